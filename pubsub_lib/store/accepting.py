@@ -1,12 +1,12 @@
-"""Accepting the rows of a topic as they stand: an operator's way out where nothing tells what is right.
+"""Accepting the current rows of a topic: an operator's choice where the changelog cannot prove the right values.
 
 A repair needs a proof, and a trimmed changelog has none. Then the operator decides. A row whose table or key the
-library refuses is deleted without a link: none ever named it, and a link that did could not be decoded. Every other row
-that does not fit its fingerprint is written anew with a new version, as any writer's change: it is in the changelog,
-and publishers send it.
+library rejects is deleted without a link: no link ever named it, and such a link could not be decoded. Every other row
+that does not match its fingerprint is written again with a new version, like any writer's change: the change is in the
+changelog, and publishers send it.
 
-The head, and so the link, gets the count and digest of the rows under the counter's lock. A replica that applies the
-link and does not get there compares its buckets with the store, and reads those that differ.
+The head and the link get the count and digest of the rows, computed under the counter's lock. A replica that applies
+the link and reaches another digest compares its buckets with the store, and reads the buckets that differ.
 """
 
 import time
@@ -25,16 +25,16 @@ from pubsub_lib.store.links import Rows, object_row
 from pubsub_lib.store.verbs import Identity, Stored
 
 BATCH: Final = 100
-"""Objects that one transaction changes, at most."""
+"""Maximum number of objects that one transaction changes."""
 
 Batch = Callable[[Connection, str, Sequence[Identity]], int]
-"""Changes these objects of a topic, and returns how many."""
+"""Changes these objects of a topic, and returns the number of changed objects."""
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """What was done: ``objects`` are there now; ``repaired`` from the changelog first; ``rewritten`` as they stood;
-    ``deleted``, because the library refuses their table, key or value. ``position`` of the topic's head; None: the
-    head's position stayed.
+    """The result: ``objects`` exist now; ``repaired`` from the changelog first; ``rewritten`` with their current
+    values; ``deleted``, because the library rejects their table, key or value. ``position`` of the topic's head; None:
+    the head's position did not change.
     """
 
     topic: str
@@ -46,9 +46,9 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What one transaction did. ``link`` None: the topic has no objects, so only its head was set. An object that only
-    carries the link counts as neither rewritten nor deleted. ``postponed``: objects that were left out, because one
-    transaction cannot hold their bytes as well.
+    """The result of one transaction. ``link`` None: the topic has no objects, so only its head was set. An object that
+    only carries the link counts as neither rewritten nor deleted. ``postponed``: objects that were left out, because
+    the transaction would exceed its maximum size with them.
     """
 
     link: Link | None = None
@@ -58,8 +58,8 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Damaged(msgspec.Struct, frozen=True):
-    """What is wrong in a topic: ``objects`` that do not fit their fingerprint or bucket, those of them that are
-    ``misplaced`` (in a wrong bucket), and ``refused`` ones, whose table or key the library refuses.
+    """The damage in a topic: ``objects`` that do not match their fingerprint or bucket, those of them that are
+    ``misplaced`` (in a wrong bucket), and ``refused`` objects, whose table or key the library rejects.
     """
 
     objects: Sequence[Identity]
@@ -68,7 +68,7 @@ class Damaged(msgspec.Struct, frozen=True):
 
 
 def damaged(connection: Connection, page: int, topic: str) -> Damaged:
-    """What is wrong in a topic, in one snapshot."""
+    """Find the damaged objects of a topic, in one snapshot."""
     objects: list[Identity] = []
     misplaced: list[Identity] = []
     refused: list[Identity] = []
@@ -84,8 +84,8 @@ def damaged(connection: Connection, page: int, topic: str) -> Damaged:
 
 
 def place(connection: Connection, topic: str, idents: Sequence[Identity]) -> int:
-    """Give these objects the bucket of their table and key, which needs no proof. The caller commits. How many of them
-    fit their fingerprint, so that nothing is wrong with them any more.
+    """Set the bucket of these objects from their table and key, which needs no proof. The caller commits. Returns how
+    many of them match their fingerprint, and so are undamaged now.
     """
     columns = schema.objects.c
     fit = 0
@@ -100,7 +100,7 @@ def place(connection: Connection, topic: str, idents: Sequence[Identity]) -> int
 
 
 def discard(connection: Connection, topic: str, idents: Sequence[Identity]) -> int:
-    """Delete rows whose table or key the library refuses. The caller commits. Locks as writers do. How many."""
+    """Delete rows whose table or key the library rejects. The caller commits. Locks as writers do. Returns how many."""
     locked = [each.item for each in repair_write.lock(connection, idents)]
     found = [item.ident for item in locked if item.topic == topic and _refused(item.ident)]
     writer.hold_counter(connection)
@@ -111,8 +111,8 @@ def discard(connection: Connection, topic: str, idents: Sequence[Identity]) -> i
 def write(
     connection: Connection, topic: str, idents: Sequence[Identity], nonce: int, origin: str, limits: Limits
 ) -> Written:
-    """Write these objects anew as they stand, those of them that are damaged still, and set the head. The caller
-    commits. Without one, any object of the topic carries the link. Locks as writers do. Raises StoreBusy.
+    """Write the current values of these objects again, of those that are still damaged, and set the head. The caller
+    commits. When none is damaged, any object of the topic carries the link. Locks as writers do. Raises StoreBusy.
     """
     batch = [each for each in repair_write.lock(connection, idents) if each.item.topic == topic and _wrong(each)]
     carried = not batch
@@ -127,15 +127,15 @@ def write(
         writer.hold_counter(connection)
         _set_empty(connection, topic)
         return Written()
-    anew, postponed = _cut(batch, limits, writer.max_bytes(connection, limits))
-    tx_prev, point, stamp = writer.advance(connection, len(anew), nonce)
+    selected, postponed = _cut(batch, limits, writer.max_bytes(connection, limits))
+    tx_prev, point, stamp = writer.advance(connection, len(selected), nonce)
     head = _head(connection, topic)
-    # Where nothing tells the head, the link connects to no link of the topic: one that begins anew would tell replicas
-    # and repairs that there was nothing before.
+    # When the head is unknown, the link connects to no link of the topic: a link whose previous point is zero would
+    # mean to replicas and repairs that the topic had no earlier history.
     prev = tx_prev if head == EMPTY else head.point
     changed = Rows([], [], [])
     changes = []
-    for version, (ident, value) in enumerate(anew, tx_prev.position + 1):
+    for version, (ident, value) in enumerate(selected, tx_prev.position + 1):
         changes.append(_change(ident, version, value, topic, changed))
     writer.write_objects(connection, changed)
     count, total = repair_plan.sums(connection, [topic]).get(topic, (0, 0))
@@ -161,18 +161,18 @@ def _refused(ident: Identity) -> bool:
 def _cut(
     batch: Sequence[rows.Seen], limits: Limits, max_bytes: int
 ) -> tuple[list[tuple[Identity, bytes | None]], list[Identity]]:
-    """What one transaction can hold: each object with its value to be written (None: it is to be deleted), at least
-    one; and the objects that are left for the next transaction. Counts bytes as writers do.
+    """Select the objects that fit into one transaction, at least one, each with the value to write (None: delete the
+    object); and the objects that are left for the next transaction. Counts bytes as writers do.
     """
-    anew: list[tuple[Identity, bytes | None]] = []
+    selected: list[tuple[Identity, bytes | None]] = []
     size = 0
     for at, each in enumerate(batch):
         value = _value(each.item.value, limits)
         size += len(each.item.key.encode()) + len(value or b"")
-        if anew and (size > max_bytes or len(anew) == limits.max_transaction_changes):
-            return anew, [left.item.ident for left in batch[at:]]
-        anew.append((each.item.ident, value))
-    return anew, []
+        if selected and (size > max_bytes or len(selected) == limits.max_transaction_changes):
+            return selected, [left.item.ident for left in batch[at:]]
+        selected.append((each.item.ident, value))
+    return selected, []
 
 
 def _value(value: bytes, limits: Limits) -> bytes | None:
@@ -183,13 +183,15 @@ def _value(value: bytes, limits: Limits) -> bytes | None:
 
 
 def _head(connection: Connection, topic: str) -> Head:
-    """The topic's head; of a topic whose row is lost as its newest link tells it."""
+    """The topic's head; when the topic's row is lost, the head of its newest link."""
     found = writer.heads_of(connection, [topic]).get(topic)
     return found or changelog.newest(connection, topic) or EMPTY
 
 
 def _set_empty(connection: Connection, topic: str) -> None:
-    """Nothing carries a link. Replicas notice by the count and digest of the next hello reply."""
+    """Set the head of a topic without objects, and so without a link. Replicas detect the new head by the count and
+    digest in the next hello reply.
+    """
     head = _head(connection, topic)
     if repair_plan.sums(connection, [topic]):
         raise StoreBusy(f"an object of the topic {topic!r} was created at the same moment; run it again")

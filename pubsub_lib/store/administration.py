@@ -1,4 +1,4 @@
-"""What is done to a database as a whole, beside migrating it: telling its schema, and dropping it."""
+"""Administration of a whole database, besides migrating it: reading its schema's revision, and dropping its tables."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -18,7 +18,7 @@ def revision(
     *,
     settings: StoreSettings = StoreSettings(),  # noqa: B008 - frozen
 ) -> str | None:
-    """The schema's revision in a database, whatever it is; None when it holds no tables of ours, or no file is there.
+    """The schema's revision in a database, also an unknown one; None when it has none of our tables, or no file exists.
 
     Any thread; blocks for the timeouts. Raises ConfigError, StoreUnavailable, StoreBusy.
     """
@@ -33,7 +33,7 @@ def require_create(
     *,
     settings: StoreSettings = StoreSettings(),  # noqa: B008 - frozen
 ) -> None:
-    """Refuse (ConfigError) a PostgreSQL role that may not make tables; other databases tell by refusing to make them.
+    """Reject (ConfigError) a PostgreSQL role that may not create tables. Other databases report that on creation.
 
     Changes nothing. Any thread; blocks for the timeouts. Raises StoreUnavailable, StoreBusy, StoreReadOnly (a standby).
     """
@@ -44,7 +44,7 @@ def require_create(
     def do(connection: Connection) -> None:
         asked = text("SELECT current_schema(), has_schema_privilege(current_schema(), 'CREATE'), current_user")
         schema_name, allowed, role = connection.execute(asked).one()
-        if not allowed:  # None: no schema of the search_path is there
+        if not allowed:  # None: no schema of the search_path exists
             where = "any schema of its search_path" if schema_name is None else f"the schema {schema_name}"
             raise ConfigError(
                 f"the role {role!r} may not make tables in {where} of {url.shown(parsed)}; GRANT CREATE ON SCHEMA to "
@@ -59,10 +59,10 @@ def drop(
     *,
     settings: StoreSettings = StoreSettings(),  # noqa: B008 - frozen
 ) -> Sequence[str]:
-    """Drop this library's tables, with all that they hold; their names. A SQLite file stays, without them.
+    """Drop this library's tables with all their rows; returns their names. A SQLite file stays, without the tables.
 
-    Nobody is told: delete the objects before, where replicas are to hear of it. Any thread; blocks for the timeouts.
-    Raises ConfigError, SchemaError (no tables, foreign ones, or of a newer version), StoreUnavailable, StoreBusy.
+    Nothing is published: where replicas are to receive deletes, delete the objects first. Any thread; blocks for the
+    timeouts. Raises ConfigError, SchemaError (no tables, foreign tables, a newer version), StoreUnavailable, StoreBusy.
     """
     parsed = url.parse(database)
 

@@ -12,7 +12,9 @@ from pubsub_lib.store.verbs import Effect
 
 
 class ProposedWrite:
-    """What a transaction is about to do to one object, as its hooks see it. Valid only during the call of the hook."""
+    """A change that a transaction is about to make to one object, as its hooks see it. Valid only during the hook's
+    call.
+    """
 
     def __init__(self, effect: Effect, tables: Tables) -> None:
         self._effect = effect
@@ -23,7 +25,7 @@ class ProposedWrite:
 
     @property
     def action(self) -> Literal["create", "set", "delete"]:
-        """What replicas will report: ``update`` and ``set`` of an object that exists are both a "set"."""
+        """The action that replicas will report: ``update`` and ``set`` of an existing object are both a "set"."""
         if self._effect.value is None:
             return "delete"
         return "create" if self._effect.before is None else "set"
@@ -55,8 +57,8 @@ class ProposedWrite:
 
     @property
     def old(self) -> Any:
-        """The value that is stored now, as its table's type, or None. Raises InvalidValueError when it does not fit
-        that type.
+        """The value that is stored now, as its table's type, or None. Raises InvalidValueError when the value does not
+        match that type.
         """
         before = self._effect.before
         return None if before is None else self._tables.decode(self.table, before.value)
@@ -85,7 +87,7 @@ class WriteHooks:
     def add(self, hook: BeforeWrite, table: str | Table[Any] | None) -> Callable[[], None]:
         """Run ``hook`` for the objects of ``table`` (None: of all tables); returns a function that removes the hook.
 
-        Raises InvalidValueError for a table name that cannot be.
+        Raises InvalidValueError for an invalid table name.
         """
         check_function("hook", hook, "one argument, the proposed write")
         name = None if table is None else self._tables.check(table)
@@ -104,9 +106,9 @@ class WriteHooks:
         self._lock = threading.Lock()
 
     def review(self, effects: Sequence[Effect]) -> list[Effect]:
-        """Run the hooks on each effect, in the order in which they were added; what is to be written then.
+        """Run the hooks on each effect, in the order in which they were added; returns the effects to write.
 
-        An effect that a hook makes equal to what is stored is left out. Raises what a hook raises, and
+        An effect that a hook makes equal to the stored object is left out. Raises the exceptions of the hooks, and
         InvalidValueError for a value that cannot be stored.
         """
         hooks = self._hooks

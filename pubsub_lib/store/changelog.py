@@ -1,7 +1,7 @@
-"""The stored links: deltas of chosen topics, the whole in commit order, trimming.
+"""The stored links: deltas of chosen topics, all links in commit order, trimming.
 
 A delta from a point is complete if its first link's previous point is that point, or, when there is no link, if the
-head is (rule S3). That one check covers trimming, restored backups and fail-overs alike.
+head equals that point (rule S3). This one check covers trimming, restored backups and fail-overs alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from pubsub_lib.store import rows, schema
 from pubsub_lib.store.types import NowMicroseconds
 
 _BATCH = 1000
-"""Links that trimming removes in one transaction: writers never wait long for it."""
+"""Links that trimming removes in one transaction, so that writers never wait long."""
 
 
 def topic_delta(
@@ -90,8 +90,8 @@ def _whole_transactions(connection: Connection, after: Point, maximum: int) -> l
 
 def holds(connection: Connection, asked: Sequence[tuple[str, Point, Point]]) -> list[bool | None]:
     """Of each (topic, point, head): whether the point lies in the history of the topic (``ALL``: of the store) that has
-    this head; None when the changelog no longer reaches back to it. However many are asked about, it takes one look-up
-    for each ``rows.CHUNK`` of them, and one more.
+    this head; None when the changelog no longer reaches back to the point. Costs one look-up for each ``rows.CHUNK``
+    points, and one more.
     """
     kept = _kept(connection, sorted({point.position for _, point, head in asked if point.position < head.position}))
     oldest = select(schema.links.c.tx_prev_position).order_by(schema.links.c.position).limit(1)
@@ -100,7 +100,7 @@ def holds(connection: Connection, asked: Sequence[tuple[str, Point, Point]]) -> 
 
 
 def _kept(connection: Connection, positions: Sequence[int]) -> dict[tuple[str, int], int] | None:
-    """The nonces of the links at these positions, by topic and, as ``ALL``, of the store; None: nothing was asked."""
+    """The nonces of the links at these positions, by topic and, as ``ALL``, of the store; None: no positions given."""
     if not positions:
         return None
     links = schema.links.c
@@ -126,7 +126,7 @@ def _holds(
 
 
 def newest(connection: Connection, topic: str) -> Head | None:
-    """The head as the topic's newest link tells it."""
+    """The head that the topic's newest link records."""
     links = schema.links.c
     query = select(schema.links).where(links.topic == topic).order_by(links.position.desc()).limit(1)
     row = connection.execute(query).one_or_none()
@@ -150,8 +150,8 @@ def cut_by_count(connection: Connection, keep: int) -> int:
 def trim_batch(connection: Connection, cut: int, keep_us: int | None) -> int:
     """Remove one batch of whole transactions, oldest first; the number of links removed.
 
-    Those up to the position ``cut`` (-1: none), and those that were stored longer than ``keep_us`` microseconds ago
-    (None: none). The caller commits, and calls again until nothing is removed.
+    Removes links up to the position ``cut`` (-1: none), and links that were stored longer than ``keep_us`` microseconds
+    ago (None: none). The caller commits, and calls again until nothing is removed.
     """
     links = schema.links.c
     oldest = select(links.position, links.stored_at).order_by(links.position).limit(_BATCH)

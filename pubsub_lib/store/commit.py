@@ -1,7 +1,7 @@
-"""One transaction from its begin to a certain end: retried when it is certainly out, never when it may be in.
+"""One transaction from its begin to a known end: retried when it is certainly not committed, never when it may be.
 
-After a connection lost during COMMIT the store is asked by the transaction's point (rule S5): it is in, or
-out, or, when nobody can tell within the bounds of the retries, OutcomeUnknown is raised.
+After a connection was lost during COMMIT, the transaction's point is looked up in the store (rule S5): the transaction
+is committed, or it is not, or, when this stays unknown within the bounds of the retries, OutcomeUnknown is raised.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ T = TypeVar("T")
 def commit_or_drop(connection: Connection) -> None:
     """Commit; a connection whose COMMIT failed is not used again.
 
-    SQLAlchemy would take it back into its pool as it is. Its transaction may still be open there: a question whether
-    the transaction is in would be asked inside of it, and answered with yes.
+    SQLAlchemy would return the connection to its pool unchanged. The transaction may still be open there: the look-up
+    whether it is committed would run inside that transaction, and would always find it.
     """
     try:
         connection.commit()
@@ -36,10 +36,10 @@ def commit_or_drop(connection: Connection) -> None:
 
 
 def dropped_on_error(connection: Connection, fn: Callable[[Connection], T]) -> T:
-    """What ``fn`` returns; a connection on which it raised is not used again.
+    """Return ``fn(connection)``; a connection on which ``fn`` raised is not used again.
 
-    A result that was read in part lives as long as the error's traceback. On SQLite it holds its old snapshot open,
-    which everybody would read who gets this connection from the pool.
+    A result that was read in part lives as long as the error's traceback. On SQLite it keeps its old snapshot open,
+    and the next user of this pooled connection would read that snapshot.
     """
     try:
         return fn(connection)
@@ -76,14 +76,14 @@ class Committer:
         except PubSubError as error:
             if doubt:
                 raise OutcomeUnknown(
-                    "the connection was lost during COMMIT and the store cannot tell how it ended; ask "
-                    f"committed({work.nonce}) later ({error})",
+                    "the connection was lost during COMMIT and it is unknown whether the transaction is committed; "
+                    f"call committed({work.nonce}) later ({error})",
                     work.nonce,
                 ) from error
             raise
 
     def _once(self, work: Work, doubt: list[Commit]) -> Commit | None:
-        """One attempt. ``doubt`` holds the commit whose end is not known, over the attempts."""
+        """One attempt. ``doubt`` keeps the commit whose outcome is unknown from one attempt to the next."""
         if doubt:
             if self._ask(doubt[0]):
                 return doubt.pop()
@@ -100,15 +100,15 @@ class Committer:
                 if error_mapping.kind_of(error) in error_mapping.DEFINITE:
                     doubt.clear()
                     raise
-                # Whatever it was: ask, before anything is tried again.
+                # For any other error: look up the transaction before it is tried again.
                 raise StoreUnavailable(f"COMMIT ended without an answer ({error})") from error
             doubt.clear()
         hit("writer.after_commit")
         return commit
 
     def _ask(self, commit: Commit) -> bool:
-        with error_mapping.translated("asking for a transaction"), self._engine().connect() as connection:
+        with error_mapping.translated("looking up a transaction"), self._engine().connect() as connection:
             answer = writer.is_in(connection, commit.point)
         if answer is None:
-            raise StoreBusy("the changelog was trimmed behind the transaction that is asked for")
+            raise StoreBusy("the changelog was trimmed past the transaction that is looked up")
         return answer

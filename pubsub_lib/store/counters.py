@@ -1,4 +1,4 @@
-"""Named counters of unique ids. A number is never handed out twice; gaps are possible (a failed try)."""
+"""Named counters of unique ids. A number is never returned twice; gaps are possible (a failed attempt)."""
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -8,7 +8,7 @@ from pubsub_lib.store import schema
 def next_value(connection: Connection, name: str) -> int:
     """The counter's next number, from 1. The caller commits; its row is locked until then.
 
-    Two that create a counter at once: one fails on the primary key and is to be tried again.
+    When two callers create a counter at once, one fails on the primary key and must retry.
     """
     counters = schema.counters.c
     step = update(schema.counters).where(counters.name == name).values(value=counters.value + 1)

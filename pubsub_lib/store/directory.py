@@ -1,7 +1,7 @@
-"""Who is there: services and exclusive named leases, all by the database's clock.
+"""Service registry and exclusive named leases, all by the database's clock.
 
-Hosts' clocks are never compared with each other: the end of a lease is computed and judged in SQL only. A lease does
-not stop its last holder from working on after it ended (a pause); what it guards must bear two holders for a moment.
+Hosts' clocks are never compared with each other: the end of a lease is computed and compared in SQL only. A lease does
+not stop a paused holder from working on after the lease expired; guarded work must tolerate two holders for a moment.
 """
 
 from collections.abc import Callable
@@ -23,19 +23,19 @@ class Run(Protocol):
     """Runs a function in a transaction of its own, with retries."""
 
     def __call__(self, doing: str, fn: Callable[[Connection], T]) -> T:
-        """``doing`` says in an error's message what was tried."""
+        """``doing`` names the operation in an error's message."""
         ...
 
 
 class Service(msgspec.Struct, frozen=True):
-    """A service: stable name, identity since its last start, where it listens, seconds until its lease ends."""
+    """A service: stable name, identity since its last start, address, seconds until its lease expires."""
 
     service: str
     uuid: str
     address: str
     seconds_left: float
     lease_until: int = 0
-    """When that is by the database's clock, in microseconds; to be compared with nothing but another reading of it."""
+    """The lease's end in microseconds of the database's clock; compare it only with other readings of that clock."""
 
 
 class Directory:
@@ -46,7 +46,7 @@ class Directory:
         self._write = write
 
     def register(self, service: str, uuid: str, address: str, lease_seconds: float) -> None:
-        """Enter a service, or renew and change its entry. Raises InvalidValueError."""
+        """Register a service, or renew and change its entry. Raises InvalidValueError."""
         check_name("service", service)
         check_name("uuid", uuid)
         if "\0" in address or len(address.encode(errors="replace")) > _MAX_ADDRESS_BYTES:
@@ -63,16 +63,16 @@ class Directory:
         self._write("registering a service", do)
 
     def unregister(self, uuid: str) -> bool:
-        """Remove a service; False when it was not there."""
+        """Remove a service; False when it was not registered."""
         statement = delete(schema.services).where(schema.services.c.uuid == uuid)
         return self._write("removing a service", lambda connection: connection.execute(statement).rowcount > 0)
 
     def live(self) -> list[Service]:
-        """The services whose lease has not ended, by name and identity."""
+        """The services whose lease has not expired, by name and identity."""
         return [service for service in self.entries() if service.seconds_left > 0]
 
     def entries(self) -> list[Service]:
-        """All entries, also those whose lease ended (``seconds_left`` is negative) and that nobody collected yet."""
+        """All entries, also those with an expired lease (``seconds_left`` is negative) that are not yet removed."""
         services = schema.services.c
         query = select(schema.services, NowMicroseconds().label("now")).order_by(services.service, services.uuid)
 
@@ -85,7 +85,7 @@ class Directory:
         return self._read("reading the directory", do)
 
     def collect_garbage(self) -> int:
-        """Remove services and named leases that ended; how many."""
+        """Remove expired services and named leases; returns how many."""
 
         def do(connection: Connection) -> int:
             return sum(
@@ -112,20 +112,20 @@ class Directory:
                 return True
             if connection.execute(select(leases.holder).where(leases.name == name)).one_or_none() is not None:
                 return False
-            # Two at once: one fails on the primary key, and its next try finds the other's row.
+            # Of two callers at once, one fails on the primary key, and its retry finds the other's row.
             connection.execute(create)
             return True
 
         return self._write("taking a lease", do)
 
     def release(self, name: str, holder: str) -> bool:
-        """Give a lease back; False when this holder does not have it (any more)."""
+        """Release a lease; False when this holder does not have it (any more)."""
         leases = schema.leases.c
         statement = delete(schema.leases).where(leases.name == name, leases.holder == holder)
         return self._write("releasing a lease", lambda connection: connection.execute(statement).rowcount > 0)
 
     def holder(self, name: str) -> str | None:
-        """Who holds a lease that has not ended."""
+        """The holder of a lease that has not expired; None when no holder has it."""
         leases = schema.leases.c
         query = select(leases.holder).where(leases.name == name, leases.lease_until > NowMicroseconds())
         return self._read("reading a lease", lambda connection: connection.execute(query).scalar_one_or_none())

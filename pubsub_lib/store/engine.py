@@ -19,7 +19,7 @@ from pubsub_lib.store.settings import StoreSettings
 def make(url: URL, settings: StoreSettings, *, writes: bool, primary: bool, gate: ForkGate | None = None) -> Engine:
     """An engine that is not connected yet. ``writes``: for writers; ``primary``: refuse a PostgreSQL standby.
 
-    ``gate``: a store's, before all its SQLite connections; by default an own one.
+    ``gate``: the store's gate for all its SQLite connections; by default a new one.
     """
     backend = url.get_backend_name()
     if backend == "sqlite":
@@ -33,14 +33,14 @@ def _create(url: URL, settings: StoreSettings, **more: Any) -> Engine:
     return create_engine(
         url,
         pool_timeout=settings.lock_timeout,
-        # Our errors name what went wrong; values of the users do not belong into logs.
+        # Our errors name the failure; values of the users do not belong into logs.
         hide_parameters=True,
         **more,
     )
 
 
 def _sqlite(url: URL, settings: StoreSettings, writes: bool, gate: ForkGate) -> Engine:
-    # One connection for the threads of a process that write: they queue here fairly, instead of polling the file.
+    # One connection for all writing threads of a process: they queue here fairly, instead of polling the file.
     size = {"pool_size": 1, "max_overflow": 0} if writes else _pool(settings)
     arguments = {"timeout": settings.lock_timeout, "check_same_thread": False}
     engine = _create(url, settings, poolclass=GatedPool, connect_args=arguments, **size)
@@ -107,7 +107,7 @@ def _postgresql(url: URL, settings: StoreSettings, writes: bool, primary: bool) 
 
 
 def _mysql(url: URL, settings: StoreSettings, writes: bool) -> Engine:
-    grace = math.ceil(settings.statement_timeout) + 5  # the server's own timeout should be heard first
+    grace = math.ceil(settings.statement_timeout) + 5  # the server's own timeout should be received first
     engine = _create(
         url,
         settings,
@@ -126,7 +126,7 @@ def _mysql(url: URL, settings: StoreSettings, writes: bool) -> Engine:
         cursor.execute("SELECT VERSION()")
         row = cursor.fetchone()
         mariadb = row is not None and "mariadb" in str(row[0]).lower()
-        # Without strict mode MySQL cuts what is too long and says nothing.
+        # Without strict mode MySQL truncates a value that is too long, without an error.
         wanted: list[str] = [
             "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
             f"innodb_lock_wait_timeout = {math.ceil(settings.lock_timeout)}",

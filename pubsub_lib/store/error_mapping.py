@@ -1,4 +1,4 @@
-"""What a database's error means to us: SQLAlchemy's and the drivers' exceptions become this library's, here only."""
+"""Error mapping: exceptions of SQLAlchemy and the drivers become this library's exceptions, here only."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ _SQLITE: Final[dict[int, type[PubSubError]]] = {
     sqlite3.SQLITE_NOTADB: SchemaError,
     sqlite3.SQLITE_CORRUPT: StoreError,
 }
-# psycopg has no SQLSTATE for what happens before a session exists: the server's English words are all there is.
+# psycopg has no SQLSTATE for errors before a session exists: only the server's English text identifies them.
 _CONNECT_WORDS: Final = {
     "authentication failed": ConfigError,
     "does not exist": ConfigError,
@@ -81,7 +81,7 @@ _CONNECT_WORDS: Final = {
     "no pg_hba.conf entry": ConfigError,
 }
 _ADVICE: Final[dict[type[PubSubError], str]] = {
-    StoreBusy: "others hold what it needs; try again",
+    StoreBusy: "other transactions hold the locks that it needs; try again",
     StoreUnavailable: "the database is unreachable or does not answer in time; see whether it runs",
     StoreReadOnly: "the database refuses writes; use the primary, with a user and a disk that may write",
     StoreFull: "the database has no room left; free disk space first (trimming needs some, too), then trim",
@@ -90,23 +90,23 @@ _ADVICE: Final[dict[type[PubSubError], str]] = {
     StoreError: "see the database's log",
 }
 _FILE_ADVICE: Final = "the file cannot be opened; see its path, and the rights on it and on its folder"
-# Of a file nobody has to see whether it runs. Keys are primary result codes.
+# For a file the advice "see whether it runs" makes no sense. Keys are primary result codes.
 _SQLITE_ADVICE: Final[dict[int, str]] = {
     sqlite3.SQLITE_CANTOPEN: _FILE_ADVICE,
     sqlite3.SQLITE_PERM: _FILE_ADVICE,
     sqlite3.SQLITE_READONLY: "SQLite may not write to the file or its folder, which reading can need, too; see the "
     "rights on both, and mode in the URL",
-    # A full disk can be the reason. Not StoreFull all the same: that says a COMMIT is not in, and here it may be.
+    # A full disk can be the reason. Not mapped to StoreFull: that means "not committed", and this COMMIT may be in.
     sqlite3.SQLITE_IOERR: "the disk does not read or write the file; see whether it has room, and the system's log",
-    sqlite3.SQLITE_NOTADB: "the file is no SQLite database; correct the URL, or restore the file from a backup",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database; correct the URL, or restore the file from a backup",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
 }
 DEFINITE: Final = (StoreBusy, StoreFull, StoreReadOnly)
-"""Errors at COMMIT that say the transaction is not in. Any other leaves it in doubt."""
+"""Errors at COMMIT after which the transaction is certainly not committed. After any other error it may be."""
 
 
 def kind_of(error: BaseException) -> type[PubSubError]:
-    """The class of ours that an error of SQLAlchemy or of a driver amounts to."""
+    """This library's exception class for an error of SQLAlchemy or of a driver."""
     if isinstance(error, exc.TimeoutError):
         return StoreBusy  # the pool
     original = error.orig if isinstance(error, exc.DBAPIError) and error.orig is not None else error
@@ -143,7 +143,7 @@ def kind_of(error: BaseException) -> type[PubSubError]:
 
 
 def translate(error: BaseException, doing: str) -> PubSubError:
-    """An exception of ours for one of SQLAlchemy's or of a driver's. ``doing`` says what was tried, as a gerund."""
+    """This library's exception for one of SQLAlchemy or of a driver. ``doing`` names the operation, as a gerund."""
     kind = kind_of(error)
     original = error.orig if isinstance(error, exc.DBAPIError) and error.orig is not None else error
     words = " ".join(str(original).split())[:300]
@@ -162,13 +162,13 @@ def _advice(kind: type[PubSubError], original: BaseException) -> str:
 
 
 def _primary_code(error: sqlite3.Error) -> int:
-    """Without the byte that says more; 0 for an error of Python's module itself."""
+    """The code without its detail byte; 0 for an error of Python's module itself."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Let no exception of SQLAlchemy's or of a driver's out of this block."""
+    """Translate exceptions of SQLAlchemy and the drivers that leave this block."""
     try:
         yield
     except (exc.SQLAlchemyError, sqlite3.Error, OSError) as error:

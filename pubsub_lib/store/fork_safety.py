@@ -1,8 +1,8 @@
-"""Forks with SQLite: nobody may be inside of it at that moment, and no connection may be open.
+"""Forks with SQLite: at a fork no thread may be inside SQLite, and no connection may be open.
 
-SQLite keeps its locks on files in tables of the process. A fork copies them, together with the locks that other
-threads hold just then, and nobody in the child would ever release those. Therefore a fork waits until every store's
-connections are back, closes them, and keeps the doors shut until it is done; both processes open new ones.
+SQLite keeps its locks on files in tables of the process. A fork copies these tables, with the locks that other threads
+hold at that moment, and no thread of the child would ever release those. Therefore a fork waits until every store's
+connections are returned, closes them, and keeps the gates shut until it is done; both processes open new connections.
 """
 
 import os
@@ -19,10 +19,10 @@ _log = logger(__name__)
 
 
 class ForkGate:
-    """The door to one store's connections. Threads go in and out; a fork shuts it. Safe from any thread.
+    """The gate to one store's connections. Threads enter and leave; a fork shuts the gate. Safe from any thread.
 
-    A fork by a thread that is inside itself cannot wait for its own end: it does not wait at all, and the child may
-    then find the database locked. A fork waits for others at most ``maximum`` seconds, and says so when it gives up.
+    A fork by a thread that is inside the gate cannot wait for that thread: it does not wait at all, and the child may
+    find the database locked. A fork waits for other threads at most ``maximum`` seconds, and logs when it gives up.
     """
 
     def __init__(self, maximum: float) -> None:
@@ -39,10 +39,10 @@ class ForkGate:
         self._pools.add(pool)
 
     def enter(self) -> int:
-        """Wait while a fork is going on; returns what :meth:`leave` is to be given."""
+        """Wait while a fork is going on; returns the argument for :meth:`leave`."""
         me = threading.get_ident()
         with self._changed:
-            # Who is inside already must get on, or the fork would wait for it in vain.
+            # A thread that is inside already must proceed, or the fork would wait for it until the timeout.
             self._changed.wait_for(lambda: not self._shut or self._inside[me] > 0)
             self._inside[me] += 1
         return me
@@ -56,7 +56,7 @@ class ForkGate:
             self._changed.notify_all()
 
     def shut(self) -> None:
-        """Before a fork: let nobody in, wait until all are out, and close what is left in the pools."""
+        """Before a fork: let no thread enter, wait until all have left, and close the connections in the pools."""
         with self._changed:
             if self._inside[threading.get_ident()] > 0:
                 return
@@ -79,7 +79,7 @@ class ForkGate:
             self._changed.notify_all()
 
     def open_in_child(self) -> None:
-        """After a fork, in the child: there is this thread alone, and locks of others were never released."""
+        """After a fork, in the child: only this thread exists, and locks of the other threads were never released."""
         me = threading.get_ident()
         self._changed = threading.Condition()
         self._inside = Counter({me: self._inside[me]})
@@ -121,7 +121,7 @@ class GatedPool(QueuePool):
         return connection
 
     def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
-        # Taken out first: once it is back in the pool, another thread may put itself there.
+        # Removed first: once the connection is back in the pool, another thread may enter itself there.
         who = self._holders.pop(id(record), None)
         try:
             super()._do_return_conn(record)
@@ -132,7 +132,7 @@ class GatedPool(QueuePool):
 
 _lock = threading.RLock()
 _gates: weakref.WeakSet[ForkGate] = weakref.WeakSet()
-"""Global, because a process has one list of things to do at a fork, and nothing is ever taken off it."""
+"""Global, because a process has one list of fork handlers, and no handler can be removed."""
 
 
 def _before() -> None:

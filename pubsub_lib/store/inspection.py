@@ -1,6 +1,6 @@
-"""Looking into the store for people: the changelog page by page, an object's versions in it, a topic counted anew.
+"""Inspection of the store for operators: the changelog in pages, an object's versions in it, a recount of a topic.
 
-Everything here only reads, in pages, so that no statement gets long and no memory grows with the changelog.
+This module only reads, in pages, so that no statement takes long and no memory grows with the changelog.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,9 @@ from pubsub_lib.store.verbs import Stored
 WINDOW: Final = 50_000
 """Positions that one statement searches for an object."""
 RECENT: Final = 10_000
-"""Newest links that are searched for what each origin wrote last."""
+"""Number of newest links that are searched for the last link of each origin."""
 MAX_DAMAGED: Final = 100
-"""Objects that a verification names; it counts all."""
+"""Maximum number of damaged objects that a verification names; it counts all of them."""
 
 Cursor = tuple[int, str]
 """A place between two links: behind the link of this position and topic."""
@@ -46,11 +46,11 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """A topic counted anew, in one snapshot.
+    """A recount of a topic, in one snapshot.
 
-    ``stored`` is its head as it is kept; ``counted`` has count and digest of the rows themselves. ``damaged`` are
-    objects whose kept fingerprint or bucket is not that of their value and key (the first ``MAX_DAMAGED`` of
-    ``damages``): somebody changed them behind the library's back.
+    ``stored`` is the stored head; ``counted`` has count and digest of the rows themselves. ``damaged`` are objects
+    whose stored fingerprint or bucket does not match their value and key (the first ``MAX_DAMAGED`` of ``damages``):
+    they were changed without the library.
     """
 
     stored: Head
@@ -58,7 +58,7 @@ class Verified(msgspec.Struct, frozen=True):
     damaged: tuple[Stored, ...]
     damages: int
     complaints: Mapping[tuple[str, str], str] = {}
-    """Of damaged ones by table and key, what else is wrong with the row: text for bytes, or a wrong bucket."""
+    """By table and key of a damaged object, a further defect of the row: text in place of bytes, or a wrong bucket."""
 
     @property
     def right(self) -> bool:
@@ -77,7 +77,7 @@ def cursor(link: Link) -> Cursor:
 
 
 class Inspection:
-    """The store's ``look``. Any thread; each method is a few short read-only transactions and raises StoreError."""
+    """The store's ``inspect``. Any thread; each method is a few short read-only transactions and raises StoreError."""
 
     def __init__(self, read: Run, page: int) -> None:
         self._read = read
@@ -100,7 +100,7 @@ class Inspection:
         return [kept.link for kept in reversed(found)]
 
     def links(self, after: Cursor, maximum: int, topic: str | None = None) -> list[Link]:
-        """At most so many links behind a place, in commit order, of all topics or of one. Raises InvalidValueError."""
+        """At most ``maximum`` links after a cursor, in commit order, of all topics or one. Raises InvalidValueError."""
         columns = schema.links.c
         position, name = after
         # Written out: MySQL and MariaDB read the whole index for a comparison of rows.
@@ -109,7 +109,7 @@ class Inspection:
         return [kept.link for kept in self._select(query)]
 
     def every_link(self, after: Cursor = START, topic: str | None = None) -> Iterator[Link]:
-        """All links behind a place, page by page, up to those that are there when the last page is read."""
+        """All links behind a place, page by page, up to the links that exist when the last page is read."""
         while True:
             got = self.links(after, self._page, topic)
             yield from got
@@ -118,7 +118,7 @@ class Inspection:
             after = cursor(got[-1])
 
     def head_at(self, topic: str, position: int) -> Head | None:
-        """The head that a topic had when the store stood at this position; None when the changelog does not tell.
+        """The head that a topic had when the store was at this position; None when the changelog does not contain it.
 
         Raises InvalidValueError.
         """
@@ -158,7 +158,7 @@ class Inspection:
             query = _ordered(descending=False).where(
                 columns.position >= begin,
                 columns.position < min(begin + WINDOW, last + 1),
-                # The encoded changes hold every key verbatim; what is found by chance is sorted out below.
+                # The encoded changes hold every key verbatim; chance matches are filtered out below.
                 Holds(columns.changes, key.encode()),
             )
             for kept in self._select(query):
@@ -182,7 +182,7 @@ class Inspection:
         return self._read("reading the changelog", do)
 
     def verify(self, topic: str) -> Verified:
-        """Count a topic anew from its rows and compare with its head, in one snapshot. Raises InvalidValueError."""
+        """Recount a topic from its rows and compare with its head, in one snapshot. Raises InvalidValueError."""
         check_name("topic", topic)
 
         def do(connection: Connection) -> Verified:
@@ -210,7 +210,7 @@ class Inspection:
 
 
 class Holds(FunctionElement[bool]):
-    """Whether these bytes stand somewhere in a blob: ``Holds(column, b"...")``."""
+    """Whether a blob contains these bytes: ``Holds(column, b"...")``."""
 
     inherit_cache = True
     name = "holds"
@@ -238,7 +238,7 @@ def _of(topic: str | None, query: Select[Any]) -> Select[Any]:
 
 def _fetch(connection: Connection, query: Select[Any], *, aged: bool) -> list[Kept]:
     now = connection.execute(select(NowMicroseconds())).scalar_one() if aged else 0
-    # A database's clock may have been set back since.
+    # A database's clock may have been set back since then.
     return [
         Kept(rows.link(row), max(0.0, (now - row.stored_at) / 1e6) if aged else 0.0)
         for row in connection.execute(query)

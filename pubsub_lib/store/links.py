@@ -1,4 +1,4 @@
-"""From the effects of a transaction to its links and rows: pure, so that it can be proven without a database."""
+"""From the effects of a transaction to its links and rows: pure functions, which tests check without a database."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from pubsub_lib.store.verbs import Effect, Stored
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """A transaction that changed something: its point (whose nonce identifies it) and its links, one a topic."""
+    """A transaction with at least one change: its point (whose nonce identifies it) and its links, one per topic."""
 
     point: Point
     nonce: int
@@ -19,7 +19,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class Rows(msgspec.Struct):
-    """What the objects' table gets: new rows, changed rows, and the identities of removed ones."""
+    """Writes to the objects' table: new rows, changed rows, and the identities of removed rows."""
 
     created: list[dict[str, Any]]
     changed: list[dict[str, Any]]
@@ -51,7 +51,7 @@ def assemble(
 ) -> tuple[list[Link], Rows]:
     """Number the changes from ``tx_prev.position + 1`` on, and chain each topic's part to its head.
 
-    ``heads`` holds the heads before, of every topic touched that was ever written.
+    ``heads`` holds the previous heads of every touched topic that was ever written.
     """
     position = tx_prev.position
     per_topic: dict[str, list[Change]] = {}

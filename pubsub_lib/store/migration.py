@@ -1,6 +1,6 @@
-"""Is this database ours, and of which revision? Creating an empty one, migrating an older one.
+"""Checks whether a database has this library's schema, and which revision; creates the schema, migrates an older one.
 
-Alembic is imported only when something is to be created or migrated; the usual opening is one query.
+Alembic is imported only to create or migrate a schema; the usual opening is one query.
 """
 
 import hashlib
@@ -53,11 +53,11 @@ def check(connection: Connection) -> bool:
 
 
 class Older(SchemaError):
-    """The schema is ours and older: migrate() brings it up."""
+    """The schema is this library's and older: migrate() upgrades it."""
 
 
 def require(connection: Connection) -> None:
-    """Refuse a database without the current schema. Raises SchemaError."""
+    """Reject a database without the current schema. Raises SchemaError."""
     if not check(connection):
         name = url.shown(connection.engine.url)
         raise SchemaError(
@@ -68,14 +68,14 @@ def require(connection: Connection) -> None:
 def ensure(readers: Engine, writers: Engine, lock_seconds: float) -> None:
     """Create the schema in an empty database. Safe when several processes do so at once. Raises SchemaError.
 
-    Looks through a reader first: opening what is there needs no right to write, and does not wait for writers.
+    Checks by a reader first: opening an existing schema needs no right to write, and does not wait for writers.
     """
     try:
         with readers.connect() as connection:
             if check(connection):
                 return
     except Older:
-        # MariaDB and MySQL show every statement of a migration at once: somebody may be between two of them.
+        # MariaDB and MySQL commit every statement of a migration by itself: another process may be between two of them.
         with writers.connect() as connection, _locked(connection, lock_seconds):
             require(connection)
         return

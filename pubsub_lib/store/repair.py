@@ -1,5 +1,5 @@
 """The repair of a topic in the database: planned in a snapshot, written under the counter's lock, planned again when
-writers were quicker.
+a writer changed the same objects in between.
 """
 
 import functools
@@ -15,28 +15,27 @@ from pubsub_lib.store.repair_plan import Mark
 from pubsub_lib.store.verbs import Identity
 
 PLANS: Final = 3
-"""Plans of one repair at most: one that was overtaken by writers is made again."""
+"""Maximum number of plans of one repair: a plan that was overtaken by writers is made again."""
 
 
 class Repaired(msgspec.Struct, frozen=True):
-    """What a repair did. ``wrong`` objects were altered, lost or added."""
+    """The result of a repair. ``wrong`` objects were altered, lost or added."""
 
     topic: str
     wrong: int
     repaired: int
     found: frozenset[Mark] = frozenset()
-    """What was wrong, ..."""
+    """The damage that was found."""
     remaining: frozenset[Mark] = frozenset()
-    """... and what could not be repaired: the changelog does not tell what is right, or writers were quicker each time.
-    """
+    """The damage that could not be repaired: the changelog proves no right value, or writers overtook every plan."""
     read: int = 0
-    """Objects that were read for the repair."""
+    """Number of objects that were read for the repair."""
     overtaken: int = 0
-    """Fixes that were planned and not written, because the object or the head was written meanwhile."""
+    """Number of planned fixes that were not written, because the object or the head was written meanwhile."""
 
     @property
     def left(self) -> bool:
-        """Whether something could not be repaired."""
+        """Whether some damage could not be repaired."""
         return bool(self.remaining)
 
     @property
@@ -51,11 +50,11 @@ def names(marks: Iterable[Mark]) -> list[Identity]:
 
 
 def repair(reading: Run, writing: Run, topic: str, suspects: Collection[Identity]) -> Repaired:
-    """Repair what can be proved. ``reading`` and ``writing`` run a function in a transaction. Raises StoreError."""
+    """Repair the provable damage. ``reading`` and ``writing`` run a function in a transaction. Raises StoreError."""
     found: set[Mark] = set()
     wrong = repaired = overtaken = read = 0
     for _ in range(PLANS):
-        made = reading("looking for what was altered", lambda connection: repair_plan.plan(connection, topic, suspects))
+        made = reading("searching for altered rows", lambda connection: repair_plan.plan(connection, topic, suspects))
         done = repair_write.Written()
         if made.fixes or made.moves_head:
             done = writing("repairing a topic", functools.partial(repair_write.write, topic=topic, plan=made))

@@ -1,10 +1,10 @@
-"""Finding what was altered in the database behind the library's back, and planning its repair.
+"""Finds rows that were altered in the database without the library, and plans their repair.
 
-Every row keeps the fingerprint of its table, key, version and value, and every topic's head the number and the sum of
-its rows' fingerprints. So a row whose value does not fit its fingerprint was altered, and a topic whose rows do not sum
-up to its head has lost, gained or altered rows. What is right is told by the changelog: the last change of an object
-there. A repair is written only when something proves it: the row's own fingerprint, the topic's head, or a changelog
-that reaches back to the topic's first change. Versions and heads stay, so replicas that are right need nothing.
+Every row stores the fingerprint of its table, key, version and value, and every topic's head stores the number and the
+sum of its rows' fingerprints. So a row whose value does not match its fingerprint was altered, and a topic whose rows
+do not sum up to its head has lost, gained or altered rows. The right state of an object is its last change in the
+changelog. A repair is written only with a proof: the row's own fingerprint, the topic's head, or a changelog that
+reaches back to the topic's first change. Versions and heads do not change, so correct replicas need no update.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,23 +22,23 @@ PAGE: Final = 1000
 """Links that one statement reads."""
 
 Mark = tuple[str, str, int, int]
-"""One thing that is wrong, recognized when it is found again: table, key, version and real fingerprint of an object, or
-without table and key the difference between a head and its rows.
+"""Identifies one damage, also when it is found again: table, key, version and real fingerprint of an object, or without
+table and key the difference between a head and its rows.
 """
 Cursor = tuple[str, int, str, str]
-"""A place between two rows: behind this topic, bucket, table and key."""
+"""A place between two rows: after this topic, bucket, table and key."""
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some rows that were looked at: how many, those that do not fit their fingerprint or bucket, and where to go on
-    (None: these were the last ones).
+    """A page of checked rows: their number, the rows that do not match their fingerprint or bucket, and the cursor to
+    continue from (None: this was the last page).
     """
 
     looked: int
     altered: Sequence[Stored]
     behind: Cursor | None
     topics: frozenset[str] = frozenset()
-    """On which these rows are."""
+    """The topics of these rows."""
 
 
 class Last(msgspec.Struct, frozen=True, gc=False):
@@ -47,11 +47,11 @@ class Last(msgspec.Struct, frozen=True, gc=False):
     version: int
     fingerprint: int | None
     position: int
-    """Of the link that holds it."""
+    """The position of the link that holds the change."""
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """One row to be written: from what stands now (None: nothing) to what is right (None: nothing)."""
+    """One row to write: from its current state (None: no row) to its right state (None: no row)."""
 
     ident: Identity
     now: Stored | None
@@ -59,8 +59,8 @@ class Fix(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is wrong in a topic, as rows stood at one point of the store, and what of it can be proved: ``fixes``, and
-    by how much the head is to be changed.
+    """The damage of a topic in one snapshot of the store, and the provable part of the repair: ``fixes``, and the
+    correction of the head by ``count`` and ``digest``.
     """
 
     store: Point
@@ -68,33 +68,33 @@ class Plan(msgspec.Struct, frozen=True):
     head: Head
     """The topic's head in that snapshot."""
     wrong: Mapping[Identity, Stored | None]
-    """What is wrong, and what stands there (None: nothing, though something should)."""
+    """The damaged objects with their current rows (None: the row is missing)."""
     fixes: Sequence[Fix] = ()
     count: int = 0
     digest: int = 0
     lost_head: Head | None = None
-    """What is to be written when the topic's row is lost."""
+    """The head to write when the topic's row is lost."""
     read: int = 0
-    """Objects that were read for this."""
+    """Number of objects that were read for the plan."""
 
     @property
     def moves_head(self) -> bool:
-        """Whether the head itself is wrong, and is to be put right."""
+        """Whether the head itself is wrong, and is to be corrected."""
         return bool(self.count or self.digest) or self.lost_head is not None
 
     def mark(self, ident: Identity) -> Mark:
-        """Of an object that is wrong."""
+        """The mark of a damaged object."""
         now = self.wrong[ident]
         return (*ident, 0, 0) if now is None else (*ident, now.version, now.real_fingerprint)
 
     @property
     def size(self) -> int:
-        """Objects that are wrong; the head counts as one."""
+        """Number of damaged objects; the head counts as one."""
         return len(self.wrong) + self.moves_head
 
 
 def page(connection: Connection, after: Cursor | None, maximum: int) -> Page:
-    """Look at the next rows, in the order of topic, bucket, table and key."""
+    """Check the next rows, in the order of topic, bucket, table and key."""
     columns = schema.objects.c
     order = (columns.topic, columns.bucket, columns.table_name, columns.object_key)
     query = select(schema.objects).order_by(*order).limit(maximum)
@@ -116,7 +116,7 @@ def unfit(connection: Connection, topics: Collection[str]) -> list[str]:
 
 
 def difference(connection: Connection, topic: str) -> frozenset[Mark]:
-    """The mark of what a topic's head and its rows differ by, which writers do not change; none when they fit."""
+    """The mark of the difference between a topic's head and its rows, which writers keep; empty when they are equal."""
     head = snapshot.heads(connection, [topic])[topic]
     count, total = sums(connection, [topic]).get(topic, (0, 0))
     if (count, total) == (head.count, head.digest):
@@ -125,7 +125,7 @@ def difference(connection: Connection, topic: str) -> frozenset[Mark]:
 
 
 def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> Plan:
-    """What is wrong in a topic, in one snapshot. ``suspects``: objects that do not fit their fingerprint."""
+    """Plan the repair of a topic, in one snapshot. ``suspects``: objects that do not match their fingerprint."""
     store = snapshot.store_point(connection)
     head = snapshot.heads(connection, [topic])[topic]
     count, total = sums(connection, [topic]).get(topic, (0, 0))
@@ -135,9 +135,9 @@ def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> 
     fixes = [fix for row in altered.values() if (fix := _by_version(connection, topic, row)) is not None]
     fits = (count, total) == (head.count, head.digest)
     if head.point == ZERO and not fits:
-        # No row of the topic. It tells nothing of the objects, and only a link that fits them tells it.
-        told = changelog.newest(connection, topic)
-        proved = told if told is not None and (told.count, told.digest) == (count, total) else None
+        # The topic's row is lost. It proves nothing about the objects; only a link that matches them proves the head.
+        newest = changelog.newest(connection, topic)
+        proved = newest if newest is not None and (newest.count, newest.digest) == (count, total) else None
         return _with_forms(Plan(store, head, altered, fixes, lost_head=proved, read=len(found)), seen)
     if fits and len(fixes) == len(altered):
         return _with_forms(Plan(store, head, altered, fixes, read=len(found)), seen)
@@ -145,7 +145,7 @@ def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> 
     wrong: dict[Identity, Stored | None] = dict(altered)
     moved: set[Identity] = set()
     if not fits or complete:
-        # A renamed row keeps its bucket and its fingerprint: its topic seems to lack nothing.
+        # A renamed row keeps its bucket and its fingerprint: its topic seems complete.
         present, missing = _differing(connection, topic, last, complete, by_buckets=not altered)
         moved, elsewhere = _elsewhere(connection, topic, missing, last)
         seen |= {
@@ -160,12 +160,12 @@ def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> 
     if after == (head.count, head.digest):
         return _with_forms(Plan(store, head, wrong, fixes, read=len(found)), seen)
     if complete:
-        # A row that fits its fingerprint, at the version that the changelog tells, may be right: then the link is not.
+        # A row that matches its fingerprint, at the changelog's version, may be right: then the link is wrong.
         kept = [fix for fix in fixes if not _fits_itself(fix)]
         after = _after(topic, count, total, kept)
-        all_told = _told({ident: change for ident, change in last.items() if ident not in moved}, fixes)
-        if after == all_told:
-            # The changelog tells every object, so the head is wrong: a writer changed an object that had rotted.
+        by_changelog = _expected({ident: change for ident, change in last.items() if ident not in moved}, fixes)
+        if after == by_changelog:
+            # The changelog names every object, so the head is wrong: a writer changed an object that was damaged.
             by = after[0] - head.count, digest.subtract(after[1], head.digest)
             return _with_forms(Plan(store, head, wrong, kept, *by, read=len(found)), seen)
     fixes = [fix for fix in fixes if _proves_itself(fix)]
@@ -173,24 +173,22 @@ def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> 
 
 
 def _with_forms(plan: Plan, seen: Mapping[Identity, rows.Seen]) -> Plan:
-    """The plan, and rows that fit their fingerprint but have text in place of bytes, or a wrong bucket: what is right
-    is known without a changelog, and no sum changes.
+    """Add to the plan the rows that match their fingerprint but have text in place of bytes, or a wrong bucket: their
+    right form is known without a changelog, and no sum changes.
     """
     known = {fix.ident for fix in plan.fixes}
     forms = {
-        ident: each.item
-        for ident, each in seen.items()
-        if each.complaint and ident not in known and each.item.is_sound
+        ident: each.item for ident, each in seen.items() if each.complaint and ident not in known and each.item.is_sound
     }
     fixes = [*plan.fixes, *(Fix(ident, item, item) for ident, item in forms.items())]
     return msgspec.structs.replace(plan, wrong={**plan.wrong, **forms}, fixes=fixes)
 
 
-# -- what is there ---------------------------------------------------------------------------------------------------
+# -- current rows ----------------------------------------------------------------------------------------------------
 
 
 def sums(connection: Connection, topics: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Per topic that has rows: their number, and the sum of the fingerprints that are kept."""
+    """Per topic that has rows: their number, and the sum of their stored fingerprints."""
     objects = schema.objects.c
     found: dict[str, tuple[int, int]] = {}
     for part in rows.chunks(sorted(topics)):
@@ -219,8 +217,8 @@ def _anywhere(connection: Connection, idents: Collection[Identity]) -> list[rows
 def _elsewhere(
     connection: Connection, topic: str, missing: Sequence[Identity], last: Mapping[Identity, Last]
 ) -> tuple[set[Identity], dict[Identity, Stored]]:
-    """Objects that a writer created on another topic after they were lost from this one, where they may have been
-    deleted again; and rows as they should be, but on another topic: the column was altered.
+    """Returns the objects that a writer created on another topic after they were lost from this one (they may have been
+    deleted there again); and correct rows on another topic, whose topic column was altered.
     """
     found = [each.item for each in _anywhere(connection, missing) if each.item.topic != topic]
     moved = {each.ident for each in found if each.version > last[each.ident].version}
@@ -236,7 +234,7 @@ def _elsewhere(
 
 
 def _written_elsewhere(connection: Connection, topic: str, versions: Mapping[Identity, int]) -> set[Identity]:
-    """Those of these objects that the links of other topics name after the object's version. Reads all these links."""
+    """The objects that links of other topics name after the object's version. Reads all these links."""
     if not versions:
         return set()
     links = schema.links.c
@@ -259,8 +257,8 @@ def _written_elsewhere(connection: Connection, topic: str, versions: Mapping[Ide
 def _differing(
     connection: Connection, topic: str, last: Mapping[Identity, Last], complete: bool, *, by_buckets: bool
 ) -> tuple[list[Identity], list[Identity]]:
-    """What differs from the changelog: objects that are there, and objects that are missing. Reads no values. A
-    changelog that tells every object tells the bucket digests too: ``by_buckets`` looks only at buckets that differ.
+    """Differences to the changelog: objects that exist, and objects that are missing. Reads no values. A complete
+    changelog gives the bucket digests too: with ``by_buckets`` only buckets that differ are searched.
     """
     objects = schema.objects.c
     query = select(objects.table_name, objects.object_key, objects.fp_lo, objects.fp_hi).where(objects.topic == topic)
@@ -285,14 +283,14 @@ def _differing_buckets(connection: Connection, topic: str, expected: Mapping[Ide
     for ident, print_ in expected.items():
         bucket = digest.bucket_of(*ident)
         sums[bucket] = digest.add(sums.get(bucket, 0), print_)
-    there = snapshot.bucket_digests(connection, topic)
-    return {each for each in {*sums, *there} if sums.get(each, 0) != there.get(each, 0)}
+    stored = snapshot.bucket_digests(connection, topic)
+    return {each for each in {*sums, *stored} if sums.get(each, 0) != stored.get(each, 0)}
 
 
 def _changelog(connection: Connection, topic: str, head: Point) -> tuple[dict[Identity, Last], bool]:
-    """The last change of each object that a topic's changelog tells, and whether it tells all of them: then its links
+    """The last change of each object in a topic's changelog, and whether the changelog is complete: then its links
     connect from the first one to the head, and no object is older than the first. Links may have been lost, too, and a
-    topic whose row was lost may have begun anew.
+    topic whose row was lost may have started again from no head.
     """
     found: dict[Identity, Last] = {}
     known, complete = ZERO, True
@@ -325,11 +323,11 @@ def _links(connection: Connection, topic: str, first: int, maximum: int) -> list
     return [rows.link(row) for row in connection.execute(query.limit(maximum))]
 
 
-# -- what is right ---------------------------------------------------------------------------------------------------
+# -- right rows ------------------------------------------------------------------------------------------------------
 
 
 def _by_version(connection: Connection, topic: str, row: Stored) -> Fix | None:
-    """The right value of a row whose version is right, proved by its fingerprint: one look into the changelog."""
+    """The right value of a row whose version is right, proved by its fingerprint: one look-up in the changelog."""
     for link in _links(connection, topic, row.version, 1):
         for change in link.changes:
             if (change.table, change.key, change.version) == (*row.ident, row.version) and change.value is not None:
@@ -349,10 +347,10 @@ def _by_changelog(
 ) -> Fix | None:
     known = last.get(ident)
     if known is None and not complete:
-        # Perhaps its fingerprint was altered, and nothing else; only the head can prove that.
+        # Perhaps only its fingerprint was altered; only the head can prove that.
         return None if now is None else Fix(ident, now, msgspec.structs.replace(now, fingerprint=now.real_fingerprint))
     if known is None or known.fingerprint is None:
-        # A row that fits its fingerprint was written by a writer. Only a later delete proves that it must go.
+        # A row that matches its fingerprint was written by a writer. Only a later delete proves its removal.
         older = known is not None and now is not None and now.version < known.version
         return None if now is not None and now.is_sound and not older else Fix(ident, now, None)
     for link in _links(connection, topic, known.position, 1):
@@ -369,15 +367,15 @@ def _proves_itself(fix: Fix) -> bool:
 
 
 def _fits_itself(fix: Fix) -> bool:
-    """True when the row fits its own fingerprint and has the right version: only the head can tell who is right."""
+    """True when the row matches its own fingerprint and has the right version: only the head proves row or link."""
     now, right = fix.now, fix.right
     if now is None or right is None or now.version != right.version:
         return False
     return now.is_sound
 
 
-def _told(last: Mapping[Identity, Last], fixes: Sequence[Fix]) -> tuple[int, int]:
-    """Count and digest of the objects that the changelog tells, with the rows that may be right in place of links."""
+def _expected(last: Mapping[Identity, Last], fixes: Sequence[Fix]) -> tuple[int, int]:
+    """Count and digest of the objects in the changelog, with the rows that may be right in place of links."""
     prints = {ident: change.fingerprint for ident, change in last.items() if change.fingerprint is not None}
     prints |= {fix.ident: fix.now.fingerprint for fix in fixes if fix.now is not None and _fits_itself(fix)}
     total = 0

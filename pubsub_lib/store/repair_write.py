@@ -1,8 +1,8 @@
-"""Writing a planned repair, so that it never undoes what a writer wrote after the plan.
+"""Writes a planned repair without undoing later writes of other writers.
 
-The plan was made in a snapshot. Here the counter is held, so nobody writes objects, and the changelog since the plan's
-point tells what was written in between. A fix whose object is named there is left out, even when the row looks as it
-did: an object that was lost, then created and deleted by a writer, is absent again and must stay so.
+The plan was made in a snapshot. Here the counter is locked, so no writer changes objects, and the changelog since the
+plan's point names all objects written in between. A fix whose object is named there is skipped, even when the row looks
+unchanged: an object that was lost, then created and deleted by a writer, is absent again and must stay absent.
 """
 
 from collections import Counter
@@ -22,11 +22,11 @@ from pubsub_lib.store.verbs import Identity, Stored
 PAGE: Final = 1000
 """Links that one statement reads."""
 MAX_LINKS: Final = 10_000
-"""Links since the plan that are read while writers wait. After more of them the plan is too old."""
+"""Maximum number of links since the plan that are read while writers wait. With more links the plan is too old."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What was written of a plan: ``idents`` of the objects, whether the ``head`` too, and how many fixes were not,
+    """The written part of a plan: ``idents`` of the objects, whether the ``head`` too, and how many fixes were skipped
     because they were ``overtaken``.
     """
 
@@ -36,14 +36,14 @@ class Written(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """Fixes that were written; the head counts as one."""
+        """Number of fixes that were written; the head counts as one."""
         return len(self.idents) + self.head
 
 
 def write(connection: Connection, topic: str, plan: Plan) -> Written:
-    """Write what was planned, but for what was written since. The caller commits.
+    """Write the planned fixes, except those of objects written since the plan. The caller commits.
 
-    Locks as writers do: objects, then the counter, then the head. While the counter is held nobody writes objects.
+    Locks as writers do: objects, then the counter, then the head. While the counter is locked no writer writes objects.
     """
     found = _locked(connection, [fix.ident for fix in plan.fixes])
     writer.hold_counter(connection)
@@ -67,8 +67,8 @@ def write(connection: Connection, topic: str, plan: Plan) -> Written:
 
 
 def _since(connection: Connection, planned: Point, now: Point) -> list[Link] | None:
-    """The links of all topics after the plan, up to the counter's point. None when they do not connect: the history
-    was restored to another one, the changelog was trimmed or damaged, or there are very many of them.
+    """The links of all topics after the plan, up to the counter's point. None when they do not connect: another history
+    was restored, the changelog was trimmed or damaged, or there are more than ``MAX_LINKS`` links.
     """
     links: list[Link] = []
     known = planned
@@ -86,7 +86,7 @@ def _since(connection: Connection, planned: Point, now: Point) -> list[Link] | N
 
 
 def lock(connection: Connection, idents: Collection[Identity]) -> list[rows.Seen]:
-    """Lock those of these objects that are there, in the order of every writer; damaged ones too."""
+    """Lock those of these objects that exist, in the order of every writer; damaged ones too."""
     found = []
     for table, keys in by_table(idents).items():
         for part in rows.chunks(keys):
@@ -109,8 +109,8 @@ def _write_one(connection: Connection, fix: Fix) -> None:
 
 
 def _move_head(connection: Connection, topic: str, plan: Plan, since: Collection[Link]) -> bool:
-    """Move the head by what was planned, unless somebody else did so already. Writers move a head by the same amount
-    as its rows, so after links of this topic the rows must sum up to what the head would become.
+    """Move the head by the planned difference, unless another repair did so already. Writers move a head by the same
+    amount as its rows, so after links of this topic the rows must sum up to the new head.
     """
     topics = schema.topics.c
     row = connection.execute(select(schema.topics).where(topics.topic == topic).with_for_update()).one_or_none()

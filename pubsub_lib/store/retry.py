@@ -1,4 +1,4 @@
-"""Bounded retries of what a database may refuse now and take a moment later."""
+"""Bounded retries of operations that a database may reject now and accept a moment later."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -21,7 +21,7 @@ def attempt(settings: StoreSettings, fn: Callable[[], T]) -> T:
 
 
 def attempt_busy(settings: StoreSettings, fn: Callable[[], T]) -> T:
-    """The same for opening: somebody else may be creating the schema, but an unreachable database is told at once."""
+    """The same for opening: another process may be creating the schema, but StoreUnavailable is raised at once."""
     return _attempt(settings, fn, StoreBusy)
 
 
@@ -35,7 +35,7 @@ def _attempt(settings: StoreSettings, fn: Callable[[], T], *kinds: type[PubSubEr
         retry=tenacity.retry_if_exception_type(kinds),
         stop=tenacity.stop_after_attempt(settings.retry_attempts)
         | tenacity.stop_after_delay(settings.retry_max_seconds),
-        # Full jitter: writers that met once should not meet again.
+        # Full jitter: writers that collided once should not collide again.
         wait=tenacity.wait_random_exponential(multiplier=0.02, max=2.0),
         reraise=True,
     )

@@ -1,4 +1,4 @@
-"""Between rows and the words of the protocol: heads, links, objects."""
+"""Mapping between rows and protocol objects: heads, links, objects."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
@@ -14,13 +14,13 @@ from pubsub_lib.store.verbs import Stored
 
 T = TypeVar("T")
 CHUNK = 500
-"""Most values in one IN list."""
+"""Maximum number of values in one IN list."""
 
 WAY_OUT: Final = (
-    "the publisher service repairs it within its recount_time where the changelog tells what is right; where it does "
-    "not, run pubsub-db accept --topic {topic}"
+    "the publisher service repairs it within its recount_time if the changelog contains the right value; otherwise run "
+    "pubsub-db accept --topic {topic}"
 )
-"""For what somebody altered behind the library's back."""
+"""The advice for rows that were altered without the library."""
 _BYTES = (bytes, bytearray, memoryview)
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Change])
@@ -107,18 +107,18 @@ def stored(row: Row[Any]) -> Stored:
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A row of the objects as it lies there, whatever it holds."""
+    """A row of the objects as it is stored, also a damaged one."""
 
     item: Stored
-    """What of it can be read: text as its UTF-8, and 0 for what is no number."""
+    """The readable part of the row: text as its UTF-8, and 0 for a value that is not a number."""
     complaint: str = ""
-    """Why no other reader takes the row, or finds it, as a part of a sentence; "": they do."""
+    """Why other readers reject the row, or do not find it, as a part of a sentence; "": the row is well-formed."""
     misplaced: bool = False
     """Whether its bucket is not that of its table and key."""
 
 
 def seen(row: Row[Any]) -> Seen:
-    """A row of the objects, all columns in the table's order, for those who look for what is wrong. Raises nothing."""
+    """A row of the objects, all columns in the table's order, for callers that search for damage. Raises nothing."""
     columns: tuple[Any, ...] = tuple(row)
     table, key, topic, version, value, low, high, bucket = columns
     complaint = _complaint(version, value, low, high)
@@ -131,7 +131,7 @@ def seen(row: Row[Any]) -> Seen:
 
 
 def damaged(table: str, key: str, topic: str, complaint: str) -> StoreError:
-    """The error for a row of the objects that somebody wrote behind the library's back."""
+    """The error for a row of the objects that was written without the library."""
     where = f"the object {key!r} of the table {table!r} on topic {topic!r}"
     return StoreError(f"{where} is damaged: {complaint}; {WAY_OUT.format(topic=topic)}")
 
@@ -166,9 +166,9 @@ def select_objects(table: str, keys: Iterable[str]) -> Select[Any]:
 def lock_objects(dialect: str, table: str, keys: Sequence[str]) -> Select[Any]:
     """The same, locked. ``keys`` sorted as bytes.
 
-    PostgreSQL gets one index lookup a key, forced by LATERAL. Left to itself it reads the whole table for an IN list
-    with an order while its statistics lag behind, which they do exactly during a bulk load; each statement
-    then takes the longer, the larger the table is.
+    PostgreSQL gets one index lookup per key, forced by LATERAL. Without it, PostgreSQL reads the whole table for an IN
+    list with an order while its statistics lag behind, as they do during a bulk load; then the time of a statement
+    grows with the table.
     """
     if dialect != "postgresql":
         return select_objects(table, keys).with_for_update()

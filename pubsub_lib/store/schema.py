@@ -1,4 +1,4 @@
-"""The tables as the current revision has them. The migrations build the same, step by step (a test compares them)."""
+"""The tables of the current revision. The migrations build the same tables, step by step (a test compares them)."""
 
 from typing import Final
 
@@ -35,8 +35,8 @@ store = _table(
     _big("nonce"),
     _big("prev_nonce"),
 )
-"""One row (id 1): the counter. The store's point, and the nonce of the transaction before, because UPDATE … RETURNING
-shows only what is new."""
+"""One row (id 1): the counter. The store's point, and the previous transaction's nonce, because UPDATE … RETURNING
+returns only new values."""
 
 topics = _table(
     "pubsub_topics",

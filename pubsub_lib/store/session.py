@@ -2,7 +2,7 @@
 
 The recorded verbs are executed in the session's ``before_commit``, after the session's own changes were flushed, so
 that the counter is held for as short as possible. SQLAlchemy calls that event for savepoints too; only the outermost
-COMMIT counts, and what was recorded inside a savepoint that is rolled back is forgotten.
+COMMIT counts, and verbs recorded inside a savepoint that is rolled back are dropped.
 """
 
 import secrets
@@ -26,9 +26,9 @@ from pubsub_lib.store.verbs import Effect
 class SessionRecorder(Transaction):
     """The verbs of :class:`Transaction` inside a user's session, transaction after transaction.
 
-    ``commit`` is the last one's. Belongs to the session's thread. Nothing is retried: a failure of ours is raised from
-    ``session.commit()``, whose transaction the caller then rolls back and may run again. ``get`` reads what is
-    committed, and what was recorded here.
+    ``commit`` is the last transaction's commit. Belongs to the session's thread. Nothing is retried: an error of this
+    library is raised from ``session.commit()``; the caller then rolls the transaction back and may run it again.
+    ``get`` reads committed values and the verbs recorded here.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SessionRecorder(Transaction):
             event.listen(session, name, listener)
 
     def close(self) -> None:
-        """Stop listening to the session and forget what is recorded. Idempotent."""
+        """Stop listening to the session and drop the recorded verbs. Idempotent."""
         if self._open:
             self._open = False
             self._forget()
@@ -74,7 +74,7 @@ class SessionRecorder(Transaction):
     def _check_open(self) -> None:
         super()._check_open()
         if not self._session.in_transaction():
-            # As session.add does: so that a rollback without anything else in the session forgets our verbs, too.
+            # As session.add does: so that a rollback without anything else in the session drops our verbs, too.
             self._session.begin()
 
     def _before_commit(self, session: Session) -> None:
@@ -84,8 +84,8 @@ class SessionRecorder(Transaction):
         if not self._operations:
             return
         if savepoint is not None:
-            # Twice for one savepoint: an outer transaction is being committed over its head. It would be over before
-            # our turn came, so it must not begin.
+            # The second call for one savepoint: an outer transaction commits while the savepoint is open. That commit
+            # would end before our verbs are executed, so it must not begin.
             if self._ending is savepoint:
                 raise UsageError("a savepoint is still open inside a transaction that commits; end the savepoint first")
             self._ending = savepoint
@@ -97,9 +97,7 @@ class SessionRecorder(Transaction):
                     f"the session is bound to {connection.dialect.name}, the store to {self._dialect}; "
                     "pass bind_arguments that lead to the store's database"
                 )
-            self._pending = writer.write(
-                connection, self._work(), self._tables.encode, self._limits, self._review
-            )
+            self._pending = writer.write(connection, self._work(), self._tables.encode, self._limits, self._review)
         except SQLAlchemyError as error:
             raise error_mapping.translate(error, "writing in a session") from error
 
@@ -130,7 +128,7 @@ class SessionRecorder(Transaction):
         if transaction is self._ending:
             self._ending = None
         if transaction.parent is None:
-            self._forget()  # also by session.close(), which rolls back without a word
+            self._forget()  # also by session.close(), which rolls back without an event
 
     def _forget(self) -> None:
         self._operations = []

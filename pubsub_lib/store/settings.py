@@ -1,4 +1,4 @@
-"""The settings of a store, checked where they are used. The struct stands below, because ``Settings`` holds one."""
+"""The settings of a store, checked at their use. ``pubsub_lib.settings`` defines the struct: ``Settings`` holds one."""
 
 import math
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ KINDS: Final[Mapping[str, type[msgspec.Struct]]] = MappingProxyType({"settings":
 
 
 def checked(name: str, given: msgspec.Struct) -> None:
-    """Check what msgspec checks only when it decodes: the types and bounds of a struct that was made in Python.
+    """Check the types and bounds of a struct that was made in Python: msgspec checks them only when it decodes.
 
     Raises ConfigError, which names the field after ``name``.
     """

@@ -1,7 +1,7 @@
-"""Consistent readings: heads, objects and links as one snapshot shows them.
+"""Consistent readings: heads, objects and links of one snapshot.
 
-Every function takes a connection inside one read-only REPEATABLE READ transaction; what it reads in pages is therefore
-one state of the store, whatever writers do meanwhile.
+Every function takes a connection inside one read-only REPEATABLE READ transaction; so all its pages show one state of
+the store, while writers go on.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ def store_point(connection: Connection) -> Point:
 
 
 def heads(connection: Connection, topics: Collection[str]) -> dict[str, Head]:
-    """The heads of topics; those of all topics that were ever written, when ``ALL`` is among them."""
+    """The heads of these topics, and of all topics that were ever written, when ``ALL`` is among them."""
     if ALL in topics:
         found = {row.topic: rows.head(row) for row in connection.execute(select(schema.topics))}
     else:
@@ -54,13 +54,13 @@ def heads(connection: Connection, topics: Collection[str]) -> dict[str, Head]:
 
 
 def read_heads(connection: Connection, topics: Collection[str]) -> Heads:
-    """The store's point and the heads, together."""
+    """The store's point and the heads of these topics."""
     point = store_point(connection)
     return Heads(point, heads(connection, topics))
 
 
 def read_sync(connection: Connection, wants: Mapping[str, Want], settings: StoreSettings) -> SyncAnswer:
-    """Answer all wants from this one snapshot."""
+    """Answer all wants from this snapshot."""
     point = store_point(connection)
     current = heads(connection, wants.keys())
     page = settings.page_size
@@ -101,13 +101,13 @@ def _contain_known(
 
 
 def _written(current: Mapping[str, Head]) -> dict[str, Head]:
-    """Topics that were asked for beside ``ALL`` and never written are not part of it."""
+    """The heads of written topics: topics that were requested besides ``ALL`` and never written are not part of it."""
     return {topic: head for topic, head in current.items() if head != EMPTY}
 
 
 def _parcels(topics: Sequence[str], current: Mapping[str, Head], page: int) -> Iterator[list[str]]:
-    """The topics in parcels that one statement reads: small ones together, up to about a page of objects. A statement
-    for each topic of a replica of 10,000 small topics would take most of its full sync.
+    """The topics in groups that one statement reads: small ones together, up to about a page of objects. For a replica
+    with 10,000 small topics, a statement for each topic would take most of the full sync.
     """
     parcel: list[str] = []
     left = page
@@ -144,8 +144,8 @@ def _repair(
     store: Point,
     settings: StoreSettings,
 ) -> dict[str, TopicSnapshot]:
-    """The buckets that differ. Of those that differ because of what was written since the asker's digests, only what
-    was written, unless there are no others: else each transaction meanwhile would cost a whole bucket.
+    """The buckets that differ. Of buckets that differ because of later writes than the replica's digests, only those
+    writes, unless no other bucket differs: otherwise each transaction meanwhile would cost a whole bucket.
     """
     topics = None if chain == ALL else [chain]
     asked = _written(current) if chain == ALL else {chain: current[chain]}
@@ -176,7 +176,7 @@ def holds(connection: Connection, topic: str, points: Sequence[Point]) -> list[b
 
 def bucket_digests(connection: Connection, topic: str | None) -> dict[int, int]:
     """Digest per non-empty bucket, of one topic or (None) of all objects together. Raises StoreError for a bucket that
-    is not a number, which SQLite lets in.
+    is not a number, which SQLite accepts.
     """
     objects = schema.objects.c
     query = select(objects.bucket, func.sum(objects.fp_lo).label("lo"), func.sum(objects.fp_hi).label("hi"))
@@ -226,7 +226,7 @@ def _pages(
     table: str | None = None,
     buckets: Collection[int] | None = None,
 ) -> Iterator[Sequence[Any]]:
-    """The rows of ``base``, a selection from the objects that holds all columns of their order."""
+    """The rows of ``base``, a selection from the objects that contains all columns of the order."""
     columns = schema.objects.c
     if topics is not None:
         base = base.where(columns.topic.in_(topics) if len(topics) != 1 else columns.topic == next(iter(topics)))
@@ -249,8 +249,8 @@ def _pages(
 
 
 def _as_they_lie(connection: Connection, query: Select[Any], page: int) -> Iterator[Sequence[Any]]:
-    """The rows by one statement in no order, fetched page by page: the driver's own tuples, because to wrap each as a
-    row of SQLAlchemy's takes as long as to read it. For column types that mean the same to SQLite's driver.
+    """The rows by one statement without an order, fetched page by page, as the driver's own tuples: a wrapper of
+    SQLAlchemy around a row takes as long as reading the row. For column types that SQLite's driver does not convert.
     """
     with connection.execute(query) as result:
         cursor = result.cursor
@@ -291,16 +291,16 @@ def _snapshots(
     page: int,
     buckets: frozenset[int] | None = None,
 ) -> dict[str, TopicSnapshot]:
-    """A snapshot for each of the heads: of these topics, or (None) of all of them; of some buckets, or of all."""
+    """A snapshot for each head, of these topics, or (None) of all topics; of these buckets, or (None) of all."""
     records: dict[str, list[Record]] = {name: [] for name in current}
     if buckets is None or buckets:
         columns = schema.objects.c
-        # Only what a replica needs, and the rows by position: this loop is half of a full sync.
+        # Only the columns that a replica needs, unpacked by position: this loop is half of a full sync.
         base = select(
             columns.topic, columns.bucket, columns.table_name, columns.object_key, columns.version, columns.value
         )
         if connection.dialect.name == "sqlite" and topics is None and buckets is None:
-            # No server that has to end a long statement: as the rows lie in the file, which is twice as quick.
+            # No server limits a long statement here: rows in the file's order, which is twice as fast.
             pages = _as_they_lie(connection, base, page)
         else:
             pages = _pages(connection, base, page, topics=topics, buckets=buckets)
@@ -320,7 +320,7 @@ def _differing(mine: Mapping[int, int], theirs: Mapping[int, int]) -> frozenset[
 
 
 def recount(connection: Connection, topic: str, page: int) -> Head:
-    """The head as it should be: the topic's point, with count and digest computed anew from the values."""
+    """The expected head: the topic's point, with count and digest computed again from the values."""
     head = heads(connection, [topic])[topic]
     count = total = 0
     for item in objects(connection, page, topic=topic):

@@ -1,7 +1,7 @@
-"""A SQLite database is a file, and a file can be missing, mistyped, or replaced by another of the same name.
+"""The file of a SQLite database, which can be missing, mistyped, or replaced by another file of the same name.
 
-No connection ever creates the file (:func:`create` does, on purpose), and no pooled connection is handed out once
-the name leads to another file: a restored backup (``os.replace``) would otherwise stay unseen for ever.
+Connections never create the file (:func:`create` does, on purpose), and a pooled connection is not used again once
+the name leads to another file: otherwise a restored backup (``os.replace``) would never be detected.
 """
 
 import os
@@ -17,7 +17,7 @@ from sqlalchemy.exc import DisconnectionError
 from pubsub_lib.errors import StoreUnavailable
 
 _TRIES: Final = 10
-"""A file that is replaced that often while it is being opened will not hold still for an eleventh."""
+"""Maximum number of attempts to open a file that is replaced while it is being opened."""
 
 Identity = tuple[int, int]
 
@@ -29,28 +29,28 @@ class FileConnection(sqlite3.Connection):
 
 
 def path_of(url: URL) -> Path:
-    """The absolute path of the database's file, also of one that is written as a URI (``file:net.db``)."""
+    """The absolute path of the database's file, also for a URI (``file:net.db``)."""
     name = url.database or ""
     if name.startswith("file:"):
         name = unquote(name[5:].partition("?")[0].partition("#")[0])
         if name.startswith("//"):
             name = "/" + name[2:].partition("/")[2]
-    return Path(name).absolute()  # not resolved: a symbolic link may be turned to another file
+    return Path(name).absolute()  # not resolved: a symbolic link may be changed to another file
 
 
 def may_create(url: URL) -> bool:
-    """Whether :func:`create` makes a file that is missing: not when the URL gives the mode to open it with."""
+    """Whether :func:`create` creates a missing file: not when the URL names a ``mode``."""
     return "mode" not in url.query
 
 
 def create(url: URL) -> None:
-    """Make the file, empty, if it is not there. Raises OSError."""
+    """Create an empty file if none exists. Raises OSError."""
     if may_create(url):
         os.close(os.open(path_of(url), os.O_RDWR | os.O_CREAT, 0o644))
 
 
 def watch(engine: Engine) -> None:
-    """Let this engine open only a file that exists, and hand out only connections to the file of now."""
+    """Let this engine open only an existing file, and return only connections to the current file."""
     path = path_of(engine.url)
 
     @event.listens_for(engine, "do_connect")
@@ -70,7 +70,7 @@ def watch(engine: Engine) -> None:
 
     @event.listens_for(engine, "checkout")
     def _checkout(connection: DBAPIConnection, _record: object, _proxy: object) -> None:
-        # The old file cannot be mistaken for the new one: its number is not given away while we hold it open.
+        # The old file cannot be mistaken for the new one: its inode number is not reused while we hold it open.
         if isinstance(connection, FileConnection) and connection.identity != _identity(path):
             raise DisconnectionError(f"the SQLite file {path} was replaced")
 

@@ -1,4 +1,4 @@
-"""The facade: one object for everything that a program does with the database."""
+"""The facade: one object for all operations of a program on the database."""
 
 import functools
 import os
@@ -60,12 +60,12 @@ _log = logger(__name__)
 class Store:
     """The database of a writer or of a replica. All methods may be called from any thread, and in a forked child.
 
-    A fork waits, with SQLite for at most ``lock_timeout``, until no thread uses the store: the child could find the
-    file locked for ever otherwise. It does not wait when the forking thread itself is in a reading or writing of this
-    store, or when a program's own SQLAlchemy connections are: do not fork there.
+    A fork waits, with SQLite for at most ``lock_timeout``, until no thread uses the store: otherwise the child could
+    find the file locked for ever. The fork does not wait for the forking thread itself when that thread is reading or
+    writing this store, nor for a program's own SQLAlchemy connections: do not fork there.
 
-    Every method may block for the configured timeouts (:class:`StoreSettings`) and raises, besides what it names
-    itself: StoreUnavailable, StoreBusy, SchemaError, ConfigError, and ClosedError after :meth:`close`.
+    Every method may block for the configured timeouts (:class:`StoreSettings`) and raises, besides the errors that it
+    names itself: StoreUnavailable, StoreBusy, SchemaError, ConfigError, and ClosedError after :meth:`close`.
     """
 
     @overload
@@ -105,15 +105,14 @@ class Store:
     ) -> None:
         """Open a database; an empty one gets the schema at once (safe between processes).
 
-        ``database``: the :class:`~pubsub_lib.Settings` of the program, which say everything: URL, limits, pool,
-        timeouts, and the origin (``settings.service``). A script without settings gives a SQLAlchemy URL (sqlite,
-        postgresql, mysql, mariadb), and may give ``settings`` and ``limits``; their defaults hold otherwise.
+        ``database``: the :class:`~pubsub_lib.Settings` of the program, which contain the URL, limits, pool, timeouts,
+        and the origin (``settings.service``). A script without settings gives a SQLAlchemy URL (sqlite, postgresql,
+        mysql, mariadb), and may give ``settings`` and ``limits``; otherwise their defaults apply.
         ``tables``: handles (:class:`~pubsub_lib.Table`), or names with types; when some are given, only those tables
-        exist. ``origin``: the service that is to
-        publish what is written here ("": none).
-        ``read_only``: never writes, and a standby will do; for the command line and the audit, not for replicas.
-        ``create`` False: makes neither a SQLite file nor tables, and does not connect yet; every call until the schema
-        is found raises StoreUnavailable (no file, no server) or SchemaError (no tables), and may be repeated. For
+        exist. ``origin``: the service that publishes the changes written here ("": none).
+        ``read_only``: never writes, and accepts a standby; for the command line and the audit, not for replicas.
+        ``create`` False: creates neither a SQLite file nor tables, and does not connect yet; every call until the
+        schema exists raises StoreUnavailable (no file, no server) or SchemaError (no tables), and may be repeated. For
         replicas, which may be started before the database exists.
         Raises ConfigError (URL, tables, settings, limits), SchemaError (older: run :func:`migrate`; newer; foreign
         tables), StoreUnavailable, StoreReadOnly (a standby, without ``read_only``).
@@ -136,7 +135,7 @@ class Store:
         self._tables = Tables(tables or {}, limits)
         self._origin = check_name("service", origin) if origin else ""
         self._read_only = read_only
-        self._found = False  # the schema; asked for at the first use when it is not asked for here
+        self._found = False  # the schema; checked at the first use when it is not checked here
         gate = ForkGate(settings.lock_timeout)
         self._writers = engine.make(self._url, settings, writes=True, primary=not read_only, gate=gate)
         self._readers = engine.make(self._url, settings, writes=False, primary=not read_only, gate=gate)
@@ -151,7 +150,7 @@ class Store:
         self.directory = Directory(self._read, self._write)
         """Services and leases."""
         self.inspect = Inspection(self._read, settings.page_size)
-        """Into changelog and topics, for people."""
+        """Inspection of changelog and topics, for operators."""
         try:
             if create or read_only:
                 self._open_schema()
@@ -170,26 +169,26 @@ class Store:
 
     @property
     def settings(self) -> StoreSettings:
-        """As given."""
+        """The given settings."""
         return self._settings
 
     @property
     def limits(self) -> Limits:
-        """As given."""
+        """The given limits."""
         return self._limits
 
     @property
     def origin(self) -> str:
-        """The service that publishes what is written here, unless a transaction names another one; "": none."""
+        """The service that publishes the changes written here, unless a transaction names another one; "": none."""
         return self._origin
 
     def close(self) -> None:
-        """Close all connections; one that another thread uses is closed when it comes back. Idempotent."""
+        """Close all connections; a connection in use by another thread is closed when it is returned. Idempotent."""
         self._closed = True
         here = self._pid == os.getpid()
         for each in (self._writers, self._readers):
             if here:
-                # A pool that was disposed of keeps what comes back to it until it is collected.
+                # A disposed pool would keep returned connections until it is garbage collected.
                 event.listen(each.pool, "checkin", _close_returned)
             each.dispose(close=here)
 
@@ -199,10 +198,10 @@ class Store:
     def transaction(self, *, origin: str | None = None) -> Iterator[Transaction]:
         """Record verbs in the block; at its end all are executed and committed together, retried where that is safe.
 
-        An exception in the block: nothing is written. After it, ``tx.commit`` is the :class:`Commit`, or None when
-        nothing changed. ``origin`` overrides the store's. Raises at the end of the block: ConditionFailed,
-        InvalidValueError, StoreReadOnly, StoreFull (nothing is written), OutcomeUnknown; and, with a worker that was
-        told ``when_full = raise``, HandoffRejectedError, which says that all is written.
+        After an exception in the block nothing is written. After the block, ``tx.commit`` is the :class:`Commit`, or
+        None when nothing changed. ``origin`` overrides the store's. Raises at the end of the block: ConditionFailed,
+        InvalidValueError, StoreReadOnly, StoreFull (nothing is written), OutcomeUnknown; and, with a worker that has
+        ``when_full = raise``, HandoffRejectedError, after which the transaction is committed.
         """
         transaction = self._begin(origin)
         try:
@@ -213,8 +212,8 @@ class Store:
         self._commit(transaction)
 
     def write(self, fn: Callable[[Transaction], T], *, origin: str | None = None) -> T:
-        """Run ``fn`` in a transaction and return what it returns; run it again when something that it read with
-        ``tx.get`` was changed before the commit. ``fn`` must have no other effects. Raises as :meth:`transaction`."""
+        """Run ``fn`` in a transaction and return its result; run it again when an object that it read with ``tx.get``
+        was changed before the commit. ``fn`` must have no other effects. Raises as :meth:`transaction`."""
         check_function("fn", fn, "one argument, the transaction")
 
         def once() -> T:
@@ -226,10 +225,10 @@ class Store:
     def on_commit(self, callback: OnCommit, *, after_fork: bool = False) -> Callable[[], None]:
         """Call ``callback`` with the links of every transaction, after its COMMIT, in the writer's thread.
 
-        What it raises is counted (``callback_errors``) and undoes nothing; it is logged, but for HandoffRejectedError,
-        which the writer gets when all callbacks were called (a program's own session does not: there it is logged).
-        Returns a function that ends it. A forked child inherits it only with ``after_fork``: say so for one that makes
-        its connections anew there.
+        Its exceptions are counted (``callback_errors``) and logged, and undo nothing; HandoffRejectedError is not
+        logged but raised to the writer after all callbacks were called (in a program's own session it is logged).
+        Returns a function that removes the callback. A forked child inherits the callback only with ``after_fork``: set
+        it for a callback that opens its connections again in the child.
         """
         check_function("callback", callback, "one argument, the links")
         self._adopt()
@@ -247,15 +246,15 @@ class Store:
         """Run ``hook`` on each object that a transaction of this store is about to write (``table``: of this table).
 
         The hook is given a :class:`ProposedWrite`: action, table, key, topic, the stored and the merged value. It may
-        return another value to be written, or raise: then the whole transaction writes nothing, and the writer gets the
-        exception at the end of its block (of a session: from ``session.commit()``). InvalidValueError is the error for
-        a value that a rule of the program forbids.
+        return another value to write, or raise: then the transaction writes nothing, and the exception is raised to the
+        writer at the end of its block (of a session: from ``session.commit()``). InvalidValueError is the error for a
+        value that a rule of the program forbids.
 
         Hooks run in the order in which they were added, inside the transaction: the objects are locked, the store's
-        counter is not yet. A hook must be quick, must not use this store, and must have no other effects, because
-        a transaction that meets a deadlock runs again. What changes nothing is not shown. The hooks are of this
+        counter is not yet. A hook must be quick, must not use this store, and must have no other effects, because a
+        transaction runs again after a deadlock. A verb that changes nothing is not shown. The hooks belong to this
         ``Store`` object, forked children included: other programs have their own. Returns a function that removes the
-        hook. Raises InvalidValueError for a table that cannot be.
+        hook. Raises InvalidValueError for an invalid table.
         """
         self._adopt()
         return self._hooks.add(hook, table)
@@ -263,10 +262,10 @@ class Store:
     def session(self, session: "Session", *, bind_arguments: Mapping[str, Any] | None = None) -> "SessionRecorder":
         """Record changes in a program's own SQLAlchemy session: they commit and roll back with it, savepoints included.
 
-        Call it once per session and keep what it returns; it serves all of the session's transactions. A session with
-        several engines says by ``bind_arguments`` which one is this store's database. See :class:`SessionRecorder`.
+        Call it once per session and keep the recorder; it serves all transactions of the session. For a session with
+        several engines, ``bind_arguments`` selects this store's database. See :class:`SessionRecorder`.
         """
-        # Whoever has a session has the ORM; for all others it would be a fifth of what this package takes to load.
+        # A program with a session has loaded the ORM; for other programs it would be a fifth of the import time.
         from sqlalchemy.orm import Session, scoped_session
 
         from pubsub_lib.store.session import SessionRecorder
@@ -286,15 +285,15 @@ class Store:
         )
 
     def unique_id(self, name: str) -> int:
-        """The next number of a named counter, from 1: never the same twice, though some may be left out."""
+        """The next number of a named counter, from 1: never the same twice; gaps are possible."""
         check_name("counter", name)
         return self._write("taking a unique id", lambda connection: counters.next_value(connection, name))
 
     def trim(self, *, keep_links: int | None = None, keep_seconds: float | None = None) -> int:
-        """Remove the oldest links of the changelog, whole transactions, until every bound given holds; how many.
+        """Remove the oldest links of the changelog, in whole transactions; returns how many were removed.
 
-        ``keep_links``: at least so many of the newest stay. ``keep_seconds``: those younger than this, by the
-        database's clock. In short transactions: writers go on. Readers that fell behind do a full sync.
+        ``keep_links``: minimum number of newest links to keep. ``keep_seconds``: keep links younger than this, by the
+        database's clock. Runs in short transactions: writers go on. Readers that fell behind do a full sync.
         Raises InvalidValueError.
         """
         if keep_links is not None:
@@ -309,7 +308,7 @@ class Store:
         keep_us = None if keep_seconds is None else round(keep_seconds * 1e6)
         cut = -1
         if keep_links is not None:
-            # Once for all batches: it walks over everything that is kept. What is written meanwhile is not cut.
+            # Once for all batches: the query walks over all links to keep. Links written meanwhile are not removed.
             cut = self._read("trimming", lambda connection: changelog.cut_by_count(connection, keep_links))
         total = 0
         while True:
@@ -349,9 +348,9 @@ class Store:
     def records(self, table: str | None = None, *, topic: str | None = None) -> Iterator[Object[Any]]: ...
     def records(self, table: str | Table[Any] | None = None, *, topic: str | None = None) -> Iterator[Object[Any]]:
         """All objects, or those of a table or of a topic, of one consistent reading: as a replica's ``records`` gives
-        them, but one after the other, in pages. Raises and blocks as :meth:`objects`.
+        them, but as an iterator, in pages. Raises and blocks as :meth:`objects`.
 
-        Values are decoded when ``value`` is read, so an object that does not fit its table's type raises only there.
+        Values are decoded when ``value`` is read, so an object that does not match its table's type raises only there.
         """
         return map(self._shown, self.objects(topic=topic, table=table))
 
@@ -362,8 +361,8 @@ class Store:
         return self._tables.decode(found.table, found.json)
 
     def get_record(self, table: str | Table[Any], key: str) -> Stored | None:
-        """The object as its row is, for tools that copy or compare bytes: with its value as canonical JSON, and its
-        fingerprint; or None. Programs take :meth:`record`.
+        """The object as stored in its row, for tools that copy or compare bytes: with its value as canonical JSON, and
+        its fingerprint; or None. Programs use :meth:`record`.
         """
         name = self._tables.check(table)
         check_key(key)
@@ -372,8 +371,8 @@ class Store:
         return None if row is None else rows.stored(row)
 
     def objects(self, *, topic: str | None = None, table: str | Table[Any] | None = None) -> Iterator[Stored]:
-        """All objects of one consistent reading as their rows are, as ``get_record`` gives them, in pages; a connection
-        is in use until the iterator ends. Programs take :meth:`records`.
+        """All objects of one consistent reading as stored in their rows, like ``get_record``, in pages; a connection is
+        in use until the iterator ends. Programs use :meth:`records`.
 
         Not retried: a connection lost in the middle raises StoreUnavailable. Raises InvalidValueError for a table that
         is not declared where some are.
@@ -404,8 +403,8 @@ class Store:
     def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
         """Follow the changelog: (links in commit order after a transaction's point, the store's head, complete).
 
-        About ``maximum`` links, but always whole transactions, at least one when there is one. ``after`` None: from the
-        very first. Not complete: the point is not in this history, or trimmed; then the links are those that are left.
+        About ``maximum`` links, but always whole transactions, at least one if one exists. ``after`` None: from the
+        very first. Not complete: the point is not in this history, or trimmed; then the links are the remaining ones.
         The cost grows with the links, not with the objects.
         """
         if maximum < 1:
@@ -419,13 +418,13 @@ class Store:
         return self._read("following the changelog", read)
 
     def committed(self, nonce: int) -> bool:
-        """Whether the transaction with this nonce is in; waits for one that is still being committed.
+        """Whether the transaction with this nonce is committed; waits for one that is still being committed.
 
-        False is certain as long as the changelog was not trimmed behind the moment at which the transaction was tried.
+        False is certain only if the changelog was not trimmed past the time at which the transaction was written.
         """
         check_kind("nonce", nonce, int, "an integer, as tx.commit and OutcomeUnknown have it")
 
-        def ask(connection: Connection) -> bool:
+        def find(connection: Connection) -> bool:
             store = schema.store.c
             query = select(store.nonce).where(store.id == 1)
             if not self._read_only:
@@ -438,65 +437,65 @@ class Store:
             )
 
         if self._read_only:
-            return self._read("asking for a transaction", ask)
-        return self._write("asking for a transaction", ask)
+            return self._read("looking up a transaction", find)
+        return self._write("looking up a transaction", find)
 
     def holds(self, topic: str, points: Sequence[Point]) -> list[bool | None]:
         """Of each point whether it lies in the history of a topic (``ALL``: of the store), all in one snapshot.
 
-        None: the changelog no longer reaches back to it, so nobody can tell.
+        None: the changelog no longer reaches back to the point, so it is unknown.
         """
         return self._read("looking for a commit", lambda connection: snapshot.holds(connection, topic, points))
 
     def recount(self, topic: str) -> Head:
-        """The topic's point with count and digest computed anew from its objects (to check the stored ones)."""
+        """The topic's point with count and digest computed again from its objects (to check the stored ones)."""
         return self._read(
             "recounting", lambda connection: snapshot.recount(connection, topic, self._settings.page_size)
         )
 
     def bucket_digests(self, topic: str) -> dict[int, int]:
-        """Digest per bucket of a topic that is not empty."""
+        """Digest per non-empty bucket of a topic."""
         return self._read("reading digests", lambda connection: snapshot.bucket_digests(connection, topic))
 
     # -- proving -------------------------------------------------------------------------------------------------
 
     def look_at_rows(self, after: repair_plan.Cursor | None, maximum: int) -> repair_plan.Page:
-        """The next rows, in an order of their own, and those of them whose version or value does not fit the row's
-        fingerprint. ``after`` None: from the first one. What is written meanwhile may be seen or not.
+        """The next rows, in an internal order, and those of them whose version or value does not match the row's
+        fingerprint. ``after`` None: from the first one. Rows written meanwhile may be included or not.
         """
-        return self._read("counting objects anew", lambda connection: repair_plan.page(connection, after, maximum))
+        return self._read("recounting objects", lambda connection: repair_plan.page(connection, after, maximum))
 
     def unfit(self, topics: Collection[str]) -> list[str]:
-        """Those of these topics whose rows, by their number and fingerprints, do not sum up to the topic's head. One
-        snapshot; the database reads every row of these topics, and sends none.
+        """The topics whose rows, by their number and fingerprints, do not sum up to the topic's head. One snapshot; the
+        database reads every row of these topics, and sends none.
         """
         return self._read("summing fingerprints", lambda connection: repair_plan.unfit(connection, topics))
 
     def repair(self, topic: str, suspects: Collection[tuple[str, str]] = ()) -> repair.Repaired:
-        """Put right what was altered, lost or added in a topic behind the library's back.
+        """Repair the rows of a topic that were altered, lost or added without the library.
 
-        Done where the changelog tells what is right, and where the row's fingerprint, the topic's head or the whole
-        changelog proves it. No version changes and nothing is published: replicas that are right stay as they are.
-        ``suspects``: (table, key) of objects that do not fit their fingerprint; without any, only what shows in the
-        topic's head is found.
+        An object is repaired if the changelog contains its right value, and if the row's fingerprint, the topic's head
+        or the complete changelog proves it. No version changes and nothing is published: correct replicas do not
+        change. ``suspects``: (table, key) of objects that do not match their fingerprint; without suspects, only damage
+        that shows in the topic's head is found.
         """
         return repair.repair(self._read, self._write, topic, suspects)
 
     def accept(self, topic: str) -> accepting.Accepted:
-        """Take the rows of a topic as they stand for right, where no changelog tells what is: for an operator.
+        """Accept the current rows of a topic where the changelog does not contain the right values: for an operator.
 
-        What can be proved is repaired first. Rows whose table or key the library refuses are deleted without a change:
-        nobody ever received them. Then each object that does not fit its fingerprint is written anew as it stands, with
-        a new version, or deleted when its value is refused; the head is set to the rows. All of it is published like
-        any change, and replicas that differ repair by buckets. What was lost stays lost. In short transactions. Nothing
-        is written when nothing is wrong. Raises InvalidValueError, StoreReadOnly, NotFound (a topic never written).
+        Provable damage is repaired first. Rows whose table or key the library rejects are deleted without a change: no
+        replica ever received them. Then each object that does not match its fingerprint is written again with a new
+        version, or deleted when its value is invalid; the head is set to the rows. These changes are published like any
+        change, and replicas that differ repair by buckets. Lost rows stay lost. Runs in short transactions. Writes
+        nothing without damage. Raises InvalidValueError, StoreReadOnly, NotFound (a topic never written).
         """
         check_name("topic", topic)
         self._check_writable()
 
         def damaged() -> accepting.Damaged:
             page = self._settings.page_size
-            return self._read("looking for what was altered", lambda at: accepting.damaged(at, page, topic))
+            return self._read("searching for altered rows", lambda at: accepting.damaged(at, page, topic))
 
         def change(part: Sequence[Identity], doing: str, fn: accepting.Batch) -> int:
             return self._write(doing, lambda at: fn(at, topic, part))
@@ -543,23 +542,23 @@ class Store:
         commit = self._committer.run(transaction._end())
         transaction.commit = commit
         if commit is not None:
-            refused = self._tell(commit.links)
+            refused = self._notify(commit.links)
             if refused is not None:
                 raise refused
 
     def _hand_over(self, links: Sequence[Link]) -> None:
-        """For a program's own session. SQLAlchemy would take what is raised here for a commit that failed."""
-        refused = self._tell(links)
+        """For a program's own session. SQLAlchemy would take an exception raised here for a failed commit."""
+        refused = self._notify(links)
         if refused is not None:
             _log.warning(
-                "the transaction at %s stays, but %s",
+                "the transaction at %s is committed, but %s",
                 links[0].point,
                 refused,
                 extra=fields(position=links[0].point.position),
             )
 
-    def _tell(self, links: Sequence[Link]) -> HandoffRejectedError | None:
-        """Call everybody who wants to know of a commit; what the writer wants to be told of it."""
+    def _notify(self, links: Sequence[Link]) -> HandoffRejectedError | None:
+        """Call the callbacks of ``on_commit``; returns the error to raise to the writer, if any."""
         self._adopt()  # a session's recorder may have been inherited
         refused: HandoffRejectedError | None = None
         for callback, _ in self._callbacks:
@@ -573,7 +572,7 @@ class Store:
                 with self._callback_lock:
                     self._callback_errors += 1
                 _log.exception(
-                    "a callback of on_commit raised; the transaction at %s stays",
+                    "a callback of on_commit raised an exception; the transaction at %s is committed",
                     links[0].point,
                     extra=fields(position=links[0].point.position),
                 )
@@ -599,7 +598,7 @@ class Store:
     def _check_writable(self) -> None:
         self._check_open()
         if self._read_only:
-            raise StoreReadOnly("the store was opened with read_only=True; open it without to write")
+            raise StoreReadOnly("the store was opened with read_only=True; open it without read_only to write")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -607,7 +606,7 @@ class Store:
         self._adopt()
 
     def _adopt(self) -> None:
-        """In a forked child: leave to the parent what is the parent's."""
+        """In a forked child: drop the parent's connections, callbacks and locks without closing them."""
         if self._pid != os.getpid():
             # A forked child must neither use nor close its parent's connections: they are kept, untouched.
             self._abandoned += [self._writers.pool, self._readers.pool]
@@ -615,7 +614,7 @@ class Store:
             self._readers.dispose(close=False)
             self._callback_lock = threading.Lock()
             self._hooks.after_fork()
-            # A publisher, say, whose thread and sockets are not here; but a worker makes its own anew.
+            # A publisher's thread and sockets do not exist in the child; but a worker opens its own again.
             self._callbacks = [listed for listed in self._callbacks if listed[1]]
             self._pid = os.getpid()
 
@@ -639,7 +638,7 @@ class Store:
         return retry.attempt(self._settings, once)
 
     def _write(self, doing: str, fn: Callable[[Connection], T]) -> T:
-        """For what may be done twice: directory, counters, trimming, questions."""
+        """For operations that may run twice: directory, counters, trimming, look-ups."""
 
         def once() -> T:
             with error_mapping.translated(doing), self._writer_engine().connect() as connection:

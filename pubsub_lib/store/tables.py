@@ -1,4 +1,4 @@
-"""Typed tables: which struct a table's values are, checked before anything is written and decoded on reading."""
+"""Typed tables: the type of each table's values, checked before a write and decoded on reading."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class Tables:
         return self._declared.name(table)
 
     def encode(self, table: str, value: object) -> bytes:
-        """Canonical JSON of a struct, or of plain data that fits the table's type (its defaults are filled in).
+        """Canonical JSON of a struct, or of plain data that matches the table's type (its defaults are filled in).
 
         Raises InvalidValueError.
         """
@@ -44,7 +44,7 @@ class Tables:
         return values.encode(_plain(table, typed), self._limits)
 
     def encode_patch(self, table: str, patch: object) -> bytes:
-        """Canonical JSON of what an update merges; it is checked against the table's type once merged.
+        """Canonical JSON of an update's members; the merged value is checked against the table's type.
 
         Raises InvalidValueError.
         """
@@ -54,7 +54,7 @@ class Tables:
         return values.encode(plain, self._limits)
 
     def decode(self, table: str, data: bytes) -> Any:
-        """The value as the table's type, or as plain data. Raises InvalidValueError when it does not fit."""
+        """The value as the table's type, or as plain data. Raises InvalidValueError when it does not match the type."""
         kind = self._types.get(table)
         if kind is None:
             return values.decode(data)
@@ -70,4 +70,4 @@ def _plain(table: str, value: object) -> Any:
     try:
         return msgspec.to_builtins(value, builtin_types=())
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidValueError(f"a value of the table {table!r} is no JSON: {error}") from error
+        raise InvalidValueError(f"a value of the table {table!r} cannot be encoded as JSON: {error}") from error

@@ -1,7 +1,7 @@
-"""What is recorded between the begin and the end of a transaction.
+"""The verbs recorded between the begin and the end of a transaction.
 
-The verbs only record. Reading, locking, checking and writing happen at the end of the block, in one go: so locks are
-held for as short as possible, and the whole can be tried again after a deadlock without running the user's code twice.
+The verbs only record. Reading, locking, checking and writing happen together at the end of the block: so locks are held
+for as short as possible, and the transaction can be retried after a deadlock without running the user's code twice.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,10 @@ Read = Callable[[str, str], Stored | None]
 
 
 class Transaction:
-    """Recorded verbs, for one thread. Values are encoded when a verb is called: changing them later changes nothing.
+    """Recorded verbs, for one thread. Values are encoded when a verb is called: later changes to them have no effect.
 
     Conditions (an object must or must not exist, ``version``) are checked at the end, where AlreadyExists, NotFound or
-    VersionMismatch is raised and nothing is written. What is wrong with an argument itself raises InvalidValueError at
-    once.
+    VersionMismatch is raised and nothing is written. An invalid argument raises InvalidValueError at once.
     """
 
     def __init__(self, tables: Tables, read: Read, nonce: int, origin: str) -> None:
@@ -38,7 +37,7 @@ class Transaction:
         self.nonce = nonce
         """Identifies the transaction, also before it is committed: ``Store.committed(nonce)``."""
         self.commit: Commit | None = None
-        """After the block: what was committed, or None when nothing changed."""
+        """After the block: the commit, or None when nothing changed."""
 
     def create(self, table: str | Table[Any], key: str, value: object, *, topic: str | None = None) -> None:
         """Write an object that must not exist yet. Without ``topic`` it is on the default topic."""
@@ -77,10 +76,10 @@ class Transaction:
     @overload
     def get(self, table: str, key: str) -> Any: ...
     def get(self, table: str | Table[Any], key: str) -> Any:
-        """The object's value as this transaction leaves it so far, or None. Blocks for one query the first time.
+        """The object's value after the verbs recorded so far, or None. Blocks for one query the first time.
 
-        What it returns is guarded: when another writer changes the object before this transaction is committed, the
-        commit raises VersionMismatch and writes nothing (``Store.write`` then runs its function again).
+        The read is guarded: when another writer changes the object before this transaction is committed, the commit
+        raises VersionMismatch and writes nothing (``Store.write`` then runs its function again).
         Raises NotFound, AlreadyExists or VersionMismatch when the verbs recorded so far cannot succeed.
         """
         self._check_open()
@@ -109,7 +108,7 @@ class Transaction:
         if topic is not None:
             check_name("topic", topic)
         if version is not None and (type(version) is not int or version < 0):
-            raise InvalidValueError(f"the version {version!r} is no position; give an integer from 0")
+            raise InvalidValueError(f"the version {version!r} is not a valid position; give an integer from 0")
         self._operations.append(Operation(verb, table, key, value, topic, version, missing_ok))
 
     def _check_open(self) -> None:
@@ -117,7 +116,7 @@ class Transaction:
             raise ClosedError("the transaction has ended; begin another one")
 
     def _end(self) -> Work:
-        """Close the recording and hand out what it holds."""
+        """Close the transaction and return its recorded work."""
         self._open = False
         return self._work()
 

@@ -13,8 +13,8 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 class Name(TypeDecorator[str]):
     """Text that is compared and sorted as bytes: no collation merges ``A`` and ``a``, or ``b`` and ``b ``.
 
-    MariaDB's and MySQL's older collations pad text with spaces when they compare it, so there it is
-    VARBINARY; PostgreSQL's collation "C" and SQLite's BINARY are bytes by nature and stay readable. ``size`` in bytes.
+    MariaDB's and MySQL's older collations pad text with spaces when they compare it, so there the column is VARBINARY;
+    PostgreSQL's collation "C" and SQLite's BINARY compare bytes, and the text stays readable. ``size`` in bytes.
     """
 
     impl = Text
@@ -33,15 +33,15 @@ class Name(TypeDecorator[str]):
         return dialect.type_descriptor(Text())
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> Any:
-        """Text to what the driver takes."""
+        """Convert text for the driver."""
         return value.encode() if value is not None and dialect.name == "mysql" else value
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], str | None] | None:
-        """None where drivers give text by themselves: it would be called for every name of a full sync."""
+        """None where drivers return text by themselves: the processor would be called for every name of a full sync."""
         return super().result_processor(dialect, coltype) if dialect.name == "mysql" else None
 
     def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
-        """What the driver gives to text."""
+        """Convert the driver's value to text."""
         return bytes(value).decode() if isinstance(value, bytes | bytearray) else value
 
 
@@ -59,7 +59,7 @@ class NowMicroseconds(ColumnElement[int]):
 
 @compiles(NowMicroseconds, "postgresql")
 def _now_postgresql(element: NowMicroseconds, compiler: Any, **kw: Any) -> str:
-    # Not now(): that stands still within a transaction.
+    # Not now(): its value does not change within a transaction.
     return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
 
 
@@ -70,5 +70,5 @@ def _now_mysql(element: NowMicroseconds, compiler: Any, **kw: Any) -> str:
 
 @compiles(NowMicroseconds, "sqlite")
 def _now_sqlite(element: NowMicroseconds, compiler: Any, **kw: Any) -> str:
-    # The host's clock, in milliseconds: that is what SQLite has.
+    # The host's clock, in milliseconds: SQLite has no finer one.
     return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"

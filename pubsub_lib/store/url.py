@@ -1,4 +1,4 @@
-"""From a database URL as people write it to one that names the driver which this library uses."""
+"""Converts a database URL as users write it to a URL that names the driver that this library uses."""
 
 import importlib
 from typing import Final
@@ -19,7 +19,7 @@ _DRIVERS: Final = {
 
 
 def shown(url: URL | str) -> str:
-    """A URL for people: without its passwords, those in its query included. Raises ConfigError for what is none."""
+    """A URL for display: without passwords, also those in its query. Raises ConfigError for an invalid URL."""
     if isinstance(url, str):
         url = _made(url)
     hidden = {name: HIDDEN for name in url.query if is_secret(name)}
@@ -29,16 +29,16 @@ def shown(url: URL | str) -> str:
 def parse(text: str) -> URL:
     """Check and complete a URL: sqlite, postgresql (psycopg 3), mysql or mariadb (pymysql).
 
-    Raises ConfigError for a text that is no URL, another database or driver, a driver that is not installed (naming the
-    extra), and SQLite without a file, which no other process could follow.
+    Raises ConfigError for an invalid URL, another database or driver, a driver that is not installed (naming the
+    extra), and SQLite without a file, which no other process could read.
     """
     url = _made(text)
     if "@" in (url.host or ""):
-        # What stands behind the first @ is taken for the host's name, and would be shown as such.
+        # The text after the first @ is parsed as the host's name, and would be shown as such.
         raise ConfigError("the database URL has an @ in its user's name or password; write %40 for it")
     backend, _, driver = url.drivername.partition("+")
     if backend not in _DRIVERS:
-        raise ConfigError(f"the database URL names {backend!r}; there are sqlite, postgresql, mysql and mariadb")
+        raise ConfigError(f"the database URL names {backend!r}; use sqlite, postgresql, mysql or mariadb")
     full, module, extra = _DRIVERS[backend]
     if driver and driver != full.partition("+")[2]:
         raise ConfigError(f"the database URL names the driver {driver!r}; for {backend} use {full}")
@@ -49,7 +49,7 @@ def parse(text: str) -> URL:
     url = url.set(drivername=full)
     if backend == "sqlite":
         if not url.database or ":memory:" in url.database or url.query.get("mode") == "memory":
-            raise ConfigError("a SQLite database in memory cannot be followed; name a file, like sqlite:///net.db")
+            raise ConfigError("other processes cannot read a SQLite database in memory; name a file: sqlite:///net.db")
     elif not url.database:
         raise ConfigError(f"the database URL {shown(url)} names no database; append /name")
     elif full.startswith("mysql"):

@@ -1,4 +1,4 @@
-"""The four verbs as frozen data, and what they amount to together: a pure function of the objects as they stand."""
+"""The four verbs as frozen data, and their combined effects: a pure function of the verbs and the current objects."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -16,7 +16,7 @@ Verb = Literal["create", "update", "set", "delete"]
 
 
 class Operation(msgspec.Struct, frozen=True, gc=False):
-    """One recorded verb. ``value`` is canonical JSON: the whole value, or what an update merges; None for a delete.
+    """One recorded verb. ``value`` is canonical JSON: the whole value, or an update's members; None for a delete.
 
     ``topic`` None keeps the object's. ``version`` is the expected current version (0: no such object), None: any.
     """
@@ -47,17 +47,17 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def real_fingerprint(self) -> int:
-        """The fingerprint as its table, key, version and value make it."""
+        """The fingerprint computed from table, key, version and value."""
         return digest.fingerprint(self.table, self.key, self.version, self.value)
 
     @property
     def is_sound(self) -> bool:
-        """Whether it fits its fingerprint, as everything does that a writer wrote."""
+        """Whether the object matches its stored fingerprint, as all objects do that a writer wrote."""
         return self.real_fingerprint == self.fingerprint
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
-    """What a transaction does to one object: from ``before`` to ``topic`` and ``value`` (None: absent)."""
+    """The effect of a transaction on one object: from ``before`` to ``topic`` and ``value`` (None: absent)."""
 
     table: str
     key: str
@@ -72,7 +72,7 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def changes(self) -> int:
-        """Number of positions that it takes."""
+        """Number of positions that the effect takes."""
         return 2 if self.moves else 1
 
 
@@ -81,11 +81,11 @@ Encode = Callable[[str, object], bytes]
 
 
 def fold(operations: Sequence[Operation], stored: Mapping[Identity, Stored], encode: Encode) -> list[Effect]:
-    """Run the verbs in order over the objects as they stand, and keep per object what came out of it.
+    """Run the verbs in order over the current objects, and return the final effect on each object.
 
-    ``stored`` holds every named object that exists. Several verbs on one key become one effect (or, when bytes and
-    topic end as they began, none), in the order in which the keys were first named. A compare-and-set always means the
-    version before the transaction. Raises AlreadyExists, NotFound, VersionMismatch, InvalidValueError.
+    ``stored`` holds every named object that exists. Several verbs on one key become one effect (or none, when bytes and
+    topic do not change), in the order in which the keys were first named. A compare-and-set always means the version
+    before the transaction. Raises AlreadyExists, NotFound, VersionMismatch, InvalidValueError.
     """
     state: dict[Identity, tuple[str, bytes] | None] = {}
     for operation in operations:
@@ -102,7 +102,7 @@ def fold(operations: Sequence[Operation], stored: Mapping[Identity, Stored], enc
             if before is not None:
                 effects.append(Effect(table, key, before, before.topic, None))
         elif before is None or (before.topic, before.value) != after or not before.is_sound:
-            # Bytes that somebody altered to equal ones are written, too: a repair would else put back the old ones.
+            # A damaged row whose bytes equal the new value is written, too: otherwise a repair would restore old bytes.
             effects.append(Effect(table, key, before, *after))
     return effects
 
@@ -143,14 +143,14 @@ def _merge(operation: Operation, current: bytes, encode: Encode) -> bytes:
     value = values.decode(current)
     if not isinstance(value, dict):
         raise InvalidValueError(
-            f"update of {operation.table} {operation.key!r}: its value is no object with members; use set"
+            f"update of {operation.table} {operation.key!r}: its value is not a JSON object with members; use set"
         )
     assert operation.value is not None
     return encode(operation.table, value | values.decode(operation.value))
 
 
 def check_size(effects: Sequence[Effect], limits: Limits, max_bytes: int) -> None:
-    """Refuse a transaction that is too large. Raises InvalidValueError."""
+    """Reject a transaction that is too large. Raises InvalidValueError."""
     count = sum(effect.changes for effect in effects)
     if count > limits.max_transaction_changes:
         raise InvalidValueError(

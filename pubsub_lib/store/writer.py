@@ -1,7 +1,7 @@
-"""The commit sequence, inside a transaction that somebody else begins and ends (the store, or a user's session).
+"""The commit sequence, inside a transaction that the caller begins and ends (the store, or a user's session).
 
-Order (rule S1): read, lock and check the objects; then the counter, as late as possible, because it is held until
-the end; then objects, links and heads. Every read here locks, so that it sees what is committed, whatever the
+Order (rule S1): read, lock and check the objects; then lock the counter, as late as possible, because it is locked
+until the end; then write objects, links and heads. Every read here locks, so that it sees committed rows at any
 isolation of a user's session: a plain read of InnoDB's REPEATABLE READ would show an old head and break the chain.
 """
 
@@ -26,7 +26,7 @@ _COUNTER = schema.store.c.id == 1
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A transaction as it was recorded: verbs, the versions that its reads saw (0: absent), nonce and origin."""
+    """A recorded transaction: verbs, the versions that its reads returned (0: absent), nonce and origin."""
 
     operations: Sequence[Operation]
     reads: Mapping[Identity, int]
@@ -43,9 +43,9 @@ def write(
 ) -> Commit | None:
     """Execute recorded verbs; None when they change nothing. The caller commits, or rolls back after any exception.
 
-    ``review`` is given what the verbs amount to, while the objects are locked and before the counter is, and returns
-    what is to be written. Raises what :func:`.verbs.fold` and ``review`` raise, VersionMismatch for a read that is no
-    longer true, StoreError for an update of a value that was altered in the database, and SQLAlchemy's errors.
+    ``review`` gets the effects of the verbs, while the objects are locked and before the counter is, and returns the
+    effects to write. Raises the errors of :func:`.verbs.fold` and ``review``, VersionMismatch when a read object was
+    changed, StoreError for an update of a value that was altered in the database, and SQLAlchemy's errors.
     """
     stored = _lock(connection, work)
     for (table, key), version in work.reads.items():
@@ -73,12 +73,12 @@ def write(
 
 
 class ReadChanged(VersionMismatch):
-    """What a transaction had read was changed before it could commit."""
+    """An object that a transaction had read was changed before the commit."""
 
 
 def _check_merged(operations: Sequence[Operation], stored: Mapping[Identity, Stored]) -> None:
-    """Refuse to merge new members into a value that was altered behind the library's back: the next version would hold
-    both. Raises StoreError.
+    """Refuse to merge new members into a value that was altered without the library: the next version would contain the
+    alteration, too. Raises StoreError.
     """
     for operation in operations:
         item = stored.get((operation.table, operation.key)) if operation.verb == "update" else None
@@ -88,7 +88,7 @@ def _check_merged(operations: Sequence[Operation], stored: Mapping[Identity, Sto
 
 def _lock(connection: Connection, work: Work) -> dict[Identity, Stored]:
     if connection.dialect.name == "sqlite":
-        # A user's session may not have begun to write; its reads would then be checked against an old state.
+        # A user's session may not have written yet; its reads would then be checked against an old state.
         connection.execute(update(schema.store).where(_COUNTER).values(position=schema.store.c.position))
     by_table: dict[str, set[str]] = {}
     for operation in work.operations:
@@ -127,7 +127,7 @@ def advance(connection: Connection, by: int, nonce: int) -> tuple[Point, Point, 
 
 
 def hold_counter(connection: Connection) -> None:
-    """Lock the counter without moving it: until the caller commits nobody writes objects."""
+    """Lock the counter without moving it: until the caller commits, no other writer writes objects."""
     connection.execute(select(schema.store.c.position).where(_COUNTER).with_for_update())
 
 
@@ -136,7 +136,7 @@ def _no_counter() -> SchemaError:
 
 
 def heads_of(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
-    """The heads of those of these topics that were ever written, locked."""
+    """The heads of the topics that were ever written, locked."""
     found: dict[str, Head] = {}
     for part in rows.chunks(topics):
         query = select(schema.topics).where(schema.topics.c.topic.in_(part)).with_for_update()
@@ -145,9 +145,9 @@ def heads_of(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
 
 
 def _lost_heads(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
-    """Of topics without a row: the heads of those that were written before, whose row was lost, as their newest link
-    tells them. To begin anew from no head would tell a changelog that lacks all older objects. Raises StoreError when
-    the changelog does not tell.
+    """Of topics without a row: the heads of those that were written before and whose row was lost, from their newest
+    link. Starting again from no head would produce a changelog that lacks all older objects. Raises StoreError when the
+    changelog has no link of such a topic.
     """
     found: dict[str, Head] = {}
     for part in rows.chunks(topics):
@@ -161,7 +161,7 @@ def _lost_heads(connection: Connection, topics: Sequence[str]) -> dict[str, Head
 
 
 def write_objects(connection: Connection, changed: Rows) -> None:
-    """New rows, changed rows, and the removal of others."""
+    """Write new rows and changed rows, and remove rows."""
     if changed.created:
         _create(connection, changed.created)
     if changed.changed:
@@ -178,13 +178,13 @@ def write_objects(connection: Connection, changed: Rows) -> None:
 
 
 def _create(connection: Connection, created: Sequence[Mapping[str, Any]]) -> None:
-    """Insert objects that were not there when we looked. Another writer may have created one since; then the whole is
-    to be tried again."""
+    """Insert objects that did not exist when they were read. Another writer may have created one since; then the
+    transaction must be retried."""
     if connection.dialect.name != "postgresql":
         connection.execute(insert(schema.objects), created)
         return
-    # psycopg sends many rows as a pipeline, and complains to its log when one of them fails: so none fails.
-    # One array a column, not one parameter a value: the statement is short and the same for any number of rows.
+    # psycopg sends many rows as a pipeline, and logs a warning when one of them fails: ON CONFLICT avoids the failure.
+    # One array per column, not one parameter per value: the statement is short and equal for any number of rows.
     columns = list(schema.objects.columns)
     arrays = [
         literal([row[each.name] for row in created], ARRAY(Text() if isinstance(each.type, Name) else each.type))
@@ -202,7 +202,7 @@ def _create(connection: Connection, created: Sequence[Mapping[str, Any]]) -> Non
 
 
 def write_links(connection: Connection, links: Sequence[Link], now_stamp: int) -> None:
-    """The links of a transaction, and their topics' heads."""
+    """Write the links of a transaction, and their topics' heads."""
     upsert(connection, schema.topics, [rows.head_row(link) for link in links])
     connection.execute(insert(schema.links), [rows.link_row(link, now_stamp) for link in links])
 
@@ -226,7 +226,9 @@ def upsert(connection: Connection, table: Table, many: Sequence[Mapping[str, Any
 
 
 def max_bytes(connection: Connection, limits: Limits) -> int:
-    """MySQL takes no statement over max_allowed_packet, and a literal may grow to twice its size by escaping."""
+    """The maximum size of a transaction. MySQL rejects a statement over max_allowed_packet, and escaping may double the
+    size of a literal.
+    """
     if connection.dialect.name != "mysql":
         return limits.max_transaction_bytes
     info = connection.connection.info
@@ -236,7 +238,7 @@ def max_bytes(connection: Connection, limits: Limits) -> int:
 
 
 def is_in(connection: Connection, point: Point) -> bool | None:
-    """Whether the transaction with this point is in; None when the changelog no longer reaches back to it.
+    """Whether the transaction with this point is committed; None when the changelog no longer reaches back to it.
 
     Waits for the counter first: a COMMIT whose connection was lost may still be running in the server.
     """

@@ -50,7 +50,7 @@ def test_database_without_tables_of_the_library(small: World, tmp_path: Path) ->
     output.failed(4, "or create them by pubsub-db init")
     assert "read_only" not in output.err
     (tmp_path / "other").write_text("root:x:0:0\n" * 100)
-    small.run("tables", "--database", f"sqlite:///{tmp_path}/other").failed(4, "is no SQLite database; correct the URL")
+    small.run("tables", "--database", f"sqlite:///{tmp_path}/other").failed(4, "not a SQLite database; correct the URL")
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_a_read_only_sqlite_file(sqlite_url: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "advice"),
     [
-        ("text", SchemaError, "no SQLite database; correct the URL"),
+        ("text", SchemaError, "not a SQLite database; correct the URL"),
         (".", StoreUnavailable, "cannot be opened; see its path, and the rights"),
         ("text/net.db", StoreUnavailable, "cannot be opened; see its path, and the rights"),
     ],

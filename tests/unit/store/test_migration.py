@@ -148,5 +148,5 @@ def test_isolation_sqlite_is_in_wal_mode(sqlite_url: str) -> None:
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "net.db"
     path.write_bytes(b"no database at all, but long enough to be looked at" * 50)
-    with pytest.raises(SchemaError, match="no SQLite database"):
+    with pytest.raises(SchemaError, match="not a SQLite database"):
         Store(f"sqlite:///{path}")

@@ -31,6 +31,6 @@ def test_the_password_is_not_shown(small: World) -> None:
 
 def test_init_of_an_unusable_database_fails(small: World, tmp_path: Path) -> None:
     small.run("init", "--database", f"sqlite:///{tmp_path}/no/net.db").failed(4, "opening")
-    (tmp_path / "text.db").write_text("this is not a database, but a text of more than hundred bytes. " * 5)
-    small.run("init", "--database", f"sqlite:///{tmp_path}/text.db").failed(4, "no SQLite database")
+    (tmp_path / "text.db").write_text("this is no database, but a text of more than hundred bytes. " * 5)
+    small.run("init", "--database", f"sqlite:///{tmp_path}/text.db").failed(4, "not a SQLite database")
     small.run("init", "--database", "sqlite://").failed(2, "name a file")

@@ -35,7 +35,7 @@ def test_update_of_a_missing_object_fails(world: World) -> None:
 def test_invalid_values_are_rejected(small: World) -> None:
     small.run("add", "lport", "p1", "1")
     small.run("update", "lport", "p1", "[]").failed(2, "give a mapping")
-    small.run("update", "lport", "p1", "{}").failed(2, "its value is no object with members")
+    small.run("update", "lport", "p1", "{}").failed(2, "its value is not a JSON object with members")
     output = small.run("update", "lport", "p1", "{}", "--if-version", "two")
     assert output.code == 2
     assert "'two' is not a version" in output.err
