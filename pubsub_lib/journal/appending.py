@@ -1,4 +1,4 @@
-"""One append file of a journal: whole frames or nothing, locked as long as its writer lives."""
+"""One append file of a journal: only whole frames, locked as long as its writer lives."""
 
 import fcntl
 import os
@@ -9,16 +9,16 @@ OPEN_SUFFIX: Final = ".journal"
 
 
 class AppendFile:
-    """Append-only. Not thread-safe. Every ``append`` is one ``write``: what it returned from, a SIGKILL cannot lose.
+    """Append-only. Not thread-safe. Every ``append`` is one ``write``: after it returned, a SIGKILL loses no frame.
 
-    The file is locked (``flock``) until it is closed or the process ends, so that others can tell a finished file.
+    The file is locked (``flock``) until it is closed or the process ends, so that others can detect a finished file.
     """
 
     def __init__(self, path: Path, beginning: bytes) -> None:
-        """Create it. Raises OSError; then no file stays behind."""
+        """Create the file. Raises OSError; then no file is left."""
         self.path = path
         self.size = 0
-        # Before it is locked it looks finished: who rolls the folder may claim it, and take it away.
+        # Before it is locked the file looks finished: a compaction of the folder may claim and remove it.
         while not self._created():
             self.close()
         try:
@@ -29,19 +29,19 @@ class AppendFile:
             raise
 
     def _created(self) -> bool:
-        """Create and lock it; False when it was taken away in between."""
+        """Create and lock the file; False when it was removed in between."""
         self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
-            return _stands(self._fd, self.path)
+            return _is_current(self._fd, self.path)
         except OSError:
             self.close()
             self.path.unlink(missing_ok=True)
             raise
 
     def append(self, *parts: bytes | bytearray) -> None:
-        """Write a whole frame, or take back what was written of it. Raises OSError; the file ends whole then, too,
-        as long as it can be cut (what cannot is a torn tail, and readers stop there).
+        """Write a whole frame, or remove the written part of it. Raises OSError; then the file ends with a whole frame,
+        too, if it can be truncated (otherwise it has a torn tail, where readers stop).
         """
         size = sum(map(len, parts))
         try:
@@ -49,7 +49,7 @@ class AppendFile:
             if written < size:
                 self._append_rest(b"".join(parts), written)
             self.size += size
-        except BaseException:  # an interrupt, too: what follows half a frame is never read
+        except BaseException:  # an interrupt, too: frames after half a frame are never read
             os.ftruncate(self._fd, self.size)
             raise
 
@@ -66,8 +66,8 @@ class AppendFile:
 
 
 def claim(path: Path) -> int | None:
-    """Lock a file that nobody writes any more and return its descriptor, to be closed; None while it is being
-    written or when it is gone. Does not block.
+    """Lock a finished file and return its descriptor, which the caller closes; None while a process still writes it, or
+    when it does not exist. Does not block.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -75,7 +75,7 @@ def claim(path: Path) -> int | None:
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _stands(fd, path):
+        if _is_current(fd, path):
             return fd
     except OSError:
         pass
@@ -83,7 +83,7 @@ def claim(path: Path) -> int | None:
     return None
 
 
-def _stands(fd: int, path: Path) -> bool:
+def _is_current(fd: int, path: Path) -> bool:
     """Whether this open file is still the one at ``path``."""
     try:
         return os.path.samestat(os.fstat(fd), path.stat())

@@ -1,4 +1,4 @@
-"""Finished append files become Parquet, and old ones are removed. Run as a program by a journal's maintenance:
+"""Converts finished append files to Parquet, and removes old files. Run as a program by a journal's maintenance:
 ``python -m pubsub_lib.journal.compaction FOLDER KEEP_BYTES KEEP_SECONDS``.
 """
 
@@ -24,12 +24,12 @@ PARQUET_SUFFIX: Final = ".parquet"
 BAD_SUFFIX: Final = ".unreadable"
 SCHEMA_KEY: Final = b"pubsub_lib.journal.schema"
 _SLICE: Final = 50_000  # rows that are in memory at once
-_STALE: Final = 3600.0  # seconds after which nobody can still be about to write what has not begun
+_STALE: Final = 3600.0  # seconds after which no process can still be about to write an empty file
 
 
 class Compacted(msgspec.Struct):
-    """What one call did: files made into Parquet, files that were no journal, files removed. What the disk refused is
-    in none of them.
+    """The result of one call: files converted to Parquet, files that were not journals, removed files. A file with an
+    I/O error is in none of them.
     """
 
     rolled: int = 0
@@ -38,31 +38,31 @@ class Compacted(msgspec.Struct):
 
 
 def compact(folder: Path, keep_bytes: int | None = None, keep_seconds: float | None = None) -> Compacted:
-    """Make every finished append file a Parquet file of the same name; before and after that, remove what is too much
-    or too old.
+    """Convert every finished append file to a Parquet file of the same name; before and after that, remove files over
+    ``keep_bytes`` or ``keep_seconds``, the oldest first.
 
     By atomic rename: readers see the one form or the other, or both for a moment (the records are the same, and
-    readers count a record once). Any process may do this at any time, several at once. A file that cannot be made
-    Parquet or removed is logged and stops nothing; the next call tries it again. Raises OSError when the folder cannot
-    be listed, and ImportError without pyarrow.
+    readers count a record once). Any process may do this at any time, several at once. A file that cannot be converted
+    or removed is logged and skipped; the next call retries it. Raises OSError when the folder cannot be listed, and
+    ImportError without pyarrow.
     """
     done = Compacted()
-    # Before: rolling needs room, and nothing that stops it may keep what is old.
+    # Before: the conversion needs disk space, and its errors must not keep old files.
     _retain(folder, keep_bytes, keep_seconds, done)
     for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
         try:
             _claim_and_compact(path, done)
         except OSError as error:
             why = error.strerror or error
-            _log.warning("%s is not made Parquet (%s); make room or correct its rights, it is tried again", path, why)
-    _retain(folder, keep_bytes, keep_seconds, done)  # after: what was made now counts as well
+            _log.warning("%s is not converted to Parquet (%s), retrying; free space or correct its rights", path, why)
+    _retain(folder, keep_bytes, keep_seconds, done)  # after: the new files count as well
     return done
 
 
 def _claim_and_compact(path: Path, done: Compacted) -> None:
     fd = claim(path)
     if fd is None:
-        return  # still being written, or somebody else was quicker
+        return  # still being written, or another process has claimed it
     try:
         _compact_one(path, done)
     finally:
@@ -70,7 +70,7 @@ def _claim_and_compact(path: Path, done: Compacted) -> None:
 
 
 def _compact_one(path: Path, done: Compacted) -> None:
-    """The caller has claimed it."""
+    """Convert one file. The caller has claimed it."""
     stat = path.stat()
     if stat.st_size == 0:  # its writer is about to lock it, or was killed just then
         if time.time() - stat.st_mtime > _STALE:
@@ -78,7 +78,7 @@ def _compact_one(path: Path, done: Compacted) -> None:
         return
     target = path.with_suffix(PARQUET_SUFFIX)
     for left in path.parent.glob(f".{target.name}.*"):
-        left.unlink(missing_ok=True)  # of somebody who was killed: who writes one has claimed the append file
+        left.unlink(missing_ok=True)  # left by a killed process: this one has claimed the append file
     try:
         write_parquet(path, target)
     except JournalError as error:
@@ -114,7 +114,7 @@ def _retain(folder: Path, keep_bytes: int | None, keep_seconds: float | None, do
     files = []
     for path in folder.iterdir():
         if path.suffix in (PARQUET_SUFFIX, BAD_SUFFIX):
-            with contextlib.suppress(FileNotFoundError):  # somebody else removes, too
+            with contextlib.suppress(FileNotFoundError):  # another process removes files, too
                 stat = path.stat()
                 files.append((stat.st_mtime, stat.st_size, path))
     total = sum(size for _, size, _ in files)
@@ -137,6 +137,6 @@ if __name__ == "__main__":
     try:
         compact(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
     except ImportError as error:
-        sys.exit(f"journals are made Parquet by {error.name}; install the extra: pip install 'pubsub-lib[journal]'")
+        sys.exit(f"the conversion to Parquet needs {error.name}; install it: pip install 'pubsub-lib[journal]'")
     except OSError as error:
-        sys.exit(f"the journals in {sys.argv[1]} are not made Parquet ({error.strerror}); correct the folder's rights")
+        sys.exit(f"the journals in {sys.argv[1]} cannot be listed ({error.strerror}); correct the folder's rights")

@@ -1,7 +1,7 @@
 """The append form of a journal: length, checksum, msgpack; one frame per entry (docs/journals.md).
 
-An entry holds what its participant has at hand, encoded as it is: a whole envelope's messages at once, values
-included. Hashes are computed when it is turned into rows, away from the path of the messages.
+An entry holds its participant's data without conversion: all messages of an envelope at once, values included. Hashes
+are computed when the entry is converted to rows, outside the path of the messages.
 """
 
 import struct
@@ -20,11 +20,11 @@ from pubsub_lib.journal.rows import SCHEMA, ChangeRow, Kind, Outcome, Row, Side,
 MAGIC: Final = b"pubsub-journal\n"
 _PREFIX: Final = struct.Struct("<II")  # before a frame's body: its length and its checksum
 MAX_FRAME: Final = 1 << 30
-"""A longer frame is no entry: whatever it is, it is not read into memory."""
+"""Maximum bytes of a frame. A longer one is not a valid entry, and is not read into memory."""
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True):
-    """Who writes, as the first frame of every file. New fields are appended."""
+    """The writer of the file, as the first frame of every file. New fields are appended."""
 
     schema: int
     side: Side
@@ -36,7 +36,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One entry: one record, or as many as it has ``messages`` or ``objects``, numbered from ``number`` on.
+    """One entry: one record, or one for each of its ``messages`` or ``objects``, numbered from ``number`` on.
 
     ``outcomes`` has one item for all messages, or one for each. New fields are appended.
     """
@@ -62,7 +62,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def records(self) -> int:
-        """How many running numbers it takes."""
+        """How many running numbers the entry takes."""
         return len(self.messages) or len(self.objects) or 1
 
 
@@ -82,8 +82,8 @@ def beginning(header: Header) -> bytes:
 
 
 def frame_parts(entry: Entry, buffer: bytearray) -> tuple[bytes | bytearray, ...]:
-    """The bytes of an entry, to be written one part after the other. Part of them stands in ``buffer``, which is used
-    anew by the next call: so it costs no memory and few copies.
+    """The bytes of an entry, to be written one part after the other. Some of them are in ``buffer``, which the next
+    call overwrites: this saves memory and copies.
     """
     if isinstance(entry.messages, Packed):
         return _around(entry, entry.messages)
@@ -96,11 +96,13 @@ def frame_parts(entry: Entry, buffer: bytearray) -> tuple[bytes | bytearray, ...
 
 
 def _around(entry: Entry, messages: Packed) -> tuple[bytes, bytes, bytes]:
-    """Messages whose bytes were made for the wire, which has the same form: they are neither looked at nor copied."""
+    """The parts of an entry around messages that are already encoded for the wire, which has the same form: the
+    messages are neither decoded nor copied.
+    """
     number = len(messages)
     header = msgspec.Raw(_encoder.encode([None] * number)[:-number])
     begin = _encoder.encode(msgspec.structs.replace(entry, messages=header))
-    # All that stands behind the messages; the first byte is the list's own.
+    # All fields after the messages; the first byte is the list's own.
     after = _encoder.encode(
         [entry.objects, entry.point, entry.prev, entry.cause, entry.peer, entry.size, entry.count, entry.digest]
     )[1:]
@@ -118,7 +120,7 @@ def frame(entry: Entry) -> bytes:
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What an append file holds. ``torn``: bytes after the last whole entry that are none."""
+    """The contents of an append file. ``torn``: number of bytes after the last whole entry."""
 
     header: Header
     entries: Sequence[Entry]
@@ -126,18 +128,18 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 def parse(data: bytes, name: str) -> Contents:
-    """Read an append file's bytes; ``name`` is for messages. What follows the last whole entry is counted as torn.
+    """Read an append file's bytes; ``name`` is for errors. Bytes after the last whole entry are counted as torn.
 
-    Raises JournalError when it is no journal, or one of a newer schema.
+    Raises JournalError when the file is not a journal, or has a newer schema.
     """
     if not data.startswith(MAGIC):
-        raise JournalError(f"{name} is no journal; remove it from the journals' folder")
+        raise JournalError(f"{name} is not a journal; remove it from the journals' folder")
     frames = _frames(data, len(MAGIC))
     body, end = next(frames, (b"", 0))
     try:
         header = _header_decoder.decode(body)
     except msgspec.MsgspecError as error:
-        raise JournalError(f"{name} has no readable header ({error}); remove it, it holds nothing else") from error
+        raise JournalError(f"{name} has no readable header ({error}); remove it, nothing else is readable") from error
     if header.schema > SCHEMA:
         raise JournalError(
             f"{name} has the schema version {header.schema}, this program reads up to {SCHEMA}; "
@@ -148,13 +150,13 @@ def parse(data: bytes, name: str) -> Contents:
         try:
             entries.append(_entry_decoder.decode(body))
         except msgspec.MsgspecError:
-            break  # its checksum was right, so somebody else wrote it; nothing after it is trusted
+            break  # its checksum is right, so another program wrote it; no entry after it is trusted
         end = after
     return Contents(header, entries, len(data) - end)
 
 
 def _frames(data: bytes, at: int) -> Iterator[tuple[bytes, int]]:
-    """Bodies and the offsets after them, up to the first that is not whole."""
+    """Bodies and the offsets after them, up to the first incomplete frame."""
     while at + _PREFIX.size <= len(data):
         length, checksum = _PREFIX.unpack_from(data, at)
         begin, end = at + _PREFIX.size, at + _PREFIX.size + length

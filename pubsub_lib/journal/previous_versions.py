@@ -1,4 +1,4 @@
-"""Which version a change replaced: told by what the same file says before, away from the path of the messages."""
+"""The version that a change replaced: found from earlier records of the same file, outside the path of the messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -10,21 +10,21 @@ _Changes = Sequence[ChangeRow]
 
 
 class _Topic:
-    """What the rows so far tell of a topic."""
+    """The state of a topic after the rows read so far."""
 
     def __init__(self) -> None:
         self.versions: dict[tuple[str, str], int] = {}
-        """By table and key."""
+        """The last known version by table and key."""
         self.runs: dict[tuple[int, int], dict[int, _Changes]] = {}
-        """Of large links that are not applied yet: what each part changes, by point and part."""
+        """Changes of the parts of large links that are not applied yet, by point and part."""
 
 
 def with_previous(rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows of one file in its order, with ``before`` of what a replica applied, where the file tells it.
+    """The rows of one file in its order, with ``before`` of the changes that a replica applied, where it is known.
 
-    Known is the version that an earlier change of the same topic gave the object, unless something else may have
-    changed it since: a full sync, a repair, a large link of which the file does not hold every part, or that the topic
-    was dropped. Does not block.
+    Known is the version from an earlier change of the object in the same topic, unless the object may have changed
+    since then by a full sync, a repair, a large link that is not complete in the file, or because the topic was
+    dropped. Does not block.
     """
     topics: dict[str, _Topic] = {}
     for row in rows:
@@ -37,7 +37,7 @@ def with_previous(rows: Iterable[Row]) -> Iterator[Row]:
                 if row.kind == "drop":
                     topics.pop(name, None)
                 elif name in topics:
-                    topics[name].versions.clear()  # but parts go on waiting for the rest of their link
+                    topics[name].versions.clear()  # but parts still wait for the rest of their link
         yield row
 
 
@@ -47,13 +47,13 @@ def _kept(row: Row, topic: _Topic) -> Row:
 
 
 def _filled(row: Row, topic: _Topic) -> Row:
-    """An applied link, or the part that made it whole: then all of it is applied here, in the order of its parts."""
+    """Fill an applied link, or the last received part of a link: then all parts are applied here, in their order."""
     run = topic.runs.pop((row.position, row.nonce), {})
     if row.parts <= 1:
         return msgspec.structs.replace(row, changes=_replacing(row.changes, topic))
     run[row.part] = row.changes
     if len(run) < row.parts:
-        topic.versions.clear()  # what the others changed stands in an earlier file, or was lost
+        topic.versions.clear()  # the changes of the other parts are in an earlier file, or were lost
     filled = {part: _replacing(run[part], topic) for part in sorted(run)}
     return msgspec.structs.replace(row, changes=filled[row.part])
 

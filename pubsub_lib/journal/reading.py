@@ -15,7 +15,7 @@ from pubsub_lib.journal.rows import COLUMNS, SCHEMA, Row, arrow_schema, from_dic
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The journal files of some folders. A file that is there in both forms counts as Parquet."""
+    """The journal files of some folders. A file that exists in both forms counts as Parquet."""
 
     parquet: Sequence[Path]
     append: Sequence[Path]
@@ -40,10 +40,10 @@ def find(folders: Sequence[Path]) -> Found:
 
 
 def read(path: Path) -> Iterator[Row]:
-    """The rows of one file of either form, in its order. Raises JournalError: garbage, cut off, newer, unreadable, or
-    vanished.
+    """The rows of one file of either form, in its order. Raises JournalError: invalid, truncated, newer schema,
+    unreadable, or missing.
 
-    The torn tail of an append file ends it: whoever wrote it was killed, or its disk was full.
+    Reading stops at the torn tail of an append file: its writer was killed, or its disk was full.
     """
     if path.suffix == PARQUET_SUFFIX:
         yield from _read_parquet(path)
@@ -51,18 +51,20 @@ def read(path: Path) -> Iterator[Row]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise JournalError(f"{path} cannot be read ({error.strerror}); look who removes journals") from error
+        raise JournalError(
+            f"{path} cannot be read ({error.strerror}); check which process deletes journal files"
+        ) from error
     yield from rows(parse(data, path.name))
 
 
 def unreadable(path: Path, error: OSError) -> str:
-    """One sentence about a file that the system does not let be read."""
+    """The error sentence for a file that the system cannot read."""
     return f"{path} cannot be read ({error.strerror}); correct its rights or its disk"
 
 
 def check_parquet(path: Path) -> None:
-    """Raises JournalError when a Parquet file is no journal that this program can read, and OSError when the system
-    does not let it be read: it may be a good one, then. Reads only its end.
+    """Raises JournalError when a Parquet file is not a journal that this program can read, and OSError when the system
+    cannot read the file: then it may be a valid one. Reads only its end.
     """
     _opened(path)
 
@@ -75,15 +77,17 @@ def _opened(path: Path) -> Any:
         file = pq.ParquetFile(path)
     except OSError as error:
         if not path.exists():
-            raise JournalError(f"{path} cannot be read (it vanished); look who removes journals") from error
-        if error.errno:  # of the system; what Arrow itself finds wrong has none
+            raise JournalError(
+                f"{path} cannot be read (it was deleted); check which process deletes journal files"
+            ) from error
+        if error.errno:  # an error of the system; Arrow's own errors have no errno
             raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
-        raise JournalError(f"{path} is no whole Parquet file; remove it or copy it again") from error
+        raise JournalError(f"{path} is not a complete Parquet file; remove it or copy it again") from error
     except pa.ArrowException as error:
-        raise JournalError(f"{path} is no whole Parquet file; remove it or copy it again") from error
+        raise JournalError(f"{path} is not a complete Parquet file; remove it or copy it again") from error
     version = (file.schema_arrow.metadata or {}).get(SCHEMA_KEY, b"")
     if not version.isdigit():
-        raise JournalError(f"{path} is no journal; remove it from the journals' folder")
+        raise JournalError(f"{path} is not a journal; remove it from the journals' folder")
     if int(version) > SCHEMA:
         raise JournalError(
             f"{path} has the schema version {int(version)}, this program reads up to {SCHEMA}; "

@@ -1,7 +1,7 @@
 """The documented schema of a journal's records, version 1 (docs/journals.md). One row is one record.
 
-Rows are what the audit reads. An append file keeps entries (:mod:`~pubsub_lib.journal.entries`), which are cheaper
-to write and are turned into rows when they are rolled or read.
+The audit reads rows. An append file keeps entries (:mod:`~pubsub_lib.journal.entries`), which are cheaper to write and
+are converted to rows when the file is compacted or read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import msgspec
 import xxhash
 
 SCHEMA: Final = 1
-"""Version of the schema. It grows when a column is added or changes its meaning; a newer one is refused by name."""
+"""Version of the schema. It grows when a column is added or changes its meaning; a newer version is rejected."""
 
 Side = Literal["writer", "service", "replica", "store"]
 Kind = Literal[
@@ -90,19 +90,19 @@ def value_hash(value: bytes | None) -> int:
 
 
 def message_hash(prev: Sequence[int], point: Sequence[int], part: int, parts: int, changes: Sequence[ChangeRow]) -> int:
-    """XXH3-64 of what a message says, signed: points as (position, nonce), its part, and its changes.
+    """XXH3-64 of a message's contents, signed: points as (position, nonce), its part, and its changes.
 
     The fields are named here one by one, so that fields which a later version appends to the wire do not change it.
     """
-    said = [[each.table, each.key, each.version, each.action, each.hash] for each in changes]
-    return signed(xxhash.xxh3_64_intdigest(_ENCODE([*prev, *point, part, parts, said])))
+    listed = [[each.table, each.key, each.version, each.action, each.hash] for each in changes]
+    return signed(xxhash.xxh3_64_intdigest(_ENCODE([*prev, *point, part, parts, listed])))
 
 
 _CHANGE_COLUMNS: Final = tuple(field.name for field in msgspec.structs.fields(ChangeRow))
 
 
 def as_dict(row: Row) -> dict[str, object]:
-    """A row by column names, as Parquet's writer takes it."""
+    """A row as a dict by column names, for Parquet's writer."""
     values: dict[str, object] = {name: getattr(row, name) for name in COLUMNS}
     values["changes"] = [{name: getattr(each, name) for name in _CHANGE_COLUMNS} for each in row.changes]
     return values

@@ -1,4 +1,4 @@
-"""Writing a journal. Whatever happens to its disk, the sync goes on: losses are counted, and show as holes."""
+"""Writing a journal. Disk errors never stop the sync: lost records are counted, and their numbers are missing."""
 
 import atexit
 import math
@@ -31,29 +31,29 @@ SLICE: Final = 1000
 
 
 _LAST: Final = -100
-"""After everything else that multiprocessing does at the end of a process."""
+"""Priority after all other finalizers of multiprocessing at the end of a process."""
 
 _Bytes = Annotated[int, msgspec.Meta(ge=1)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where and how a journal is kept. Sizes in bytes, times in seconds."""
+    """Folder, file sizes and retention of a journal. Sizes in bytes, times in seconds."""
 
     folder: str = ""
     """"": no journal is written."""
     mark_seconds: _Seconds = 2.0
-    """A mark is written this often, also when nothing happens."""
+    """Interval between marks, which are written also when there are no messages."""
     roll_bytes: _Bytes = 64 << 20
-    """A file that has grown to this is finished and becomes Parquet, ..."""
+    """Size at which a file is finished and converted to Parquet."""
     roll_seconds: _Seconds = 300.0
-    """... or one that is this old."""
+    """Age at which a file is finished and converted to Parquet."""
     keep_bytes: _Bytes = 10 << 30
-    """Finished files of the folder are removed, the oldest first, beyond this sum, ..."""
+    """Maximum sum of the folder's finished files; the oldest are removed first."""
     keep_seconds: _Seconds = 7 * 86400.0
-    """... or when they are this old."""
+    """Maximum age of a finished file; older ones are removed."""
     to_parquet: bool = True
-    """False: finished files stay as they are until somebody calls ``pubsub_lib.journal.compaction.roll``."""
+    """False: finished files are not converted until a program calls ``pubsub_lib.journal.compaction.compact``."""
 
 
 class _Run:
@@ -78,16 +78,16 @@ class _Run:
         self._stop = threading.Event()
         self._roller: subprocess.Popen[bytes] | None = None
         self._rolled = -math.inf
-        """When a roller was started last."""
+        """When a compaction was started last."""
         self.rejected: Callable[[], Mapping[str, int]] = dict
-        self._telling = threading.Lock()
-        """Around what was told: the thread of the marks and ``close`` may count at once."""
-        self._told: dict[str, int] = {}
+        self._recording = threading.Lock()
+        """Held while rejects are recorded: the thread of the marks and ``close`` may record them at once."""
+        self._recorded: dict[str, int] = {}
         """How many rejects of each cause are recorded."""
         self._complaints: set[str] = set()
         self._pid = os.getpid()
-        # Whoever ends without closing must not look like one that was killed. Processes of multiprocessing run only
-        # the latter, and after a fork only what was registered in them.
+        # A process that ends without closing must not look like a killed one. Processes of multiprocessing run only
+        # the latter handler, and after a fork only handlers that were registered in them.
         atexit.register(self._end)
         self._finalize = Finalize(None, self._end, exitpriority=_LAST)
         self.put("open")
@@ -114,7 +114,7 @@ class _Run:
         with self.lock:
             if self._closed:
                 return
-            self._closed = kind == "close"  # nothing stands after it
+            self._closed = kind == "close"  # no record follows it
             number = self.number + 1
             wall, mono = time.time_ns() // 1000, time.monotonic_ns() // 1000
             entry = Entry(
@@ -130,7 +130,7 @@ class _Run:
                     self._file.append(*frame_parts(entry, self._buffer))
                 except OSError as error:
                     self._failed(error)
-                except Exception:  # noqa: BLE001 - such a record is lost alone, and the sync goes on
+                except Exception:  # noqa: BLE001 - only this record is lost, and the sync goes on
                     self._complain("a record of the journal cannot be encoded and is lost; please report this")
                 else:
                     self.written += records
@@ -138,7 +138,7 @@ class _Run:
             self.lost += records
 
     def _open_file(self) -> None:
-        """Try to have a file. After a failure only marks try it again: a broken disk must not be asked per message."""
+        """Try to open a file. After a failure only marks retry it: a broken disk must not be tried for each message."""
         if self.error and not self._may_try_again():
             return
         self._part += 1
@@ -148,7 +148,7 @@ class _Run:
             header = Header(SCHEMA, self._side, self._name, socket.gethostname(), self.run, self._part)
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = AppendFile(path, beginning(header))
-        except Exception as error:  # noqa: BLE001 - a name that is no text, too, must not stop the sync
+        except Exception as error:  # noqa: BLE001 - a name that is not a string, too, must not stop the sync
             self._failed(error)
         else:
             self.error = ""
@@ -164,21 +164,21 @@ class _Run:
             self._opened = time.monotonic()
         if not self.error:
             _log.error(
-                "the journal in %s cannot be written (%s): records are lost and counted, nothing else stops; "
-                "make room or correct its rights",
+                "the journal in %s cannot be written (%s): its records are lost and counted, the sync goes on; "
+                "free disk space or correct the folder's rights",
                 self._folder,
                 why,
             )
         self.error = why
 
-    def _complain(self, what: str) -> None:
-        """Once, with the traceback of what is being handled, if anything is."""
-        if what not in self._complaints:
-            self._complaints.add(what)
-            _log.error(what, exc_info=sys.exc_info()[0] is not None)
+    def _complain(self, sentence: str) -> None:
+        """Log a sentence once, with the traceback of the current exception, if any."""
+        if sentence not in self._complaints:
+            self._complaints.add(sentence)
+            _log.error(sentence, exc_info=sys.exc_info()[0] is not None)
 
     def maintain(self) -> None:
-        """Mark, roll, retain; called by the thread."""
+        """Write a mark, finish a full or old file, start the compaction; called by the journal's thread."""
         self._note_rejected()
         self.put("mark")
         with self.lock:
@@ -191,7 +191,7 @@ class _Run:
                 self._open_file()
                 due = settings.to_parquet
             else:
-                # The retention makes room on a full disk, where no file begins that could be finished.
+                # The compaction removes old files, which frees a full disk, where no new file can begin.
                 broken = bool(self.error) and now - self._rolled >= settings.roll_seconds
                 due = settings.to_parquet and broken and not self._closed
         if due and (self._roller is None or self._roller.poll() is not None):
@@ -201,21 +201,21 @@ class _Run:
         try:
             counted = dict(self.rejected())
         except Exception:  # noqa: BLE001 - neither marks nor the end of the run may fail for it
-            self._complain("what was rejected cannot be counted, the journal goes on without; please report this")
+            self._complain("the counters of rejected messages cannot be read and are not recorded; please report this")
             return
-        with self._telling:
+        with self._recording:
             for cause, number in counted.items():
-                more = number - self._told.get(cause, 0)
+                more = number - self._recorded.get(cause, 0)
                 if more > 0:
-                    self._told[cause] = number
+                    self._recorded[cause] = number
                     self.put("reject", cause=cause, count=more)
 
     def _start_roller(self) -> None:
-        # A process of its own: the conversion costs more than the writing did, and must not take this one's time.
+        # A separate process: the conversion costs more time than the writing, and must not slow down this process.
         if not sys.executable:  # an embedded interpreter
             self._complain(
-                "journals are not made into Parquet: this process does not know its Python (sys.executable is empty); "
-                "set to_parquet to false and call pubsub_lib.journal.compaction.roll from another process"
+                "journals are not converted to Parquet: this process has no Python program (sys.executable is empty); "
+                "set to_parquet to false and call pubsub_lib.journal.compaction.compact from another process"
             )
             return
         settings = self._settings
@@ -225,10 +225,10 @@ class _Run:
         try:
             self._roller = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         except OSError as error:
-            _log.warning("journals are not made into Parquet: %s", error)
+            _log.warning("journals are not converted to Parquet: %s", error)
 
     def _end(self) -> None:
-        if os.getpid() == self._pid:  # a child that was forked has this too, and another process' lock and file
+        if os.getpid() == self._pid:  # a forked child inherits this handler, and the parent's lock and file
             self.close()
 
     def close(self) -> None:
@@ -242,8 +242,8 @@ class _Run:
             self._release()
 
     def abandon(self) -> None:
-        """In a forked child: let go of the parent's file, whose lock would otherwise outlive the parent."""
-        self._pid = 0  # so that ``_end`` does nothing, even if this process has the number of one that wrote it
+        """In a forked child: close the parent's file, whose lock would otherwise outlive the parent."""
+        self._pid = 0  # so that ``_end`` does nothing, even if this process has the id of a process that wrote it
         self._release()
 
     def _release(self) -> None:
@@ -261,23 +261,23 @@ def _keep_time(run: _Run, stop: threading.Event) -> None:
         try:
             run.maintain()
         except Exception:  # noqa: BLE001 - the journal must neither stop the sync nor die
-            _log.exception("the maintenance of a journal broke; please report this")
+            _log.exception("the maintenance of a journal failed by an internal error; please report this")
 
 
 class Journal:
     """One participant's journal. All methods may be called from any thread and never raise because of the disk.
 
     Each writes its record before it returns, in one ``write`` to the kernel: call it *before* the message is sent or
-    the change applied. After a fork the child's first record begins a run of the child's own.
+    the change applied. After a fork the child's first record begins a new run for the child.
     """
 
     def __init__(self, settings: JournalSettings, side: Side, name: str) -> None:
-        """``side`` and ``name``: of the participant (a service's or a replica's name). Writes the first record."""
+        """``side`` and ``name`` of the participant (a service's or a replica's name). Writes the first record."""
         self._settings = settings
         self._side = side
         self._name = name
         self._runs: dict[int, _Run] = {}
-        """By process id. A lock that came over a fork may be held for ever, so each process begins with fresh ones."""
+        """By process id. A lock inherited by a fork may be held for ever, so each process creates new locks."""
         ours = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _forget_parent(ours()))
         self._run()
@@ -316,21 +316,21 @@ class Journal:
         count: int = 0,
         digest: int = 0,
     ) -> None:
-        """Any record without messages; docs/journals.md says which columns a kind uses."""
+        """Any record without messages; docs/journals.md lists the columns that a kind uses."""
         self._run().put(
             kind, (outcome,) if outcome else (), service, uuid, topic, sequence, point=point, prev=prev, cause=cause,
             peer=peer, size=size, count=count, digest=digest,
         )  # fmt: skip
 
     def watch(self, rejected: Callable[[], Mapping[str, int]]) -> None:
-        """Record what this counts as rejected, by cause: what grew since the last mark, at each mark and at the end.
+        """Record counters of rejected messages by cause: the increase since the last mark, at each mark and the end.
 
         ``rejected`` is called by the journal's thread and by ``close``; it must neither block nor raise.
         """
         self._run().rejected = rejected
 
     def listing(self, number: int, topic: str, point: Point, objects: Sequence[Record]) -> None:
-        """All objects of a topic as they are held at ``point``. ``number`` names the listing within the run."""
+        """All objects of a topic at ``point``. ``number`` identifies the listing within the run."""
         run = self._run()
         for start in range(0, len(objects), SLICE):
             part = objects[start : start + SLICE]
@@ -344,7 +344,7 @@ class Journal:
 
     @property
     def error(self) -> str:
-        """Why records are being lost right now; "" while all is well."""
+        """Why records are being lost now; "" while no records are being lost."""
         return self._run().error
 
     def close(self) -> None:
@@ -362,7 +362,7 @@ class Journal:
         return run
 
     def _abandon(self) -> None:
-        """In a forked child: all runs are those of its ancestors, also one that had the same process id."""
+        """In a forked child: all runs belong to its ancestors, also one with the same process id."""
         for run in self._runs.values():
             run.abandon()
         self._runs.clear()

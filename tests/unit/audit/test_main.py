@@ -124,7 +124,7 @@ def test_unreadable_files_alone_are_32(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["run", str(tmp_path), "-f", "json"]) == 32
     found = msgspec.json.decode(capsys.readouterr().out)
     assert found["exit_code"] == 32
-    assert "is no whole Parquet file" in found["problems"][0]
+    assert "is not a complete Parquet file" in found["problems"][0]
 
 
 def test_internal_error_is_one_sentence_and_32(
@@ -278,7 +278,7 @@ def test_a_run_from_journals_to_report(
     (lost,) = [each for each in found["first"] if each["verdict"] == "lost"]
     assert (lost["name"], lost["sequence"], lost["detail"], lost["blame"]) == ("r1", 2, "middle", "wire")
     garbage, store = found["problems"]
-    assert garbage == "x.journal is no journal; remove it from the journals' folder"
+    assert garbage == "x.journal is not a journal; remove it from the journals' folder"
     assert store.endswith(
         "store.sqlite') has neither objects nor a changelog, but the journals have messages; "
         "give --store their database"

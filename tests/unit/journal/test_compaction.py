@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_rolled_is_told_and_stops_neither_the_others_nor_t
     for rolled in (1, 0):
         assert compact(tmp_path, keep_seconds=3600) == compaction.Compacted(rolled=rolled, removed=rolled)
     assert stuck.exists()
-    said = f"{stuck} is not made Parquet (Is a directory); make room or correct its rights, it is tried again"
+    said = f"{stuck} is not converted to Parquet (Is a directory), retrying; free space or correct its rights"
     assert [record.getMessage() for record in caplog.records] == [said, said]
 
 
@@ -180,5 +180,5 @@ def test_as_a_program_it_says_in_a_sentence_that_there_is_no_folder(tmp_path: Pa
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert done.stderr == (
-        f"the journals in {gone} are not made Parquet (No such file or directory); correct the folder's rights\n"
+        f"the journals in {gone} cannot be listed (No such file or directory); correct the folder's rights\n"
     )

@@ -45,7 +45,7 @@ def test_a_changed_byte_ends_the_file_there(written: list[Entry], data: st.DataO
 
 @pytest.mark.parametrize("data", [b"", b"PAR1" * 40, beginning(HEADER)[:30]])
 def test_garbage_is_refused_in_a_sentence(data: bytes) -> None:
-    with pytest.raises(JournalError, match=r"^ab\.journal (is no journal|has no readable header)"):
+    with pytest.raises(JournalError, match=r"^ab\.journal (is not a journal|has no readable header)"):
         parse(data, "ab.journal")
 
 

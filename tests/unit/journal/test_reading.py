@@ -34,12 +34,12 @@ def refused(path: Path) -> str:
 
 def test_a_cut_parquet_file(rolled: Path) -> None:
     rolled.write_bytes(rolled.read_bytes()[:-20])
-    assert refused(rolled) == f"{rolled} is no whole Parquet file; remove it or copy it again"
+    assert refused(rolled) == f"{rolled} is not a complete Parquet file; remove it or copy it again"
 
 
 def test_a_parquet_file_that_vanished(rolled: Path) -> None:
     rolled.unlink()
-    assert "vanished" in refused(rolled)
+    assert "was deleted" in refused(rolled)
 
 
 def test_a_parquet_file_without_rights_may_be_a_good_one(rolled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_an_append_file_that_vanished(tmp_path: Path) -> None:
 
 def test_a_parquet_file_of_another_program(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
-    assert "is no journal" in refused(tmp_path / "a.parquet")
+    assert "is not a journal" in refused(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize(("version", "says"), [("2", "has the schema version 2, this program reads up to 1")])

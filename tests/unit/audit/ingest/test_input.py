@@ -118,8 +118,8 @@ def test_unreadable_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> N
     problems = sorted(problem.replace(str(folder), "…") for problem in gathered.problems)
     assert len(problems) == 4
     for words in (
-        "a.journal is no journal",
-        "…/b.parquet is no whole Parquet",
+        "a.journal is not a journal",
+        "…/b.parquet is not a complete Parquet",
         "has the schema version 9",
         "name one that",
     ):

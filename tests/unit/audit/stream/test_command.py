@@ -198,7 +198,7 @@ def test_unreadable_files_alone_are_reported_and_end_with_32(
     assert main(command) == 32
     output = capsys.readouterr()
     assert output.out == ""
-    assert f"{folder}/a.parquet is no whole Parquet file; remove it or copy it again" in output.err
+    assert f"{folder}/a.parquet is not a complete Parquet file; remove it or copy it again" in output.err
     assert f"the journals' folder {tmp_path}/gone cannot be read (No such file or directory)" in output.err
     assert "Traceback" not in output.err
     assert main([*command, "--bound", "11"]) == 64

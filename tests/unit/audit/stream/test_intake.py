@@ -81,8 +81,8 @@ def test_unreadable_file_is_reported_once_and_read_when_it_is_complete(tmp_path:
     (place.folder / "x-000001.journal").write_bytes(b"nonsense")
     problems = [each.replace(str(place.folder), "…") for each in place.look().problems]
     assert problems == [
-        f"…/{whole.name} is no whole Parquet file; remove it or copy it again",
-        "x-000001.journal is no journal; remove it from the journals' folder",
+        f"…/{whole.name} is not a complete Parquet file; remove it or copy it again",
+        "x-000001.journal is not a journal; remove it from the journals' folder",
     ]
     assert place.look().problems == []
     whole.write_bytes(content)
