@@ -1,7 +1,7 @@
-"""A Dragonflow file's options: which are read here, and what takes the place of the others.
+"""The options of a Dragonflow file that this library does not read, and their replacements.
 
-The options that are read as they are stand in :mod:`pubsub_lib.options` (``dragonflow_names``), with the group ``[df]``
-as an old one. This module holds the rest of the table in ``docs/dragonflow.md``, which is generated from both.
+The options that are read unchanged are in :mod:`pubsub_lib.options` (``dragonflow_names``), with the group ``[df]`` as
+a deprecated one. This module holds the rest of the table in ``docs/dragonflow.md``, which is generated from both.
 """
 
 import difflib
@@ -12,21 +12,21 @@ import msgspec
 
 GROUP: Final = "df"
 SWITCH: Final = "enable_df_pub_sub"
-"""Our ``enable_pub_sub``, whose name has lost Dragonflow's."""
+"""Dragonflow's name of our option ``enable_pub_sub``."""
 
 
 class Replaced(msgspec.Struct, frozen=True):
-    """An option, or a driver, of Dragonflow that has no effect here."""
+    """An option, or a driver, of Dragonflow that has no effect in this library."""
 
     by: str
-    """What to set in its place, as it is written in our INI file; "" when there is nothing to set."""
+    """The replacement, as written in our INI file; "" when there is none."""
     why: str
     """One sentence for the table of the docs."""
 
 
-_LIVENESS: Final = "A live service renews its entry in the directory, which ends with its lease (the database's clock)."
+_LIVENESS: Final = "A live service renews its entry in the directory; it expires with its lease (the database's clock)."
 _RENEWAL: Final = "An entry is renewed three times in its lease."
-_LOCK: Final = "Writers are ordered by the database; there is no lock of our own to expire."
+_LOCK: Final = "Writers are ordered by the database; the library has no lock that could expire."
 _DATABASE: Final = "The store is an SQL database, named by one URL."
 _ELSEWHERE: Final = "Concerns Dragonflow's controller or Neutron, not the publish-subscribe layer."
 
@@ -46,7 +46,7 @@ REPLACED: Final[Mapping[str, Replaced]] = {
         "recount_time in [pubsub]",
         "Replicas compare counts and digests, and read only the objects that differ, instead of everything.",
     ),
-    "enable_df_db_consistency": Replaced("recount_time in [pubsub]", "The comparison is always on; 0 ends it."),
+    "enable_df_db_consistency": Replaced("recount_time in [pubsub]", "The comparison is always on; 0 disables it."),
     "enable_selective_topology_distribution": Replaced(
         "topics in [pubsub]", "A replica follows the topics that it names; without any it follows everything."
     ),
@@ -55,10 +55,10 @@ REPLACED: Final[Mapping[str, Replaced]] = {
     "remote_db_port": Replaced("store_url in [pubsub]", _DATABASE),
     "remote_db_hosts": Replaced("store_url in [pubsub]", _DATABASE),
     "distributed_lock_ttl": Replaced("", _LOCK),
-    "enable_neutron_notifier": Replaced("", "What a controller writes reaches everybody who follows its topic."),
-    "neutron_notifier": Replaced("", "What a controller writes reaches everybody who follows its topic."),
-    "enable_port_status_notifier": Replaced("", "What a controller writes reaches everybody who follows its topic."),
-    "port_status_notifier": Replaced("", "What a controller writes reaches everybody who follows its topic."),
+    "enable_neutron_notifier": Replaced("", "Changes of a controller reach every replica of their topic."),
+    "neutron_notifier": Replaced("", "Changes of a controller reach every replica of their topic."),
+    "enable_port_status_notifier": Replaced("", "Changes of a controller reach every replica of their topic."),
+    "port_status_notifier": Replaced("", "Changes of a controller reach every replica of their topic."),
     **dict.fromkeys(
         (
             "apps_list",
@@ -98,14 +98,14 @@ REPLACED_DRIVERS: Final[Mapping[str, Replaced]] = {
 
 
 def without_effect(names: Sequence[str], known: Collection[str]) -> list[str]:
-    """Of these options of a ``[df]`` group those that have no effect, each in words: what takes its place, or what was
+    """The options of a ``[df]`` group that have no effect, each with its replacement, or with the option that was
     probably meant. ``known``: the names that are read.
     """
     return [_words(name, known) for name in names if name not in known]
 
 
-def slips(names: Sequence[str], known: Collection[str]) -> dict[str, str]:
-    """Of these options of a ``[df]`` group those that Dragonflow does not know either -> the nearest name it knows."""
+def typos(names: Sequence[str], known: Collection[str]) -> dict[str, str]:
+    """The options of a ``[df]`` group that Dragonflow does not have, either -> the most similar name that it has."""
     all_names = [*known, *REPLACED]
     found = {}
     for name in names:
@@ -116,7 +116,7 @@ def slips(names: Sequence[str], known: Collection[str]) -> dict[str, str]:
 
 
 def driver_hint(name: str) -> str:
-    """What to write in place of a driver of Dragonflow that is not here; "" for any other name."""
+    """The replacement for a driver of Dragonflow that this library does not have; "" for any other name."""
     replaced = REPLACED_DRIVERS.get(name)
     return "" if replaced is None else f"set {replaced.by} in its place"
 
@@ -125,5 +125,5 @@ def _words(name: str, known: Collection[str]) -> str:
     if name in REPLACED:
         by = REPLACED[name].by
         return f"{name} (set {by})" if by else name
-    near = slips([name], known)
+    near = typos([name], known)
     return f"{name} (unknown; did you mean {near[name]!r}?)" if near else f"{name} (unknown)"

@@ -1,1 +1,1 @@
-"""The publisher service of a host: takes what workers commit, and sends it to the replicas."""
+"""The publisher service of a host: receives the links that workers commit, and sends them to the replicas."""

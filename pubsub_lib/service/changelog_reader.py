@@ -1,4 +1,4 @@
-"""Following the changelog for what was committed and not handed over (rule S10)."""
+"""Reads the changelog for links that were committed and not handed over (rule S10)."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
@@ -7,11 +7,11 @@ from pubsub_lib.core.model import Heads, Link, Point
 from pubsub_lib.failpoints import hit
 
 MAX_LINKS: Final = 1000
-"""Links read by one step."""
+"""Maximum number of links that one step reads."""
 
 
 class Changelog(Protocol):
-    """What following needs of a store."""
+    """The methods of a store that the reader uses."""
 
     def read_heads(self, topics: Collection[str]) -> Heads:
         """The store's point. Blocks; raises StoreError."""
@@ -21,21 +21,21 @@ class Changelog(Protocol):
 
 
 class Sends(Protocol):
-    """Who decides and sends: :class:`pubsub_lib.service.outgoing.Outgoing`."""
+    """Decides about links and sends them: :class:`pubsub_lib.service.outgoing.Outgoing`."""
 
     def in_changelog(self, links: Sequence[Link], now: float) -> None:
-        """The changelog shows these links."""
+        """These links were read from the changelog."""
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> None:
-        """Send what is to be sent by now."""
+        """Send the links that are due."""
 
     def next_time(self) -> float:
-        """When ``due`` next has something to decide."""
+        """The time of the next call of ``due``."""
 
 
 class ChangelogReader:
-    """One step after the other, from the head at the first step on: a service that starts again need not know what
-    was sent before; the next hello shows it. Not thread-safe.
+    """Reads step by step, from the head at the first step on: a restarted service need not know which links were sent
+    before, because the next hello shows the head. Not thread-safe.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ChangelogReader:
         """How often the store's history changed, or was trimmed before it was read."""
 
     def step(self, now: float) -> float:
-        """Read once, send what is due; when to come again. Blocks for the database; raises StoreError."""
+        """Read once, send the due links; returns the next step's time. Blocks for the database; raises StoreError."""
         more = self._read(now)
         live, held = self._orphans(now)
         self._outgoing.due(now, live, held)

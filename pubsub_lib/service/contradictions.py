@@ -1,7 +1,7 @@
-"""What ``publisher-service --check`` finds: options that are right one by one and cannot be meant together.
+"""The findings of ``publisher-service --check``: options that are valid one by one and contradict each other.
 
-Each finding is one sentence: the options, their values, and what to set. Nothing but the INI file is opened, and no
-host's name is looked up.
+Each finding is one sentence: the options, their values, and what to set. Only the INI file is opened, and no host's
+name is looked up.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ _OURS: Final = ("pubsub", "publisher")
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """All that is compared."""
+    """All compared settings."""
 
     path: Path
     settings: Settings
@@ -51,7 +51,7 @@ class _Found(msgspec.Struct, frozen=True):
         return url.parse(self.settings.store_url)
 
     def is_own(self, host: str) -> bool:
-        """Whether this is certainly the host that the file is read on."""
+        """Whether this is certainly this host, which reads the file."""
         return _loopback(host) or _same(host, str(self.values["local_ip"]))
 
     @property
@@ -63,7 +63,7 @@ class _Found(msgspec.Struct, frozen=True):
 def find(path: Path, settings: Settings, service: ServiceSettings) -> list[str]:
     """One sentence for each contradiction in this file, from which the settings were loaded. Blocks for reading it.
 
-    Raises ConfigError for a database URL that cannot be read.
+    Raises ConfigError for an invalid database URL.
     """
     conf = parsed(path)
     values = read_group(conf, options.GROUP, options.OPTIONS)
@@ -71,8 +71,8 @@ def find(path: Path, settings: Settings, service: ServiceSettings) -> list[str]:
     rules: tuple[Callable[[_Found], Iterator[str]], ...] = (
         _names,
         _driver,
-        _heard_here,
-        _heard_elsewhere,
+        _reachable_here,
+        _reachable_elsewhere,
         _discovered,
         _transport,
         _shared_database,
@@ -99,8 +99,8 @@ def _names(found: _Found) -> Iterator[str]:
         for name, values in given.items():
             if len(values) > 1:
                 yield f"{name} is set {len(values)} times in [{group}], and only one of them counts; remove the others"
-    slips = dragonflow.slips(list(sections.get(dragonflow.GROUP, ())), options.dragonflow_names())
-    for name, near in slips.items():
+    typos = dragonflow.typos(list(sections.get(dragonflow.GROUP, ())), options.dragonflow_names())
+    for name, near in typos.items():
         yield f"[{dragonflow.GROUP}] sets an unknown option {name!r}; did you mean {near!r}?"
 
 
@@ -111,19 +111,19 @@ def _driver(found: _Found) -> Iterator[str]:
             settings.driver,
             {**settings.needs(), "cross_process": "the publisher service, which is a process of its own"},
         )
-        contract.subscriber(driver, settings.for_driver())  # as a replica will, by the same file
+        contract.subscriber(driver, settings.for_driver())  # as a replica does with the same file
     except PubSubError as error:
         yield str(error)
         return
     if driver.capabilities.bind_based and not settings.multiproc_driver:
         yield (
             f"pub_sub_use_multiproc is false, so every program would bind {settings.bind_address} itself, which the "
-            "service holds; set pub_sub_use_multiproc = true, or run no service"
+            "service uses; set pub_sub_use_multiproc = true, or run no service"
         )
 
 
-def _heard_here(found: _Found) -> Iterator[str]:
-    """Replicas of this host are sent to where the service listens."""
+def _reachable_here(found: _Found) -> Iterator[str]:
+    """Replicas of this host connect to the address that the service binds."""
     bound = found.bound
     if not _comparable(found) or bound in WILDCARDS:
         return
@@ -135,15 +135,15 @@ def _heard_here(found: _Found) -> Iterator[str]:
             )
 
 
-def _heard_elsewhere(found: _Found) -> Iterator[str]:
-    """Replicas of other hosts, where such are expected, can reach what the directory tells them."""
+def _reachable_elsewhere(found: _Found) -> Iterator[str]:
+    """Replicas of other hosts, if any are expected, can reach the address in the directory."""
     bound, address = found.bound, _host(found.service.address)
     if not bound:
         return
     if found.address_given:
         if _loopback(address) and not _loopback(bound) and bound not in WILDCARDS:
             yield (
-                f"address in [{options.SERVICE_GROUP}] is {found.service.address}, but what is bound is {bound}; "
+                f"address in [{options.SERVICE_GROUP}] is {found.service.address}, but the service binds {bound}; "
                 f"set address to tcp://{bound}:{found.values['publisher_port']}, or leave it out"
             )
         return
@@ -152,7 +152,7 @@ def _heard_elsewhere(found: _Found) -> Iterator[str]:
             f"publisher_bind_address = {bound} lets other hosts connect, but the directory would name the service as "
             f"{found.service.address}, which leads every replica to its own host; set local_ip to this host's address"
         )
-    elif _loopback(bound) and found.others and is_bound(found.settings) and not list(_heard_here(found)):
+    elif _loopback(bound) and found.others and is_bound(found.settings) and not list(_reachable_here(found)):
         yield (
             f"publishers_ips names other hosts ({', '.join(found.others)}), but this service binds {bound}, which "
             "none of them can reach; set local_ip, or publisher_bind_address, to this host's address"
@@ -160,7 +160,7 @@ def _heard_elsewhere(found: _Found) -> Iterator[str]:
 
 
 def _discovered(found: _Found) -> Iterator[str]:
-    """With discovery off, publishers_ips alone says where replicas listen."""
+    """Without discovery, only publishers_ips determines the services that replicas connect to."""
     address = _host(found.service.address)
     numeric = all(_is_number(each) for each in (*found.publishers, address))
     if found.settings.discovery_interval or not address or not numeric or not is_bound(found.settings):
@@ -168,7 +168,7 @@ def _discovered(found: _Found) -> Iterator[str]:
     if not any(_same(each, address) for each in found.publishers):
         yield (
             f"discovery_interval is 0 and publishers_ips ({', '.join(found.publishers)}) does not name {address}, so "
-            "no replica would listen to this service; add it, or give discovery_interval"
+            "no replica would connect to this service; add it, or set discovery_interval"
         )
 
 
@@ -209,7 +209,7 @@ def _listeners(found: _Found) -> Iterator[str]:
 
 
 def _paths(found: _Found) -> Iterator[str]:
-    """No two things want one path, or one folder with different rights. A socket would take the place of a file."""
+    """No two options name one path, or one folder with different rights. A socket would replace a file."""
     settings, database = found.settings, found.database
     wanted: dict[Path, str] = {}
     named = {
@@ -230,7 +230,7 @@ def _paths(found: _Found) -> Iterator[str]:
     if journals and socket and socket.parent in journals.parents and not os.path.lexists(socket.parent):
         yield (
             f"journal_folder ({journals}) is below the folder {socket.parent} of publisher_multiproc_socket, which is "
-            "missing: the journal would make it open to others, and then the socket is refused there; "
+            "missing: the journal would create it readable for others, and then the socket is refused there; "
             f"run: mkdir -p -m 700 {socket.parent}, as the service's user, or set journal_folder to another folder"
         )
 
@@ -239,14 +239,14 @@ def _journals(found: _Found) -> Iterator[str]:
     journal = found.settings.journal
     if not journal.folder:
         return
-    for first, then, what in (
+    for first, then, effect in (
         ("roll_bytes", "keep_bytes", "a finished file would be removed as soon as it is made"),
         ("roll_seconds", "keep_seconds", "a file would be removed before it is finished"),
     ):
         least, maximum = getattr(journal, first), getattr(journal, then)
         if least > maximum:
             prefix = options.JOURNAL_PREFIX
-            yield f"{prefix}{then} ({maximum:g}) is below {prefix}{first} ({least:g}), so {what}; raise it"
+            yield f"{prefix}{then} ({maximum:g}) is below {prefix}{first} ({least:g}), so {effect}; raise it"
 
 
 def _trimming(found: _Found) -> Iterator[str]:
@@ -260,7 +260,7 @@ def _trimming(found: _Found) -> Iterator[str]:
 
 
 def _comparable(found: _Found) -> bool:
-    """Whether ``publishers_ips`` and the address that is bound speak of the same thing."""
+    """Whether ``publishers_ips`` can be compared with the bound address."""
     return bool(found.bound) and not found.address_given and is_bound(found.settings)
 
 

@@ -1,4 +1,4 @@
-"""Being there: the entry in the directory, and the leases for work that one service at a time should do."""
+"""Registration and leases: the entry in the directory, and the leases for work that only one service should do."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -10,29 +10,29 @@ from pubsub_lib.service.name_conflicts import NameConflicts, ServiceLease, lease
 ORPHANS: Final = "orphans"
 """Publishing links whose origin has no live service."""
 MAINTENANCE: Final = "maintenance"
-"""Trimming the changelog and removing ended entries."""
+"""Trimming the changelog and removing expired entries."""
 
 
 class Entries(Protocol):
-    """What is needed of :class:`pubsub_lib.store.directory.Directory`. Everything blocks and raises StoreError."""
+    """The used methods of :class:`pubsub_lib.store.directory.Directory`. All of them block and raise StoreError."""
 
     def register(self, service: str, uuid: str, address: str, lease_seconds: float) -> None:
-        """Enter or renew."""
+        """Register a service or renew its entry."""
 
     def unregister(self, uuid: str) -> bool:
-        """Leave."""
+        """Remove the entry."""
 
     def live(self) -> Sequence[ServiceLease]:
-        """Who is there."""
+        """The services whose lease has not expired."""
 
     def acquire(self, name: str, holder: str, seconds: float) -> bool:
         """Take or renew a lease."""
 
     def release(self, name: str, holder: str) -> bool:
-        """Give a lease back."""
+        """Release a lease."""
 
     def holder(self, name: str) -> str | None:
-        """Who has a lease that has not ended."""
+        """The holder of a lease that has not expired."""
 
 
 class Leases:
@@ -52,13 +52,13 @@ class Leases:
         """Other services under our name."""
 
     def step(self, now: float) -> float:
-        """Renew what is due; when to come again. Blocks for the database; raises StoreError."""
+        """Renew the due leases; returns the time of the next step. Blocks for the database; raises StoreError."""
         if self._entry.due(now):
             self._entry.asked(now)
-            # Entering is renewing: an entry that somebody collected while we were away is back at once.
+            # ``register`` also renews: an entry that was removed while the database was unreachable is back at once.
             self._directory.register(self._service, self._uuid, self._address, self._seconds)
             self._entry.granted(now)
-            # After entering, so that whoever gets the name is in the directory for those who do not.
+            # After ``register``, so that the holder of the name is in the directory for services that do not get it.
             mine = self._directory.acquire(self._name, self._uuid, self._seconds)
             holder = self._uuid if mine else self._directory.holder(self._name)
             self.name_conflicts.seen(self._directory.live(), holder)
@@ -68,11 +68,11 @@ class Leases:
         return min(lease.next_time() for lease in (self._entry, *self._named.values()))
 
     def registered(self, now: float) -> bool:
-        """Whether the own entry is certain to be there."""
+        """Whether this service's entry certainly exists."""
         return self._entry.held(now)
 
     def holds(self, name: str, now: float) -> bool:
-        """Whether it is certain that nobody else holds this lease. Ask right before every act under it."""
+        """Whether it is certain that no other service holds this lease. Check it right before every guarded action."""
         return self._named[name].held(now)
 
     def orphans(self, now: float) -> tuple[Collection[str], bool]:
@@ -80,7 +80,9 @@ class Leases:
         return self._live, self.holds(ORPHANS, now)
 
     def leave(self) -> None:
-        """Give everything back, so that others need not wait for an end. Blocks for the database; raises StoreError."""
+        """Release the entry and all leases, so that other services need not wait until they expire. Blocks for the
+        database; raises StoreError.
+        """
         self._directory.unregister(self._uuid)
         for name in (*self._named, self._name):
             self._directory.release(name, self._uuid)
@@ -90,7 +92,7 @@ class Leases:
         lease.asked(asked)
         granted = self._directory.acquire(name, self._uuid, self._seconds)
         if granted and name == ORPHANS:
-            # Read after the grant and before its use: an old list would take a newcomer's links for orphans.
+            # Read after the grant and before its use: with an old list, links of a new service would count as orphans.
             self._live = frozenset(each.service for each in self._directory.live())
         if granted:
             lease.granted(asked)

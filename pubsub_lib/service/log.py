@@ -1,8 +1,8 @@
-"""Where the log lines of ``publisher-service`` go, as its INI file says: oslo.log's options in ``[DEFAULT]``.
+"""The log output of ``publisher-service``, configured in its INI file: oslo.log's options in ``[DEFAULT]``.
 
-By default to stderr, one line each. ``log_file``, ``log_rotation_type``, ``use_journal``, ``use_syslog``, ``use_json``,
-``debug`` and ``log_config_append`` are what operators know from every OpenStack service. The library itself logs by
-the standard library alone (:mod:`pubsub_lib.logs`).
+By default the log goes to stderr, one line per record. ``log_file``, ``log_rotation_type``, ``use_journal``,
+``use_syslog``, ``use_json``, ``debug`` and ``log_config_append`` are known from every OpenStack service. The library
+itself logs only by the standard library (:mod:`pubsub_lib.logs`).
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from pubsub_lib.logs import PREFIX
 NAME: Final = "publisher-service"
 _ELSEWHERE: Final = ("log_file", "log_dir", "log_config_append", "use_journal", "use_syslog")
 _POOL: Final = "pubsub_lib.store.fork_safety.GatedPool=WARN"
-"""It logs as SQLAlchemy's own pools do, which oslo.log keeps as quiet by their names."""
+"""The level of our pool, which logs like SQLAlchemy's own pools; oslo.log sets the same level for those by name."""
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -27,18 +27,18 @@ class FieldsFilter(logging.Filter):
     """Shows the structured fields of a record (:func:`pubsub_lib.logs.fields`) where oslo.log's JSON has its extras."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Lets every record pass."""
+        """Accept every record."""
         record.extra = {name: value for name, value in vars(record).items() if name.startswith(PREFIX)}
         return True
 
 
 class Formatter(formatters.ContextFormatter):
-    """oslo.log's, without what it appends to every line that is logged while an exception is handled: our sentences
-    say already what happened, and said it twice then.
+    """oslo.log's formatter without the exception summary. oslo.log appends it to every line that is logged while an
+    exception is handled; our sentences already contain the exception, so the line would contain it twice.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record's line."""
+        """Format one record."""
         text: str = super().format(record)
         summary = getattr(record, "error_summary", "")
         asked_for = "%(error_summary)s" in self.conf.logging_default_format_string
@@ -46,25 +46,25 @@ class Formatter(formatters.ContextFormatter):
 
 
 def set_up(config_file: str, level: str = "") -> None:
-    """Send log lines where the file says. ``level`` (of the command line) goes before ``debug`` in the file.
+    """Configure the log output from the file. ``level`` (of the command line) takes precedence over ``debug`` there.
 
     To be called once, by a program and in its main thread. Raises ConfigError for a file that cannot be read, an
-    option that cannot be used, or a log file that cannot be opened.
+    invalid option, or a log file that cannot be opened.
     """
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     for form in ("logging_default_format_string", "logging_context_format_string"):
         conf.set_default(form, _LINE)
     conf.set_default("default_log_levels", [*log.get_default_log_levels(), _POOL])
-    said = io.StringIO()
+    printed = io.StringIO()
     try:
-        # oslo.config ends the program for a value that is not of an option's type; the sentence is on stderr then.
-        with contextlib.redirect_stderr(said):
+        # oslo.config exits the program for a value of a wrong type; then it prints the error to stderr.
+        with contextlib.redirect_stderr(printed):
             _read(conf, config_file)
         conf.set_default("use_stderr", not any(conf[name] for name in _ELSEWHERE))
         log.setup(conf, NAME)
     except (cfg.Error, log.LogConfigError, OSError, ValueError, SystemExit) as error:
-        reason = _one_line(said.getvalue() or error)
+        reason = _one_line(printed.getvalue() or error)
         raise ConfigError(
             f"the logging options in {config_file!r} cannot be used: {reason}; correct them in [DEFAULT]"
         ) from error

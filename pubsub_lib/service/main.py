@@ -1,9 +1,9 @@
 """The command ``publisher-service``.
 
-Exit codes (:mod:`pubsub_lib.command.exit_codes`): 0 ended as asked, or ``--check`` found nothing; 2 the command line or
-the configuration is wrong, or contradicts itself; 3 an address, port, socket, folder or thread is unavailable; 4 the
-database cannot be used; 5 the output cannot be written; 70 an internal error; 130 Ctrl-C before it ran. Of several
-failures of ``--check --connect`` the code of the first one.
+Exit codes (:mod:`pubsub_lib.command.exit_codes`): 0 stopped by a signal, or ``--check`` found no error; 2 the
+command line or the configuration is wrong, or contradicts itself; 3 an address, port, socket, folder or thread is
+unavailable; 4 the database cannot be used; 5 the output cannot be written; 70 an internal error; 130 Ctrl-C before the
+service ran. Several failures of ``--check --connect`` give the first one's code.
 """
 
 import argparse
@@ -37,15 +37,15 @@ DEFAULT_FILE: Final = "/etc/pubsub_lib/pubsub_lib.conf"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM or SIGINT; the exit code. Each error is one sentence on stderr, never a traceback."""
-    return entry.run(PROGRAM, lambda: _command(arguments), "please report it with --log-level debug")
+    """Run until SIGTERM or SIGINT; returns the exit code. Prints each error as one sentence, without a traceback."""
+    return entry.run(PROGRAM, lambda: _command(arguments), "please report it with the output of --log-level debug")
 
 
 def _command(arguments: Sequence[str] | None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.connect and not options.check:
-        parser.error("--connect goes with --check")
+        parser.error("--connect needs --check")
     try:
         _set_up_logging(options.config_file, options.log_level)
         settings, service = service_settings.load(options.config_file)
@@ -61,7 +61,7 @@ def _command(arguments: Sequence[str] | None) -> int:
 
 
 def _check(path: Path, settings: Settings, service: ServiceSettings, connect: bool) -> int:
-    """Say what is wrong, one sentence a line, or in one line what would run; the exit code."""
+    """Print the errors, one sentence a line, or one line about the service that would run; returns the exit code."""
     good = check(settings, service)
     contradictions = find(path, settings, service)
     for sentence in contradictions:
@@ -74,27 +74,27 @@ def _check(path: Path, settings: Settings, service: ServiceSettings, connect: bo
             entry.report_error(PROGRAM, error)
         if failures:
             return code_of(failures[0])
-        good += "; database, folders, sockets and ports can be had"
+        good += "; database, folders, sockets and ports are available"
     _answer(good)
     return OK
 
 
 def _answer(good: str) -> None:
-    """Print the answer. Raises FileError when it cannot be written: the caller did not get it."""
+    """Print the result. Raises FileError when standard output cannot be written: a lost result is not a success."""
     try:
         print(good, flush=True)  # noqa: T201 - what --check is for
     except OSError as error:
         streams.discard_unwritable()
         raise FileError(
-            f"the configuration is good, but standard output does not take the answer ({error.strerror}); see where "
-            "it leads"
+            f"the configuration is good, but the result cannot be written to standard output ({error.strerror}); check "
+            "its redirection"
         ) from error
 
 
 def check(settings: Settings, service: ServiceSettings) -> str:
-    """One line about what would run. Loads the drivers and lets them check their options; opens nothing.
+    """One line about the service that would run. Loads the drivers and lets them check their options; opens nothing.
 
-    Raises ConfigError or DriverError for what cannot be used.
+    Raises ConfigError or DriverError for invalid settings.
     """
     url.parse(settings.store_url)
     drivers(settings)
@@ -109,8 +109,8 @@ def check(settings: Settings, service: ServiceSettings) -> str:
 
 
 def run(settings: Settings, service: ServiceSettings) -> int:
-    """Serve until a signal says stop. Call it in the main thread. Raises PubSubError when it cannot start, or not go
-    on: another live service has its name.
+    """Serve until a signal stops the service. Call it in the main thread. Raises PubSubError when the service cannot
+    start, or must stop because another live service has its name.
     """
     with ShutdownSignal() as stop:
         serving = PublisherService(settings, service, stop.ask)
@@ -128,25 +128,25 @@ def _serve(serving: PublisherService, settings: Settings, service: ServiceSettin
         notify("READY=1")
         _wait(stop, serving)
         notify("STOPPING=1")
-        _log.info("%s ends: what workers handed over goes out first", settings.service)
+        _log.info("%s stops: it first sends the links that workers have handed over", settings.service)
         if endpoint is not None:
             endpoint.close()
 
 
 def _wait(stop: ShutdownSignal, serving: PublisherService) -> None:
-    """Until asked to end. systemd's watchdog hears from us while no thread hangs: a database that is away would not
-    come back sooner by a restart, and what workers push goes out without it.
+    """Wait for the shutdown signal. Pings systemd's watchdog while no thread hangs. An unreachable database withholds
+    no ping: a restart would not bring it back sooner, and links of workers are sent without the database.
     """
     every = watchdog_seconds()
     while not stop.wait(every):
         stuck = serving.stuck()
         for each in stuck:
-            _log.error("%s; the watchdog is not told any more", each)
+            _log.error("%s; the watchdog ping is withheld", each)
         notify(state_of(stuck, serving.problems()))
 
 
 def state_of(stuck: Sequence[str], problems: Sequence[str]) -> str:
-    """What systemd is told: that we live, unless something hangs, and how we are."""
+    """The notification for systemd: a watchdog ping, unless a thread hangs, and the status."""
     status = f"STATUS={[*stuck, *problems, 'ready'][0]}"
     return status if stuck else f"WATCHDOG=1\n{status}"
 
@@ -163,18 +163,18 @@ def _set_up_logging(config_file: str, level: str) -> None:
         from pubsub_lib.service import log
     except ImportError as error:
         raise ConfigError(
-            f"publisher-service misses what it logs by ({error}); run: pip install pubsub-lib[service]"
+            f"publisher-service cannot import its logging library ({error}); run: pip install pubsub-lib[service]"
         ) from error
     log.set_up(config_file, level)
 
 
 def _import_metrics() -> ModuleType:
-    """Only here, so that a service without the endpoint runs without what the endpoint needs."""
+    """Imported only here, so that a service without the endpoint runs without the endpoint's dependencies."""
     try:
         from pubsub_lib.service import metrics
     except ImportError as error:
         raise ConfigError(
-            f"the endpoint for metrics misses what it needs ({error}); run: pip install pubsub-lib[service], "
+            f"the metrics endpoint cannot import its library ({error}); run: pip install pubsub-lib[service], "
             "or set metrics_port = 0 in [publisher_service]"
         ) from error
     return metrics
@@ -183,22 +183,22 @@ def _import_metrics() -> ModuleType:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Take what this host's workers commit and send it to the replicas.",
-        epilog="Exit codes: 0 ended as asked, or --check found nothing; 2 the configuration is wrong, or contradicts "
-        "itself; 3 an address, port, socket or folder is unavailable; 4 the database cannot be used; 5 the output "
-        "cannot be written; 70 an internal error; 130 Ctrl-C.",
+        description="Send the changes that this host's workers commit to the replicas.",
+        epilog="Exit codes: 0 stopped by a signal, or --check found no error; 2 the configuration is wrong, or "
+        "contradicts itself; 3 an address, port, socket or folder is unavailable; 4 the database cannot be used; "
+        "5 the output cannot be written; 70 an internal error; 130 Ctrl-C.",
     )
     parser.add_argument("--config-file", default=DEFAULT_FILE, metavar="FILE", help=f"the INI file ({DEFAULT_FILE})")
-    parser.add_argument("--check", action="store_true", help="say whether the configuration can be used, and end")
+    parser.add_argument("--check", action="store_true", help="check the configuration, print the result, and exit")
     parser.add_argument(
         "--connect",
         action="store_true",
-        help="with --check: also try the database, folders, sockets and ports; run it before the service does",
+        help="with --check: also try the database, folders, sockets and ports; run it while the service is stopped",
     )
     parser.add_argument(
         "--log-level",
         default="",
         choices=("debug", "info", "warning", "error"),
-        help="what is logged (info, or what the INI file says by debug in [DEFAULT])",
+        help="the log level (default: info, or debug if the INI file sets debug in [DEFAULT])",
     )
     return parser

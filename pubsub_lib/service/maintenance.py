@@ -1,4 +1,4 @@
-"""Trimming the changelog and removing ended entries, by the one service that holds the lease."""
+"""Trimming the changelog and removing expired entries, by the one service that holds the lease."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -9,18 +9,18 @@ class Collects(Protocol):
     """A directory. Blocks; raises StoreError."""
 
     def collect_garbage(self) -> int:
-        """Remove what ended; how many."""
+        """Remove expired entries; returns how many."""
 
 
 class Trimmed(Protocol):
-    """What maintenance needs of a store."""
+    """The methods of a store that maintenance uses."""
 
     @property
     def directory(self) -> Collects:
         """Services and leases."""
 
     def trim(self, *, keep_links: int | None = None, keep_seconds: float | None = None) -> int:
-        """Remove the oldest links; how many. Blocks; raises StoreError."""
+        """Remove the oldest links; returns how many. Blocks; raises StoreError."""
 
 
 class Maintenance:
@@ -38,7 +38,9 @@ class Maintenance:
         self._counts: Counter[str] = Counter(trimmed=0, collected=0)
 
     def step(self, now: float) -> float:
-        """Clean up when it is ours to do; when to come again. Blocks for the database; raises StoreError."""
+        """Clean up if this service holds the lease; returns the time of the next step. Blocks for the database; raises
+        StoreError.
+        """
         if self._holds(now):
             self._counts["collected"] += self._store.directory.collect_garbage()
             if self._keep_links is not None or self._keep_seconds is not None:

@@ -1,4 +1,4 @@
-"""The publisher service's metrics, as Prometheus reads them. Imported only where an endpoint is asked for."""
+"""The publisher service's metrics for Prometheus. Imported only when an endpoint is configured."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -15,7 +15,7 @@ Counters = Callable[[], Mapping[str, Mapping[str, float]]]
 
 
 def endpoint_of(settings: ServiceSettings, counters: Counters, gauges: Counters, problems: Problems) -> Endpoint:
-    """The endpoint that the settings ask for, not yet started."""
+    """The endpoint of the settings, not yet started."""
     return Endpoint(
         settings.metrics_address,
         settings.metrics_port,
@@ -26,7 +26,7 @@ def endpoint_of(settings: ServiceSettings, counters: Counters, gauges: Counters,
 
 
 class ServiceMetrics(Collector):
-    """Reads the service's counters when it is asked; keeps nothing of its own."""
+    """Reads the service's counters at each request; keeps no state."""
 
     def __init__(self, counters: Counters, gauges: Counters, problems: Problems) -> None:
         self._counters = counters
@@ -34,15 +34,15 @@ class ServiceMetrics(Collector):
         self._problems = problems
 
     def collect(self) -> Iterable[Metric]:
-        """One family per part of the service, with what is counted as label."""
+        """One family per part of the service, with the counters' names as label."""
         for part, values in self._counters().items():
-            text = f"What the service's part {part!r} counted."
+            text = f"Counters of the service's part {part!r}."
             counter = CounterMetricFamily(f"{PREFIX}{part}", text, labels=["what"])
             for what, value in values.items():
                 counter.add_metric([what], value)
             yield counter
         for part, values in self._gauges().items():
-            text = f"What the service's part {part!r} shows now."
+            text = f"Current values of the service's part {part!r}."
             gauge = GaugeMetricFamily(f"{PREFIX}{part}", text, labels=["what"])
             for what, value in values.items():
                 gauge.add_metric([what], value)

@@ -1,5 +1,5 @@
-"""Other services that live under our name. Two that share one would each take the other's links for its own, and
-replicas would take one for a restart of the other, again and again.
+"""Detects other live services with this service's name. Two services with one name would each take the other's links
+for its own, and replicas would take one for a restart of the other, again and again.
 """
 
 import hashlib
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 RENEWALS: Final = 2
-"""Renewals that prove a life: one may have been under way to the database when its sender was killed."""
+"""Number of renewals that prove a live service: one may have been under way when its sender was killed."""
 
 
 class ServiceLease(Protocol):
@@ -27,22 +27,22 @@ class ServiceLease(Protocol):
 
     @property
     def lease_until(self) -> int:
-        """When its lease ends, by the database's clock."""
+        """The end of its lease, by the database's clock."""
 
 
 def lease_of(service: str) -> str:
-    """The lease that the one rightful service of this name holds; as short as a lease's name must be."""
+    """The name of the lease that one service of this name holds; hashed, because a lease's name must be short."""
     return f"name-{hashlib.blake2b(service.encode(), digest_size=16).hexdigest()}"
 
 
 class NameConflicts:
-    """Sans-I/O, not thread-safe. An entry alone proves nothing: that of a service that was killed ends by itself. One
-    that is *renewed* has somebody behind it. Only ends of leases are compared, each with the same entry's earlier one:
-    how long a reading took does not matter.
+    """Sans-I/O, not thread-safe. An entry alone does not prove a live service: the entry of a killed one stays until it
+    expires. A *renewed* entry belongs to a live service. Only ends of leases are compared, each with the same entry's
+    earlier end: so the duration of a reading does not matter.
 
-    Who must go is decided by a lease on the name, which the database gives to one of them: so not both stay of two
-    that start together, and not both go. An entry with our own address is no exception: a configuration that was
-    copied to another host, address and all, is how most namesakes come to be.
+    A lease on the name, which the database grants to one service, decides which service stops: of two that start
+    together exactly one continues. An entry with this service's address is no exception: most name conflicts come from
+    a configuration that was copied to another host, address included.
     """
 
     def __init__(self, service: str, uuid: str) -> None:
@@ -51,12 +51,12 @@ class NameConflicts:
         self._ends: dict[str, int] = {}
         self._renewals: dict[str, int] = {}
         self.older: ServiceLease | None = None
-        """One that lives and holds the name: we must go."""
+        """A live service that holds the name: this service must stop."""
         self.younger: ServiceLease | None = None
-        """One that lives and does not hold the name; it should go."""
+        """A live service that does not hold the name; it should stop."""
 
     def seen(self, entries: Sequence[ServiceLease], holder: str | None) -> None:
-        """What the directory holds, and the UUID that holds the lease on our name: ours, another's or none."""
+        """Process the directory's entries, and the UUID that holds the lease on the name: ours, another's or none."""
         others = {each.uuid: each for each in entries if each.service == self._service and each.uuid != self._uuid}
         self._renewals = {
             uuid: self._renewals.get(uuid, 0) + (each.lease_until > self._ends.get(uuid, each.lease_until))

@@ -1,4 +1,4 @@
-"""Telling systemd how the service is (sd_notify(3)): one datagram, no library."""
+"""Notifies systemd of the service's state (sd_notify(3)): one datagram, no library."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ _log = logger(__name__)
 
 
 def notify(state: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Send for example ``READY=1``; False when nobody asked to be told. Never raises, does not block."""
+    """Send for example ``READY=1``; False when no notification socket is set. Never raises, does not block."""
     address = environment.get("NOTIFY_SOCKET", "")
     if not address:
         return False
@@ -21,7 +21,7 @@ def notify(state: str, environment: Mapping[str, str] = os.environ) -> bool:
             sender.setblocking(False)
             sender.sendto(state.encode(), address)
     except OSError as error:
-        _log.warning("cannot tell systemd %r at %r: %s", state, environment["NOTIFY_SOCKET"], error)
+        _log.warning("cannot notify systemd of %r at %r: %s", state, environment["NOTIFY_SOCKET"], error)
         return False
     return True
 

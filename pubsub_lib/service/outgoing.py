@@ -1,4 +1,4 @@
-"""The one way out of the service: what workers hand over and what the changelog shows, each link once."""
+"""The single send path of the service: links handed over by workers and links from the changelog, each link once."""
 
 import threading
 from collections import Counter
@@ -17,14 +17,14 @@ COUNTERS: Final = ("handed", "repeated", "followed", "took_over", "unsent")
 
 
 class Publishes(Protocol):
-    """What sends: :class:`pubsub_lib.publisher.publisher.Publisher`."""
+    """Sends links: :class:`pubsub_lib.publisher.publisher.Publisher`."""
 
     def publish(self, links: Sequence[Link]) -> None:
         """Number and send these links. Raises TransportError, FrameError, ClosedError."""
 
 
 class Outgoing:
-    """Any thread. One lock around deciding and sending: a topic's links leave in the order of the decisions."""
+    """Any thread. One lock around deciding and sending: a topic's links are sent in the order of the decisions."""
 
     def __init__(self, service: str, unpublished: UnpublishedLinks, publisher: Publishes) -> None:
         self._service = service
@@ -34,7 +34,7 @@ class Outgoing:
         self._counts: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
 
     def handed_over(self, links: Sequence[Link]) -> None:
-        """A worker hands links over: those that were not sent yet are sent now. Blocks for at most about a second."""
+        """Send the links of a worker that were not sent yet. Blocks for at most about a second."""
         with self._lock:
             fresh = self._unpublished.handed_over(links)
             self._counts["handed"] += len(fresh)
@@ -42,12 +42,12 @@ class Outgoing:
             self._send(fresh)
 
     def in_changelog(self, links: Sequence[Link], now: float) -> None:
-        """The changelog shows these links, in commit order. Does not block."""
+        """These links were read from the changelog, in commit order. Does not block."""
         with self._lock:
             self._unpublished.in_changelog(links, now)
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> None:
-        """Send the links that are this service's to publish and that nobody handed over within the grace."""
+        """Send the links that this service must publish and that no worker handed over within the grace."""
         with self._lock:
             links = self._unpublished.due(now, live, holds_orphans)
             orphans = sum(link.origin != self._service for link in links)
@@ -58,7 +58,7 @@ class Outgoing:
             self._send(links)
 
     def next_time(self) -> float:
-        """When ``due`` next has something to decide; infinite when nothing waits."""
+        """The time of the next call of ``due``; infinite when no link waits."""
         with self._lock:
             return self._unpublished.next_time()
 
@@ -75,7 +75,7 @@ class Outgoing:
         try:
             self._publisher.publish(links)
         except PubSubError as error:
-            # Not tried again: the next hello shows the head, and replicas read what they miss.
+            # Not retried: the next hello shows the head, and replicas read the missing links from the store.
             self._counts["unsent"] += len(links)
             _log.warning(
                 "%d links could not be sent; replicas will read them from the store: %s",

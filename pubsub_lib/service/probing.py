@@ -1,6 +1,6 @@
-"""What ``publisher-service --check --connect`` tries: database, folders, sockets and ports, as the service uses them.
+"""Checks of ``publisher-service --check --connect``: database, folders, sockets and ports, used as by the service.
 
-Nothing is left behind: no table, no file, no folder, and no listener.
+The checks leave no table, no file, no folder, and no listener.
 """
 
 import errno
@@ -24,12 +24,12 @@ from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store, administration, sqlite, url
 
 CONNECT_TIMEOUT: Final = 2.0
-"""Seconds to find out whether somebody listens at a socket file."""
+"""Seconds to find out whether a process listens at a socket file."""
 _EVERY: Final = ("*", "0.0.0.0")
 
 
 def failures(settings: Settings, service: ServiceSettings) -> Iterator[PubSubError]:
-    """Everything that the service could not have if it started now; each error names it and the way out.
+    """The resources that the service could not use if it started now; each error names the resource and the remedy.
 
     StoreError for the database, TransportError for all else. Blocks for the database's timeouts, and for 2 s a socket.
     Raises DriverError, ConfigError for settings that were not checked before.
@@ -65,14 +65,14 @@ def _database(settings: Settings) -> None:
         administration.require_create(settings.store_url, settings=once)
         return  # it answers; the service makes the tables at its start
     with Store(msgspec.structs.replace(settings, store=once), create=False) as store:
-        # Locks the counter's row, as every writer does, and lets it go.
+        # Locks the counter's row, as every writer does, and releases it.
         store.committed(store.read_heads([]).store.nonce)
 
 
 def _database_file(database: URL) -> bool:
-    """Whether the SQLite file is there; then it can be written, else it can be made.
+    """Whether the SQLite file exists; then it can be written, else it can be created.
 
-    Tried before SQLite opens it, which would open a file that can only be read, and leave its -wal and -shm beside it.
+    Tried before SQLite opens it: SQLite would open a read-only file, and leave its -wal and -shm beside it.
     """
     path = sqlite.path_of(database)
     try:
@@ -85,11 +85,11 @@ def _database_file(database: URL) -> bool:
         ) from error
     if not sqlite.may_create(database):
         raise StoreUnavailable(
-            f"the SQLite file {str(path)!r} of store_url is missing, and is not made with mode="
+            f"the SQLite file {str(path)!r} of store_url is missing, and is not created with mode="
             f"{database.normalized_query['mode'][0]} in the URL; remove mode from store_url, or correct the path"
         )
     try:
-        try_writing(Path(os.path.realpath(path)).parent)  # a link that leads nowhere yet: the file is made at its end
+        try_writing(Path(os.path.realpath(path)).parent)  # of a dangling link: the file is created at its target
     except OSError as error:
         raise StoreUnavailable(
             f"the SQLite file {str(path)!r} of store_url cannot be made ({reason_of(error)}); correct store_url, or "
@@ -109,7 +109,7 @@ def _folder(folder: Path, option: str) -> None:
 
 
 def _socket_file(path: Path, option: str, private: bool) -> None:
-    """``private``: its folder must be the service's own, which makes a missing one."""
+    """``private``: the folder must belong to the service, which creates a missing one."""
     way_out = f"set {option} to a path in a folder of the service's own"
     try:
         if private and not path.parent.is_dir():
@@ -131,17 +131,17 @@ def _socket_file(path: Path, option: str, private: bool) -> None:
         if not path.exists():
             return
         if not stat.S_ISSOCK(path.stat().st_mode):
-            raise TransportError(f"{option} is {str(path)!r}, which is a file and no socket; {way_out}")
+            raise TransportError(f"{option} is {str(path)!r}, which is a file and not a socket; {way_out}")
     except OSError as error:
         raise TransportError(
             f"the socket {str(path)!r} of {option} cannot be made ({reason_of(error)}); {way_out}"
         ) from error
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(CONNECT_TIMEOUT)
-        with suppress(OSError):  # nobody listens: a service that died left the file
+        with suppress(OSError):  # no process listens: a dead service left the file
             client.connect(str(path))
             raise TransportError(
-                f"somebody listens at {str(path)!r} already; stop that service, or set {option} to another path"
+                f"another process listens at {str(path)!r}; stop that service, or set {option} to another path"
             )
 
 
@@ -164,4 +164,3 @@ def _refused(error: OSError, port: int) -> str:
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
         return "this host has no such address; correct the address"
     return f"{error.strerror or error}; take another address or port"
-

@@ -1,4 +1,4 @@
-"""Whole links from what workers push: a large link comes as a run of messages."""
+"""Reassembles links from the workers' messages: a large link is sent as a run of messages."""
 
 from collections import OrderedDict
 from typing import Final
@@ -10,9 +10,9 @@ from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.model import Link, Point
 
 MAX_RUNS: Final = 64
-"""Runs that are incomplete at one time; the oldest is given up for a newer one. Its worker died, or lost a part."""
+"""Maximum number of incomplete runs; the oldest is dropped for a newer one. Its worker died, or lost a part."""
 MAX_WORKERS: Final = 10_000
-"""Workers and topics whose last sequence is remembered."""
+"""Maximum number of pairs of worker and topic whose last sequence is kept."""
 
 
 class _Run(msgspec.Struct):
@@ -20,18 +20,18 @@ class _Run(msgspec.Struct):
 
 
 class Reassembly:
-    """Puts runs together and notices what was lost on the way. Sans-I/O; used by the receiving thread alone."""
+    """Joins runs and counts lost messages. Sans-I/O; used by the receiving thread only."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[tuple[str, str, Point], _Run] = OrderedDict()
         self._last: OrderedDict[tuple[str, str], int] = OrderedDict()
         self.lost = 0
-        """Messages that a worker numbered and that never came. The changelog has what they held."""
+        """Messages that a worker sent and that were not received. The changelog contains their links."""
         self.given_up = 0
-        """Runs of which a part never came."""
+        """Runs that were dropped because a part was not received."""
 
     def feed(self, envelope: Envelope) -> list[Link]:
-        """The links that are whole with this envelope, in its order."""
+        """The links that are complete with this envelope, in its order."""
         self._count(envelope)
         links = []
         for message in envelope.messages:

@@ -1,4 +1,4 @@
-"""The service's end of the hop: what workers push goes out at once, on the driver's receiving thread."""
+"""The service's end of the hop: links from workers are sent at once, on the driver's receiving thread."""
 
 from collections.abc import Mapping
 from typing import Final, Protocol
@@ -14,14 +14,14 @@ _REJECTED: Final = ("truncated", "oversized", "version", "foreign", "overflow", 
 
 
 class TakesLinks(Protocol):
-    """Where whole links go: :class:`pubsub_lib.service.outgoing.Outgoing`."""
+    """Receives complete links: :class:`pubsub_lib.service.outgoing.Outgoing`."""
 
     def handed_over(self, links: list[Link]) -> None:
-        """Send what was not sent yet."""
+        """Send the links that were not sent yet."""
 
 
 class Receiving:
-    """Listens to this host's workers. ``start`` and ``close`` from one thread; the rest is the driver's."""
+    """Receives from this host's workers. ``start`` and ``close`` are called by one thread, the rest by the driver's."""
 
     def __init__(
         self, subscriber: Subscriber, service: str, outgoing: TakesLinks, journal: Journal | None = None
@@ -40,12 +40,12 @@ class Receiving:
         self._subscriber.daemonize()
 
     def close(self) -> None:
-        """Send what workers have pushed already, then release the socket; within 2 s."""
+        """Send the links that workers have already pushed, then release the socket; within 2 s."""
         self._subscriber.close()
 
     def counters(self) -> Mapping[str, int]:
-        """The driver's, ``lost`` (messages that a worker sent and that never came), ``incomplete`` (large links of
-        which a part never came) and ``strangers`` (messages of workers that name another service as theirs).
+        """The driver's counters, ``lost`` (messages that a worker sent and that were not received), ``incomplete``
+        (large links with a missing part) and ``strangers`` (messages of workers that name another service).
         """
         assembly = self._assembly
         return {
@@ -56,13 +56,13 @@ class Receiving:
         }
 
     def rejected(self) -> Mapping[str, int]:
-        """Those of the counters that tell of messages which came and were not taken."""
+        """The counters of messages that were received and rejected."""
         return {why: number for why, number in self.counters().items() if why in _REJECTED}
 
     def _on_envelope(self, envelope: Envelope) -> None:
         hit("service.before_receive")
         if envelope.service != self._service:
-            # Sent all the same: it was committed. But nobody would follow the changelog for that origin here.
+            # Sent nevertheless: it was committed. But this service does not read the changelog for that origin.
             self._strangers += 1
         links = self._assembly.feed(envelope)
         hit("service.after_receive")

@@ -1,8 +1,8 @@
-"""Counting the database anew in the background: what was altered there behind the library's back is found in time.
+"""Recounts the database in the background, to find rows that were altered there without the library.
 
-One service does it, the holder of the maintenance lease. A round looks at every row in pages, and compares every
-topic's rows with its head; two rounds are made in the stated time, so that what is altered right behind a round is
-found by the next one in time. What is found is repaired at once where that can be proved.
+One service does it, the holder of the maintenance lease. A round checks every row in pages, and compares every topic's
+rows with its head. Two rounds are made in ``recount_time``, so that the second round finds in time an alteration right
+after the first one's check. Provable damage is repaired at once.
 """
 
 from collections import Counter
@@ -20,30 +20,31 @@ from pubsub_lib.store.verbs import Identity
 _log = logger(__name__)
 
 PAGE: Final = 1000
-"""Rows of one step."""
+"""Number of rows that one step checks."""
 TOPICS: Final = 100
-"""Topics whose heads are compared in one step."""
+"""Number of topics whose heads one step compares."""
 PAUSE: Final = 1.0
-"""Seconds between two steps, at the longest."""
+"""Maximum seconds between two steps."""
 OFF: Final = 3600.0
-"""Seconds until a recount that is turned off looks again whether there is anything to do."""
+"""Seconds between two steps of a recount that is turned off."""
 
 MAX_NAMED: Final = 10
-"""Objects that one log line names."""
+"""Maximum number of objects that one log line names."""
 
 REPAIRED: Final = (
-    "they were repaired from the changelog; if this happens again, check the database's disk, and who else writes there"
+    "they were repaired from the changelog; if this happens again, check the database's disk, and which other programs "
+    "write there"
 )
 NOT_REPAIRED: Final = (
-    "not all were repaired, because the changelog does not tell what is right; look at the topic with "
+    "not all were repaired, because the changelog does not contain the right values; check the topic with "
     "pubsub-db verify, write these objects again, and then run pubsub-db accept, which sets the head to the rows"
 )
-REWRITTEN: Final = "writers have written them again meanwhile, so nothing was left to repair"
-OVERTAKEN: Final = "not all were repaired, because writers changed the topic each time; the next round tries again"
+REWRITTEN: Final = "writers have written them again meanwhile, so no repair was needed"
+OVERTAKEN: Final = "not all were repaired, because writers changed the topic each time; the next round retries"
 
 
 class Countable(Protocol):
-    """What a recount needs of a store. Everything blocks and raises StoreError."""
+    """The methods of a store that a recount uses. All of them block and raise StoreError."""
 
     def topics(self) -> Mapping[str, Head]:
         """The heads of all topics."""
@@ -52,10 +53,10 @@ class Countable(Protocol):
         """The next rows."""
 
     def unfit(self, topics: Collection[str]) -> list[str]:
-        """Topics that do not fit their head."""
+        """Topics whose rows do not match their head."""
 
     def repair(self, topic: str, suspects: Collection[Identity] = ()) -> Repaired:
-        """Put right what can be proved."""
+        """Repair the provable damage."""
 
 
 class StoreRecount:
@@ -72,30 +73,30 @@ class StoreRecount:
         self._counts: Counter[str] = Counter(rounds=0, objects=0, rotted=0, repaired=0, overtaken=0)
         self._after: Cursor | None = None
         self._rows = False
-        """Rows are left to be looked at in this round, ..."""
+        """Whether rows are left to be checked in this round."""
         self._topics: list[str] = []
-        """... and the heads of these topics."""
+        """Topics whose heads are left to be checked in this round."""
         self._known: set[str] = set()
-        """Topics that are, or were, among them in this round."""
+        """Topics that are, or were, in ``_topics`` in this round."""
         self._running = False
         self._round_at = 0.0
         self._pause = PAUSE
         self._left: Mapping[str, frozenset[Mark]] = {}
         self._found: dict[str, frozenset[Mark]] = {}
-        """What could not be repaired, by topic: in the last round, and so far in this one."""
+        """Damage that could not be repaired, by topic: in the last round, and so far in this one."""
         self._failed_before: Mapping[str, str] = {}
         self._failed: dict[str, str] = {}
         """Topics whose repair raised, and the error's sentence: in the last round, and so far in this one."""
 
     def step(self, now: float) -> float:
-        """Look at the next rows or topics when it is ours to do; when to come again. Blocks for the database; raises
-        StoreError. A repair that fails leaves its topic unrepaired and raises only StoreUnavailable.
+        """Check the next rows or topics if this service holds the lease; returns the time of the next step. Blocks for
+        the database; raises StoreError. A failed repair leaves its topic unrepaired and raises only StoreUnavailable.
         """
         if not self._period:
             return now + OFF
         if not self._holds(now):
             self._running = False
-            self._left = {}  # the holder knows better
+            self._left = {}  # the holder reports it
             return now + min(PAUSE, self._period)
         if not self._running:
             if now < self._round_at:
@@ -114,13 +115,13 @@ class StoreRecount:
         return max(self._round_at, now + self._pause)
 
     def counters(self) -> Mapping[str, int]:
-        """``rounds`` that were ended, ``objects`` looked at, found to be ``rotted``, ``repaired``, and fixes that were
+        """Completed ``rounds``, checked ``objects``, ``rotted`` (damaged) and ``repaired`` objects, and fixes that were
         ``overtaken`` by writers.
         """
         return dict(self._counts)
 
     def unrepaired(self) -> Sequence[str]:
-        """Topics in which something is wrong that could not be repaired, as the last round found them."""
+        """Topics with damage that could not be repaired, by the last round and this one."""
         return sorted({*self._left, *self._found})
 
     def _begin(self, now: float) -> None:
@@ -139,7 +140,7 @@ class StoreRecount:
         suspects: dict[str, list[Identity]] = {}
         for row in page.altered:
             suspects.setdefault(row.topic, []).append((row.table, row.key))
-        # First, so that a topic whose repair fails does not keep the round at this page.
+        # Before the repairs, so that a topic whose repair fails does not keep the round at this page.
         self._after, self._rows = page.behind, page.behind is not None
         self._topics += sorted(page.topics - self._known)  # of a new topic, or of one whose row is lost
         self._known |= page.topics
@@ -167,10 +168,10 @@ class StoreRecount:
         new = done.found - known
         named = names(new)
         if not done.found:
-            # A writer put them right meanwhile, by writing them again.
+            # A writer has repaired them meanwhile by writing them again.
             named = sorted(set(suspects) - set(names(known)))
         if not named and not new:
-            return  # nothing, or counted, logged and journalled when it was found first
+            return  # no damage, or already counted, logged and journalled when it was found first
         wrong = len(named) + (not named or (not done.left and done.repaired > len(named)))
         self._counts["rotted"] += wrong
         self._counts["repaired"] += done.repaired
@@ -178,10 +179,10 @@ class StoreRecount:
         if self._journal is not None:
             self._journal.note("rot", topic=topic, cause="store", count=wrong, size=done.repaired)
         _log.error(
-            "%d objects of the topic %r were altered, lost or added in the database behind the library's back (%s); %s",
+            "%d objects of the topic %r were altered, lost or added in the database without the library (%s); %s",
             wrong,
             topic,
-            ", ".join(f"{table} {key!r}" for table, key in named[:MAX_NAMED]) or "none can be named",
+            ", ".join(f"{table} {key!r}" for table, key in named[:MAX_NAMED]) or "their names are unknown",
             _outcome(done, new),
             extra=fields(topic=topic, objects=wrong, repaired=done.repaired),
         )
@@ -192,8 +193,8 @@ class StoreRecount:
         self._failed[topic] = sentence
         if not known:
             _log.error(
-                "the topic %r was altered in the database behind the library's back, and the repair of the topic %r "
-                "failed: %s",
+                "the topic %r was altered in the database without the library, and the repair of the topic %r failed: "
+                "%s",
                 topic,
                 topic,
                 sentence,

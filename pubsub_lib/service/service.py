@@ -1,8 +1,8 @@
-"""The publisher service put together (steps 3 and 4 of the data path); one per host.
+"""The publisher service (steps 3 and 4 of the data path); one per host.
 
-Threads: the hop's receiving thread sends what workers push; ``pubsub-publisher`` says hello; ``pubsub-changelog`` reads
-the changelog; ``pubsub-leases`` renews, and nothing else, so that no slow query lets a lease end;
-``pubsub-maintenance`` trims; ``pubsub-recount`` looks whether the database was altered behind the library's back.
+Threads: the hop's receiving thread sends links from workers; ``pubsub-publisher`` sends hellos; ``pubsub-changelog``
+reads the changelog; ``pubsub-leases`` only renews leases, so that no slow query lets a lease expire;
+``pubsub-maintenance`` trims; ``pubsub-recount`` checks whether the database was altered without the library.
 """
 
 import threading
@@ -35,19 +35,19 @@ from pubsub_lib.threads.periodic_thread import PeriodicThread
 _log = logger(__name__)
 
 CLOSE_TIMEOUT: Final = 2.0
-"""Seconds that ``close`` waits for the threads that are in the middle of a query, and for as long again to leave."""
+"""Seconds that ``close`` waits for threads in the middle of a query, and again for unregistering."""
 QUERIES_OF_A_STEP: Final = 7
-"""Of the busiest thread: the own entry and name, who else has it, two leases, and twice what is in the directory."""
+"""Queries of the busiest thread: the own entry and name, the name's holder, two leases, and the directory twice."""
 MAX_PROBLEMS: Final = 5
-"""Topics that are named as not repaired."""
+"""Maximum number of unrepaired topics that ``problems`` names."""
 KEEP_LEASES: Final = 3
-"""For so many lease times a link that another service should publish is kept; its death takes one to be seen."""
+"""Lease times for which a link of another service is kept; one lease time passes until its death is detected."""
 
 
 def drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber | None]:
-    """The way out to the replicas, and the way in from the workers; None when every process sends by itself.
+    """The driver to the replicas, and the driver from the workers; None when every process sends by itself.
 
-    Raises ConfigError for options that a driver cannot use, DriverError for one that is not there or not able.
+    Raises ConfigError for options that a driver cannot use, DriverError for a driver that is missing or unsuitable.
     """
     out = loader.load(settings.driver, {**settings.needs(), "fan_out": "the replicas, which listen to a service"})
     sender = contract.publisher(out, settings.for_driver())
@@ -67,14 +67,14 @@ class PublisherService:
     ) -> None:
         """Opens the database. Raises ConfigError, DriverError, StoreError.
 
-        ``on_failure`` is called, on a thread of the service, when it cannot go on; ``failure`` then says why.
+        ``on_failure`` is called, on a thread of the service, when the service must stop; ``failure`` is the reason.
         """
         check_settings(settings)
         service_settings.check(settings)
         self._name = settings.service
         self._on_failure = on_failure
         self.failure: PubSubError | None = None
-        """Why the service must be closed, although it still runs."""
+        """The reason why the service must be closed, although it still runs."""
         sender, subscriber = drivers(settings)
         self._store = Store(settings)
         self._journal = open_journal(settings.journal, "service", settings.service)
@@ -108,8 +108,8 @@ class PublisherService:
         }
         self._max_quiet = max(service.lease, 3 * service.follow_interval)
         store = settings.store
-        # However slow the database is, its own timeouts end every step sooner; but not when the server is stopped while
-        # its host answers for it. That looks like a hang, and a restart does no harm.
+        # With a slow database the timeouts end every step sooner, but not when the server process is stopped and its
+        # host still acknowledges packets. That looks like a hang, and a restart does no harm.
         self._max_busy = QUERIES_OF_A_STEP * (
             store.retry_max_seconds + store.connect_timeout + store.statement_timeout + store.lock_timeout
         )
@@ -127,12 +127,12 @@ class PublisherService:
 
     @property
     def uuid(self) -> str:
-        """This start's identity, in every message and in the directory."""
+        """The identity of this start, in every message and in the directory."""
         return self._publisher.uuid
 
     def start(self) -> None:
-        """Bind both sides and begin. Raises TransportError, naming an address that somebody else holds; then nothing
-        runs and everything is released.
+        """Bind both sockets and start the threads. Raises TransportError, which names an address that is in use; then
+        no thread runs and everything is released.
         """
         try:
             self._publisher.start()
@@ -150,24 +150,24 @@ class PublisherService:
         self._running = self._to_leave = True
 
     def close(self) -> None:
-        """Send what workers have pushed, say goodbye, leave the directory, release everything; about 10 s at most, also
-        when the database has stopped in the middle of an answer: replicas hear the goodbye before it is asked anything.
+        """Send the links of workers, send goodbye, leave the directory, release everything. Blocks for at most about
+        10 s, also when the database hangs in the middle of an answer: goodbye is sent before the database is used.
         """
         self._running = False
         if self._receiving is not None:
             self._receiving.close()
         for loop in self._loops.values():
-            loop.close(0.0)  # tells it only: what it does now may want the publisher that is about to close
+            loop.close(0.0)  # only requests the stop: the current step may need the publisher, which is closed next
         self._publisher.close()
         until = time.monotonic() + CLOSE_TIMEOUT
         for name, loop in self._loops.items():
             if not loop.close(until - time.monotonic()):
-                _log.warning("%s is still waiting for the database at the end", name)
+                _log.warning("the thread %s still waits for the database at shutdown", name)
         self._leave()
         self._release()
 
     def problems(self) -> list[str]:
-        """Why the service is not ready, one sentence each; none when it is. Any thread, does not block."""
+        """The reasons why the service is not ready, one sentence each; empty when it is. Any thread, does not block."""
         now = time.monotonic()
         found = []
         if not self._running:
@@ -177,34 +177,32 @@ class PublisherService:
         if now - self._loops["changelog"].last_success > self._max_quiet:
             found.append("the changelog is not being followed")
         found += [
-            f"objects of the topic {topic!r} were altered in the database behind the library's back and could not be "
-            f"repaired; see `pubsub-db verify {topic}`, and run `pubsub-db accept --topic {topic}` to take what is "
-            "there for right"
+            f"objects of the topic {topic!r} were altered in the database without the library and could not be "
+            f"repaired; see `pubsub-db verify {topic}`, and run `pubsub-db accept --topic {topic}` to accept the "
+            "current rows"
             for topic in self._recount.unrepaired()[:MAX_PROBLEMS]
         ]
         younger = self._leases.name_conflicts.younger
         if younger is not None:
-            found.append(
-                f"another service named {self._name!r} came to live at {younger.address}; give it its own name"
-            )
+            found.append(f"another service {self._name!r} is registered at {younger.address}; give it another name")
         return found
 
     def stuck(self) -> list[str]:
-        """Threads that hang, one sentence each: in the middle of something for longer than all timeouts of the
-        database together. A database that is away makes none; one that is stopped (SIGSTOP) does, because
-        PostgreSQL's client waits for an answer as long as the connection stands. Any thread, does not block.
+        """The hanging threads, one sentence each: a step takes longer than all timeouts of the database together. An
+        unreachable database causes none; a stopped one (SIGSTOP) does, because PostgreSQL's client waits for an answer
+        as long as the connection is open. Any thread, does not block.
         """
         now = time.monotonic()
         threads = {name: loop.running_for for name, loop in self._loops.items()}
         threads["publisher"] = self._publisher.running_for
         return [
-            f"the thread {name!r} hangs since {taken:.0f} s"
+            f"the thread {name!r} has been hanging for {taken:.0f} s"
             for name, busy in threads.items()
             if (taken := busy(now)) > self._max_busy
         ]
 
     def counters(self) -> Mapping[str, Mapping[str, float]]:
-        """What only grows, by part of the service. Any thread, does not block."""
+        """Counters, by part of the service. Any thread, does not block."""
         return {
             "links": self._outgoing.counters(),
             "sending": self._publisher.counters(),
@@ -217,7 +215,9 @@ class PublisherService:
         }
 
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
-        """What is now: leases that are held, and whether a journal cannot be written. Any thread, does not block."""
+        """Current values: held leases, unrepaired topics, and a journal that cannot be written. Any thread, does not
+        block.
+        """
         now = time.monotonic()
         held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, MAINTENANCE)}
         leases = {
@@ -240,7 +240,7 @@ class PublisherService:
         return again
 
     def _leave(self) -> None:
-        """In a thread that dies with the process: a server that is stopped lets a query wait without end."""
+        """In a daemon thread, which ends with the process: with a stopped server a query waits without end."""
         if not self._to_leave:
             return
         self._to_leave = False
@@ -248,13 +248,13 @@ class PublisherService:
         leaving.start()
         leaving.join(CLOSE_TIMEOUT)
         if leaving.is_alive():
-            _log.warning("cannot leave the directory; the entry ends by itself: the database does not answer")
+            _log.warning("cannot leave the directory; the entry expires by itself: the database does not answer")
 
     def _leave_now(self) -> None:
         try:
             self._leases.leave()
         except PubSubError as error:
-            _log.warning("cannot leave the directory; the entry ends by itself: %s", error)
+            _log.warning("cannot leave the directory; the entry expires by itself: %s", error)
 
     def _release(self) -> None:
         if self._receiving is not None:

@@ -1,4 +1,4 @@
-"""What the publisher service is told beyond the settings that all programs share, frozen."""
+"""The settings of the publisher service beyond those that all programs share, frozen."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,12 +17,13 @@ _log = logger(__name__)
 
 Day = Annotated[float, msgspec.Meta(gt=0, le=options.DAY)]
 
+
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """All times in seconds. The options of the group ``[publisher_service]`` say what each means."""
+    """All times in seconds. The options of the group ``[publisher_service]`` describe each field."""
 
     address: str = ""
-    """Where replicas reach the service; "" when they are not to look for it in the directory, as with a driver by which
-    a service binds nothing.
+    """The address at which replicas reach the service; "" when replicas do not find it in the directory, as with a
+    driver that binds no address.
     """
     lease: Annotated[float, msgspec.Meta(ge=0.5, le=options.DAY)] = 10.0
     follow_interval: Day = 0.25
@@ -40,13 +41,13 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 def load(path: str | Path) -> tuple[Settings, ServiceSettings]:
     """Both kinds of settings from one INI file. Blocks for reading it.
 
-    Raises ConfigError for what cannot be used, contradicts itself or is unknown; DriverError for an unknown driver.
+    Raises ConfigError for invalid, contradicting or unknown options; DriverError for an unknown driver.
     """
     settings = Settings.from_file(path)
     conf = parsed(path)
     refuse_unknown(sections_of(path), options.SERVICE_GROUP, options.SERVICE, str(path))
     values = read_group(conf, options.SERVICE_GROUP, options.SERVICE)
-    if not values["address"] and is_bound(settings):  # by another driver nobody connects to the service
+    if not values["address"] and is_bound(settings):  # with other drivers no replica connects to the service
         values["address"] = reachable(settings.bind_address, conf[options.GROUP].local_ip)
     try:
         service = msgspec.convert(values, ServiceSettings)
@@ -68,7 +69,7 @@ def parsed(path: str | Path) -> cfg.ConfigOpts:
 
 
 def check(settings: Settings) -> None:
-    """Refuse (ConfigError) settings by which no publisher service can run."""
+    """Reject (ConfigError) settings with which no publisher service can run."""
     if not settings.service:
         raise ConfigError("a publisher service needs a stable name; set service_name in [pubsub]")
     if settings.driver == options.POLLING_DRIVER:
@@ -86,7 +87,7 @@ def check(settings: Settings) -> None:
 
 
 def _check_database(settings: Settings) -> None:
-    """Refuse a SQLite file that is opened to be read only: the service writes its lease, and which links are sent."""
+    """Reject a SQLite file that is opened read-only: the service writes its leases and trims the changelog."""
     database = url.parse(settings.store_url)
     if database.get_backend_name() != "sqlite":
         return
@@ -100,7 +101,7 @@ def _check_database(settings: Settings) -> None:
 
 
 def _check_ports(settings: Settings, service: ServiceSettings) -> None:
-    """Refuse two listeners on one port before the second one finds the first, which is ourselves."""
+    """Reject two listeners of this service on one port: the second one could not be bound."""
     scheme, _, rest = settings.bind_address.partition("://")
     host, _, port = rest.rpartition(":")
     if scheme == "tcp" and port == str(service.metrics_port) and meet(host, service.metrics_address):
@@ -111,13 +112,13 @@ def _check_ports(settings: Settings, service: ServiceSettings) -> None:
 
 
 def meet(host: str, other: str) -> bool:
-    """Whether two listeners on these hosts' addresses would want one port, when their ports are equal."""
+    """Whether two listeners on these addresses conflict when their ports are equal."""
     hosts = {host.strip("[]"), other.strip("[]")}
     return len(hosts) == 1 or not hosts.isdisjoint(("*", "0.0.0.0", "::"))
 
 
 def reachable(bind_address: str, local_ip: str) -> str:
-    """What to enter in the directory for a service that binds this: a wildcard reaches nobody."""
+    """The directory's address for a service that binds ``bind_address``: replicas cannot connect to a wildcard."""
     scheme, separator, rest = bind_address.partition("://")
     host, colon, port = rest.rpartition(":")
     return f"{scheme}{separator}{local_ip}{colon}{port}" if host in WILDCARDS else bind_address

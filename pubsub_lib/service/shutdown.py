@@ -1,4 +1,4 @@
-"""Being asked to end: by a signal, or by a thread of the service."""
+"""Shutdown signalling: by a signal, or by a thread of the service."""
 
 import contextlib
 import os
@@ -12,17 +12,17 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class ShutdownSignal:
-    """A context manager, for the main thread; ``ask`` from any.
+    """A context manager, for the main thread; ``ask`` may be called from any thread.
 
-    A signal goes into a pipe, by ``signal.set_wakeup_fd``. Its handler must not take a lock, as ``Event.set`` does: it
-    runs on the main thread between any two instructions, also while that thread holds the same lock, and waits for
-    itself then.
+    A signal is written to a pipe, by ``signal.set_wakeup_fd``. Its handler must not take a lock, as ``Event.set`` does:
+    the handler runs on the main thread between any two instructions, also while that thread holds the same lock, and
+    would wait for itself.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ends: tuple[int, int] | None = None
-        """The pipe: where it is read, and where it is written."""
+        """The pipe's file descriptors: for reading, for writing."""
         self._asked = False
         self._wakeup_before = -1
         self._before: dict[signal.Signals, Any] = {}
@@ -30,7 +30,7 @@ class ShutdownSignal:
     def __enter__(self) -> "ShutdownSignal":
         self._ends = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wakeup_before = signal.set_wakeup_fd(self._ends[1], warn_on_full_buffer=False)
-        # One signal ends it in order; whoever cannot wait sends SIGKILL, which loses nothing that is stored.
+        # One signal ends the service in order; for an immediate end send SIGKILL, which loses no stored data.
         self._before = {number: signal.signal(number, _received) for number in SIGNALS}
         return self
 
@@ -44,17 +44,17 @@ class ShutdownSignal:
             os.close(end)
 
     def ask(self) -> None:
-        """Ask for the end. Does not block; after the end it does nothing."""
-        with self._lock, contextlib.suppress(BlockingIOError):  # a full pipe has been asked enough
+        """Request the shutdown. Does not block; has no effect after the end."""
+        with self._lock, contextlib.suppress(BlockingIOError):  # a full pipe contains requests already
             if self._ends is not None:
                 os.write(self._ends[1], b"\0")
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait to be asked for so long, or without end for None. The main thread."""
+        """Wait for a request for ``seconds``, or without end for None; whether one came. The main thread."""
         if self._ends is not None and not self._asked:
             self._asked = bool(select.select([self._ends[0]], [], [], seconds)[0])
         return self._asked
 
 
 def _received(_number: int, _frame: FrameType | None) -> None:
-    """What is to be done happened before: the number is in the pipe."""
+    """Do nothing: the signal's number is already in the pipe."""

@@ -1,7 +1,7 @@
-"""Try whether this process can write in a folder or a file, by doing it. Nothing is left behind.
+"""Tests by writing whether this process can write in a folder or a file. Leaves no file behind.
 
-What the system says about permissions (``os.access``) is not what it does: root may do everything by its word, and yet
-nobody can make a folder below ``/proc``, in a file system that is mounted read-only, or below a regular file.
+``os.access`` does not predict the result of a write: it grants root everything, but root cannot create a folder below
+``/proc``, in a file system that is mounted read-only, or below a regular file.
 """
 
 import errno
@@ -14,7 +14,7 @@ _IN_USE: Final = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 def try_writing(folder: Path) -> None:
-    """Make a file without a name in this folder and let it go. Blocks for the disk. Raises OSError."""
+    """Create a file without a name in this folder and remove it. Blocks for the disk. Raises OSError."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -25,7 +25,7 @@ def try_writing(folder: Path) -> None:
 def try_opening(file: Path) -> bool:
     """Open this file to write in it, and close it unchanged; False when it is missing. Blocks for the disk.
 
-    Raises OSError. Not for a SQLite file that this process has open: closing any copy gives up SQLite's locks on it.
+    Raises OSError. Not for a SQLite file that this process has open: closing any descriptor drops SQLite's locks on it.
     """
     try:
         os.close(os.open(file, os.O_RDWR | os.O_CLOEXEC))
@@ -35,8 +35,8 @@ def try_opening(file: Path) -> bool:
 
 
 def try_making(folder: Path) -> None:
-    """Make this folder, with those above it that are missing, write in it, and remove what was made. Blocks for the
-    disk. Raises OSError, which names the folder that could not be made, written or removed.
+    """Create this folder with its missing parents, write in it, and remove the created folders. Blocks for the disk.
+    Raises OSError, which names the folder that could not be created, written or removed.
     """
     made: list[Path] = []
     try:
@@ -57,7 +57,7 @@ def try_making(folder: Path) -> None:
 
 
 def reason_of(error: OSError) -> str:
-    """What the system answered, and about which path, for brackets in a sentence."""
+    """The system's error text and its path, for brackets in a sentence."""
     reason = error.strerror or str(error)
     return f"{reason}: {str(error.filename)!r}" if error.filename else reason
 
@@ -68,10 +68,10 @@ def _remove(folder: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        if error.errno not in _IN_USE:  # otherwise somebody put something there meanwhile, who keeps it
+        if error.errno not in _IN_USE:  # otherwise another process put a file there meanwhile: the folder stays
             raise
 
 
 def _at(folder: Path, error: OSError) -> OSError:
-    """The same error, about the folder and not about the name of a temporary file."""
+    """The same error with the folder's name in place of the temporary file's name."""
     return OSError(error.errno, error.strerror, str(folder))

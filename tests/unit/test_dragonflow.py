@@ -100,4 +100,4 @@ def test_page_names_every_option_and_driver_of_the_table() -> None:
 )
 def test_slip_is_told_from_an_option_of_somebody_else(name: str, meant: str) -> None:
     known = options.dragonflow_names()
-    assert dragonflow.slips([name, "local_ip", "apps_list", "quota_driver"], known) == {name: meant}
+    assert dragonflow.typos([name, "local_ip", "apps_list", "quota_driver"], known) == {name: meant}

@@ -109,7 +109,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "an address that is not bound": (
         HERE + "[publisher_service]\naddress = tcp://127.0.0.1:8866\n",
-        "address in [publisher_service] is tcp://127.0.0.1:8866, but what is bound is 10.0.0.5",
+        "address in [publisher_service] is tcp://127.0.0.1:8866, but the service binds 10.0.0.5",
     ),
     "loopback by number for replicas of this host": (
         HERE + "publishers_ips = 127.0.0.1, 10.0.0.2\n",

@@ -102,7 +102,9 @@ def test_exit_codes(
 def test_check_says_what_would_run_and_opens_nothing(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check", "--config-file", str(config)]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("the configuration is good: service 'api-1' sends by zmq_pubsub_driver at tcp://127.0.0.1:")
+    assert said.out.startswith(
+        "the configuration is good: service 'api-1' sends by zmq_pubsub_driver at tcp://127.0.0.1:"
+    )
     assert sorted(each.name for each in config.parent.iterdir()) == ["net.conf"]
 
 
@@ -125,7 +127,7 @@ def test_an_output_that_takes_nothing_is_no_fault_of_the_program(
         assert main(["--check", "--config-file", str(config)]) == 5
         full.flush()  # as the interpreter does at its end
     said = capsys.readouterr().err
-    assert said.startswith("publisher-service: the configuration is good, but standard output does not take the answer")
+    assert said.startswith("publisher-service: the configuration is good, but the result cannot be written to")
     assert said.count("\n") == 1
 
 
@@ -203,7 +205,8 @@ def test_systemd_s_watchdog_is_tied_to_threads_that_hang_and_to_nothing_else() -
     away = "the changelog is not being followed"
     assert state_of([], []) == "WATCHDOG=1\nSTATUS=ready"
     assert state_of([], [away]) == f"WATCHDOG=1\nSTATUS={away}"
-    assert state_of(["the thread 'leases' hangs since 281 s"], [away]) == "STATUS=the thread 'leases' hangs since 281 s"
+    hanging = "the thread 'leases' has been hanging for 281 s"
+    assert state_of([hanging], [away]) == f"STATUS={hanging}"
 
 
 def test_a_second_one_on_the_same_socket_ends_with_a_sentence_that_names_the_first(start: Start, config: Path) -> None:

@@ -25,7 +25,7 @@ def test_without_systemd_nothing_happens() -> None:
 
 def test_a_systemd_that_went_away_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert not notify("READY=1", {"NOTIFY_SOCKET": str(tmp_path / "gone")})
-    assert "cannot tell systemd 'READY=1'" in caplog.text
+    assert "cannot notify systemd of 'READY=1'" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_nothing_is_left_behind_when_all_can_be_had(
     monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
     path = config()
     assert main(["--check", "--connect", "--config-file", str(path)]) == 0
-    assert capsys.readouterr().out.strip().endswith("; database, folders, sockets and ports can be had")
+    assert capsys.readouterr().out.strip().endswith("; database, folders, sockets and ports are available")
     assert [each.name for each in path.parent.iterdir()] == ["net.conf"]
 
 
@@ -101,7 +101,7 @@ def test_connect_without_check_is_a_wrong_command_line(capsys: pytest.CaptureFix
     with pytest.raises(SystemExit) as ended:
         main(["--connect"])
     assert ended.value.code == 2
-    assert "--connect goes with --check" in capsys.readouterr().err
+    assert "--connect needs --check" in capsys.readouterr().err
 
 
 def test_database_that_is_there_is_used_as_a_writer(config: Config, database_url: str) -> None:
@@ -151,7 +151,7 @@ def test_database_below_a_dangling_link(config: Config, tmp_path: Path) -> None:
 def test_missing_database_that_its_mode_lets_nobody_make(config: Config, tmp_path: Path) -> None:
     error = only(config(store_url=f"sqlite:///file:{tmp_path}/net.db?mode=rw&uri=true"))
     assert isinstance(error, StoreUnavailable)
-    assert f"the SQLite file '{tmp_path}/net.db' of store_url is missing, and is not made with mode=rw" in str(error)
+    assert f"the SQLite file '{tmp_path}/net.db' of store_url is missing, and is not created with mode=rw" in str(error)
     assert not (tmp_path / "net.db").exists()
 
 
@@ -307,7 +307,7 @@ def test_folder_of_a_bound_ipc_address_must_be_there(config: Config, tmp_path: P
 def test_file_in_the_place_of_the_workers_socket(config: Config, tmp_path: Path) -> None:
     (tmp_path / "hop").mkdir(mode=0o700)
     (tmp_path / "hop" / "socket").write_text("precious")
-    assert "which is a file and no socket" in str(only(config()))
+    assert "which is a file and not a socket" in str(only(config()))
     assert (tmp_path / "hop" / "socket").read_text() == "precious"
 
 
@@ -379,7 +379,7 @@ def test_socket_at_which_somebody_listens(ipc: bool, config: Config, tmp_path: P
             more = {"publisher_transport": "ipc", "publisher_bind_address": tmp_path / "out", "publisher_port": port}
         listener.bind(str(at))
         listener.listen()
-        assert f"somebody listens at '{at}' already" in str(only(config(**more)))
+        assert f"another process listens at '{at}'" in str(only(config(**more)))
     assert failures(config(**more)) == []  # what a service that died left behind is no obstacle
 
 

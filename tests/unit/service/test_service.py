@@ -162,7 +162,7 @@ def test_a_database_that_answers_nothing_holds_up_neither_the_goodbye_nor_the_en
     service.close()
     assert not ended.is_set()
     assert goodbye_first == [True]
-    assert "cannot leave the directory; the entry ends by itself: the database does not answer" in caplog.text
+    assert "cannot leave the directory; the entry expires by itself: the database does not answer" in caplog.text
     answered.set()
     assert ended.wait(LONG)
 
@@ -193,7 +193,7 @@ def test_a_second_one_of_the_same_name_gives_up_and_the_first_goes_on(config: Se
             assert gave_up.wait(LONG)
             assert isinstance(second.failure, ConfigError)
             assert "another live service has the name 'api-1', at memory://x" in str(second.failure)
-            assert poll(lambda: any("another service named 'api-1'" in each for each in first.problems()), LONG)
+            assert poll(lambda: any("another service 'api-1'" in each for each in first.problems()), LONG)
         assert poll(lambda: first.problems() == [], LONG), first.problems()
         assert first.failure is None
 
@@ -208,7 +208,7 @@ def test_a_thread_that_hangs_is_named_and_a_database_that_is_away_hangs_none(
         monkeypatch.setattr(service._loops["leases"], "running_for", lambda now: maximum)
         assert service.stuck() == []
         monkeypatch.setattr(service._loops["leases"], "running_for", lambda now: maximum + 1.0)
-        assert service.stuck() == ["the thread 'leases' hangs since 491 s"]
+        assert service.stuck() == ["the thread 'leases' has been hanging for 491 s"]
 
 
 def test_without_a_hop_it_only_follows(sqlite_url: str) -> None:
