@@ -10,19 +10,17 @@ SESSION = "tests/unit/store/test_session.py"
 SNAPSHOT = "tests/unit/store/test_snapshot.py"
 WRITER = "tests/unit/store/test_writer.py"
 
-LOST_UPDATE = f"{WRITER}::test_isolation_no_update_is_lost_that_another_writer_commits_between_read_and_write"
-OVERTAKEN = f"{WRITER}::test_verbs_a_transaction_whose_read_is_no_longer_true_is_refused"
-IS_IN = f"{WRITER}::test_history_is_in_knows_every_transaction_that_the_changelog_reaches_back_to"
+LOST_UPDATE = f"{WRITER}::test_isolation_writer_loses_no_update_committed_between_its_read_and_write"
+OVERTAKEN = f"{WRITER}::test_verbs_of_a_transaction_with_an_overtaken_read_are_rejected"
+IS_IN = f"{WRITER}::test_history_is_in_finds_every_transaction_in_the_changelog"
 NOT_ENDED = f"{WRITER}::test_history_is_in_waits_for_a_transaction_that_has_not_ended"
-NOT_OURS = f"{COMMITTING}::test_a_position_taken_by_another_transaction_is_not_ours"
-SESSION_LOST_UPDATE = (
-    f"{SESSION}::test_isolation_no_update_of_a_session_is_lost_that_another_writer_commits_between_read_and_write"
-)
-OLD_SNAPSHOT = f"{SESSION}::test_a_session_with_an_old_snapshot_never_breaks_a_chain"
-ONE_STATE = f"{SNAPSHOT}::test_isolation_a_sync_is_one_state_whatever_is_committed_between_its_statements"
-RESTORED = f"{CHANGELOG}::test_history_a_restored_backup_makes_deltas_incomplete"
-NOT_HELD = f"{CHANGELOG}::test_a_point_of_another_history_is_not_held"
-TRIMMED = f"{CHANGELOG}::test_a_point_that_was_trimmed_can_be_told_by_nobody"
+NOT_OURS = f"{COMMITTING}::test_lost_commit_is_run_again_when_another_took_its_position"
+SESSION_LOST_UPDATE = f"{SESSION}::test_isolation_session_loses_no_update_committed_between_its_read_and_write"
+OLD_SNAPSHOT = f"{SESSION}::test_session_with_an_old_snapshot_keeps_the_chain_intact"
+ONE_STATE = f"{SNAPSHOT}::test_isolation_sync_is_one_state_despite_commits_between_its_statements"
+RESTORED = f"{CHANGELOG}::test_history_delta_is_incomplete_after_restored_backup"
+NOT_HELD = f"{CHANGELOG}::test_holds_no_point_of_another_history"
+TRIMMED = f"{CHANGELOG}::test_holds_returns_none_for_a_trimmed_point"
 
 READS_ONCE = """\
 isolation_level="READ COMMITTED" if writes else "REPEATABLE READ",
@@ -294,7 +292,7 @@ DIGESTS = (
         path=f"{STORE}/links.py",
         before="digest.subtract(sums.get(before.topic, 0), before.fingerprint)",
         after="sums.get(before.topic, 0)",
-        tests=(f"{LINKS}::test_links_lead_from_the_old_heads_to_the_new",),
+        tests=(f"{LINKS}::test_assemble_chains_links_from_old_heads_to_new_heads",),
         wrong="the digest of a topic still counts the value that a change replaced",
     ),
 )

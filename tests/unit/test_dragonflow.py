@@ -27,7 +27,7 @@ def warned(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> list[
     return [each.getMessage() for each in caplog.records if each.name == "pubsub_lib.settings"]
 
 
-def test_options_without_effect_and_slips_are_named_in_one_warning(
+def test_options_without_effect_and_typos_are_named_in_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (said,) = warned(
@@ -45,13 +45,13 @@ def test_options_without_effect_and_slips_are_named_in_one_warning(
     assert "\n" not in said
 
 
-def test_file_that_sets_only_what_is_read_warns_of_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_file_with_only_read_options_causes_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     lines = {"enable_df_pub_sub": "false", "publisher_port": "99"}
     given = "\n".join(f"{name} = {lines.get(name, 'x')}" for name in options.dragonflow_names() if name in lines)
     assert warned(tmp_path, caplog, f"[df]\n{given}\n{STORE}") == []
 
 
-def test_program_with_a_conf_of_its_own_is_warned_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_program_with_its_own_conf_is_warned_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "df.conf"
     path.write_text(f"[df]\ndb_sync_time = 120\n{STORE}")
     conf = cfg.ConfigOpts()
@@ -63,7 +63,7 @@ def test_program_with_a_conf_of_its_own_is_warned_too(tmp_path: Path, caplog: py
 
 @pytest.mark.parametrize("name", sorted(dragonflow.REPLACED_DRIVERS))
 @pytest.mark.parametrize("option", ["pub_sub_driver", "pub_sub_multiproc_driver"])
-def test_driver_that_is_not_here_is_refused_with_its_replacement(option: str, name: str, tmp_path: Path) -> None:
+def test_missing_driver_is_rejected_with_its_replacement(option: str, name: str, tmp_path: Path) -> None:
     path = tmp_path / "df.conf"
     path.write_text(f"[df]\nenable_df_pub_sub = true\n{option} = {name}\n{STORE}")
     sentence = f"'{name}' is not installed.*: set {dragonflow.REPLACED_DRIVERS[name].by} in its"
@@ -71,7 +71,7 @@ def test_driver_that_is_not_here_is_refused_with_its_replacement(option: str, na
         Settings.from_file(path)
 
 
-def test_what_is_to_be_set_in_place_of_an_option_exists_and_drivers_are_installed() -> None:
+def test_replacements_of_options_and_drivers_exist() -> None:
     for name, replaced in dragonflow.REPLACED.items():
         if replaced.by:
             ours, _, group = replaced.by.partition(" in ")
@@ -98,6 +98,6 @@ def test_page_names_every_option_and_driver_of_the_table() -> None:
         ("enable_df_pubsub", "enable_df_pub_sub"),
     ],
 )
-def test_slip_is_told_from_an_option_of_somebody_else(name: str, meant: str) -> None:
+def test_typo_is_distinguished_from_a_foreign_option(name: str, meant: str) -> None:
     known = options.dragonflow_names()
     assert dragonflow.typos([name, "local_ip", "apps_list", "quota_driver"], known) == {name: meant}

@@ -17,7 +17,7 @@ def limited() -> Iterator[int]:
         yield 1000
 
 
-def test_what_does_not_fit_leaves_nothing_of_itself(tmp_path: Path, limited: int) -> None:
+def test_failed_append_leaves_no_part_of_a_frame(tmp_path: Path, limited: int) -> None:
     file = AppendFile(tmp_path / "f", b"begin")
     file.append(b"x" * 900)
     with pytest.raises(OSError, match="File too large"):
@@ -28,13 +28,13 @@ def test_what_does_not_fit_leaves_nothing_of_itself(tmp_path: Path, limited: int
     file.close()
 
 
-def test_a_file_that_cannot_begin_is_not_left_behind(tmp_path: Path, limited: int) -> None:
+def test_file_without_header_is_removed(tmp_path: Path, limited: int) -> None:
     with pytest.raises(OSError, match="File too large"):
         AppendFile(tmp_path / "f", b"x" * (limited + 1))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupt_leaves_no_half_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_append_leaves_no_half_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def half(fd: int, parts: tuple[bytes, ...]) -> int:
         os.write(fd, b"".join(parts)[:2])
         raise KeyboardInterrupt
@@ -49,9 +49,7 @@ def test_an_interrupt_leaves_no_half_frame(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "f").read_bytes() == b"beginnext"
 
 
-def test_a_file_that_was_taken_away_before_it_was_locked_is_begun_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_removed_before_its_lock_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, lock, before = tmp_path / "f", fcntl.flock, ["renamed", "removed"]
 
     def late(fd: int, how: int) -> None:
@@ -70,7 +68,7 @@ def test_a_file_that_was_taken_away_before_it_was_locked_is_begun_again(
     assert (tmp_path / "f.unreadable").read_bytes() == b""
 
 
-def test_what_became_another_file_meanwhile_is_not_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_file_is_not_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, lock = tmp_path / "f", fcntl.flock
     path.touch()
 
@@ -83,12 +81,12 @@ def test_what_became_another_file_meanwhile_is_not_claimed(tmp_path: Path, monke
     assert claim(path) is None
 
 
-def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
+def test_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     AppendFile(tmp_path / "f", b"").close()
     assert (tmp_path / "f").stat().st_mode & 0o777 == 0o600
 
 
-def test_it_is_locked_until_it_is_closed(tmp_path: Path) -> None:
+def test_file_is_locked_until_it_is_closed(tmp_path: Path) -> None:
     file = AppendFile(tmp_path / "f", b"")
     assert claim(tmp_path / "f") is None
     file.close()
@@ -99,5 +97,5 @@ def test_it_is_locked_until_it_is_closed(tmp_path: Path) -> None:
     os.close(fd)
 
 
-def test_a_file_that_is_gone_cannot_be_claimed(tmp_path: Path) -> None:
+def test_missing_file_is_not_claimed(tmp_path: Path) -> None:
     assert claim(tmp_path / "f") is None

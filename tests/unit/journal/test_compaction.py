@@ -24,7 +24,7 @@ def finished(folder: Path, records: int = 5) -> Path:
     return path
 
 
-def test_parquet_holds_the_same_rows(tmp_path: Path) -> None:
+def test_parquet_contains_the_same_rows(tmp_path: Path) -> None:
     path = finished(tmp_path)
     before = list(read(path))
     assert compact(tmp_path).rolled == 1
@@ -43,14 +43,14 @@ def test_many_rows_are_written_in_slices(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(read(rolled)) == before
 
 
-def test_a_file_that_is_written_is_left_alone(tmp_path: Path) -> None:
+def test_file_in_use_is_not_compacted(tmp_path: Path) -> None:
     journal = Journal(settings(tmp_path), "service", "s")
     assert compact(tmp_path).rolled == 0
     journal.close()
     assert compact(tmp_path).rolled == 1
 
 
-def test_the_file_of_a_killed_writer_is_rolled_up_to_its_torn_tail(tmp_path: Path) -> None:
+def test_file_of_a_killed_writer_is_compacted_up_to_its_torn_tail(tmp_path: Path) -> None:
     path = finished(tmp_path)
     before = list(read(path))
     with path.open("r+b") as file:
@@ -70,7 +70,7 @@ def test_both_forms_count_once(tmp_path: Path) -> None:
     assert (len(found.parquet), len(found.append)) == (1, 0)
 
 
-def test_garbage_is_put_aside_and_stops_nothing(tmp_path: Path) -> None:
+def test_invalid_file_is_renamed_and_other_files_are_compacted(tmp_path: Path) -> None:
     (tmp_path / "a.journal").write_bytes(b"nonsense")
     finished(tmp_path)
     done = compact(tmp_path)
@@ -78,7 +78,7 @@ def test_garbage_is_put_aside_and_stops_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "a.unreadable").read_bytes() == b"nonsense"
 
 
-def test_a_file_that_cannot_be_rolled_is_told_and_stops_neither_the_others_nor_the_retention(
+def test_failed_compaction_is_logged_and_other_files_and_retention_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stuck = finished(tmp_path).rename(tmp_path / "0.journal")
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_rolled_is_told_and_stops_neither_the_others_nor_t
     assert [record.getMessage() for record in caplog.records] == [said, said]
 
 
-def test_a_full_disk_has_room_again_before_something_is_rolled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retention_frees_a_full_disk_before_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finished(tmp_path)
     old, write = tmp_path / "old.parquet", compaction.write_parquet
     old.touch()
@@ -109,9 +109,7 @@ def test_a_full_disk_has_room_again_before_something_is_rolled(tmp_path: Path, m
     assert compact(tmp_path, keep_seconds=3600) == compaction.Compacted(rolled=1, removed=1)
 
 
-def test_what_cannot_be_removed_is_told_and_keeps_nothing_else(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failed_removal_is_logged_and_other_files_are_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "oldest.parquet").mkdir()
     (tmp_path / "old.parquet").touch()
     for each in ("oldest", "old"):
@@ -121,7 +119,7 @@ def test_what_cannot_be_removed_is_told_and_keeps_nothing_else(
     assert "oldest.parquet is old and cannot be removed (Is a directory); correct its rights" in caplog.text
 
 
-def test_an_empty_file_is_left_to_its_writer_until_it_is_old(tmp_path: Path) -> None:
+def test_empty_file_is_removed_only_when_it_is_old(tmp_path: Path) -> None:
     path = tmp_path / "a.journal"
     path.touch()
     assert compact(tmp_path) == compaction.Compacted()
@@ -131,7 +129,7 @@ def test_an_empty_file_is_left_to_its_writer_until_it_is_old(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_roller_left_goes_with_the_next(tmp_path: Path) -> None:
+def test_files_of_a_killed_compaction_are_removed_by_the_next(tmp_path: Path) -> None:
     path = finished(tmp_path)
     (tmp_path / f".{path.stem}.parquet.1").write_bytes(b"half")
     busy = Journal(settings(tmp_path), "service", "s")  # claimed by somebody else, who may be writing it
@@ -144,7 +142,7 @@ def test_what_a_killed_roller_left_goes_with_the_next(tmp_path: Path) -> None:
     busy.close()
 
 
-def test_a_file_that_somebody_else_removes_meanwhile_stops_nothing(tmp_path: Path) -> None:
+def test_file_removed_by_another_process_meanwhile_is_skipped(tmp_path: Path) -> None:
     (tmp_path / "gone.parquet").symlink_to("nowhere")
     path = tmp_path / "old.parquet"
     path.touch()
@@ -152,7 +150,7 @@ def test_a_file_that_somebody_else_removes_meanwhile_stops_nothing(tmp_path: Pat
     assert compact(tmp_path, keep_seconds=1).removed == 1
 
 
-def test_the_oldest_go_when_they_are_too_much_or_too_old(tmp_path: Path) -> None:
+def test_retention_removes_the_oldest_files(tmp_path: Path) -> None:
     for age in (100, 300, 200):
         path = finished(tmp_path)
         compact(tmp_path)
@@ -166,7 +164,7 @@ def test_the_oldest_go_when_they_are_too_much_or_too_old(tmp_path: Path) -> None
     assert [each.name for each in tmp_path.iterdir()] == ["100.parquet"]
 
 
-def test_what_a_roll_itself_makes_counts_as_well(tmp_path: Path) -> None:
+def test_retention_counts_newly_compacted_files(tmp_path: Path) -> None:
     for _ in range(3):
         finished(tmp_path)
     done = compact(tmp_path, keep_bytes=0)
@@ -174,7 +172,7 @@ def test_what_a_roll_itself_makes_counts_as_well(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_as_a_program_it_says_in_a_sentence_that_there_is_no_folder(tmp_path: Path) -> None:
+def test_command_reports_a_missing_folder_in_one_sentence(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     command = [sys.executable, "-m", "pubsub_lib.journal.compaction", str(gone), "1", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -15,7 +15,7 @@ from tests.unit.journal.builders import HEADER, entries, envelope, link
 
 
 @given(st.lists(entries, max_size=4), st.data())
-def test_a_file_cut_anywhere_gives_all_whole_entries(written: list[Entry], data: st.DataObject) -> None:
+def test_truncated_file_returns_all_whole_entries(written: list[Entry], data: st.DataObject) -> None:
     whole = beginning(HEADER)
     ends = [len(whole)]
     for entry in written:
@@ -30,7 +30,7 @@ def test_a_file_cut_anywhere_gives_all_whole_entries(written: list[Entry], data:
 
 
 @given(st.lists(entries, min_size=1, max_size=3), st.data())
-def test_a_changed_byte_ends_the_file_there(written: list[Entry], data: st.DataObject) -> None:
+def test_parse_stops_at_a_changed_byte(written: list[Entry], data: st.DataObject) -> None:
     whole = bytearray(beginning(HEADER))
     begin = len(whole)
     for entry in written:
@@ -44,12 +44,12 @@ def test_a_changed_byte_ends_the_file_there(written: list[Entry], data: st.DataO
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1" * 40, beginning(HEADER)[:30]])
-def test_garbage_is_refused_in_a_sentence(data: bytes) -> None:
+def test_invalid_file_is_rejected_in_one_sentence(data: bytes) -> None:
     with pytest.raises(JournalError, match=r"^ab\.journal (is not a journal|has no readable header)"):
         parse(data, "ab.journal")
 
 
-def test_a_newer_schema_is_refused_by_its_number() -> None:
+def test_newer_schema_is_rejected_by_its_number() -> None:
     newer = msgspec.structs.replace(HEADER, schema=SCHEMA + 1)
     with pytest.raises(JournalError, match=f"has the schema version {SCHEMA + 1}"):
         parse(beginning(newer), "x")
@@ -72,7 +72,7 @@ def test_messages_become_a_row_each() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 15, 16, 70_000])
-def test_what_was_made_for_the_wire_is_the_same_in_a_journal(number: int) -> None:
+def test_packed_messages_give_the_same_journal_bytes(number: int) -> None:
     whole = [piece for position in range(7, 7 + min(number, 20)) for piece in pieces(link(position))]
     made = (whole * number)[:number]
     packed = Packed([each.message for each in made], b"".join(each.encoded for each in made))
@@ -80,7 +80,7 @@ def test_what_was_made_for_the_wire_is_the_same_in_a_journal(number: int) -> Non
     assert frame(entry) == frame(msgspec.structs.replace(entry, messages=list(packed)))
 
 
-def test_a_link_without_an_envelope_has_no_sequence() -> None:
+def test_link_without_an_envelope_has_no_sequence() -> None:
     (message,) = envelope(7).messages
     (row,) = rows_of(HEADER, Entry(1, 1, 1, "data", ("applied",), messages=[message], cause="delta"))
     assert (row.sequence, row.uuid, row.topic, row.cause) == (0, "", link().topic, "delta")

@@ -24,7 +24,7 @@ def before(rows: list[Row]) -> list[int | None]:
     return [change.before for each in with_previous(rows) for change in each.changes]
 
 
-def test_an_earlier_change_of_the_object_in_its_topic_tells() -> None:
+def test_previous_version_is_taken_from_an_earlier_change() -> None:
     rows = [
         applied(("a", 1, "create"), ("b", 2, "create")),
         applied(("a", 3, "set"), topic="u"),
@@ -34,7 +34,7 @@ def test_an_earlier_change_of_the_object_in_its_topic_tells() -> None:
     assert before(rows) == [None, None, None, 2, 4, None, 1]
 
 
-def test_what_may_have_changed_it_meanwhile_makes_it_unknown() -> None:
+def test_previous_version_is_unknown_after_a_possible_other_change() -> None:
     between = {
         1: [row("sync_end", "delta"), row("sync_end", "incomplete"), row("mark"), row("sync_end", "full", "u")],
         None: [row("sync_end", "full")],
@@ -50,7 +50,7 @@ def part(outcome: Outcome, number: int, *changes: tuple[str, int, str], position
     return msgspec.structs.replace(found, position=position, part=number, parts=parts)
 
 
-def test_a_large_link_is_applied_with_the_part_that_comes_last() -> None:
+def test_large_link_is_applied_with_its_last_part() -> None:
     begun = [applied(("k", 1, "set"), ("m", 2, "set"), ("n", 3, "set"))]
     in_order = [part("part", 1, ("k", 10, "set"), ("m", 10, "delete")), part("applied", 2, ("k", 11, "set"))]
     turned = [part("part", 2, ("k", 11, "set")), part("applied", 1, ("k", 10, "set"), ("m", 10, "delete"))]
@@ -61,7 +61,7 @@ def test_a_large_link_is_applied_with_the_part_that_comes_last() -> None:
     assert before([*begun, turned[0], *read, *turned[1:], *after])[3:] == [None, None, None, 11, None, None]
 
 
-def test_a_large_link_of_which_the_file_lacks_parts_makes_the_topic_unknown() -> None:
+def test_incomplete_large_link_makes_the_topic_unknown() -> None:
     begun, end = applied(("k", 1, "set"), ("m", 2, "set")), applied(("k", 12, "set"), ("m", 12, "set"))
     other = part("part", 1, ("k", 5, "set"), position=8)  # never becomes whole
     assert before([begun, other, part("applied", 2, ("m", 10, "set")), end])[2:] == [None, None, None, 10]
@@ -69,7 +69,7 @@ def test_a_large_link_of_which_the_file_lacks_parts_makes_the_topic_unknown() ->
     assert before([begun, other, whole, end])[2:] == [None, 1, 2, 5, 6]
 
 
-def test_only_what_a_replica_applied_replaced_something() -> None:
+def test_previous_version_is_set_only_for_applied_changes() -> None:
     sent = row("data", "sent", "t", ("a", 2, "set"), side="service")
     waits = row("data", "waiting", "t", ("a", 3, "set"))
     assert before([applied(("a", 1, "set")), sent, waits, applied(("a", 4, "set"))]) == [None, None, None, 1]

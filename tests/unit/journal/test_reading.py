@@ -32,17 +32,17 @@ def refused(path: Path) -> str:
     return str(first.value)
 
 
-def test_a_cut_parquet_file(rolled: Path) -> None:
+def test_truncated_parquet_file_is_rejected(rolled: Path) -> None:
     rolled.write_bytes(rolled.read_bytes()[:-20])
     assert refused(rolled) == f"{rolled} is not a complete Parquet file; remove it or copy it again"
 
 
-def test_a_parquet_file_that_vanished(rolled: Path) -> None:
+def test_deleted_parquet_file_is_reported(rolled: Path) -> None:
     rolled.unlink()
     assert "was deleted" in refused(rolled)
 
 
-def test_a_parquet_file_without_rights_may_be_a_good_one(rolled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_parquet_file_raises_the_systems_error(rolled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> None:
         raise PermissionError(errno.EACCES, f"Failed to open local file '{path}'. Detail: [errno 13]")
 
@@ -54,30 +54,30 @@ def test_a_parquet_file_without_rights_may_be_a_good_one(rolled: Path, monkeypat
         list(read(rolled))
 
 
-def test_an_append_file_that_vanished(tmp_path: Path) -> None:
+def test_deleted_append_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="No such file"):
         list(read(tmp_path / "gone.journal"))
 
 
-def test_a_parquet_file_of_another_program(tmp_path: Path) -> None:
+def test_foreign_parquet_file_is_rejected(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     assert "is not a journal" in refused(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize(("version", "says"), [("2", "has the schema version 2, this program reads up to 1")])
-def test_a_future_schema(tmp_path: Path, version: str, says: str) -> None:
+def test_newer_schema_is_rejected(tmp_path: Path, version: str, says: str) -> None:
     schema = arrow_schema().with_metadata({SCHEMA_KEY: version.encode()})
     pq.write_table(pa.Table.from_pylist([], schema=schema), tmp_path / "a.parquet")
     assert says in refused(tmp_path / "a.parquet")
 
 
-def test_other_columns(tmp_path: Path) -> None:
+def test_parquet_file_with_other_columns_is_rejected(tmp_path: Path) -> None:
     schema = pa.schema([("side", pa.string())], metadata={SCHEMA_KEY: b"1"})
     pq.write_table(pa.Table.from_pylist([], schema=schema), tmp_path / "a.parquet")
     assert "does not have the columns" in refused(tmp_path / "a.parquet")
 
 
-def test_a_damaged_page_is_found_while_reading(rolled: Path) -> None:
+def test_damaged_page_is_reported_while_reading(rolled: Path) -> None:
     data = bytearray(rolled.read_bytes())
     data[100:400] = b"\xff" * 300
     rolled.write_bytes(data)
@@ -85,6 +85,6 @@ def test_a_damaged_page_is_found_while_reading(rolled: Path) -> None:
         list(read(rolled))
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match=r"cannot be read .No such file or directory.; name one that exists"):
         find([tmp_path / "gone"])

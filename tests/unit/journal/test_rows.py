@@ -43,12 +43,12 @@ def test_signed_keeps_the_bits(value: int) -> None:
     assert -(2**63) <= signed(value) < 2**63
 
 
-def test_hash_of_a_value_is_xxh3_and_none_has_none() -> None:
+def test_value_hash_is_xxh3_and_zero_for_none() -> None:
     assert value_hash(b"abc") % 2**64 == xxhash.xxh3_64_intdigest(b"abc")
     assert value_hash(None) == 0
 
 
-def test_hash_of_a_message_tells_every_part_of_it() -> None:
+def test_message_hash_depends_on_every_field() -> None:
     change = ChangeRow("t", "k", 2, "set", 9, 1)
     one = message_hash((1, 2), (3, 4), 1, 1, [change])
     of_changes = [
@@ -70,6 +70,6 @@ def test_hash_of_a_message_tells_every_part_of_it() -> None:
 
 
 @given(entries)
-def test_a_row_comes_back_from_its_dict(entry: Entry) -> None:
+def test_row_round_trips_through_its_dict(entry: Entry) -> None:
     for row in rows_of(HEADER, entry):
         assert from_dict(as_dict(row)) == row

@@ -47,7 +47,7 @@ def run_of(journal: Journal) -> _Run:
     return journal._run()
 
 
-def test_without_a_folder_there_is_no_journal(tmp_path: Path) -> None:
+def test_no_journal_is_opened_without_a_folder(tmp_path: Path) -> None:
     assert open_journal(JournalSettings(), "writer", "w") is None
     journal = open_journal(settings(tmp_path), "writer", "w")
     assert journal is not None
@@ -74,7 +74,7 @@ def test_records_are_numbered_from_open_to_close(tmp_path: Path) -> None:
     assert journal.error == ""
 
 
-def test_a_listing_is_closed_by_its_number_of_objects(tmp_path: Path) -> None:
+def test_listing_ends_with_its_number_of_objects(tmp_path: Path) -> None:
     journal = Journal(settings(tmp_path), "replica", "r")
     journal.listing(4, "t1", Point(9, 8), [Record("lport", f"p{index}", 1, b"1") for index in range(SLICE + 1)])
     journal.listing(5, "t2", Point(9, 8), [])
@@ -84,7 +84,7 @@ def test_a_listing_is_closed_by_its_number_of_objects(tmp_path: Path) -> None:
     assert sum(row.kind == "object" and row.sequence == 4 for row in found) == SLICE + 1
 
 
-def test_sigkill_loses_no_record_that_was_written(tmp_path: Path) -> None:
+def test_sigkill_loses_no_written_record(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
     root = Path(__file__).resolve().parents[3]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
@@ -101,7 +101,7 @@ def test_sigkill_loses_no_record_that_was_written(tmp_path: Path) -> None:
     assert found[-1].position >= said[-1]
 
 
-def test_a_child_after_fork_has_a_run_of_its_own(tmp_path: Path) -> None:
+def test_forked_child_has_its_own_run(tmp_path: Path) -> None:
     journal = Journal(settings(tmp_path), "writer", "w")
     journal.links("handed", [link(7)])
     with run_of(journal).lock:  # as if another thread were writing just now
@@ -133,7 +133,7 @@ if pid:
 """
 
 
-def test_who_ends_without_closing_has_an_end_all_the_same(tmp_path: Path) -> None:
+def test_process_end_without_close_writes_the_close_record(tmp_path: Path) -> None:
     """A worker of multiprocessing, a bare fork's child, and the process that forked them."""
     subprocess.run([sys.executable, "-c", WITHOUT_CLOSE, str(tmp_path)], check=True, timeout=60)
     runs: dict[str, list[str]] = {}
@@ -143,7 +143,7 @@ def test_who_ends_without_closing_has_an_end_all_the_same(tmp_path: Path) -> Non
     assert sorted(runs.values()) == [["open", who, "close"] for who in ("child", "parent", "process")]
 
 
-def test_what_was_rejected_is_told_with_the_marks_and_once(tmp_path: Path) -> None:
+def test_rejected_messages_are_recorded_once_with_the_marks(tmp_path: Path) -> None:
     journal, counted = Journal(settings(tmp_path), "replica", "r"), {"foreign": 0, "version": 2}
     journal.watch(lambda: counted)
     for foreign in (0, 3, 3):
@@ -158,7 +158,9 @@ def test_what_was_rejected_is_told_with_the_marks_and_once(tmp_path: Path) -> No
     ]  # fmt: skip
 
 
-def test_what_cannot_be_counted_does_not_cost_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_reject_counter_does_not_prevent_the_close_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken() -> dict[str, int]:
         raise RuntimeError("a bug")
 
@@ -170,7 +172,7 @@ def test_what_cannot_be_counted_does_not_cost_the_end(tmp_path: Path, caplog: py
     assert len(caplog.records) == 1
 
 
-def test_marks_and_the_end_at_once_tell_rejects_once_and_nothing_after_the_end(tmp_path: Path) -> None:
+def test_concurrent_mark_and_close_record_rejects_once(tmp_path: Path) -> None:
     journal = Journal(settings(tmp_path), "replica", "r")
     run, counting, comparing = run_of(journal), threading.Barrier(2), threading.Barrier(2)
 
@@ -194,7 +196,7 @@ def test_marks_and_the_end_at_once_tell_rejects_once_and_nothing_after_the_end(t
     assert found[-1].kind == "close"
 
 
-def test_a_record_that_comes_between_the_end_and_the_release_is_ignored(tmp_path: Path) -> None:
+def test_record_between_close_and_release_is_ignored(tmp_path: Path) -> None:
     journal = Journal(settings(tmp_path), "replica", "r")
     run_of(journal).put("close")
     journal.note("hello")
@@ -202,7 +204,7 @@ def test_a_record_that_comes_between_the_end_and_the_release_is_ignored(tmp_path
     assert kinds(rows(tmp_path)) == ["open", "close"]
 
 
-def test_a_record_that_cannot_be_encoded_is_lost_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_the_unencodable_record_is_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     journal = Journal(settings(tmp_path), "replica", "r")
     for peer in ("a", "\ud800", "\udfff", "b"):
         journal.note("hello", peer=peer)
@@ -212,7 +214,7 @@ def test_a_record_that_cannot_be_encoded_is_lost_alone(tmp_path: Path, caplog: p
     assert len(caplog.records) == 1
 
 
-def test_a_name_that_is_no_text_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_name_that_is_not_a_string_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     journal = Journal(settings(tmp_path), "replica", "\ud800")
     journal.note("hello")
     journal.close()
@@ -221,7 +223,7 @@ def test_a_name_that_is_no_text_stops_nothing(tmp_path: Path, caplog: pytest.Log
     assert len(caplog.records) == 1
 
 
-def test_a_descendant_with_the_process_id_of_an_ancestor_has_a_run_of_its_own(tmp_path: Path) -> None:
+def test_descendant_with_an_ancestors_process_id_has_its_own_run(tmp_path: Path) -> None:
     journal = Journal(settings(tmp_path), "writer", "w")
     ancestors = run_of(journal)
     _forget_parent(journal)  # as after forks, in a process with the same id
@@ -233,7 +235,7 @@ def test_a_descendant_with_the_process_id_of_an_ancestor_has_a_run_of_its_own(tm
     assert found == {ancestors.run: ["open"], journal.run: ["open", "hello", "close"]}
 
 
-def test_a_program_without_an_interpreter_says_so_once(
+def test_missing_interpreter_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sys, "executable", None)
@@ -260,7 +262,7 @@ def test_threads_share_the_numbers_without_holes(tmp_path: Path) -> None:
     assert [row.number for row in rows(tmp_path)] == list(range(1, 1603))
 
 
-def test_a_full_disk_stops_nothing_and_shows_as_a_hole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_full_disk_loses_records_and_leaves_a_gap(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     journal = Journal(settings(tmp_path), "service", "s")
     with files_that_end_at(20_000):
         while not journal.error:
@@ -283,9 +285,7 @@ def test_a_full_disk_stops_nothing_and_shows_as_a_hole(tmp_path: Path, caplog: p
     assert len(caplog.records) == 1
 
 
-def test_a_full_disk_is_rolled_and_cleaned_while_no_file_can_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compaction_runs_while_a_full_disk_prevents_new_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise what retention could remove would keep it full."""
     started: list[list[str]] = []
 
@@ -320,7 +320,7 @@ def again(journal: Journal) -> None:
     run_of(journal)._opened -= 2 * run_of(journal).mark_seconds
 
 
-def test_a_folder_that_cannot_be_made_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_folder_that_cannot_be_created_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("in the way")
     journal = Journal(settings(tmp_path / "file" / "journals"), "replica", "r")
     journal.messages(("applied",), envelope(7, 8))
@@ -334,7 +334,7 @@ def test_a_folder_that_cannot_be_made_stops_nothing(tmp_path: Path, caplog: pyte
     assert [(row.number, row.kind) for row in rows(tmp_path / "file" / "journals")] == [(4, "hello"), (5, "close")]
 
 
-def test_a_folder_that_vanishes_stops_nothing(tmp_path: Path) -> None:
+def test_removed_folder_stops_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     journal = Journal(settings(folder, roll_bytes=1), "replica", "r")
     shutil.rmtree(folder)
@@ -344,7 +344,7 @@ def test_a_folder_that_vanishes_stops_nothing(tmp_path: Path) -> None:
     assert kinds(rows(folder)) == ["hello", "close"]
 
 
-def test_a_large_file_is_finished_and_the_numbers_go_on(tmp_path: Path) -> None:
+def test_large_file_is_finished_and_numbering_continues(tmp_path: Path) -> None:
     journal = Journal(settings(tmp_path, roll_bytes=500), "service", "s")
     for position in range(7, 27):
         journal.messages(("sent",), envelope(position))
@@ -354,7 +354,7 @@ def test_a_large_file_is_finished_and_the_numbers_go_on(tmp_path: Path) -> None:
     assert [row.number for row in rows(tmp_path)] == list(range(1, 43))
 
 
-def test_marks_come_by_themselves_and_parquet_too(tmp_path: Path) -> None:
+def test_journal_thread_writes_marks_and_parquet(tmp_path: Path) -> None:
     brisk = msgspec.structs.replace(settings(tmp_path, mark_seconds=0.01, roll_bytes=300), to_parquet=True)
     journal = Journal(brisk, "service", "s")
     until = time.monotonic() + 60

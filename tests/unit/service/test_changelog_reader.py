@@ -58,7 +58,7 @@ def follow(history: History) -> tuple[ChangelogReader, Log, Out]:
     return ChangelogReader(log, out, 1.0, lambda now: ({"api-1"}, True)), log, out
 
 
-def test_it_begins_at_the_head_and_shows_what_comes_then(history: History) -> None:
+def test_reader_starts_at_the_head_and_passes_later_links(history: History) -> None:
     reader, _, out = follow(history)
     assert reader.step(0.0) == 1.0
     later = [history.commit(), history.commit()]
@@ -68,7 +68,7 @@ def test_it_begins_at_the_head_and_shows_what_comes_then(history: History) -> No
     assert out.asked[-1] == (2.0, {"api-1"}, True)
 
 
-def test_it_comes_at_once_while_there_is_more_and_earlier_when_a_grace_ends(
+def test_reader_step_is_immediate_while_links_remain_and_early_for_a_grace(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_LINKS", 2)
@@ -83,7 +83,7 @@ def test_it_comes_at_once_while_there_is_more_and_earlier_when_a_grace_ends(
     assert reader.step(7.0) == 7.0
 
 
-def test_another_history_is_a_jump_to_its_head(history: History) -> None:
+def test_reader_jumps_to_the_head_of_another_history(history: History) -> None:
     reader, log, out = follow(history)
     reader.step(0.0)
     log.connects = False
@@ -96,7 +96,7 @@ def test_another_history_is_a_jump_to_its_head(history: History) -> None:
     assert out.shown[-1] == last
 
 
-def test_after_an_outage_nothing_is_left_out(history: History) -> None:
+def test_reader_skips_no_links_after_an_outage(history: History) -> None:
     reader, log, out = follow(history)
     reader.step(0.0)
     link = history.commit()

@@ -160,7 +160,7 @@ def written(tmp_path: Path) -> Written:
 
 
 @pytest.mark.parametrize("case", sorted(WRONG))
-def test_a_configuration_that_contradicts_itself_is_refused(
+def test_check_rejects_contradicting_options(
     case: str, written: Written, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
@@ -195,12 +195,12 @@ GOOD = {
 
 
 @pytest.mark.parametrize("case", sorted(GOOD))
-def test_a_configuration_that_can_be_meant_is_taken(case: str, written: Written) -> None:
+def test_check_accepts_consistent_options(case: str, written: Written) -> None:
     path = written(GOOD[case])
     assert find(path, *load(path)) == []
 
 
-def test_journals_would_make_the_missing_folder_of_the_socket(written: Written, tmp_path: Path) -> None:
+def test_check_rejects_journal_folder_below_missing_socket_folder(written: Written, tmp_path: Path) -> None:
     """For everybody to enter (0755), and the start refuses such a folder for its socket."""
     hop = tmp_path / "hop"
 
@@ -217,7 +217,7 @@ def test_journals_would_make_the_missing_folder_of_the_socket(written: Written, 
     assert found(hop / "a" / "journals") == []
 
 
-def test_every_contradiction_is_named(
+def test_check_names_every_contradiction(
     written: Written, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
@@ -228,7 +228,7 @@ def test_every_contradiction_is_named(
     assert all(line.startswith("publisher-service: ") for line in said)
 
 
-def test_the_dragonflow_file_binds_the_address_that_other_hosts_are_told(written: Written) -> None:
+def test_dragonflow_file_binds_the_registered_address(written: Written) -> None:
     settings, service = load(written(DRAGONFLOW + MOVED))
     assert settings.bind_address == service.address == "tcp://10.0.0.5:8877"
     assert settings.addresses == ("tcp://10.0.0.5:8877", "tcp://10.0.0.2:8877")

@@ -22,7 +22,7 @@ def leases(store: Store, name: str, seconds: float = SECONDS) -> Leases:
     return Leases(store.directory, name, f"uuid-{name}", f"tcp://{name}:1", seconds, time.monotonic())
 
 
-def test_it_enters_and_holds_and_the_second_one_does_not(store: Store) -> None:
+def test_first_service_holds_the_leases_and_the_second_does_not(store: Store) -> None:
     first, second = leases(store, "api-1"), leases(store, "api-2")
     again = first.step(time.monotonic())
     assert time.monotonic() < again <= time.monotonic() + SECONDS
@@ -44,7 +44,7 @@ def test_it_enters_and_holds_and_the_second_one_does_not(store: Store) -> None:
     assert live == {"api-2"}
 
 
-def test_an_entry_that_was_collected_while_it_lived_comes_back_at_the_next_renewal(store: Store) -> None:
+def test_removed_entry_of_a_live_service_returns_at_the_next_renewal(store: Store) -> None:
     mine = leases(store, "api-1")
     mine.step(time.monotonic())
     store.directory.unregister("uuid-api-1")
@@ -52,7 +52,7 @@ def test_an_entry_that_was_collected_while_it_lived_comes_back_at_the_next_renew
     assert [each.service for each in store.directory.live()] == ["api-1"]
 
 
-def test_what_was_not_renewed_is_not_held(store: Store) -> None:
+def test_leases_that_were_not_renewed_are_not_held(store: Store) -> None:
     mine = leases(store, "api-1")
     now = time.monotonic()
     mine.step(now)
@@ -60,7 +60,9 @@ def test_what_was_not_renewed_is_not_held(store: Store) -> None:
     assert not mine.registered(now + 2 * SECONDS)
 
 
-def test_a_grant_counts_only_with_the_list_of_who_lives(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orphans_lease_counts_only_with_a_new_list_of_services(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else links of a live service that we have not read about would be taken for orphans."""
     with Store(sqlite_url) as store:
         mine = leases(store, "api-1")
@@ -79,7 +81,7 @@ def namesakes(store: Store, count: int) -> list[Leases]:
     return [Leases(store.directory, "api-1", f"uuid-{number}", "tcp://same:1", SECONDS, now) for number in range(count)]
 
 
-def test_of_two_that_start_together_exactly_one_must_go(store: Store) -> None:
+def test_one_of_two_services_with_one_name_must_stop(store: Store) -> None:
     """Neither was there before the other: both have entered before either looks."""
     first, second = namesakes(store, 2)
     for uuid in ("uuid-0", "uuid-1"):
@@ -96,7 +98,7 @@ def test_of_two_that_start_together_exactly_one_must_go(store: Store) -> None:
     assert second.name_conflicts.younger is None
 
 
-def test_a_dead_predecessor_is_no_namesake_however_slow_the_database_is(sqlite_url: str) -> None:
+def test_dead_predecessor_is_not_a_name_conflict_with_a_slow_database(sqlite_url: str) -> None:
     """What a step believes the time to be is from before its queries: a slow first one once made the entry of one
     that was killed look renewed at the second."""
     with Store(sqlite_url) as store:

@@ -32,30 +32,30 @@ def run(tmp_path: Path, options: str, *level: str) -> "subprocess.CompletedProce
     return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_by_default_one_line_on_stderr(tmp_path: Path) -> None:
+def test_log_is_one_line_on_stderr_by_default(tmp_path: Path) -> None:
     done = run(tmp_path, "")
     assert (done.returncode, done.stdout) == (0, "")
     (line,) = done.stderr.splitlines()
     assert line.endswith(" INFO pubsub_lib.somewhere: listening to api-1")
 
 
-def test_the_pool_of_connections_is_quiet_by_the_name_that_it_has() -> None:
+def test_pool_logs_only_warnings() -> None:
     assert f"{GatedPool.__module__}.{GatedPool.__qualname__}=WARN" == log._POOL
 
 
-def test_the_command_line_goes_before_the_file(tmp_path: Path) -> None:
+def test_command_line_level_takes_precedence_over_the_file(tmp_path: Path) -> None:
     assert "unimportant" in run(tmp_path, "debug = true").stderr
     assert run(tmp_path, "debug = true", "warning").stderr == ""
     assert "unimportant" in run(tmp_path, "", "debug").stderr
 
 
-def test_json_has_the_fields(tmp_path: Path) -> None:
+def test_json_log_contains_the_fields(tmp_path: Path) -> None:
     told = json.loads(run(tmp_path, "use_json = true").stderr)
     assert told["message"] == "listening to api-1"
     assert told["extra"] == {"pubsub_address": "tcp://10.0.0.1:8866"}
 
 
-def test_a_file_instead_of_stderr(tmp_path: Path) -> None:
+def test_log_file_replaces_stderr(tmp_path: Path) -> None:
     assert run(tmp_path, "log_file = service.log").stderr == ""
     assert "listening to api-1" in (tmp_path / "service.log").read_text()
 
@@ -68,7 +68,7 @@ def test_a_file_instead_of_stderr(tmp_path: Path) -> None:
         ("log_config_append = nowhere.conf", "nowhere.conf"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, options: str, complaint: str) -> None:
+def test_invalid_logging_option_is_one_sentence(tmp_path: Path, options: str, complaint: str) -> None:
     done = run(tmp_path, options)
     last = done.stderr.splitlines()[-1]
     assert last.startswith("pubsub_lib.errors.ConfigError: the logging options in ")
@@ -77,7 +77,7 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, options: str, compl
 
 
 @pytest.mark.parametrize("name", [".", ""])
-def test_a_folder_in_place_of_the_file_is_not_blamed_on_the_options(name: str) -> None:
+def test_folder_in_place_of_the_file_is_named(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"^the configuration file '{re.escape(name)}' cannot be read: .*directory"):
         log.set_up(name)
 
@@ -99,7 +99,7 @@ except OSError as error:
 @pytest.mark.parametrize(
     ("form", "times"), [("", 1), ("logging_default_format_string = %(message)s: %(error_summary)s", 2)]
 )
-def test_what_happened_is_said_once_unless_it_is_asked_for_twice(tmp_path: Path, form: str, times: int) -> None:
+def test_exception_is_logged_once_unless_the_format_asks_for_it(tmp_path: Path, form: str, times: int) -> None:
     config = tmp_path / "service.conf"
     config.write_text(f"[DEFAULT]\n{form}\n")
     command = [sys.executable, "-W", "error", "-c", HANDLING, str(config)]

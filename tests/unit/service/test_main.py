@@ -99,7 +99,7 @@ def test_exit_codes(
     assert capsys.readouterr().err == "publisher-service: x\n"
 
 
-def test_check_says_what_would_run_and_opens_nothing(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_the_service_and_opens_nothing(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check", "--config-file", str(config)]) == 0
     said = capsys.readouterr()
     assert said.out.startswith(
@@ -119,7 +119,7 @@ def test_check_names_no_address_for_a_driver_that_binds_nothing(
     assert "tcp://" not in said
 
 
-def test_an_output_that_takes_nothing_is_no_fault_of_the_program(
+def test_unwritable_output_is_one_sentence(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Path("/dev/full").open("w") as full:
@@ -145,7 +145,7 @@ def test_an_output_that_takes_nothing_is_no_fault_of_the_program(
         (("metrics_port = ", "metrics_port = 1"), "metrics_port"),
     ],
 )
-def test_check_names_what_is_wrong(
+def test_check_names_the_error(
     change: tuple[str, str], sentence: str, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.write_text(config.read_text().replace(*change))
@@ -157,7 +157,7 @@ def test_check_names_what_is_wrong(
     assert "Traceback" not in said
 
 
-def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--config-file", "/nowhere/net.conf"]) == 2
     assert "'/nowhere/net.conf' cannot be read" in capsys.readouterr().err
 
@@ -170,7 +170,7 @@ def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
         ("[DEFAULT]\ndebug = perhaps\n", "publisher-service: the logging options in '{file}' cannot be used: "),
     ],
 )
-def test_logging_that_cannot_be_set_up_ends_it_with_2(tmp_path: Path, text: str | bytes | None, said: str) -> None:
+def test_invalid_logging_exits_with_2(tmp_path: Path, text: str | bytes | None, said: str) -> None:
     file = tmp_path / "service.conf"
     if text is not None:
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -186,7 +186,7 @@ def test_logging_that_cannot_be_set_up_ends_it_with_2(tmp_path: Path, text: str 
     assert line.startswith(said.format(file=file))
 
 
-def test_it_tells_systemd_and_ends_in_order_on_sigterm(start: Start, config: Path, tmp_path: Path) -> None:
+def test_service_notifies_systemd_and_stops_in_order_on_sigterm(start: Start, config: Path, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(LONG)
@@ -201,7 +201,7 @@ def test_it_tells_systemd_and_ends_in_order_on_sigterm(start: Start, config: Pat
     assert live(config) == 0
 
 
-def test_systemd_s_watchdog_is_tied_to_threads_that_hang_and_to_nothing_else() -> None:
+def test_watchdog_ping_is_withheld_only_for_hanging_threads() -> None:
     away = "the changelog is not being followed"
     assert state_of([], []) == "WATCHDOG=1\nSTATUS=ready"
     assert state_of([], [away]) == f"WATCHDOG=1\nSTATUS={away}"
@@ -209,7 +209,7 @@ def test_systemd_s_watchdog_is_tied_to_threads_that_hang_and_to_nothing_else() -
     assert state_of([hanging], [away]) == f"STATUS={hanging}"
 
 
-def test_a_second_one_on_the_same_socket_ends_with_a_sentence_that_names_the_first(start: Start, config: Path) -> None:
+def test_second_service_on_the_same_socket_names_the_first(start: Start, config: Path) -> None:
     config.write_text(config.read_text().replace("= zmq_pubsub_driver", "= memory"))  # which binds no port
     first = start()
     assert poll(lambda: serving(config), LONG)
@@ -222,7 +222,7 @@ def test_a_second_one_on_the_same_socket_ends_with_a_sentence_that_names_the_fir
     assert first.poll() is None
 
 
-def test_a_port_that_is_taken_ends_it_with_a_sentence(start: Start, config: Path) -> None:
+def test_used_port_is_one_sentence(start: Start, config: Path) -> None:
     port = int(config.read_text().rpartition("metrics_port = ")[2])
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", port))
@@ -234,7 +234,7 @@ def test_a_port_that_is_taken_ends_it_with_a_sentence(start: Start, config: Path
     assert "Traceback" not in said
 
 
-def test_a_database_that_cannot_be_had_ends_it_with_a_sentence(start: Start, config: Path) -> None:
+def test_unavailable_database_is_one_sentence(start: Start, config: Path) -> None:
     config.write_text(config.read_text().replace("/net.db", "/no/such/folder/net.db"))
     process = start()
     _, said = process.communicate(timeout=LONG)
@@ -242,7 +242,7 @@ def test_a_database_that_cannot_be_had_ends_it_with_a_sentence(start: Start, con
     assert "Traceback" not in said
 
 
-def test_the_unit_file_starts_it_by_options_that_it_has_and_knows_its_exit_codes() -> None:
+def test_unit_file_uses_existing_options_and_exit_codes() -> None:
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(ROOT / "etc" / "publisher-service.service")
@@ -258,7 +258,7 @@ def test_the_unit_file_starts_it_by_options_that_it_has_and_knows_its_exit_codes
     assert (service["RuntimeDirectory"], service["RuntimeDirectoryMode"]) == ("zmq_pubsub", "0700")
 
 
-def test_under_the_unit_everything_can_be_written_that_the_sample_names() -> None:
+def test_unit_file_allows_writing_the_samples_paths() -> None:
     unit = configparser.ConfigParser(interpolation=None, strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(ROOT / "etc" / "publisher-service.service")
@@ -288,7 +288,7 @@ def test_systemd_understands_every_line_of_the_unit(tmp_path: Path) -> None:
             assert (said == []) is understood, said
 
 
-def test_a_fault_of_its_own_is_one_sentence_too(
+def test_internal_error_is_one_sentence(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*_: object) -> str:

@@ -17,7 +17,7 @@ def links_of(store: Store) -> int:
     return len(store.read_links(None, 100)[0])
 
 
-def test_only_the_holder_cleans_up(sqlite_url: str) -> None:
+def test_only_the_lease_holder_cleans_up(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         filled(store)
         held = [False]
@@ -32,7 +32,7 @@ def test_only_the_holder_cleans_up(sqlite_url: str) -> None:
 
 
 @pytest.mark.parametrize(("keep_links", "keep_time"), [(0, 0.0), (0, 3600.0), (100, 3600.0)])
-def test_what_is_within_the_bounds_stays(keep_links: int, keep_time: float, sqlite_url: str) -> None:
+def test_links_within_the_bounds_are_kept(keep_links: int, keep_time: float, sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         filled(store)
         maintenance = Maintenance(store, lambda now: True, 60.0, keep_links, keep_time)

@@ -33,7 +33,7 @@ def get(endpoint: Endpoint) -> str:
         return str(answer.read().decode())
 
 
-def test_metrics_are_what_prometheus_reads(endpoint: Endpoint) -> None:
+def test_metrics_are_in_prometheus_format(endpoint: Endpoint) -> None:
     found = {
         (sample.name, sample.labels.get("what")): sample.value
         for family in text_string_to_metric_families(get(endpoint))
@@ -48,7 +48,7 @@ def test_metrics_are_what_prometheus_reads(endpoint: Endpoint) -> None:
     assert "publisher_service_ready 0.0" in get(endpoint)
 
 
-def test_a_port_that_is_taken_is_named_with_the_service_s_option(endpoint: Endpoint) -> None:
+def test_used_port_is_named_with_the_services_option(endpoint: Endpoint) -> None:
     second = endpoint_of(ServiceSettings(metrics_port=endpoint.port), dict, dict, list)
     with pytest.raises(TransportError, match=rf"127\.0\.0\.1:{endpoint.port} .*metrics_port in \[publisher_service\]"):
         second.start()

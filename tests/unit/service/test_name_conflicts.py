@@ -17,14 +17,14 @@ def judged(holder: str | None, *ends: int, uuid: str = "other", service: str = "
     return namesakes
 
 
-def test_alone_there_is_nobody() -> None:
+def test_no_conflict_without_other_services() -> None:
     namesakes = NameConflicts("api-1", "new")
     for number in range(5):
         namesakes.seen([entry("new", number)], "new")
     assert (namesakes.older, namesakes.younger) == (None, None)
 
 
-def test_the_entry_of_one_that_was_killed_is_not_taken_for_alive() -> None:
+def test_killed_services_entry_is_not_a_conflict() -> None:
     """Nor when its last renewal arrived after our first reading; and never by how long a reading takes."""
     for holder in ("other", "new", None):
         assert judged(holder, 5, 5, 5, 5, 5).older is None
@@ -32,14 +32,14 @@ def test_the_entry_of_one_that_was_killed_is_not_taken_for_alive() -> None:
         assert judged(holder, 5, 7, 7, 7, 7).older is None
 
 
-def test_one_that_holds_the_name_and_renews_is_the_one_that_stays() -> None:
+def test_older_service_that_holds_the_name_stays() -> None:
     assert judged("other", 5, 6).older is None
     namesakes = judged("other", 5, 6, 7)
     assert namesakes.older is not None
     assert (namesakes.older.uuid, namesakes.younger) == ("other", None)
 
 
-def test_one_that_does_not_hold_the_name_should_go_until_it_has_gone() -> None:
+def test_younger_service_is_reported_until_it_has_stopped() -> None:
     namesakes = judged("new", 5, 6)
     assert namesakes.older is None
     assert namesakes.younger is not None
@@ -48,17 +48,17 @@ def test_one_that_does_not_hold_the_name_should_go_until_it_has_gone() -> None:
     assert namesakes.younger is None
 
 
-def test_while_nobody_holds_the_name_nobody_goes() -> None:
+def test_no_service_stops_while_none_holds_the_name() -> None:
     assert judged(None, 5, 6, 7, 8).older is None
     assert judged("of a third", 5, 6, 7, 8).older is None
 
 
-def test_others_names_are_no_matter() -> None:
+def test_services_with_other_names_are_ignored() -> None:
     namesakes = judged("other", 5, 6, 7, 8, service="api-2")
     assert (namesakes.older, namesakes.younger) == (None, None)
 
 
-def test_the_longest_name_has_a_lease_and_no_two_share_one() -> None:
+def test_lease_name_is_valid_and_unique_for_the_longest_names() -> None:
     longest = "x" * MAX_NAME_BYTES
     assert len(lease_of(longest)) <= MAX_NAME_BYTES
     assert lease_of(longest) != lease_of(longest[1:])

@@ -10,7 +10,7 @@ from pubsub_lib.service.notify import notify, watchdog_seconds
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_the_state_arrives(abstract: bool, tmp_path: Path) -> None:
+def test_notify_sends_the_state(abstract: bool, tmp_path: Path) -> None:
     name = f"@pubsub-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind("\0" + name[1:] if abstract else name)
@@ -19,11 +19,11 @@ def test_the_state_arrives(abstract: bool, tmp_path: Path) -> None:
         assert systemd.recv(100) == b"READY=1"
 
 
-def test_without_systemd_nothing_happens() -> None:
+def test_notify_does_nothing_without_systemd() -> None:
     assert not notify("READY=1", {})
 
 
-def test_a_systemd_that_went_away_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_notify_logs_an_unreachable_systemd(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert not notify("READY=1", {"NOTIFY_SOCKET": str(tmp_path / "gone")})
     assert "cannot notify systemd of 'READY=1'" in caplog.text
 
@@ -39,5 +39,5 @@ def test_a_systemd_that_went_away_is_no_error(tmp_path: Path, caplog: pytest.Log
         ({"WATCHDOG_USEC": "soon"}, None),
     ],
 )
-def test_the_watchdog_hears_twice_as_often_as_it_must(environment: dict[str, str], seconds: float | None) -> None:
+def test_watchdog_interval_is_half_of_systemds(environment: dict[str, str], seconds: float | None) -> None:
     assert watchdog_seconds(environment) == seconds

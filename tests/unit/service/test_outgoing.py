@@ -27,7 +27,7 @@ def outgoing() -> tuple[Outgoing, Sent]:
     return Outgoing("api-1", UnpublishedLinks("api-1", grace=1.0, keep=60.0), sent), sent
 
 
-def test_a_link_that_a_worker_handed_over_is_not_sent_again_when_the_changelog_shows_it() -> None:
+def test_handed_over_link_is_not_sent_again_from_the_changelog() -> None:
     out, sent = outgoing()
     link = History().commit()
     out.handed_over([link])
@@ -37,7 +37,7 @@ def test_a_link_that_a_worker_handed_over_is_not_sent_again_when_the_changelog_s
     assert out.counters() == {"handed": 1, "repeated": 0, "followed": 0, "took_over": 0, "unsent": 0}
 
 
-def test_what_nobody_hands_over_is_sent_after_the_grace_and_then_a_late_worker_s_is_not() -> None:
+def test_link_from_the_changelog_is_sent_after_the_grace_and_not_again() -> None:
     out, sent = outgoing()
     link = History().commit()
     out.in_changelog([link], 10.0)
@@ -50,7 +50,7 @@ def test_what_nobody_hands_over_is_sent_after_the_grace_and_then_a_late_worker_s
     assert out.counters()["followed"] == out.counters()["repeated"] == 1
 
 
-def test_orphans_go_out_only_under_the_lease_and_those_of_live_services_never() -> None:
+def test_orphans_are_sent_only_under_the_lease_and_without_live_service() -> None:
     out, sent = outgoing()
     history = History()
     gone, none, live = history.commit(origin="api-9"), history.commit(origin=""), history.commit(origin="api-2")
@@ -62,7 +62,7 @@ def test_orphans_go_out_only_under_the_lease_and_those_of_live_services_never() 
     assert out.counters()["took_over"] == 2
 
 
-def test_what_the_driver_refuses_is_counted_and_the_service_goes_on() -> None:
+def test_rejected_links_are_counted_as_unsent() -> None:
     out, sent = outgoing()
     history = History()
     sent.refuses = True

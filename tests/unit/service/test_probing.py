@@ -87,7 +87,7 @@ def only(path: Path) -> PubSubError:
     return error
 
 
-def test_nothing_is_left_behind_when_all_can_be_had(
+def test_connect_leaves_no_files_when_everything_is_available(
     config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
@@ -97,14 +97,14 @@ def test_nothing_is_left_behind_when_all_can_be_had(
     assert [each.name for each in path.parent.iterdir()] == ["net.conf"]
 
 
-def test_connect_without_check_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_connect_without_check_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--connect"])
     assert ended.value.code == 2
     assert "--connect needs --check" in capsys.readouterr().err
 
 
-def test_database_that_is_there_is_used_as_a_writer(config: Config, database_url: str) -> None:
+def test_existing_database_is_used_as_by_a_writer(config: Config, database_url: str) -> None:
     path = config(store_url=database_url)
     assert failures(path) == []  # empty, and left so
     engine = sqlalchemy.create_engine(database_url)
@@ -120,7 +120,7 @@ def test_database_that_is_there_is_used_as_a_writer(config: Config, database_url
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
-def test_database_that_cannot_be_reached_is_named_without_its_password(
+def test_unreachable_database_is_named_without_its_password(
     scheme: str, config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
@@ -132,7 +132,7 @@ def test_database_that_cannot_be_reached_is_named_without_its_password(
     assert "tOpSeCrEt" not in said
 
 
-def test_database_in_a_folder_that_is_not_there(config: Config, tmp_path: Path) -> None:
+def test_database_in_a_missing_folder(config: Config, tmp_path: Path) -> None:
     error = only(config(store_url=f"sqlite:///{tmp_path}/missing/net.db"))
     assert isinstance(error, StoreError)
     assert f"(No such file or directory: '{tmp_path}/missing')" in str(error)
@@ -148,7 +148,7 @@ def test_database_below_a_dangling_link(config: Config, tmp_path: Path) -> None:
     assert failures(config()) == []
 
 
-def test_missing_database_that_its_mode_lets_nobody_make(config: Config, tmp_path: Path) -> None:
+def test_missing_database_with_a_mode_in_the_url(config: Config, tmp_path: Path) -> None:
     error = only(config(store_url=f"sqlite:///file:{tmp_path}/net.db?mode=rw&uri=true"))
     assert isinstance(error, StoreUnavailable)
     assert f"the SQLite file '{tmp_path}/net.db' of store_url is missing, and is not created with mode=rw" in str(error)
@@ -156,7 +156,7 @@ def test_missing_database_that_its_mode_lets_nobody_make(config: Config, tmp_pat
 
 
 @pytest.mark.postgresql
-def test_role_that_may_not_make_tables(config: Config, postgres_url: str) -> None:
+def test_role_without_create_privilege(config: Config, postgres_url: str) -> None:
     role = f"plain_{os.getpid()}"
     engine = sqlalchemy.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
@@ -179,13 +179,13 @@ def test_role_that_may_not_make_tables(config: Config, postgres_url: str) -> Non
     engine.dispose()
 
 
-def test_file_that_is_no_database(config: Config, tmp_path: Path) -> None:
+def test_file_that_is_not_a_database(config: Config, tmp_path: Path) -> None:
     (tmp_path / "net.db").write_text("this is no database, but a text of some length\n" * 100)
     assert isinstance(only(config()), StoreError)
 
 
 @pytest.mark.parametrize("tables", [True, False])
-def test_database_file_that_can_only_be_read(tables: bool, config: Config, anybodys: Path) -> None:
+def test_read_only_database_file(tables: bool, config: Config, anybodys: Path) -> None:
     """SQLite opens such a file all the same, and leaves its -wal and -shm in the folder."""
     file = anybodys / "net.db"
     if tables:
@@ -212,14 +212,14 @@ def test_database_file_is_left_as_it_was(config: Config, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("option", ["publisher_port", "metrics_port"])
-def test_port_that_is_held_is_named_with_its_holder(option: str, config: Config, taken: int) -> None:
+def test_used_port_is_named_with_its_holder(option: str, config: Config, taken: int) -> None:
     error = only(config(**{option: taken}))
     assert isinstance(error, TransportError)
     assert f"127.0.0.1:{taken} cannot be bound: the port is held by process {os.getpid()} (" in str(error)
     assert option in str(error)
 
 
-def test_address_that_is_not_of_this_host(config: Config) -> None:
+def test_address_of_another_host(config: Config) -> None:
     error = only(config(publisher_bind_address="192.0.2.1", publishers_ips="192.0.2.1"))
     assert isinstance(error, TransportError)
     assert "192.0.2.1" in str(error)
@@ -245,7 +245,7 @@ def with_path(config: Config, option: str, path: object) -> PubSubError:
 
 @pytest.mark.parametrize("option", OPTIONS_WITH_FOLDERS)
 @pytest.mark.parametrize("path", ["/proc/nope/net.db", "/proc/nope/below/net.db"])
-def test_path_in_a_folder_that_takes_nothing_even_from_root(option: str, path: str, config: Config) -> None:
+def test_path_in_a_folder_that_root_cannot_write(option: str, path: str, config: Config) -> None:
     error = with_path(config, option, path)
     assert isinstance(error, StoreUnavailable if option == "store_url" else TransportError)
     assert option in str(error)
@@ -286,7 +286,7 @@ def test_path_in_a_read_only_folder(option: str, below: str, config: Config, any
     assert list(closed.iterdir()) == []
 
 
-def test_missing_folders_are_made_to_try_and_removed(config: Config, tmp_path: Path) -> None:
+def test_missing_folders_are_created_and_removed(config: Config, tmp_path: Path) -> None:
     (tmp_path / "is").mkdir()
     (tmp_path / "is" / "other").touch()
     path = config(
@@ -296,7 +296,7 @@ def test_missing_folders_are_made_to_try_and_removed(config: Config, tmp_path: P
     assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")) == ["is", "is/other", "net.conf"]
 
 
-def test_folder_of_a_bound_ipc_address_must_be_there(config: Config, tmp_path: Path) -> None:
+def test_folder_of_a_bound_ipc_address_must_exist(config: Config, tmp_path: Path) -> None:
     """The driver does not make it, unlike that of the workers' socket."""
     more = {"publisher_transport": "ipc", "publisher_bind_address": tmp_path / "missing" / "out"}
     error = only(config(**more))
@@ -304,19 +304,19 @@ def test_folder_of_a_bound_ipc_address_must_be_there(config: Config, tmp_path: P
     assert f"(No such file or directory: '{tmp_path}/missing')" in str(error)
 
 
-def test_file_in_the_place_of_the_workers_socket(config: Config, tmp_path: Path) -> None:
+def test_file_in_place_of_the_workers_socket(config: Config, tmp_path: Path) -> None:
     (tmp_path / "hop").mkdir(mode=0o700)
     (tmp_path / "hop" / "socket").write_text("precious")
     assert "which is a file and not a socket" in str(only(config()))
     assert (tmp_path / "hop" / "socket").read_text() == "precious"
 
 
-def test_folder_of_the_socket_that_is_open_to_others(config: Config, tmp_path: Path) -> None:
+def test_socket_folder_that_is_open_to_others(config: Config, tmp_path: Path) -> None:
     (tmp_path / "hop").mkdir(mode=0o755)
     assert "with mode 0700" in str(only(config()))
 
 
-def test_folder_of_the_socket_that_is_a_symbolic_link(config: Config, tmp_path: Path) -> None:
+def test_socket_folder_that_is_a_symbolic_link(config: Config, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "hop").symlink_to(tmp_path / "real")
     error = only(config())
@@ -336,7 +336,7 @@ def with_socket(config: Config, tmp_path: Path, ipc: bool) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("ipc", [False, True])
-def test_lock_of_a_socket_that_is_held(ipc: bool, config: Config, tmp_path: Path) -> None:
+def test_held_socket_lock(ipc: bool, config: Config, tmp_path: Path) -> None:
     """By the drivers' own locks; the socket itself was removed."""
     path, at = with_socket(config, tmp_path, ipc)
     lock = SocketLock(at, "some_option")
@@ -353,7 +353,7 @@ def test_lock_of_a_socket_that_is_held(ipc: bool, config: Config, tmp_path: Path
 
 @pytest.mark.parametrize("ipc", [False, True])
 @pytest.mark.parametrize("kind", ["link", "folder"])
-def test_lock_of_a_socket_that_is_no_file(kind: str, ipc: bool, config: Config, tmp_path: Path) -> None:
+def test_socket_lock_that_is_not_a_file(kind: str, ipc: bool, config: Config, tmp_path: Path) -> None:
     path, at = with_socket(config, tmp_path, ipc)
     lock = Path(f"{at}.lock")
     if kind == "folder":
@@ -368,7 +368,7 @@ def test_lock_of_a_socket_that_is_no_file(kind: str, ipc: bool, config: Config, 
 
 
 @pytest.mark.parametrize("ipc", [False, True])
-def test_socket_at_which_somebody_listens(ipc: bool, config: Config, tmp_path: Path) -> None:
+def test_socket_with_a_listening_process(ipc: bool, config: Config, tmp_path: Path) -> None:
     (tmp_path / "hop").mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as listener:
         more = {}
@@ -399,7 +399,7 @@ def test_all_failures_are_named(
     assert str(taken) in said[1]
 
 
-def test_program_that_publishes_by_itself_needs_no_socket(config: Config, tmp_path: Path) -> None:
+def test_program_that_publishes_itself_needs_no_socket(config: Config, tmp_path: Path) -> None:
     settings, service = load(config())
     (tmp_path / "hop").mkdir(mode=0o755)
     alone = msgspec.structs.replace(settings, multiproc_driver="", multiproc_socket="")

@@ -24,13 +24,13 @@ def envelopes(messages: list[Message], first: int = 1, uuid: str = UUID) -> list
     return [Envelope("api-1", uuid, "topic", first + n, [message]) for n, message in enumerate(messages)]
 
 
-def test_a_link_in_one_message_is_whole_at_once() -> None:
+def test_link_in_one_message_is_returned_at_once() -> None:
     link = Link("topic", ZERO, Point(1, 1), [], 0, 0, ZERO, 1)
     assert Reassembly().feed(Envelope("api-1", UUID, "topic", 1, [Message(link), Message(link)])) == [link, link]
 
 
 @given(st.randoms(use_true_random=False))
-def test_runs_of_several_workers_are_whole_when_their_last_part_comes(rng: random.Random) -> None:
+def test_runs_of_several_workers_are_returned_with_their_last_part(rng: random.Random) -> None:
     assembly = Reassembly()
     first, second = large(10), large(20)
     ways = [
@@ -45,7 +45,7 @@ def test_runs_of_several_workers_are_whole_when_their_last_part_comes(rng: rando
     assert (assembly.lost, assembly.given_up) == (0, 0)
 
 
-def test_a_lost_part_is_counted_and_its_run_given_up_in_the_end() -> None:
+def test_lost_part_is_counted_and_its_run_dropped() -> None:
     assembly = Reassembly()
     sequence = 1
     for number in range(MAX_RUNS + 2):
@@ -58,7 +58,7 @@ def test_a_lost_part_is_counted_and_its_run_given_up_in_the_end() -> None:
     assert assembly.given_up == 2
 
 
-def test_sequences_are_counted_per_worker_and_topic() -> None:
+def test_sequences_are_tracked_per_worker_and_topic() -> None:
     assembly = Reassembly()
     link = Link("topic", ZERO, Point(1, 1), [], 0, 0, ZERO, 1)
     for uuid in ("0" * 32, "1" * 32):
@@ -68,5 +68,5 @@ def test_sequences_are_counted_per_worker_and_topic() -> None:
     assert assembly.lost == 2
 
 
-def test_a_hello_holds_nothing() -> None:
+def test_hello_contains_no_links() -> None:
     assert Reassembly().feed(Envelope("api-1", UUID, "", 0, [], Hello({}, {}, None, 0.0))) == []

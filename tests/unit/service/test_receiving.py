@@ -46,7 +46,7 @@ def hop() -> Hop:
     return Hop()
 
 
-def test_it_takes_everything_and_hands_whole_links_on(hop: Hop) -> None:
+def test_receiver_passes_on_complete_links(hop: Hop) -> None:
     taken, history = Taken(), History()
     receiving = Receiving(hop, "api-1", taken)  # type: ignore[arg-type]
     receiving.start()
@@ -58,7 +58,7 @@ def test_it_takes_everything_and_hands_whole_links_on(hop: Hop) -> None:
     assert hop.calls[-1] == "close"
 
 
-def test_a_worker_of_another_service_is_served_and_counted(hop: Hop) -> None:
+def test_links_of_another_services_worker_are_sent_and_counted(hop: Hop) -> None:
     taken = Taken()
     receiving = Receiving(hop, "api-1", taken)  # type: ignore[arg-type]
     receiving.start()

@@ -55,7 +55,7 @@ def run(recount: StoreRecount, begin: float, seconds: float) -> list[float]:
     "damage", [value, version, lost, head, bucket, topic_row, text], ids=lambda each: each.__name__
 )
 @pytest.mark.parametrize("when", [0.0, 0.3, 1.7, 49.0])
-def test_what_was_altered_at_any_moment_is_repaired_within_the_time(
+def test_rows_altered_at_any_time_are_repaired_within_recount_time(
     damage: Damage, when: float, store: Store, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     right, heads = contents(store), store.topics()
@@ -73,20 +73,20 @@ def test_what_was_altered_at_any_moment_is_repaired_within_the_time(
     assert recount.unrepaired() == []
 
 
-def test_a_round_looks_at_every_row_once_and_two_are_made_in_the_time(store: Store) -> None:
+def test_recount_makes_two_rounds_over_every_row_in_recount_time(store: Store) -> None:
     recount = StoreRecount(store, lambda now: True, WITHIN)
     times = run(recount, 0.0, WITHIN - 1)
     assert recount.counters() == {"rounds": 2, "objects": 2 * COUNT, "rotted": 0, "repaired": 0, "overtaken": 0}
     assert len(times) < 20
 
 
-def test_very_much_or_a_very_short_time_is_counted_faster(store: Store) -> None:
+def test_recount_is_faster_for_many_rows_or_a_short_time(store: Store) -> None:
     recount = StoreRecount(store, lambda now: True, 0.2)
     run(recount, 0.0, 0.5)
     assert recount.counters()["rounds"] >= 4
 
 
-def test_only_the_holder_counts_and_zero_is_never(store: Store) -> None:
+def test_only_the_lease_holder_recounts_and_zero_disables_it(store: Store) -> None:
     idle = StoreRecount(store, lambda now: False, WITHIN)
     run(idle, 0.0, WITHIN)
     assert idle.counters()["objects"] == 0
@@ -95,7 +95,7 @@ def test_only_the_holder_counts_and_zero_is_never(store: Store) -> None:
     assert off.counters()["objects"] == 0
 
 
-def test_what_cannot_be_repaired_is_said_once_and_shown_until_it_is_right(
+def test_unrepaired_topic_is_logged_once_and_shown_until_repaired(
     store: Store, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.trim(keep_links=0)
@@ -148,7 +148,7 @@ def test_recount_logs_later_rot_of_a_topic_with_unrepaired_rot(
     assert recount.unrepaired() == ["t"]
 
 
-def test_recount_counts_what_it_can_repair_beside_unrepaired_rot_once(
+def test_recount_counts_repaired_objects_beside_unrepaired_rot_once(
     store: Store, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.trim(keep_links=0)
@@ -237,7 +237,7 @@ def test_recount_ends_the_step_when_the_database_does_not_answer(store: Store, s
     assert recount.unrepaired() == []
 
 
-def test_what_was_found_is_in_the_journal(store: Store, sqlite_url: str, tmp_path: Path) -> None:
+def test_recount_writes_damage_to_the_journal(store: Store, sqlite_url: str, tmp_path: Path) -> None:
     journal = Journal(JournalSettings(str(tmp_path)), "service", "api-1")
     harm(sqlite_url, value)
     run(StoreRecount(store, lambda now: True, WITHIN, journal), 0.0, WITHIN)

@@ -52,7 +52,7 @@ def write(store: Store, value: int, origin: str | None = None) -> Any:
     return tx.commit
 
 
-def test_what_a_worker_commits_reaches_the_replica_by_the_service(config: Settings, store: Store) -> None:
+def test_workers_commit_reaches_the_replica_through_the_service(config: Settings, store: Store) -> None:
     patient = ServiceSettings(grace=60.0)  # so that nothing comes by way of the changelog
     with PublisherService(config, patient) as service, Replica(config, ["t"]) as replica, Worker(config, store):
         replica.wait_synced(LONG)
@@ -63,7 +63,7 @@ def test_what_a_worker_commits_reaches_the_replica_by_the_service(config: Settin
         assert service.counters()["links"]["handed"] == 20
 
 
-def test_a_journal_that_cannot_be_written_is_counted_and_stops_nothing(config: Settings, store: Store) -> None:
+def test_unwritable_journal_is_counted_and_stops_nothing(config: Settings, store: Store) -> None:
     config = msgspec.structs.replace(config, journal=JournalSettings("/proc/nowhere"))
     with PublisherService(config, QUICK) as service:
         write(store, 1)
@@ -73,7 +73,7 @@ def test_a_journal_that_cannot_be_written_is_counted_and_stops_nothing(config: S
         assert service.gauges()["broken"] == {"journal": 1.0}
 
 
-def test_what_nobody_hands_over_is_followed_and_orphans_are_taken_over(config: Settings, store: Store) -> None:
+def test_links_not_handed_over_are_followed_and_orphans_are_taken_over(config: Settings, store: Store) -> None:
     with PublisherService(config, QUICK) as service:
         assert poll(lambda: service.problems() == [], LONG), service.problems()
         write(store, 1)
@@ -85,7 +85,7 @@ def test_what_nobody_hands_over_is_followed_and_orphans_are_taken_over(config: S
         assert poll(lambda: service.gauges()["leases"] == held, LONG), service.gauges()
 
 
-def test_links_of_a_live_service_are_left_to_it(config: Settings, store: Store) -> None:
+def test_links_of_a_live_service_are_not_taken_over(config: Settings, store: Store) -> None:
     with PublisherService(config, QUICK) as first:
         assert poll(lambda: first.problems() == [], LONG)
         store.directory.register("api-2", "0" * 32, "", 60.0)
@@ -99,7 +99,7 @@ def test_links_of_a_live_service_are_left_to_it(config: Settings, store: Store) 
         assert first.counters()["links"]["took_over"] == 1
 
 
-def test_it_is_in_the_directory_while_it_runs_and_leaves_nothing(config: Settings, store: Store) -> None:
+def test_service_is_registered_while_it_runs(config: Settings, store: Store) -> None:
     with PublisherService(config, QUICK) as service:
         assert poll(lambda: [each.uuid for each in store.directory.live()] == [service.uuid], LONG)
         assert store.directory.live()[0].address == "memory://x"
@@ -109,7 +109,7 @@ def test_it_is_in_the_directory_while_it_runs_and_leaves_nothing(config: Setting
     assert service.problems()[0] == "the service is not running"
 
 
-def test_it_trims_while_it_holds_the_lease(config: Settings, store: Store) -> None:
+def test_service_trims_while_it_holds_the_lease(config: Settings, store: Store) -> None:
     for value in range(5):
         write(store, value)
     keep = ServiceSettings(keep_links=2, trim_interval=0.02, follow_interval=0.02)
@@ -118,7 +118,7 @@ def test_it_trims_while_it_holds_the_lease(config: Settings, store: Store) -> No
     assert len(_links(store)) == 2
 
 
-def test_it_recounts_the_database_while_it_holds_the_lease(config: Settings, store: Store) -> None:
+def test_service_recounts_while_it_holds_the_lease(config: Settings, store: Store) -> None:
     for value in range(5):
         write(store, value)
     engine = create_engine(config.store_url)
@@ -131,7 +131,7 @@ def test_it_recounts_the_database_while_it_holds_the_lease(config: Settings, sto
     assert store.get("a", "1") == 4
 
 
-def test_what_workers_pushed_before_the_end_still_goes_out(config: Settings, store: Store) -> None:
+def test_links_pushed_before_the_end_are_sent(config: Settings, store: Store) -> None:
     service = PublisherService(config, ServiceSettings(grace=60.0))
     service.start()
     with Replica(config, ["t"]) as replica:
@@ -144,7 +144,7 @@ def test_what_workers_pushed_before_the_end_still_goes_out(config: Settings, sto
         assert service.counters()["links"]["handed"] == 1
 
 
-def test_a_database_that_answers_nothing_holds_up_neither_the_goodbye_nor_the_end(
+def test_hanging_database_delays_neither_goodbye_nor_end(
     config: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server that was stopped: its host answers for it, so no timeout of a connection ends the query."""
@@ -168,7 +168,7 @@ def test_a_database_that_answers_nothing_holds_up_neither_the_goodbye_nor_the_en
 
 
 @pytest.mark.parametrize("what", ["the worker socket", "the last thread"])
-def test_a_start_that_fails_releases_everything(config: Settings, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_failed_start_releases_everything(config: Settings, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     service = PublisherService(config, QUICK)
 
     def refuse() -> None:
@@ -183,7 +183,7 @@ def test_a_start_that_fails_releases_everything(config: Settings, monkeypatch: p
     assert all(loop.close(LONG) for loop in service._loops.values()), "no thread runs any more"
 
 
-def test_a_second_one_of_the_same_name_gives_up_and_the_first_goes_on(config: Settings, store: Store) -> None:
+def test_second_service_of_the_same_name_stops_and_the_first_continues(config: Settings, store: Store) -> None:
     # Long enough for a busy machine: a first one whose lease ends is rightly the one that gives up.
     quick = ServiceSettings(address="memory://x", lease=3.0, follow_interval=0.02, metrics_port=0)
     gave_up = threading.Event()
@@ -198,7 +198,7 @@ def test_a_second_one_of_the_same_name_gives_up_and_the_first_goes_on(config: Se
         assert first.failure is None
 
 
-def test_a_thread_that_hangs_is_named_and_a_database_that_is_away_hangs_none(
+def test_hanging_thread_is_named_and_unreachable_database_hangs_none(
     config: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with PublisherService(config, QUICK) as service:
@@ -211,7 +211,7 @@ def test_a_thread_that_hangs_is_named_and_a_database_that_is_away_hangs_none(
         assert service.stuck() == ["the thread 'leases' has been hanging for 491 s"]
 
 
-def test_without_a_hop_it_only_follows(sqlite_url: str) -> None:
+def test_service_without_a_hop_only_follows_the_changelog(sqlite_url: str) -> None:
     config = both(sqlite_url, multiproc_driver="")
     with Store(sqlite_url, origin="api-1") as store, PublisherService(config, QUICK) as service:
         assert poll(lambda: service.problems() == [], LONG)
@@ -220,7 +220,7 @@ def test_without_a_hop_it_only_follows(sqlite_url: str) -> None:
         assert service.counters()["receiving"] == {}
 
 
-def test_what_cannot_be_a_service_is_refused(sqlite_url: str) -> None:
+def test_invalid_service_settings_are_rejected(sqlite_url: str) -> None:
     with pytest.raises(ConfigError, match="service_name"):
         PublisherService(both(sqlite_url, service=""))
     with pytest.raises(ConfigError, match="enable_pub_sub"):

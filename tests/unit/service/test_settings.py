@@ -23,7 +23,7 @@ def test_defaults_are_the_options_defaults(tmp_path: Path) -> None:
     assert read(tmp_path, GOOD) == ServiceSettings(address="tcp://127.0.0.1:8866")
 
 
-def test_both_settings_come_from_one_file(tmp_path: Path) -> None:
+def test_load_returns_both_settings_from_one_file(tmp_path: Path) -> None:
     path = tmp_path / "net.conf"
     path.write_text(GOOD + "[publisher_service]\nlease = 3\nkeep_links = 7\n[pubsub_ipc]\nbuffer = 5\n")
     settings, service = load(path)
@@ -77,7 +77,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", sorted(WRONG))
-def test_a_wrong_option_is_named(case: str, tmp_path: Path) -> None:
+def test_wrong_option_is_named(case: str, tmp_path: Path) -> None:
     text, sentence = WRONG[case]
     with pytest.raises(ConfigError, match=sentence) as caught:
         read(tmp_path, text)
@@ -85,13 +85,13 @@ def test_a_wrong_option_is_named(case: str, tmp_path: Path) -> None:
     assert "LocationInfo" not in str(caught.value)
 
 
-def test_one_port_of_two_addresses_is_two_ports(tmp_path: Path) -> None:
+def test_one_port_on_two_addresses_is_accepted(tmp_path: Path) -> None:
     both = "publisher_bind_address = 10.0.0.1\n[publisher_service]\nmetrics_port = 8866\n"
     assert read(tmp_path, GOOD + both).metrics_port == 8866
 
 
 @pytest.mark.parametrize("address", ["[::1]", "host.example", "10.0.0.1"])
-def test_addresses_that_can_stand_before_a_port(address: str, tmp_path: Path) -> None:
+def test_addresses_before_a_port_are_accepted(address: str, tmp_path: Path) -> None:
     assert read(tmp_path, GOOD + f"publisher_bind_address = {address}\n").address == f"tcp://{address}:8866"
 
 
@@ -105,17 +105,17 @@ def test_addresses_that_can_stand_before_a_port(address: str, tmp_path: Path) ->
         ("ipc:///run/x", "ipc:///run/x"),
     ],
 )
-def test_a_wildcard_is_not_what_replicas_connect_to(bound: str, reached: str) -> None:
+def test_wildcard_is_replaced_in_the_directorys_address(bound: str, reached: str) -> None:
     assert reachable(bound, "10.0.0.9") == reached
 
 
-def test_a_driver_by_which_nothing_is_bound_has_no_invented_address(tmp_path: Path) -> None:
+def test_driver_that_binds_no_address_has_no_derived_one(tmp_path: Path) -> None:
     assert read(tmp_path, GOOD + "pub_sub_driver = memory\n").address == ""
     given = GOOD + "pub_sub_driver = memory\n[publisher_service]\naddress = memory://here\n"
     assert read(tmp_path, given).address == "memory://here"
 
 
-def test_an_address_that_is_given_is_taken(tmp_path: Path) -> None:
+def test_given_address_is_used(tmp_path: Path) -> None:
     text = GOOD + "[publisher_service]\naddress = tcp://public:1\n"
     assert read(tmp_path, text).address == "tcp://public:1"
 
@@ -123,7 +123,7 @@ def test_an_address_that_is_given_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "warned"), [("tcp://127.0.0.1:1", True), ("tcp://localhost:1", True), ("tcp://10.0.0.1:1", False)]
 )
-def test_an_address_that_only_this_host_can_reach_is_warned_of(
+def test_loopback_address_is_warned_of(
     address: str, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     read(tmp_path, GOOD + f"[publisher_service]\naddress = {address}\n")

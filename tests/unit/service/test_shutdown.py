@@ -12,7 +12,7 @@ LONG = 120.0
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_the_wait_also_while_its_thread_holds_the_lock(number: signal.Signals) -> None:
+def test_signal_ends_the_wait_while_its_thread_holds_the_lock(number: signal.Signals) -> None:
     """A handler that takes a lock waits for its own thread then, for ever."""
     with ShutdownSignal() as stop:
         assert not stop.wait(0.0)
@@ -22,7 +22,7 @@ def test_a_signal_ends_the_wait_also_while_its_thread_holds_the_lock(number: sig
         assert stop.wait(None)
 
 
-def test_a_signal_wakes_who_waits() -> None:
+def test_signal_wakes_the_waiting_thread() -> None:
     with ShutdownSignal() as stop:
         sender = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM))
         sender.start()
@@ -30,7 +30,7 @@ def test_a_signal_wakes_who_waits() -> None:
         sender.join(LONG)
 
 
-def test_a_thread_may_ask_as_often_as_it_likes_and_after_the_end() -> None:
+def test_ask_may_be_called_repeatedly_and_after_the_end() -> None:
     with ShutdownSignal() as stop:
 
         def ask() -> None:
@@ -45,7 +45,7 @@ def test_a_thread_may_ask_as_often_as_it_likes_and_after_the_end() -> None:
     stop.ask()
 
 
-def test_handlers_and_descriptors_are_as_before() -> None:
+def test_handlers_and_descriptors_are_restored() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     files = set(os.listdir("/proc/self/fd"))  # noqa: PTH208
     with ShutdownSignal():

@@ -13,33 +13,33 @@ def tree(folder: Path) -> list[str]:
     return sorted(str(each.relative_to(folder)) for each in folder.rglob("*"))
 
 
-def test_missing_folders_are_removed_and_others_stay(tmp_path: Path) -> None:
+def test_created_folders_are_removed_and_others_kept(tmp_path: Path) -> None:
     (tmp_path / "is" / "other").mkdir(parents=True)
     try_making(tmp_path / "is" / "a" / "b")
     try_making(tmp_path / "is")
     assert tree(tmp_path) == ["is", "is/other"]
 
 
-def test_folders_made_before_a_failure_are_removed(tmp_path: Path) -> None:
+def test_folders_created_before_a_failure_are_removed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="File name too long") as refused:
         try_making(tmp_path / "a" / "b" / ("n" * 300))
     assert refused.value.errno == errno.ENAMETOOLONG
     assert tree(tmp_path) == []
 
 
-def test_what_another_process_puts_into_a_made_folder_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_with_another_processs_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "try_writing", lambda folder: (folder / "theirs").touch())
     try_making(tmp_path / "a" / "b")
     assert tree(tmp_path) == ["a", "a/b", "a/b/theirs"]
 
 
-def test_folder_that_another_process_removed_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_removed_by_another_process_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "try_writing", lambda folder: folder.rmdir())
     try_making(tmp_path / "a" / "b")
     assert tree(tmp_path) == []
 
 
-def test_link_that_leads_nowhere_is_no_folder(tmp_path: Path) -> None:
+def test_dangling_link_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "missing")
     with pytest.raises(NotADirectoryError) as refused:
         try_making(tmp_path / "link" / "below")
@@ -47,7 +47,7 @@ def test_link_that_leads_nowhere_is_no_folder(tmp_path: Path) -> None:
     assert tree(tmp_path) == ["link"]
 
 
-def test_reason_names_the_folder_and_no_temporary_file() -> None:
+def test_reason_names_the_folder_and_not_the_temporary_file() -> None:
     with pytest.raises(OSError, match="No such file") as refused:
         try_writing(Path("/proc"))
     assert reason_of(refused.value) == "No such file or directory: '/proc'"

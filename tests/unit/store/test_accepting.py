@@ -43,9 +43,7 @@ DAMAGES = [value, version, lost, added, head, print_, bucket, topic_row, many_va
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__)
-def test_accept_sets_the_head_to_the_rows_by_links_that_replicas_follow(
-    damage: Damage, store: Store, database_url: str
-) -> None:
+def test_accept_sets_head_to_rows_and_publishes_links(damage: Damage, store: Store, database_url: str) -> None:
     fill(store)
     with store.transaction() as tx:
         tx.set("port", "k9", {"n": "last"}, topic="t")
@@ -81,7 +79,7 @@ def test_accept_sets_the_head_to_the_rows_by_links_that_replicas_follow(
     assert store.accept("t").position is None, "nothing is wrong any more"
 
 
-def test_accept_makes_a_topic_of_rows_whose_row_and_changelog_are_lost(store: Store, database_url: str) -> None:
+def test_accept_restores_topic_without_row_and_changelog(store: Store, database_url: str) -> None:
     fill(store, 50)
     store.trim(keep_links=0)
     harm(database_url, topic_row)
@@ -90,7 +88,7 @@ def test_accept_makes_a_topic_of_rows_whose_row_and_changelog_are_lost(store: St
     assert store.topics()["t"] == store.recount("t")
 
 
-def test_accept_repairs_first_what_the_changelog_tells(store: Store, database_url: str) -> None:
+def test_accept_repairs_from_changelog_first(store: Store, database_url: str) -> None:
     fill(store)
     right = contents(store)
     harm(database_url, value, lost)
@@ -115,7 +113,7 @@ ROGUES = [rogue("port", ""), rogue("", "k"), *(rogue(f"port{n}", "") for n in ra
 
 
 @pytest.mark.parametrize("harmed", [False, True], ids=["rogues alone", "and a damaged head and value"])
-def test_accept_deletes_rows_with_refused_names_without_a_change(harmed: bool, store: Store, database_url: str) -> None:
+def test_accept_deletes_rows_with_invalid_names_without_change(harmed: bool, store: Store, database_url: str) -> None:
     fill(store, 20)
     store.trim(keep_links=0)
     before, right = store.topics()["t"], contents(store)
@@ -138,7 +136,7 @@ def test_accept_deletes_rows_with_refused_names_without_a_change(harmed: bool, s
     assert len(delta.links) == 1 + harmed
 
 
-def test_accept_of_a_topic_whose_only_row_has_a_refused_name_leaves_it_empty(store: Store, database_url: str) -> None:
+def test_accept_empties_topic_whose_only_row_has_invalid_name(store: Store, database_url: str) -> None:
     fill(store, 8)
     store.trim(keep_links=0)
     harm(database_url, rogue("port", ""), lambda at: at.execute(delete(schema.objects).where(C.object_key != "")))
@@ -146,7 +144,7 @@ def test_accept_of_a_topic_whose_only_row_has_a_refused_name_leaves_it_empty(sto
     assert (contents(store), store.topics()["t"].count) == ([], 0)
 
 
-def test_accept_puts_a_text_bucket_right_before_buckets_are_compared(sqlite_url: str) -> None:
+def test_accept_fixes_text_bucket_before_buckets_are_compared(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         fill(store, 20)
         right = contents(store)

@@ -17,12 +17,12 @@ def test_revision_of_a_database(database_url: str) -> None:
     assert administration.revision(database_url, settings=SETTINGS) == REVISION
 
 
-def test_asking_for_the_revision_makes_no_file(tmp_path: Path) -> None:
+def test_revision_creates_no_file(tmp_path: Path) -> None:
     assert administration.revision(f"sqlite:///{tmp_path}/net.db") is None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_our_tables_are_dropped(database_url: str) -> None:
+def test_drop_removes_only_library_tables(database_url: str) -> None:
     with pytest.raises((SchemaError, StoreUnavailable), match=r"holds no tables|does not exist"):
         administration.drop(database_url, settings=SETTINGS)
     with Store(database_url, settings=SETTINGS) as store, store.transaction() as tx:
@@ -38,7 +38,7 @@ def test_only_our_tables_are_dropped(database_url: str) -> None:
         assert list(store.objects()) == []
 
 
-def test_tables_of_a_newer_version_are_left_alone(sqlite_url: str) -> None:
+def test_drop_rejects_newer_schema(sqlite_url: str) -> None:
     Store(sqlite_url).close()
     engine = create_engine(url.parse(sqlite_url))
     with engine.begin() as connection:

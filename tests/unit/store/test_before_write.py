@@ -23,7 +23,7 @@ def noted(into: list[Seen]) -> Any:
     return note
 
 
-def test_hook_sees_the_merged_object_once_and_nothing_that_does_not_change(store: Store) -> None:
+def test_hook_gets_merged_objects_but_no_unchanged_ones(store: Store) -> None:
     seen: list[Seen] = []
     with store.transaction() as tx:
         tx.set("t", "a", {"x": 1, "y": 1}, topic="p")
@@ -69,7 +69,7 @@ def test_hook_that_raises_refuses_the_whole_transaction(store: Store) -> None:
     assert_consistent(store)
 
 
-def test_hook_gives_the_value_that_is_written_and_published(store: Store) -> None:
+def test_hook_replaces_written_and_published_value(store: Store) -> None:
     published: list[bytes | None] = []
     store.on_commit(lambda links: published.extend(change.value for link in links for change in link.changes))
     store.before_write(lambda write: {**write.new, "stamp": write.old_version}, table="t")
@@ -97,7 +97,7 @@ def test_hook_that_restores_the_stored_value_writes_nothing(store: Store) -> Non
     assert store.read_heads([]).store == head
 
 
-def test_value_for_a_deleted_object_is_refused(store: Store) -> None:
+def test_hook_value_for_deleted_object_is_rejected(store: Store) -> None:
     with store.transaction() as tx:
         tx.set("t", "a", 1, topic="p")
     store.before_write(lambda write: 5)
@@ -106,7 +106,7 @@ def test_value_for_a_deleted_object_is_refused(store: Store) -> None:
     assert store.get("t", "a") == 1
 
 
-def test_hooks_of_typed_tables_get_and_give_the_type(open_store: Opener) -> None:
+def test_hook_of_typed_table_gets_and_returns_the_type(open_store: Opener) -> None:
     class Port(msgspec.Struct):
         name: str
         number: int = 0
@@ -132,7 +132,7 @@ def test_hooks_of_typed_tables_get_and_give_the_type(open_store: Opener) -> None
         store.before_write(number, table="prot")
 
 
-def test_value_beyond_a_limit_is_refused(store: Store) -> None:
+def test_hook_value_over_limit_is_rejected(store: Store) -> None:
     store.before_write(lambda write: "x" * (store.limits.max_value_bytes + 1))
     with pytest.raises(InvalidValueError, match="bytes"), store.transaction() as tx:
         tx.create("t", "a", 1)
@@ -159,7 +159,7 @@ def test_hook_runs_while_the_object_is_locked(store: Store) -> None:
     assert_consistent(store)
 
 
-def test_hooks_run_in_a_session_too_and_undo_its_own_changes(store: Store, database_url: str) -> None:
+def test_hook_in_session_can_refuse_the_commit(store: Store, database_url: str) -> None:
     seen: list[Seen] = []
     remove = store.before_write(noted(seen))
     engine = create_engine(database_url)

@@ -49,7 +49,7 @@ def restore(url: str, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     engine.dispose()
 
 
-def test_a_delta_is_the_links_after_a_point(store: Store) -> None:
+def test_delta_contains_the_links_after_a_point(store: Store) -> None:
     links = fill(store, 10)
     mine = [link for link in links if link.topic == "topic-0"]
     for i, link in enumerate(mine):
@@ -59,7 +59,7 @@ def test_a_delta_is_the_links_after_a_point(store: Store) -> None:
     assert delta(store, "never", mine[0].point) == Incomplete()
 
 
-def test_a_delta_of_chosen_topics_is_one_reading(store: Store) -> None:
+def test_sync_of_several_topics_is_one_reading(store: Store) -> None:
     links = fill(store, 10)
     answer = store.read_sync({"topic-0": Want(after=ZERO), "topic-1": Want(), "never": Want()})
     assert answer.store == links[-1].point
@@ -73,7 +73,7 @@ def test_a_delta_of_chosen_topics_is_one_reading(store: Store) -> None:
     assert list(third.topics["never"].records) == []
 
 
-def test_the_all_chain_follows_the_transactions_points(store: Store) -> None:
+def test_delta_of_all_follows_transaction_points(store: Store) -> None:
     for i in range(7):
         with store.transaction() as tx:
             for topic in range(1 + i % 4):
@@ -90,7 +90,7 @@ def test_the_all_chain_follows_the_transactions_points(store: Store) -> None:
     assert delta(store, ALL, Point(points[2].position, 1)) == Incomplete()
 
 
-def test_history_a_restored_backup_makes_deltas_incomplete(open_store: Opener, database_url: str) -> None:
+def test_history_delta_is_incomplete_after_restored_backup(open_store: Opener, database_url: str) -> None:
     store = open_store()
     common = fill(store, 4)
     saved = backup(database_url)
@@ -109,7 +109,7 @@ def test_history_a_restored_backup_makes_deltas_incomplete(open_store: Opener, d
     assert_consistent(store)
 
 
-def test_history_a_lost_tail_of_the_changelog_makes_deltas_incomplete(open_store: Opener, database_url: str) -> None:
+def test_history_delta_is_incomplete_after_lost_tail_of_changelog(open_store: Opener, database_url: str) -> None:
     store = open_store()
     links = fill(store, 6)
     engine = create_engine(database_url)
@@ -121,7 +121,7 @@ def test_history_a_lost_tail_of_the_changelog_makes_deltas_incomplete(open_store
     assert delta(store, ALL, links[-1].point) == Delta([], links[-1].point)
 
 
-def test_a_long_delta_is_incomplete(open_store: Opener) -> None:
+def test_delta_over_max_links_is_incomplete(open_store: Opener) -> None:
     store = open_store(settings=SETTINGS.__class__(page_size=2, max_delta_links=5))
     links = fill(store, 8)
     assert delta(store, ALL, ZERO) == Incomplete()
@@ -150,7 +150,7 @@ def test_read_links_gives_whole_transactions_in_commit_order(store: Store) -> No
     assert len(store.read_links(ZERO, 1)[0]) == 3  # at least one transaction
 
 
-def test_read_links_from_none_is_from_the_begin(store: Store) -> None:
+def test_read_links_from_none_reads_from_the_beginning(store: Store) -> None:
     assert store.read_links(None, 5) == ([], ZERO, True)
     links = fill(store, 3)
     assert store.read_links(None, 5) == (links, links[-1].point, True)
@@ -158,14 +158,14 @@ def test_read_links_from_none_is_from_the_begin(store: Store) -> None:
     assert store.read_links(None, 5) == (links[2:], links[-1].point, False)
 
 
-def test_read_links_says_when_it_does_not_connect(store: Store) -> None:
+def test_read_links_reports_a_point_that_does_not_connect(store: Store) -> None:
     links = fill(store, 3)
     assert store.read_links(Point(1, 7), 5)[2] is False
     assert store.read_links(Point(99, 7), 5) == ([], links[-1].point, False)
     assert store.read_links(links[-1].point, 5) == ([], links[-1].point, True)
 
 
-def test_a_damaged_link_is_named(open_store: Opener, database_url: str) -> None:
+def test_damaged_link_is_named(open_store: Opener, database_url: str) -> None:
     store = open_store()
     fill(store, 1)
     engine = create_engine(database_url)
@@ -187,7 +187,7 @@ def test_trimming_by_count(keep: int, store: Store) -> None:
     assert store.trim(keep_links=keep) == 0
 
 
-def test_trimming_looks_for_the_cut_once_however_many_batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trimming_computes_the_cut_once_for_all_batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(store, 12)
     monkeypatch.setattr(changelog, "_BATCH", 2)
     statements: list[str] = []
@@ -207,7 +207,7 @@ def test_trimming_removes_whole_transactions(store: Store) -> None:
     assert len(store.read_links(None, 100)[0]) == 6
 
 
-def test_trimming_by_age_is_by_the_databases_clock(open_store: Opener, database_url: str) -> None:
+def test_trimming_by_age_uses_the_databases_clock(open_store: Opener, database_url: str) -> None:
     store = open_store()
     links = fill(store, 4)
     assert store.trim(keep_seconds=3600) == 0
@@ -222,7 +222,7 @@ def test_trimming_by_age_is_by_the_databases_clock(open_store: Opener, database_
     assert store.read_links(None, 100)[0] == links[2:]
 
 
-def test_trimming_makes_older_points_incomplete_and_no_other(store: Store) -> None:
+def test_trimming_makes_only_older_points_incomplete(store: Store) -> None:
     links = fill(store, 8)
     store.trim(keep_links=3)
     assert delta(store, ALL, links[3].point) == Incomplete()
@@ -240,7 +240,7 @@ def test_trimming_makes_older_points_incomplete_and_no_other(store: Store) -> No
         assert store.recount(topic) == head
 
 
-def test_trimming_refuses_nonsense(store: Store) -> None:
+def test_trimming_rejects_invalid_bounds(store: Store) -> None:
     with pytest.raises(InvalidValueError):
         store.trim(keep_links=-1)
     with pytest.raises(InvalidValueError):
@@ -252,7 +252,7 @@ def test_trimming_refuses_nonsense(store: Store) -> None:
     assert store.trim() == 0
 
 
-def test_trimming_takes_the_largest_bounds_that_a_service_takes(store: Store) -> None:
+def test_trimming_accepts_the_maximum_bounds_of_the_service(store: Store) -> None:
     largest = {option.name: vars(option.type)["max"] for option in options.SERVICE if option.name.startswith("keep_")}
     fill(store, 3)
     assert store.trim(keep_links=largest["keep_links"], keep_seconds=largest["keep_time"]) == 0
@@ -261,7 +261,7 @@ def test_trimming_takes_the_largest_bounds_that_a_service_takes(store: Store) ->
 # -- looking for a commit ----------------------------------------------------------------------------------------
 
 
-def test_every_point_of_the_history_is_held(store: Store) -> None:
+def test_holds_every_point_of_the_history(store: Store) -> None:
     links = fill(store, 7)
     for link in links:
         assert store.holds(link.topic, [link.point]) == [True]
@@ -269,7 +269,7 @@ def test_every_point_of_the_history_is_held(store: Store) -> None:
     assert store.holds("topic-0", [ZERO]) == [True]
 
 
-def test_a_point_of_another_history_is_not_held(open_store: Opener, database_url: str) -> None:
+def test_holds_no_point_of_another_history(open_store: Opener, database_url: str) -> None:
     with open_store() as store:
         fill(store, 3)
         kept = backup(database_url)
@@ -283,7 +283,7 @@ def test_a_point_of_another_history_is_not_held(open_store: Opener, database_url
             fill(store, 1, first=100 + number)
 
 
-def test_a_point_between_two_links_of_a_topic_is_not_held(store: Store) -> None:
+def test_holds_no_point_between_two_links_of_a_topic(store: Store) -> None:
     links = fill(store, 6)
     other = next(link for link in links if link.topic == "topic-1" and link.point.position > 1)
     assert store.holds("topic-0", [other.point]) == [False]
@@ -300,7 +300,7 @@ def contains(store: Store, chain: str, point: Point) -> bool | None:
     return said[0]
 
 
-def test_a_full_sync_says_whether_its_history_contains_what_was_known(open_store: Opener, database_url: str) -> None:
+def test_full_sync_reports_whether_history_contains_the_known_point(open_store: Opener, database_url: str) -> None:
     with open_store() as store:
         early = fill(store, 3)
         kept = backup(database_url)
@@ -344,7 +344,7 @@ def test_known_points_of_many_topics_are_looked_up_together(store: Store) -> Non
     assert counts[0] == counts[1] == 2
 
 
-def test_a_point_that_was_trimmed_can_be_told_by_nobody(store: Store) -> None:
+def test_holds_returns_none_for_a_trimmed_point(store: Store) -> None:
     links = fill(store, 8)
     store.trim(keep_links=2)
     assert store.holds(ALL, [link.point for link in links]) == [None] * 6 + [True, True]

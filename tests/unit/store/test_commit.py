@@ -53,14 +53,14 @@ def lost_after(commit: Callable[[], None]) -> None:
     raise lost()
 
 
-def test_history_lost_before_it_took_effect_it_is_run_again(store: Store) -> None:
+def test_history_commit_lost_before_its_effect_is_run_again(store: Store) -> None:
     with commits(store, lost_before), store.transaction() as tx:
         tx.create("t", "k", 1)
     assert tx.commit is not None
     assert assert_consistent(store) == 1
 
 
-def test_history_lost_after_it_took_effect_it_is_not_run_again(store: Store) -> None:
+def test_history_commit_lost_after_its_effect_is_not_run_again(store: Store) -> None:
     with commits(store, lost_after) as calls, store.transaction() as tx:
         tx.create("t", "k", 1)
     assert tx.commit is not None
@@ -69,7 +69,7 @@ def test_history_lost_after_it_took_effect_it_is_not_run_again(store: Store) -> 
     assert assert_consistent(store) == 1
 
 
-def test_lost_twice(store: Store) -> None:
+def test_commit_lost_twice_raises_outcome_unknown(store: Store) -> None:
     seen: list[object] = []
     store.on_commit(seen.append)
     with commits(store, lost_before, lost_after), store.transaction() as tx:
@@ -79,7 +79,7 @@ def test_lost_twice(store: Store) -> None:
 
 
 @pytest.mark.parametrize("other_topic", [False, True])
-def test_it_is_found_behind_the_transactions_of_others(other_topic: bool, open_store: Opener) -> None:
+def test_lost_commit_is_found_behind_later_transactions(other_topic: bool, open_store: Opener) -> None:
     store, other = open_store(), open_store()
 
     def lost_and_overtaken(commit: Callable[[], None]) -> None:
@@ -98,7 +98,7 @@ def test_it_is_found_behind_the_transactions_of_others(other_topic: bool, open_s
 
 
 @pytest.mark.parametrize("sizes", [[1], [2], [1, 1], [1, 2, 1]])
-def test_a_position_taken_by_another_transaction_is_not_ours(sizes: list[int], open_store: Opener) -> None:
+def test_lost_commit_is_run_again_when_another_took_its_position(sizes: list[int], open_store: Opener) -> None:
     """``sizes``: the changes of each transaction that comes between; the first one has our position among its own."""
     store, other = open_store(), open_store()
 
@@ -128,7 +128,7 @@ def test_a_position_taken_by_another_transaction_is_not_ours(sizes: list[int], o
     assert assert_consistent(store) == len(sizes) + 1
 
 
-def test_trimmed_behind_it_the_outcome_is_unknown(open_store: Opener) -> None:
+def test_lost_commit_that_was_trimmed_raises_outcome_unknown(open_store: Opener) -> None:
     store = open_store(settings=StoreSettings(retry_attempts=3))
     other = open_store()
 
@@ -149,7 +149,7 @@ def test_trimmed_behind_it_the_outcome_is_unknown(open_store: Opener) -> None:
     assert store.get("t", "k") == 1
 
 
-def test_a_definite_refusal_at_commit_is_no_doubt(sqlite_url: str) -> None:
+def test_definite_error_at_commit_is_retried_without_look_up(sqlite_url: str) -> None:
     def full(_commit: Callable[[], None]) -> None:
         error = sqlite3.OperationalError("database or disk is full")
         error.sqlite_errorcode = sqlite3.SQLITE_FULL
@@ -164,7 +164,7 @@ def test_a_definite_refusal_at_commit_is_no_doubt(sqlite_url: str) -> None:
         assert assert_consistent(store) == 1
 
 
-def test_a_violated_condition_is_raised_once(store: Store) -> None:
+def test_violated_condition_is_not_retried(store: Store) -> None:
     with commits(store) as calls, pytest.raises(NotFound), store.transaction() as tx:
         tx.delete("t", "k")
     assert calls == [0]

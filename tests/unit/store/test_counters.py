@@ -5,12 +5,12 @@ import threading
 from pubsub_lib.store import Store
 
 
-def test_numbers_are_unique_and_grow(store: Store) -> None:
+def test_counter_numbers_are_unique_and_grow(store: Store) -> None:
     assert [store.unique_id("a") for _ in range(3)] == [1, 2, 3]
     assert store.unique_id("A") == 1
 
 
-def test_no_number_twice_under_concurrency(store: Store) -> None:
+def test_counter_returns_no_number_twice_to_concurrent_threads(store: Store) -> None:
     got: list[int] = []
 
     def take() -> None:

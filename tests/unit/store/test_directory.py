@@ -19,7 +19,7 @@ def let_leases_end(url: str) -> None:
     engine.dispose()
 
 
-def test_leases_a_service_is_live_while_its_lease_lasts(open_store: Opener, database_url: str) -> None:
+def test_leases_service_is_live_until_its_lease_expires(open_store: Opener, database_url: str) -> None:
     directory = open_store().directory
     directory.register("api", "u1", "tcp://host:1", 60)
     directory.register("api", "u2", "tcp://host:2", 60)
@@ -58,7 +58,7 @@ def test_leases_have_one_holder(open_store: Opener, database_url: str) -> None:
     assert directory.acquire("l", "a", 60) is True
 
 
-def test_leases_one_of_many_gets_it(store: Store) -> None:
+def test_leases_one_of_many_threads_acquires(store: Store) -> None:
     start, got = threading.Barrier(6), list[str]()
 
     def take(holder: str) -> None:
@@ -75,7 +75,7 @@ def test_leases_one_of_many_gets_it(store: Store) -> None:
     assert store.directory.holder("l") == got[0]
 
 
-def test_refusals(store: Store) -> None:
+def test_directory_rejects_invalid_arguments(store: Store) -> None:
     for seconds in (0, -1, float("nan"), float("inf")):
         with pytest.raises(InvalidValueError, match="lease"):
             store.directory.acquire("l", "a", seconds)

@@ -73,12 +73,12 @@ def test_isolation_a_sqlite_writer_locks_at_begin_and_a_reader_does_not(sqlite_u
             assert tx.commit is not None
 
 
-def test_the_pool_is_bounded(store: Store) -> None:
+def test_pool_is_bounded(store: Store) -> None:
     pool = store._readers.pool
     assert pool.size() == store.settings.pool_size  # type: ignore[attr-defined]
 
 
-def test_a_postgresql_database_that_cannot_hold_all_text_is_refused(postgres_url: str) -> None:
+def test_postgresql_database_without_utf8_is_rejected(postgres_url: str) -> None:
     engine = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(text("DROP DATABASE IF EXISTS latin WITH (FORCE)"))

@@ -51,7 +51,7 @@ class _Held:
         self._context.__exit__(None, None, None)
 
 
-def test_a_locked_database_is_busy_beyond_every_retry(open_store: Opener, database_url: str) -> None:
+def test_locked_database_raises_store_busy_after_retries(open_store: Opener, database_url: str) -> None:
     store = open_store(settings=IMPATIENT)
     engine = create_engine(database_url)
     with lock(engine), pytest.raises(StoreBusy, match="try again"):
@@ -60,7 +60,7 @@ def test_a_locked_database_is_busy_beyond_every_retry(open_store: Opener, databa
     engine.dispose()
 
 
-def test_a_lock_that_ends_is_waited_for(open_store: Opener, database_url: str) -> None:
+def test_released_lock_is_waited_for(open_store: Opener, database_url: str) -> None:
     store = open_store()
     engine = create_engine(database_url)
     held, release = threading.Event(), threading.Event()
@@ -82,7 +82,7 @@ def test_a_lock_that_ends_is_waited_for(open_store: Opener, database_url: str) -
     assert store.get("t", "k") == 1
 
 
-def test_a_read_only_sqlite_file(sqlite_url: str) -> None:
+def test_read_only_sqlite_file_raises_store_read_only(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         write(store)
     with Store(sqlite_url.replace("sqlite:///", "sqlite:///file:") + "?mode=ro&uri=true", settings=IMPATIENT) as store:
@@ -100,7 +100,7 @@ def test_a_read_only_sqlite_file(sqlite_url: str) -> None:
     ],
 )
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_file_that_cannot_be_a_database(
+def test_invalid_database_file_is_named_with_advice(
     name: str, kind: type[PubSubError], advice: str, read_only: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "text").write_text("not a database, but long enough to be looked at. " * 50)
@@ -118,7 +118,7 @@ def test_a_file_that_cannot_be_a_database(
         (sqlite3.SQLITE_BUSY_SNAPSHOT, StoreBusy, "try again"),
     ],
 )
-def test_a_file_is_not_spoken_of_as_a_server(code: int, kind: type[PubSubError], advice: str) -> None:
+def test_file_error_has_no_advice_about_a_server(code: int, kind: type[PubSubError], advice: str) -> None:
     error = sqlite3.OperationalError("as SQLite says it")
     error.sqlite_errorcode = code
     got = error_mapping.translate(exc.OperationalError("SELECT 1", None, error), "reading")
@@ -127,14 +127,14 @@ def test_a_file_is_not_spoken_of_as_a_server(code: int, kind: type[PubSubError],
     assert str(got).endswith(" (as SQLite says it)")
 
 
-def test_rights_on_a_file_are_named() -> None:
+def test_file_error_names_the_missing_rights() -> None:
     got = error_mapping.translate(PermissionError(errno.EACCES, "Permission denied", "/var/lib/net.db"), "opening it")
     assert type(got) is StoreUnavailable
     assert "see its path, and the rights" in str(got)
     assert "whether it runs" in str(error_mapping.translate(ConnectionRefusedError(errno.ECONNREFUSED, "refused"), "x"))
 
 
-def test_a_read_only_server(postgres_url: str) -> None:
+def test_read_only_server_raises_store_read_only(postgres_url: str) -> None:
     with Store(postgres_url, settings=IMPATIENT) as store:
         with store._writers.connect() as connection:
             connection.execute(text("SET default_transaction_read_only = on"))
@@ -143,7 +143,7 @@ def test_a_read_only_server(postgres_url: str) -> None:
             write(store)
 
 
-def test_a_full_database(sqlite_url: str) -> None:
+def test_full_database_raises_store_full(sqlite_url: str) -> None:
     """On SQLite by its own limit; on the servers the same codes come from a full disk (docs)."""
     with Store(sqlite_url, settings=IMPATIENT) as store:
         write(store)
@@ -162,7 +162,7 @@ def _run(store: Store, query: str) -> None:
         connection.execute(text(query)).all()
 
 
-def test_a_statement_that_takes_too_long(open_store: Opener) -> None:
+def test_statement_timeout_raises_store_unavailable(open_store: Opener) -> None:
     store = open_store(settings=StoreSettings(statement_timeout=1.5, retry_attempts=1))
     query = {"postgresql": "SELECT pg_sleep(20)", "mysql": "SELECT SLEEP(20) FROM pubsub_store"}.get(
         store._readers.dialect.name
@@ -173,7 +173,7 @@ def test_a_statement_that_takes_too_long(open_store: Opener) -> None:
         _run(store, query)
 
 
-def test_tables_that_went_away(open_store: Opener, database_url: str) -> None:
+def test_missing_tables_raise_schema_error(open_store: Opener, database_url: str) -> None:
     store = open_store()
     engine = create_engine(database_url)
     with engine.begin() as connection:
@@ -183,13 +183,13 @@ def test_tables_that_went_away(open_store: Opener, database_url: str) -> None:
         store.topics()
 
 
-def test_a_wrong_password(mariadb_url: str) -> None:
+def test_wrong_password_raises_config_error(mariadb_url: str) -> None:
     with pytest.raises(ConfigError, match="password") as caught:
         Store(mariadb_url.replace("root@", "nobody:secret-word@"))
     assert "secret-word" not in str(caught.value)
 
 
-def test_a_lost_counter_is_named(open_store: Opener, database_url: str) -> None:
+def test_lost_counter_row_is_named(open_store: Opener, database_url: str) -> None:
     store = open_store()
     engine = create_engine(database_url)
     with engine.begin() as connection:
@@ -201,7 +201,7 @@ def test_a_lost_counter_is_named(open_store: Opener, database_url: str) -> None:
             action()
 
 
-def test_a_commit_whose_end_the_server_does_not_know_is_in_doubt() -> None:
+def test_commit_with_unknown_outcome_is_in_doubt() -> None:
     """SQLSTATE 40003; the rest of its class says that the transaction is rolled back."""
     for original, kind in (
         (errors.StatementCompletionUnknown(), StoreUnavailable),
@@ -213,7 +213,7 @@ def test_a_commit_whose_end_the_server_does_not_know_is_in_doubt() -> None:
         assert (kind in error_mapping.DEFINITE) is (kind is StoreBusy)
 
 
-def test_nothing_foreign_leaves() -> None:
+def test_translated_lets_no_foreign_exception_out() -> None:
     for error in (exc.InvalidRequestError("x"), sqlite3.OperationalError("y"), OSError(5, "z"), exc.TimeoutError()):
         with pytest.raises(PubSubError) as caught, error_mapping.translated("testing"):
             raise error

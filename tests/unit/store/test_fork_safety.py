@@ -69,7 +69,7 @@ def test_children_of_a_busy_parent_write_and_read(open_store: Opener) -> None:
     assert len(list(store.objects())) == 2 + 2 * 12
 
 
-def test_the_fork_waits_for_a_transaction_of_another_thread(sqlite_url: str) -> None:
+def test_fork_waits_for_transaction_of_another_thread(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         begun = threading.Event()
 
@@ -88,7 +88,7 @@ def test_the_fork_waits_for_a_transaction_of_another_thread(sqlite_url: str) -> 
         put(store, "parent")
 
 
-def test_a_fork_inside_of_its_own_reading_or_behind_a_stuck_thread_does_not_hang(
+def test_fork_does_not_wait_for_own_reading_or_a_stuck_thread(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Store(sqlite_url, settings=StoreSettings(lock_timeout=0.2)) as store:
@@ -116,7 +116,7 @@ def test_a_fork_inside_of_its_own_reading_or_behind_a_stuck_thread_does_not_hang
         assert len(list(store.objects())) == 3
 
 
-def test_callbacks_stay_with_the_parent(store: Store) -> None:
+def test_child_inherits_no_callbacks(store: Store) -> None:
     seen: list[object] = []
     store.on_commit(lambda links: seen.append(os.getpid()))
 

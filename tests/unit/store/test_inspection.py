@@ -23,7 +23,7 @@ def fill(store: Store, count: int) -> list[Link]:
     return links
 
 
-def test_links_come_page_by_page_in_commit_order_and_go_on_inside_a_transaction(store: Store) -> None:
+def test_links_are_paged_in_commit_order_also_inside_a_transaction(store: Store) -> None:
     links = fill(store, 7)
     assert list(store.inspect.every_link()) == links
     assert list(store.inspect.every_link(topic="b")) == [link for link in links if link.topic == "b"]
@@ -38,7 +38,7 @@ def test_links_come_page_by_page_in_commit_order_and_go_on_inside_a_transaction(
     assert store.inspect.newest(100, "never") == []
 
 
-def test_oldest_is_what_trimming_left_and_its_age_is_by_the_databases_clock(store: Store) -> None:
+def test_oldest_returns_oldest_link_after_trimming_with_its_age(store: Store) -> None:
     assert store.inspect.oldest() is None
     links = fill(store, 5)
     oldest = store.inspect.oldest()
@@ -51,7 +51,7 @@ def test_oldest_is_what_trimming_left_and_its_age_is_by_the_databases_clock(stor
     assert oldest.link == links[-3]  # whole transactions stay
 
 
-def test_head_at_is_the_head_that_the_topic_had_then(store: Store) -> None:
+def test_head_at_returns_the_topics_head_at_a_position(store: Store) -> None:
     assert store.inspect.head_at("a", 0) == EMPTY
     links = fill(store, 4)
     mine = [link for link in links if link.topic == "b"]
@@ -67,7 +67,7 @@ def test_head_at_is_the_head_that_the_topic_had_then(store: Store) -> None:
 
 
 @pytest.mark.parametrize("window", [1, 2, 1000])
-def test_versions_are_all_changes_of_one_object(store: Store, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_returns_all_changes_of_one_object(store: Store, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "WINDOW", window)
     assert list(store.inspect.versions("t", "k")) == []
     with store.transaction() as tx:
@@ -97,7 +97,7 @@ def test_versions_finds_a_key_of_any_bytes(store: Store) -> None:
         list(store.inspect.versions("t", ""))
 
 
-def test_last_by_origin_is_the_newest_link_of_each(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_by_origin_returns_the_newest_link_of_each_origin(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.inspect.last_by_origin() == {}
     links = fill(store, 6)
     with store.transaction() as tx:
@@ -113,7 +113,7 @@ def test_last_by_origin_is_the_newest_link_of_each(store: Store, monkeypatch: py
     assert list(store.inspect.last_by_origin()) == [""]
 
 
-def test_verify_names_what_was_changed_behind_the_librarys_back(store: Store, database_url: str) -> None:
+def test_verify_names_rows_altered_without_the_library(store: Store, database_url: str) -> None:
     fill(store, 8)
     for topic in ("a", "b"):
         verified = store.inspect.verify(topic)
@@ -132,7 +132,7 @@ def test_verify_names_what_was_changed_behind_the_librarys_back(store: Store, da
     assert store.inspect.verify("b").right
 
 
-def test_looking_needs_no_right_to_write(database_url: str, store: Store) -> None:
+def test_inspection_needs_no_right_to_write(database_url: str, store: Store) -> None:
     links = fill(store, 2)
     with Store(database_url, settings=SETTINGS, read_only=True) as reader:
         assert list(reader.inspect.every_link()) == links

@@ -38,7 +38,7 @@ def heads(objects: dict[str, Stored], point: Point) -> dict[str, Head]:
 
 
 @given(worlds())
-def test_links_lead_from_the_old_heads_to_the_new(world: tuple[dict[str, Stored], list[Effect]]) -> None:
+def test_assemble_chains_links_from_old_heads_to_new_heads(world: tuple[dict[str, Stored], list[Effect]]) -> None:
     stored, effects = world
     before, tx_prev = heads(stored, Point(20, 7)), Point(20, 7)
     point = Point(20 + sum(effect.changes for effect in effects), 8)
@@ -62,7 +62,7 @@ def test_links_lead_from_the_old_heads_to_the_new(world: tuple[dict[str, Stored]
     assert all(expected[topic].digest == before[topic].digest for topic in untouched)
 
 
-def test_a_move_deletes_before_it_creates() -> None:
+def test_assemble_of_a_move_deletes_before_it_creates() -> None:
     moved = Effect("t", "k", Stored("t", "k", "old", 3, b"1", 9), "new", b"1")
     links, _ = assemble([moved], Point(3, 1), Point(5, 2), {"old": Head(Point(3, 1), 1, 9)}, "", 0.0)
     assert [(link.topic, link.changes[0].action, link.changes[0].version) for link in links] == [

@@ -40,13 +40,13 @@ def run(engine: Engine, *statements: str) -> None:
             connection.execute(text(statement))
 
 
-def test_the_code_knows_alembics_revisions() -> None:
+def test_known_revisions_are_alembics() -> None:
     revisions = [each.revision for each in ScriptDirectory.from_config(script()).walk_revisions()]
     assert tuple(reversed(revisions)) == KNOWN
     assert KNOWN[-1] == schema.REVISION
 
 
-def test_the_migrations_build_the_tables_of_the_code(database_url: str, engine: Engine) -> None:
+def test_migrations_build_the_tables_of_the_schema(database_url: str, engine: Engine) -> None:
     Store(database_url).close()
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": schema.VERSION_TABLE})
@@ -54,7 +54,7 @@ def test_the_migrations_build_the_tables_of_the_code(database_url: str, engine: 
     assert differences == []
 
 
-def test_an_older_schema_asks_for_migrate(database_url: str, engine: Engine) -> None:
+def test_older_schema_is_rejected_until_migrated(database_url: str, engine: Engine) -> None:
     with engine.connect() as connection:
         config = script()
         config.attributes["connection"] = connection
@@ -69,7 +69,7 @@ def test_an_older_schema_asks_for_migrate(database_url: str, engine: Engine) -> 
 
 
 @pytest.mark.mariadb
-def test_a_schema_between_two_migrations_is_waited_for(mariadb_url: str) -> None:
+def test_opening_waits_for_a_running_migration(mariadb_url: str) -> None:
     """MariaDB shows every statement of a migration at once, so others can look in between."""
     engine = create_engine(mariadb_url)
     opened: list[Store] = []
@@ -100,7 +100,7 @@ def _until_somebody_waits_for_the_lock(engine: Engine) -> None:
         assert time.monotonic() < deadline, "nobody waits for the lock"
 
 
-def test_a_newer_schema_is_refused_by_name(database_url: str, engine: Engine) -> None:
+def test_newer_schema_is_rejected(database_url: str, engine: Engine) -> None:
     Store(database_url).close()
     run(engine, f"UPDATE {schema.VERSION_TABLE} SET version_num = '0099'")
     for refused in (lambda: Store(database_url), lambda: migrate(database_url)):
@@ -108,7 +108,7 @@ def test_a_newer_schema_is_refused_by_name(database_url: str, engine: Engine) ->
             refused()
 
 
-def test_a_foreign_table_of_our_name_is_refused_by_name(database_url: str, engine: Engine) -> None:
+def test_foreign_table_with_our_name_is_rejected(database_url: str, engine: Engine) -> None:
     run(engine, "CREATE TABLE pubsub_topics (something INTEGER)")
     for refused in (lambda: Store(database_url), lambda: migrate(database_url)):
         with pytest.raises(SchemaError, match="pubsub_topics"):
@@ -116,19 +116,19 @@ def test_a_foreign_table_of_our_name_is_refused_by_name(database_url: str, engin
     assert inspect(engine).get_table_names() == ["pubsub_topics"]
 
 
-def test_foreign_tables_of_other_names_do_not_matter(database_url: str, engine: Engine) -> None:
+def test_foreign_tables_with_other_names_are_ignored(database_url: str, engine: Engine) -> None:
     run(engine, "CREATE TABLE topics (something INTEGER)")
     Store(database_url).close()
 
 
-def test_a_missing_table_is_named(database_url: str, engine: Engine) -> None:
+def test_missing_table_is_named(database_url: str, engine: Engine) -> None:
     Store(database_url).close()
     run(engine, "DROP TABLE pubsub_links")
     with pytest.raises(SchemaError, match="pubsub_links"):
         Store(database_url)
 
 
-def test_an_interrupted_creation_is_finished(database_url: str, engine: Engine) -> None:
+def test_interrupted_creation_is_finished(database_url: str, engine: Engine) -> None:
     """MariaDB commits every DDL statement by itself: a killed creator leaves tables and an empty version."""
     Store(database_url).close()
     run(engine, f"DELETE FROM {schema.VERSION_TABLE}", "DROP TABLE pubsub_counters", "DROP TABLE pubsub_links")
@@ -145,7 +145,7 @@ def test_isolation_sqlite_is_in_wal_mode(sqlite_url: str) -> None:
     engine.dispose()
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "net.db"
     path.write_bytes(b"no database at all, but long enough to be looked at" * 50)
     with pytest.raises(SchemaError, match="not a SQLite database"):

@@ -117,7 +117,7 @@ def suspects(store: Store, page: int = 250) -> list[Stored]:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__)
-def test_what_was_altered_is_found_and_put_right(damage: Damage, store: Store, database_url: str) -> None:
+def test_repair_fixes_altered_rows(damage: Damage, store: Store, database_url: str) -> None:
     fill(store)
     fill(store, 30, "other")
     right, heads = contents(store), store.topics()
@@ -132,7 +132,7 @@ def test_what_was_altered_is_found_and_put_right(damage: Damage, store: Store, d
     assert (suspects(store), store.unfit(["t", "other"])) == ([], [])
 
 
-def test_much_that_was_altered_is_put_right_at_once(store: Store, database_url: str) -> None:
+def test_repair_fixes_many_altered_rows_at_once(store: Store, database_url: str) -> None:
     fill(store)
     right = contents(store)
     harm(database_url, many_values, many_lost, added)
@@ -143,7 +143,7 @@ def test_much_that_was_altered_is_put_right_at_once(store: Store, database_url: 
 
 
 @pytest.mark.parametrize("damage", [value, version, lost], ids=lambda each: each.__name__)
-def test_a_changelog_that_has_the_object_is_enough(damage: Damage, store: Store, database_url: str) -> None:
+def test_repair_needs_only_the_objects_link_in_the_changelog(damage: Damage, store: Store, database_url: str) -> None:
     fill(store)
     with store.transaction() as tx:
         tx.set("port", "k7", {"n": "newer"}, topic="t")
@@ -156,7 +156,7 @@ def test_a_changelog_that_has_the_object_is_enough(damage: Damage, store: Store,
 
 
 @pytest.mark.parametrize("damage", [value, version, lost, added, head], ids=lambda each: each.__name__)
-def test_what_nobody_can_tell_any_more_is_left_and_said(damage: Damage, store: Store, database_url: str) -> None:
+def test_repair_reports_damage_that_it_cannot_prove(damage: Damage, store: Store, database_url: str) -> None:
     fill(store)
     with store.transaction() as tx:
         tx.set("port", "k8", {"n": "newer"}, topic="t")
@@ -169,7 +169,7 @@ def test_what_nobody_can_tell_any_more_is_left_and_said(damage: Damage, store: S
     assert contents(store) == before, "nothing is written on a guess"
 
 
-def test_an_altered_fingerprint_is_proved_by_the_head_without_a_changelog(store: Store, database_url: str) -> None:
+def test_repair_fixes_fingerprint_by_the_head_without_changelog(store: Store, database_url: str) -> None:
     fill(store)
     right = contents(store)
     store.trim(keep_links=0)
@@ -178,9 +178,7 @@ def test_an_altered_fingerprint_is_proved_by_the_head_without_a_changelog(store:
     assert contents(store) == right
 
 
-def test_a_head_that_counts_what_a_writer_replaced_after_it_was_lost_is_put_right(
-    store: Store, database_url: str
-) -> None:
+def test_repair_fixes_head_after_writer_replaced_a_lost_object(store: Store, database_url: str) -> None:
     fill(store)
     harm(database_url, lost)
     with store.transaction() as tx:
@@ -194,7 +192,7 @@ def test_a_head_that_counts_what_a_writer_replaced_after_it_was_lost_is_put_righ
     assert store.recount("t") == store.topics()["t"]
 
 
-def test_a_writer_that_was_quicker_is_not_undone(
+def test_repair_does_not_undo_a_concurrent_write(
     open_store: Opener, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, other = open_store(), open_store()
@@ -216,7 +214,7 @@ def test_a_writer_that_was_quicker_is_not_undone(
     assert store.unfit(["t"]) == []
 
 
-def test_nothing_that_is_right_is_touched(store: Store) -> None:
+def test_repair_does_not_change_correct_rows(store: Store) -> None:
     fill(store, 50)
     right = contents(store)
     repaired = store.repair("t")
@@ -246,7 +244,7 @@ HARM_TO_THE_CHANGELOG: dict[str, Damage] = {
 
 @pytest.mark.parametrize("also", ["row", "head", "fingerprint"])
 @pytest.mark.parametrize("harm_to_the_changelog", HARM_TO_THE_CHANGELOG)
-def test_a_damaged_changelog_proves_nothing_and_costs_no_object_that_is_right(
+def test_repair_deletes_no_correct_object_by_a_damaged_changelog(
     store: Store, database_url: str, harm_to_the_changelog: str, also: str
 ) -> None:
     for i in range(6):

@@ -10,7 +10,7 @@ from pubsub_lib.store import Store, schema
 from tests.unit.store.test_repair import ONE, C, bucket, contents, fill, harm, lost, suspects, text, topic_row, value
 
 
-def test_plan_takes_no_object_for_lost_that_a_writer_created_on_another_topic(store: Store, database_url: str) -> None:
+def test_plan_does_not_restore_object_created_on_another_topic(store: Store, database_url: str) -> None:
     fill(store, 50)
     harm(database_url, lost)
     with store.transaction() as tx:
@@ -23,7 +23,7 @@ def test_plan_takes_no_object_for_lost_that_a_writer_created_on_another_topic(st
     assert store.unfit(["t", "other"]) == []
 
 
-def test_plan_takes_no_object_for_lost_that_a_writer_deleted_on_another_topic(
+def test_plan_does_not_restore_object_deleted_on_another_topic(
     store: Store, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pubsub_lib.store.repair_plan.PAGE", 3)
@@ -52,7 +52,7 @@ def columns(url: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("trimmed", [False, True])
-def test_plan_puts_an_object_into_the_bucket_of_its_key(store: Store, database_url: str, trimmed: bool) -> None:
+def test_plan_fixes_a_wrong_bucket(store: Store, database_url: str, trimmed: bool) -> None:
     fill(store)
     if trimmed:
         store.trim(keep_links=0)
@@ -68,7 +68,7 @@ def test_plan_puts_an_object_into_the_bucket_of_its_key(store: Store, database_u
 
 
 @pytest.mark.parametrize("trimmed", [False, True])
-def test_plan_turns_a_value_of_text_into_its_bytes(sqlite_url: str, trimmed: bool) -> None:
+def test_plan_converts_text_value_to_bytes(sqlite_url: str, trimmed: bool) -> None:
     with Store(sqlite_url) as store:
         fill(store)
         if trimmed:
@@ -95,7 +95,7 @@ def test_plan_turns_a_value_of_text_into_its_bytes(sqlite_url: str, trimmed: boo
         assert store.inspect.verify("t").right
 
 
-def test_plan_takes_the_right_value_for_other_text_from_the_changelog(sqlite_url: str) -> None:
+def test_plan_restores_altered_text_value_from_changelog(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         fill(store)
         right = columns(sqlite_url)
@@ -106,7 +106,7 @@ def test_plan_takes_the_right_value_for_other_text_from_the_changelog(sqlite_url
             assert columns(sqlite_url) == right
 
 
-def test_plan_deletes_nothing_when_a_topic_lost_its_row_and_its_changelog(store: Store, database_url: str) -> None:
+def test_plan_deletes_nothing_without_topic_row_and_changelog(store: Store, database_url: str) -> None:
     fill(store)
     store.trim(keep_links=0)
     right = contents(store)
@@ -118,9 +118,7 @@ def test_plan_deletes_nothing_when_a_topic_lost_its_row_and_its_changelog(store:
         store.read_sync({ALL: Want()})
 
 
-def test_plan_does_not_guess_the_row_of_a_topic_from_a_changelog_that_does_not_fit(
-    store: Store, database_url: str
-) -> None:
+def test_plan_does_not_restore_topic_row_from_mismatching_changelog(store: Store, database_url: str) -> None:
     fill(store)
     right = contents(store)
     harm(database_url, topic_row, lost)
@@ -145,7 +143,7 @@ def moved_to_another_table(connection: Connection) -> None:
     connection.execute(update(schema.objects).where(ONE).values(table_name="port2"))
 
 
-def test_writer_goes_on_from_the_newest_link_when_the_row_of_the_topic_is_lost(store: Store, database_url: str) -> None:
+def test_writer_continues_from_newest_link_without_topic_row(store: Store, database_url: str) -> None:
     fill(store, 50)
     before = store.topics()["t"]
     harm(database_url, topic_row)
@@ -157,7 +155,7 @@ def test_writer_goes_on_from_the_newest_link_when_the_row_of_the_topic_is_lost(s
     assert store.unfit(["t"]) == []
 
 
-def test_writer_refuses_a_topic_whose_head_nothing_tells(store: Store, database_url: str) -> None:
+def test_writer_rejects_topic_without_row_and_links(store: Store, database_url: str) -> None:
     fill(store, 50)
     store.trim(keep_links=0)
     harm(database_url, topic_row)
@@ -172,7 +170,7 @@ def test_writer_refuses_a_topic_whose_head_nothing_tells(store: Store, database_
 
 
 @pytest.mark.parametrize("damage", [lost, None])
-def test_repair_after_accepting_a_topic_without_a_row_deletes_nothing(
+def test_repair_after_accept_of_topic_without_row_deletes_nothing(
     store: Store, database_url: str, damage: object
 ) -> None:
     fill(store, 50)
@@ -185,7 +183,7 @@ def test_repair_after_accepting_a_topic_without_a_row_deletes_nothing(
     assert len(contents(store)) == 50 - (damage is not None)
 
 
-def test_repair_deletes_nothing_by_a_changelog_that_began_anew(store: Store, database_url: str) -> None:
+def test_repair_deletes_nothing_by_a_changelog_that_started_again(store: Store, database_url: str) -> None:
     """As an older release left it: a topic that lost its row began again from no head."""
     fill(store, 50)
     with store.transaction() as tx:
@@ -211,7 +209,9 @@ def test_repair_restores_an_object_whose_row_was_renamed(store: Store, database_
 
 @pytest.mark.parametrize("known", [False, True], ids=["new topic", "known topic"])
 @pytest.mark.parametrize("trimmed", [False, True])
-def test_row_on_a_wrong_topic_is_never_deleted(store: Store, database_url: str, known: bool, trimmed: bool) -> None:
+def test_repair_does_not_delete_a_row_on_a_wrong_topic(
+    store: Store, database_url: str, known: bool, trimmed: bool
+) -> None:
     fill(store, 50)
     if trimmed:
         store.trim(keep_links=0)
@@ -228,7 +228,7 @@ def test_row_on_a_wrong_topic_is_never_deleted(store: Store, database_url: str, 
         assert (contents(store), store.topics()) == (right, heads)
 
 
-def test_read_that_raised_leaves_no_old_snapshot_behind(store: Store, database_url: str) -> None:
+def test_read_that_raised_keeps_no_old_snapshot_open(store: Store, database_url: str) -> None:
     """The error is kept, and with it what was read in part."""
     fill(store, 300)
     first = schema.links.c.position == 100
@@ -245,7 +245,7 @@ def test_read_that_raised_leaves_no_old_snapshot_behind(store: Store, database_u
     assert len(errors) == 10
 
 
-def test_set_of_bytes_that_were_altered_in_the_database_is_written(store: Store, database_url: str) -> None:
+def test_set_of_equal_bytes_is_written_over_an_altered_row(store: Store, database_url: str) -> None:
     fill(store, 20)
     harm(database_url, lambda connection: connection.execute(update(schema.objects).where(ONE).values(value=b"2")))
     with store.transaction() as tx:

@@ -107,7 +107,7 @@ def test_repair_of_a_head_is_not_applied_twice(
     assert (repaired.overtaken, repaired.repaired, repaired.left) == (1, 0, False)
 
 
-def test_repair_of_a_head_goes_on_while_the_topic_is_written_to(
+def test_repair_of_a_head_succeeds_while_the_topic_is_written(
     open_store: Opener, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, other = open_store(), open_store()

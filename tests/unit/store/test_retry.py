@@ -23,13 +23,13 @@ class Failing:
         return "done"
 
 
-def test_busy_and_unavailable_are_tried_again() -> None:
+def test_attempt_retries_busy_and_unavailable() -> None:
     fn = Failing(StoreBusy("x"), StoreUnavailable("y"))
     assert retry.attempt(SETTINGS, fn) == "done"
     assert fn.calls == 3
 
 
-def test_the_last_error_is_raised_when_the_attempts_are_used_up() -> None:
+def test_attempt_raises_the_last_error_after_all_attempts() -> None:
     fn = Failing(StoreBusy("1"), StoreBusy("2"), StoreUnavailable("3"), StoreBusy("4"))
     with pytest.raises(StoreUnavailable, match="3"):
         retry.attempt(SETTINGS, fn)
@@ -37,7 +37,7 @@ def test_the_last_error_is_raised_when_the_attempts_are_used_up() -> None:
 
 
 @pytest.mark.parametrize("error", [StoreFull("x"), NotFound("x"), ReadChanged("x")])
-def test_others_are_raised_at_once(error: PubSubError) -> None:
+def test_attempt_raises_other_errors_at_once(error: PubSubError) -> None:
     fn = Failing(error)
     with pytest.raises(type(error)):
         retry.attempt(SETTINGS, fn)
@@ -51,12 +51,12 @@ def test_opening_does_not_wait_for_an_unreachable_database() -> None:
     assert fn.calls == 1
 
 
-def test_no_new_try_after_the_time_is_over() -> None:
+def test_attempt_stops_after_the_maximum_time() -> None:
     fn = Failing(*[StoreBusy("x")] * 100)
     with pytest.raises(StoreBusy):
         retry.attempt(StoreSettings(retry_attempts=100, retry_max_seconds=0.01), fn)
     assert fn.calls < 20
 
 
-def test_overtaken_reads_are_run_again() -> None:
+def test_attempt_reads_retries_overtaken_reads() -> None:
     assert retry.attempt_reads(SETTINGS, Failing(ReadChanged("x"))) == "done"

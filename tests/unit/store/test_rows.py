@@ -46,7 +46,7 @@ def as_row(values: dict[str, Any]) -> Row[Any]:
 
 
 @given(links)
-def test_a_link_survives_its_row(link: Link) -> None:
+def test_link_round_trips_through_its_row(link: Link) -> None:
     row = rows.link_row(link, 7)
     assert rows.link(as_row(row)) == link
     assert all(isinstance(value, int | str | float | bytes) for value in row.values())
@@ -61,6 +61,6 @@ def test_a_damaged_link_is_named() -> None:
         rows.link(as_row({**rows.link_row(link, 7), "changes": b"\xc1"}))
 
 
-def test_chunks() -> None:
+def test_chunks_have_at_most_the_given_size() -> None:
     assert [list(each) for each in rows.chunks(range(5), 2)] == [[0, 1], [2, 3], [4]]
     assert list(rows.chunks([])) == []

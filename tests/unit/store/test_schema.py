@@ -14,7 +14,7 @@ def ddl(table: str, dialect: str) -> str:
     return str(CreateTable(schema.metadata.tables[table]).compile(dialect=DIALECTS[dialect]))
 
 
-def test_all_tables_have_our_prefix() -> None:
+def test_schema_tables_have_our_prefix() -> None:
     assert all(name.startswith("pubsub_") for name in schema.metadata.tables)
 
 
@@ -33,11 +33,11 @@ def test_keys_are_bytes_and_values_are_verbatim(dialect: str, topic: str, value:
     assert "JSON" not in text
 
 
-def test_mysql_tables_are_transactional_whatever_the_default() -> None:
+def test_mysql_tables_are_transactional_with_any_default_engine() -> None:
     assert all("ENGINE=InnoDB" in ddl(name, "mysql") for name in schema.metadata.tables)
 
 
-def test_position_nothing_of_ours_is_an_autoincrement_column() -> None:
+def test_position_no_column_is_autoincrement() -> None:
     for name in schema.metadata.tables:
         assert "AUTO_INCREMENT" not in ddl(name, "mysql")
         assert "SERIAL" not in ddl(name, "postgresql")

@@ -50,7 +50,7 @@ def ports(engine: Engine) -> list[str]:
         return sorted(session.scalars(select(Port.name)))
 
 
-def test_users_transaction_their_tables_and_ours_commit_together(
+def test_users_transaction_commits_program_and_library_tables_together(
     store: Store, session: Session, engine: Engine
 ) -> None:
     seen: list[Sequence[Link]] = []
@@ -70,7 +70,7 @@ def test_users_transaction_their_tables_and_ours_commit_together(
     assert len(seen) == 2
 
 
-def test_users_transaction_the_counter_is_taken_after_the_flush(store: Store, session: Session) -> None:
+def test_users_transaction_takes_counter_after_flush(store: Store, session: Session) -> None:
     statements: list[str] = []
     recorder = store.session(session)
     recorder.set("t", "k", 1)
@@ -87,9 +87,7 @@ def test_users_transaction_the_counter_is_taken_after_the_flush(store: Store, se
     assert "users_ports" not in " ".join(statements[first:])
 
 
-def test_what_is_recorded_while_the_session_flushes_is_committed_with_it(
-    store: Store, session: Session, engine: Engine
-) -> None:
+def test_session_commits_verbs_recorded_during_flush(store: Store, session: Session, engine: Engine) -> None:
     recorder = store.session(session)
 
     @event.listens_for(session, "before_flush")
@@ -108,7 +106,7 @@ def test_what_is_recorded_while_the_session_flushes_is_committed_with_it(
     assert assert_consistent(store) == 1
 
 
-def test_users_transaction_a_rollback_forgets_the_verbs(store: Store, session: Session, engine: Engine) -> None:
+def test_users_transaction_rollback_drops_the_verbs(store: Store, session: Session, engine: Engine) -> None:
     recorder = store.session(session)
     recorder.set("t", "a", 1)
     session.add(Port(name="p1", number=1))
@@ -122,7 +120,7 @@ def test_users_transaction_a_rollback_forgets_the_verbs(store: Store, session: S
     assert ports(engine) == []
 
 
-def test_a_savepoint_that_is_rolled_back_forgets_only_its_own(store: Store, session: Session) -> None:
+def test_savepoint_rollback_drops_only_its_own_verbs(store: Store, session: Session) -> None:
     recorder = store.session(session)
     recorder.set("t", "before", 1)
     with pytest.raises(ZeroDivisionError), session.begin_nested():
@@ -140,7 +138,7 @@ def test_a_savepoint_that_is_rolled_back_forgets_only_its_own(store: Store, sess
     assert assert_consistent(store) == 1
 
 
-def test_an_outer_commit_over_an_open_savepoint_is_refused(store: Store, session: Session, engine: Engine) -> None:
+def test_outer_commit_over_an_open_savepoint_is_rejected(store: Store, session: Session, engine: Engine) -> None:
     """SQLAlchemy would commit it without asking us again."""
     recorder = store.session(session)
     with pytest.raises(UsageError, match="savepoint"), session.begin():
@@ -151,7 +149,7 @@ def test_an_outer_commit_over_an_open_savepoint_is_refused(store: Store, session
     assert store.get("t", "k") is None
 
 
-def test_a_violated_condition_fails_the_users_commit(store: Store, session: Session, engine: Engine) -> None:
+def test_violated_condition_fails_the_sessions_commit(store: Store, session: Session, engine: Engine) -> None:
     with store.transaction() as tx:
         tx.set("t", "k", 1)
     recorder = store.session(session)
@@ -166,7 +164,7 @@ def test_a_violated_condition_fails_the_users_commit(store: Store, session: Sess
     assert store.get("t", "k") == 3
 
 
-def test_a_failing_users_flush_writes_nothing_of_ours(store: Store, session: Session) -> None:
+def test_failing_flush_writes_no_objects(store: Store, session: Session) -> None:
     recorder = store.session(session)
     session.add(Port(name="p1", number=1))
     session.commit()
@@ -181,7 +179,7 @@ def test_a_failing_users_flush_writes_nothing_of_ours(store: Store, session: Ses
     assert recorder.commit is None
 
 
-def test_a_failure_after_the_counter_leaves_no_gap(store: Store, session: Session) -> None:
+def test_failure_after_the_counter_leaves_no_gap(store: Store, session: Session) -> None:
     recorder = store.session(session)
 
     def refuse(_session: Session) -> None:
@@ -199,7 +197,7 @@ def test_a_failure_after_the_counter_leaves_no_gap(store: Store, session: Sessio
     assert assert_consistent(store) == 1
 
 
-def test_several_of_the_users_sessions_and_stores_interleave(store: Store, engine: Engine) -> None:
+def test_several_sessions_and_stores_interleave(store: Store, engine: Engine) -> None:
     for i in range(4):
         with Session(engine) as session:
             recorder = store.session(session)
@@ -210,7 +208,7 @@ def test_several_of_the_users_sessions_and_stores_interleave(store: Store, engin
     assert assert_consistent(store) == 8
 
 
-def test_a_closed_recorder_leaves_the_session_alone(store: Store, session: Session, engine: Engine) -> None:
+def test_closed_recorder_does_not_affect_the_session(store: Store, session: Session, engine: Engine) -> None:
     recorder = store.session(session)
     recorder.set("t", "k", 1)
     recorder.close()
@@ -223,7 +221,7 @@ def test_a_closed_recorder_leaves_the_session_alone(store: Store, session: Sessi
         recorder.set("t", "k", 1)
 
 
-def test_a_session_on_another_database(postgres_url: str) -> None:
+def test_session_on_another_database_is_rejected(postgres_url: str) -> None:
     other = create_engine("sqlite://")
     with Store(postgres_url) as store, Session(other) as session:
         recorder = store.session(session)
@@ -233,7 +231,7 @@ def test_a_session_on_another_database(postgres_url: str) -> None:
     other.dispose()
 
 
-def test_a_session_with_an_old_snapshot_never_breaks_a_chain(store: Store, database_url: str) -> None:
+def test_session_with_an_old_snapshot_keeps_the_chain_intact(store: Store, database_url: str) -> None:
     """It reads, another writer commits, then it commits: it is refused, or it goes on from what is committed."""
     with store.transaction() as tx:
         tx.set("t", "k", 1)
@@ -263,7 +261,7 @@ def test_a_session_with_an_old_snapshot_never_breaks_a_chain(store: Store, datab
     assert assert_consistent(store) == 3
 
 
-def test_isolation_no_update_of_a_session_is_lost_that_another_writer_commits_between_read_and_write(
+def test_isolation_session_loses_no_update_committed_between_its_read_and_write(
     store: Store, session: Session, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session is as a program makes it. With SQLite its first SELECT begins no transaction and locks nothing."""
@@ -293,7 +291,7 @@ def test_isolation_no_update_of_a_session_is_lost_that_another_writer_commits_be
     assert_consistent(store)
 
 
-def test_a_hop_that_is_full_does_not_end_a_users_commit(store: Store, session: Session, engine: Engine) -> None:
+def test_full_hop_does_not_fail_the_sessions_commit(store: Store, session: Session, engine: Engine) -> None:
     def full(_links: object) -> None:
         raise HandoffRejectedError("the buffer is full")
 

@@ -26,7 +26,7 @@ from pubsub_lib.store import Store, StoreSettings, migrate
         ("max_delta_links", None),
     ],
 )
-def test_settings_out_of_bounds_are_refused_by_name(field: str, value: Any, tmp_path: Path) -> None:
+def test_settings_out_of_bounds_are_rejected_by_name(field: str, value: Any, tmp_path: Path) -> None:
     wrong = StoreSettings(**{field: value})
     for use in (Store, migrate):
         with pytest.raises(ConfigError, match=rf"settings\.{field} is .*correct it"):
@@ -34,12 +34,12 @@ def test_settings_out_of_bounds_are_refused_by_name(field: str, value: Any, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_limits_out_of_bounds_are_refused_by_name(tmp_path: Path) -> None:
+def test_limits_out_of_bounds_are_rejected_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"limits\.max_value_bytes is 0 "):
         Store(f"sqlite:///{tmp_path}/net.db", limits=Limits(max_value_bytes=0))
 
 
-def test_an_ini_file_sets_them_and_is_held_to_the_same_bounds(tmp_path: Path) -> None:
+def test_ini_file_sets_store_settings_with_the_same_bounds(tmp_path: Path) -> None:
     path = tmp_path / "pubsub.conf"
     path.write_text("[pubsub]\nstore_url = sqlite:///net.db\nstore_pool_size = 17\nstore_lock_timeout = 1.5\n")
     assert Settings.from_file(path).store == StoreSettings(pool_size=17, lock_timeout=1.5)
@@ -51,6 +51,6 @@ def test_an_ini_file_sets_them_and_is_held_to_the_same_bounds(tmp_path: Path) ->
         Settings(store_url="sqlite:///net.db", store=StoreSettings(page_size=0))
 
 
-def test_whole_seconds_are_seconds(sqlite_url: str) -> None:
+def test_settings_accept_whole_seconds(sqlite_url: str) -> None:
     with Store(sqlite_url, settings=StoreSettings(lock_timeout=3)) as store:
         assert store.topics() == {}

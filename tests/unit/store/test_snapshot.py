@@ -42,7 +42,7 @@ def head_of(answer: Full, topic: str) -> Head:
     return Head(answer.topics[topic].head.point, len(records), total)
 
 
-def test_a_full_sync_holds_all_objects_whatever_the_page(store: Store) -> None:
+def test_full_sync_contains_all_objects_for_any_page_size(store: Store) -> None:
     for count in (0, 1, 2, 3, 4, 9):  # the page is 3
         topic = f"topic-{count}"
         with store.transaction() as tx:
@@ -54,7 +54,7 @@ def test_a_full_sync_holds_all_objects_whatever_the_page(store: Store) -> None:
         assert store.recount(topic) == answer.topics[topic].head
 
 
-def test_all_holds_every_topic(store: Store) -> None:
+def test_full_sync_of_all_contains_every_topic(store: Store) -> None:
     with store.transaction() as tx:
         for i in range(10):
             tx.set("t", f"k{i}", i, topic=f"topic-{i % 4}")
@@ -137,7 +137,7 @@ def values_and_head(answer: Delta | Full, topic: str) -> tuple[list[bytes], Poin
     ],
     ids=["full", "buckets", "delta", "both", "full of all", "buckets of all", "delta of all"],
 )
-def test_isolation_a_sync_is_one_state_whatever_is_committed_between_its_statements(
+def test_isolation_sync_is_one_state_despite_commits_between_its_statements(
     wants: dict[str, Want], open_store: Opener
 ) -> None:
     store, writer = open_store(), open_store()
@@ -156,7 +156,7 @@ def test_isolation_a_sync_is_one_state_whatever_is_committed_between_its_stateme
         assert len(set(values)) == 1
 
 
-def test_isolation_heads_and_objects_are_each_read_in_one_state(open_store: Opener) -> None:
+def test_isolation_heads_and_objects_are_each_one_state(open_store: Opener) -> None:
     store, writer = open_store(), open_store()
     write_after_each_statement(store, writer)
     heads = store.read_heads(["topic-0", "topic-1"])
@@ -170,7 +170,7 @@ def test_isolation_heads_and_objects_are_each_read_in_one_state(open_store: Open
     assert (counted.count, counted.digest) == (mine[counted.point].count, mine[counted.point].digest)
 
 
-def test_isolation_a_reader_does_not_see_what_is_committed_while_it_reads(open_store: Opener) -> None:
+def test_isolation_reader_does_not_see_commits_while_it_reads(open_store: Opener) -> None:
     store, writer = open_store(), open_store()
     with writer.transaction() as tx:
         for i in range(9):
@@ -184,7 +184,7 @@ def test_isolation_a_reader_does_not_see_what_is_committed_while_it_reads(open_s
     assert list(store.objects()) == []
 
 
-def test_isolation_a_reader_does_not_stop_writers(open_store: Opener) -> None:
+def test_isolation_reader_does_not_block_writers(open_store: Opener) -> None:
     store, writer = open_store(), open_store()
     with writer.transaction() as tx:
         for i in range(9):
@@ -197,7 +197,7 @@ def test_isolation_a_reader_does_not_stop_writers(open_store: Opener) -> None:
     reading.close()  # type: ignore[attr-defined]
 
 
-def test_objects_by_topic_and_table(store: Store) -> None:
+def test_objects_are_filtered_by_topic_and_table(store: Store) -> None:
     with store.transaction() as tx:
         for i in range(8):
             tx.set(f"table-{i % 2}", f"k{i}", i, topic=f"topic-{i // 4}")
@@ -207,9 +207,7 @@ def test_objects_by_topic_and_table(store: Store) -> None:
 
 
 @pytest.mark.parametrize("chain", ["topic", ALL], ids=["of a topic", "of everything"])
-def test_rule_10_a_repair_reads_the_bucket_that_rotted_and_only_the_changes_of_those_written_since(
-    store: Store, chain: str
-) -> None:
+def test_rule_10_repair_reads_damaged_bucket_and_only_changes_of_written_ones(store: Store, chain: str) -> None:
     with store.transaction() as tx:
         for i in range(100):
             tx.set("t", f"k{i}", i, topic="topic")
@@ -241,7 +239,7 @@ def test_rule_10_a_repair_reads_the_bucket_that_rotted_and_only_the_changes_of_t
         assert sorted(cache.topic_records(topic), key=repr) == sorted(expected[topic].records, key=repr)
 
 
-def test_rule_10_a_repair_reads_buckets_that_were_written_when_no_other_differs(store: Store) -> None:
+def test_rule_10_repair_reads_written_buckets_when_no_other_differs(store: Store) -> None:
     """The object that rotted may lie in one of them."""
     with store.transaction() as tx:
         for i in range(100):
@@ -261,7 +259,7 @@ def test_rule_10_a_repair_reads_buckets_that_were_written_when_no_other_differs(
     assert cache.replace("topic", read).intact
 
 
-def test_rule_10_a_repair_from_a_point_that_the_changelog_does_not_reach_reads_all_buckets_that_differ(
+def test_rule_10_repair_from_a_trimmed_point_reads_all_differing_buckets(
     store: Store,
 ) -> None:
     with store.transaction() as tx:
@@ -279,7 +277,7 @@ def test_rule_10_a_repair_from_a_point_that_the_changelog_does_not_reach_reads_a
     assert cache.replace("topic", read).intact
 
 
-def test_small_topics_are_read_together(store: Store) -> None:
+def test_full_sync_reads_small_topics_together(store: Store) -> None:
     """A statement for each would take most of the time of a replica of 10,000 topics. The page is 3."""
     sizes = [0, 1, 1, 1, 5, 0, 0, 2, 3, 0, 1]
     with store.transaction() as tx:
@@ -300,7 +298,7 @@ def test_small_topics_are_read_together(store: Store) -> None:
     assert len(reading) < len([size for size in sizes if size]) + 3
 
 
-def test_buckets_that_differ_are_fetched_whole_and_no_other(store: Store) -> None:
+def test_repair_reads_only_whole_differing_buckets(store: Store) -> None:
     with store.transaction() as tx:
         for i in range(40):
             tx.set("t", f"k{i}", i, topic=f"topic-{i % 2}")
@@ -321,7 +319,7 @@ def test_buckets_that_differ_are_fetched_whole_and_no_other(store: Store) -> Non
     )
 
 
-def test_topic_rows_sums_of_digests_do_not_overflow(store: Store) -> None:
+def test_topic_rows_digest_sums_do_not_overflow(store: Store) -> None:
     """SQLite's sum ends at 64 bits; 200 fingerprints of 64 bits are over that, their halves are not."""
     with store.transaction() as tx:
         for i in range(200):
@@ -330,7 +328,7 @@ def test_topic_rows_sums_of_digests_do_not_overflow(store: Store) -> None:
     assert total == store.topics()["default"].digest == store.recount("default").digest
 
 
-def test_topic_rows_a_recount_sees_what_the_digest_row_does_not(open_store: Opener, database_url: str) -> None:
+def test_topic_rows_recount_detects_altered_value(open_store: Opener, database_url: str) -> None:
     store = open_store()
     with store.transaction() as tx:
         tx.set("t", "k", 1)
@@ -342,7 +340,7 @@ def test_topic_rows_a_recount_sees_what_the_digest_row_does_not(open_store: Open
 
 
 @pytest.mark.parametrize("topics", [[], ["a"], ["a", "none"], [ALL], [ALL, "none"]])
-def test_read_heads(topics: list[str], store: Store) -> None:
+def test_read_heads_returns_point_and_heads(topics: list[str], store: Store) -> None:
     with store.transaction() as tx:
         tx.set("t", "1", 1, topic="a")
         tx.set("t", "2", 1, topic="b")
@@ -352,5 +350,5 @@ def test_read_heads(topics: list[str], store: Store) -> None:
     assert set(heads.topics) == ({"a", "b"} if ALL in topics else set()) | (set(topics) - {ALL})
 
 
-def test_differing_covers_both_sides() -> None:
+def test_differing_compares_both_sides() -> None:
     assert snapshot._differing({1: 5, 2: 6}, {2: 6, 3: 7, 4: 0}) == {1, 3}

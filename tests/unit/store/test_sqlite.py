@@ -32,7 +32,7 @@ def restore(copy: Path, path: Path) -> None:
     copy.replace(path)
 
 
-def test_without_create_a_mistyped_file_is_named_and_not_made(tmp_path: Path) -> None:
+def test_without_create_a_missing_file_is_named_and_not_created(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path}/mistyped.db", create=False, settings=IMPATIENT) as store:
         for call in (store.topics, lambda: put(store, 1), lambda: store.unique_id("x"), lambda: list(store.objects())):
             with pytest.raises(StoreUnavailable, match=r"mistyped\.db does not exist"):
@@ -40,7 +40,7 @@ def test_without_create_a_mistyped_file_is_named_and_not_made(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_create_an_empty_database_stays_empty_until_somebody_else_makes_it(
+def test_without_create_an_empty_database_stays_empty_until_another_creates_it(
     open_store: Opener, database_url: str
 ) -> None:
     if database_url.startswith("sqlite"):
@@ -54,7 +54,7 @@ def test_without_create_an_empty_database_stays_empty_until_somebody_else_makes_
     put(early, 2)
 
 
-def test_without_create_an_unreachable_server_is_told_at_the_first_call() -> None:
+def test_without_create_an_unreachable_server_is_reported_at_the_first_call() -> None:
     with (
         Store("postgresql://postgres@127.0.0.1:1/x", create=False, settings=IMPATIENT) as store,
         pytest.raises(StoreUnavailable),
@@ -63,7 +63,7 @@ def test_without_create_an_unreachable_server_is_told_at_the_first_call() -> Non
 
 
 @pytest.mark.parametrize("form", ["sqlite:///{}/a b%41#ü.db", "sqlite:///file:{}/net.db?uri=true"])
-def test_names_of_files(form: str, tmp_path: Path) -> None:
+def test_path_of_decodes_file_names(form: str, tmp_path: Path) -> None:
     url = form.format(tmp_path)
     with Store(url) as store:
         put(store, 1)
@@ -72,7 +72,7 @@ def test_names_of_files(form: str, tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_restored_file_is_seen_by_readers_and_writers(tmp_path: Path) -> None:
+def test_restored_file_is_detected_by_readers_and_writers(tmp_path: Path) -> None:
     path = tmp_path / "net.db"
     with Store(f"sqlite:///{path}") as store:
         put(store, "old")
@@ -88,7 +88,7 @@ def test_a_restored_file_is_seen_by_readers_and_writers(tmp_path: Path) -> None:
             assert not other.read_links(before, 10)[2]
 
 
-def test_closing_the_old_file_leaves_the_new_ones_wal_alone(tmp_path: Path) -> None:
+def test_closing_the_old_file_keeps_the_new_files_wal(tmp_path: Path) -> None:
     path = tmp_path / "net.db"
     with Store(f"sqlite:///{path}") as reader:
         put(reader, "old")
@@ -105,7 +105,7 @@ def test_closing_the_old_file_leaves_the_new_ones_wal_alone(tmp_path: Path) -> N
         writer.close()
 
 
-def test_a_file_that_went_away_is_unavailable_and_not_made_again(tmp_path: Path) -> None:
+def test_removed_file_is_unavailable_and_not_created_again(tmp_path: Path) -> None:
     path = tmp_path / "net.db"
     with Store(f"sqlite:///{path}", settings=IMPATIENT) as store:
         put(store, 1)

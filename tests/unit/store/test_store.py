@@ -44,7 +44,7 @@ def put(store: Store, key: str, value: object = 1, *, topic: str | None = None) 
 # -- position, version, point --
 
 
-def test_position_every_change_has_its_own_and_it_is_the_objects_version(store: Store) -> None:
+def test_position_of_a_change_is_unique_and_the_objects_version(store: Store) -> None:
     with store.transaction() as tx:
         tx.create("t", "a", 1)
         tx.create("t", "b", 2)
@@ -60,7 +60,7 @@ def test_position_every_change_has_its_own_and_it_is_the_objects_version(store: 
     assert_consistent(store)
 
 
-def test_position_a_version_grows_over_delete_and_create(store: Store) -> None:
+def test_position_version_grows_over_delete_and_create(store: Store) -> None:
     put(store, "a")
     with store.transaction() as tx:
         tx.delete("t", "a")
@@ -70,7 +70,7 @@ def test_position_a_version_grows_over_delete_and_create(store: Store) -> None:
     assert record.version == 3
 
 
-def test_topic_rows_a_link_chains_its_topic_and_its_transaction(store: Store) -> None:
+def test_topic_rows_link_chains_its_topic_and_its_transaction(store: Store) -> None:
     first, second, third = put(store, "a", topic="x"), put(store, "b", topic="y"), put(store, "a", 2, topic="x")
     assert (first.prev, second.prev, third.prev) == (ZERO, ZERO, first.point)
     assert (first.tx_prev, second.tx_prev, third.tx_prev) == (ZERO, first.point, second.point)
@@ -166,14 +166,14 @@ def test_verbs_compare_and_set(store: Store) -> None:
     assert store.get("t", "a") == 2
 
 
-def test_version_zero_means_absent_and_is_not_taken_for_any(store: Store) -> None:
+def test_version_zero_means_absent(store: Store) -> None:
     with store.transaction() as tx:
         tx.set("t", "a", 1, version=0)
     with pytest.raises(VersionMismatch), store.transaction() as tx:
         tx.set("t", "a", 2, version=0)
 
 
-def test_verbs_the_same_key_twice_is_folded(store: Store) -> None:
+def test_verbs_on_the_same_key_are_folded(store: Store) -> None:
     put(store, "old", 1)
     with store.transaction() as tx:
         tx.create("t", "a", 1)
@@ -203,13 +203,13 @@ def test_values_equal_bytes_write_and_publish_nothing(store: Store) -> None:
     assert store.read_heads([]).store.position == 1
 
 
-def test_verbs_an_object_without_a_topic_is_on_the_default_topic_and_keeps_its_own(store: Store) -> None:
+def test_verbs_without_topic_use_the_default_or_the_objects_topic(store: Store) -> None:
     assert put(store, "a").topic == DEFAULT_TOPIC
     put(store, "b", topic="own")
     assert put(store, "b", 2).topic == "own"
 
 
-def test_verbs_moving_is_a_delete_in_the_old_and_a_create_in_the_new_topic(store: Store) -> None:
+def test_verbs_move_is_a_delete_in_the_old_and_a_create_in_the_new_topic(store: Store) -> None:
     put(store, "a", {"n": 1}, topic="old")
     with store.transaction() as tx:
         tx.update("t", "a", {}, topic="new")
@@ -223,7 +223,7 @@ def test_verbs_moving_is_a_delete_in_the_old_and_a_create_in_the_new_topic(store
     assert_consistent(store)
 
 
-def test_an_exception_in_the_block_writes_nothing(store: Store) -> None:
+def test_exception_in_the_block_writes_nothing(store: Store) -> None:
     with pytest.raises(ZeroDivisionError), store.transaction() as tx:
         tx.set("t", "a", 1)
         raise ZeroDivisionError
@@ -233,7 +233,7 @@ def test_an_exception_in_the_block_writes_nothing(store: Store) -> None:
         tx.set("t", "a", 1)
 
 
-def test_verbs_a_transaction_is_bounded(open_store: Opener) -> None:
+def test_verbs_of_a_transaction_are_bounded(open_store: Opener) -> None:
     store = open_store(limits=Limits(max_transaction_changes=3, max_transaction_bytes=100))
     with pytest.raises(InvalidValueError, match="4 changes"), store.transaction() as tx:
         for i in range(4):
@@ -243,7 +243,7 @@ def test_verbs_a_transaction_is_bounded(open_store: Opener) -> None:
     assert store.read_heads([]).store == ZERO
 
 
-def test_a_large_transaction(store: Store) -> None:
+def test_large_transaction_is_written(store: Store) -> None:
     """More keys than one IN list or page holds."""
     with store.transaction() as tx:
         for i in range(1200):
@@ -266,7 +266,7 @@ def test_get_in_a_transaction_sees_its_own_verbs(store: Store) -> None:
         assert tx.get("t", "a") is None
 
 
-def test_what_get_returned_is_guarded(store: Store) -> None:
+def test_transaction_rejects_commit_after_overtaken_get(store: Store) -> None:
     put(store, "a", 1)
     with pytest.raises(VersionMismatch, match="run it again"), store.transaction() as tx:
         value = tx.get("t", "a")
@@ -303,7 +303,7 @@ def test_between_commit_and_publish_on_commit_gets_the_links_after_the_commit(st
     assert seen == [(1, "x")]
 
 
-def test_what_on_commit_raises_is_counted_and_undoes_nothing(store: Store) -> None:
+def test_on_commit_exception_is_counted_and_undoes_nothing(store: Store) -> None:
     seen: list[object] = []
 
     def bad(_links: object) -> None:
@@ -327,7 +327,7 @@ def refusing(store: Store) -> list[object]:
     return seen
 
 
-def test_a_writer_that_asked_for_it_is_told_that_its_commit_was_not_handed_over(store: Store) -> None:
+def test_writer_gets_handoff_rejected_error_after_commit(store: Store) -> None:
     seen = refusing(store)
     with pytest.raises(HandoffRejectedError, match="the buffer is full"), store.transaction() as tx:
         tx.set("t", "a", 1)
@@ -336,7 +336,7 @@ def test_a_writer_that_asked_for_it_is_told_that_its_commit_was_not_handed_over(
     assert (store.callback_errors, len(seen), store.get("t", "a")) == (1, 1, 1)
 
 
-def test_committed(store: Store) -> None:
+def test_committed_looks_up_a_nonce(store: Store) -> None:
     with store.transaction() as tx:
         assert not store.committed(tx.nonce)
         tx.set("t", "a", 1)
@@ -352,7 +352,7 @@ def test_committed(store: Store) -> None:
     "url",
     ["", "nonsense", "oracle://x/y", "sqlite://", "sqlite:///:memory:", "postgresql+psycopg2://h/d", "mysql://h/"],
 )
-def test_a_wrong_url(url: str) -> None:
+def test_wrong_url_is_rejected(url: str) -> None:
     with pytest.raises(ConfigError, match=r"URL|SQLite"):
         Store(url)
 
@@ -365,12 +365,12 @@ def test_a_wrong_url(url: str) -> None:
         ("sqlite:////no/such/folder/net.db", "see its path, and the rights on it and on its folder"),
     ],
 )
-def test_an_unreachable_database(url: str, says: str) -> None:
+def test_unreachable_database_is_named(url: str, says: str) -> None:
     with pytest.raises(StoreUnavailable, match=says):
         Store(url)
 
 
-def test_a_database_that_does_not_exist(database_url: str) -> None:
+def test_missing_database_is_named(database_url: str) -> None:
     if database_url.startswith("sqlite"):
         return  # it would be created
     wrong = database_url.replace("/db", "/nosuch")
@@ -378,7 +378,7 @@ def test_a_database_that_does_not_exist(database_url: str) -> None:
         Store(wrong)
 
 
-def test_read_only(open_store: Opener) -> None:
+def test_read_only_store_rejects_writes(open_store: Opener) -> None:
     # SQLite: there is no file; the others: no tables in it
     with pytest.raises((SchemaError, StoreUnavailable), match=r"or create (it|them) by pubsub-db init"):
         open_store(read_only=True)
@@ -393,7 +393,7 @@ def test_read_only(open_store: Opener) -> None:
             refused()
 
 
-def test_close_closes_a_connection_in_use_when_it_comes_back(store: Store) -> None:
+def test_close_closes_a_used_connection_when_it_is_returned(store: Store) -> None:
     for engine in (store._readers, store._writers):
         with engine.connect() as connection:
             connection.execute(text("SELECT 1"))
@@ -406,7 +406,7 @@ def test_close_closes_a_connection_in_use_when_it_comes_back(store: Store) -> No
             driver.cursor().execute("SELECT 1")
 
 
-def test_a_closed_store(store: Store) -> None:
+def test_closed_store_rejects_calls(store: Store) -> None:
     store.close()
     store.close()
     for refused in (store.topics, lambda: store.get("t", "k"), store.transaction().__enter__):
@@ -429,13 +429,13 @@ def test_a_closed_store(store: Store) -> None:
         ("t", "\ud800", "t", "Unicode"),
     ],
 )
-def test_bad_names(table: str, key: str, topic: str, word: str, store: Store) -> None:
+def test_store_rejects_invalid_names(table: str, key: str, topic: str, word: str, store: Store) -> None:
     with pytest.raises(InvalidValueError, match=word), store.transaction() as tx:
         tx.set(table, key, 1, topic=topic)
     assert store.read_heads([]).store == ZERO
 
 
-def test_keys_and_topics_the_longest_fit(store: Store) -> None:
+def test_keys_and_topics_of_maximum_length_fit(store: Store) -> None:
     with store.transaction() as tx:
         tx.set("t" * 255, "k" * 512, 1, topic="ü" * 127)
     assert store.get("t" * 255, "k" * 512) == 1
@@ -445,7 +445,7 @@ def test_keys_and_topics_the_longest_fit(store: Store) -> None:
 # -- threads, forks, processes --
 
 
-def test_a_forked_child_uses_the_store_and_leaves_the_parents_connections(store: Store) -> None:
+def test_forked_child_uses_the_store_without_the_parents_connections(store: Store) -> None:
     put(store, "a", "parent")
     pid = os.fork()
     if pid == 0:
@@ -467,7 +467,7 @@ def _open_and_write(url: str, number: int) -> None:
         put(store, f"k{number}")
 
 
-def test_an_empty_database_is_created_by_several_processes_at_once(database_url: str) -> None:
+def test_empty_database_is_created_by_several_processes_at_once(database_url: str) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_open_and_write, args=(database_url, i)) for i in range(4)]
     for process in processes:
@@ -508,7 +508,7 @@ def test_history_of_another_database_is_incomplete(store: Store) -> None:
     assert right == Delta([], point)
 
 
-def test_settings_say_everything_to_a_store(database_url: str) -> None:
+def test_store_takes_its_options_from_settings(database_url: str) -> None:
     limits = Limits(max_value_bytes=1000, max_transaction_changes=3)
     kept = StoreSettings(pool_size=2, lock_timeout=0.5)
     settings = Settings(store_url=database_url, service="api-1", limits=limits, store=kept)
@@ -527,14 +527,14 @@ def test_settings_say_everything_to_a_store(database_url: str) -> None:
         assert store.origin == "other"
 
 
-def test_settings_and_single_options_together_are_refused(sqlite_url: str) -> None:
+def test_settings_with_single_options_are_rejected(sqlite_url: str) -> None:
     settings: Any = Settings(store_url=sqlite_url)
     for more in ({"limits": Limits()}, {"settings": StoreSettings()}):
         with pytest.raises(ConfigError, match="takes its settings and limits from there"):
             Store(settings, **more)
 
 
-def test_store_and_replica_give_the_same_objects(database_url: str) -> None:
+def test_store_and_replica_return_equal_objects(database_url: str) -> None:
     ports = Table("lport", Port)
     settings = Settings(store_url=database_url)
     with Store(settings, tables=[ports]) as store:
@@ -558,7 +558,7 @@ def test_store_and_replica_give_the_same_objects(database_url: str) -> None:
         assert store.record(ports, "missing") is None
 
 
-def test_record_whose_value_does_not_fit_raises_when_it_is_read(database_url: str) -> None:
+def test_record_with_mismatching_value_raises_on_reading_it(database_url: str) -> None:
     with Store(database_url) as store, store.transaction() as tx:
         tx.set("lport", "p1", {"switch": 5})
     with Store(database_url, tables=[Table("lport", Port)]) as store:

@@ -22,7 +22,7 @@ class Port(msgspec.Struct, kw_only=True):
 TYPES: dict[str, type[Any]] = {"lport": Port, "free": dict}
 
 
-def test_a_struct_comes_back(open_store: Opener) -> None:
+def test_struct_round_trips(open_store: Opener) -> None:
     store = open_store(tables=TYPES)
     port = Port(switch="s1", since=datetime(2020, 1, 2, tzinfo=UTC))
     with store.transaction() as tx:
@@ -42,7 +42,7 @@ def test_a_struct_comes_back(open_store: Opener) -> None:
 
 
 @pytest.mark.parametrize("value", [{}, {"switch": 1}, {"switch": "s", "number": 0}, 3, [], Limits(), {1: 2}])
-def test_a_value_against_its_type_is_refused_at_once(value: object, open_store: Opener) -> None:
+def test_value_of_a_wrong_type_is_rejected_at_once(value: object, open_store: Opener) -> None:
     store = open_store(tables=TYPES)
     with pytest.raises(InvalidValueError, match="lport"), store.transaction() as tx:
         tx.set("free", "x", {})
@@ -50,7 +50,7 @@ def test_a_value_against_its_type_is_refused_at_once(value: object, open_store: 
     assert store.get("free", "x") is None
 
 
-def test_an_update_is_checked_once_merged(open_store: Opener) -> None:
+def test_merged_update_is_checked_against_the_type(open_store: Opener) -> None:
     store = open_store(tables=TYPES)
     with store.transaction() as tx:
         tx.set("lport", "p1", Port(switch="s1"))
@@ -62,7 +62,7 @@ def test_an_update_is_checked_once_merged(open_store: Opener) -> None:
     assert store.get("lport", "p1") == Port(switch="s1")
 
 
-def test_an_unknown_table_is_refused_where_some_are_declared(open_store: Opener) -> None:
+def test_undeclared_table_is_rejected_where_some_are_declared(open_store: Opener) -> None:
     store = open_store(tables=TYPES)
     with (
         pytest.raises(InvalidValueError, match="'lprot' is not declared; the declared tables are free, lport"),
@@ -73,26 +73,26 @@ def test_an_unknown_table_is_refused_where_some_are_declared(open_store: Opener)
         store.get("lprot", "p1")
 
 
-def test_a_stored_value_that_does_not_fit_is_told_on_reading(open_store: Opener) -> None:
+def test_stored_value_of_a_wrong_type_raises_on_reading(open_store: Opener) -> None:
     with open_store().transaction() as tx:
         tx.set("lport", "p1", {"switch": 5})
     with pytest.raises(InvalidValueError, match="stored value"):
         open_store(tables=TYPES).get("lport", "p1")
 
 
-def test_a_type_that_cannot_be_decoded() -> None:
+def test_undecodable_type_is_rejected() -> None:
     with pytest.raises(ConfigError, match="lport"):
         Tables({"lport": list[int] | set[int]}, Limits())  # type: ignore[arg-type]
 
 
-def test_an_untyped_table_takes_a_struct_as_plain_data() -> None:
+def test_untyped_table_accepts_a_struct_as_plain_data() -> None:
     assert Tables({}, Limits()).encode("t", Port(switch="s")) == b'{"number":1,"since":null,"switch":"s"}'
 
 
 PORTS = Table("lport", Port)
 
 
-def test_a_handle_stands_for_the_table_in_every_verb(open_store: Opener) -> None:
+def test_table_handle_works_in_every_verb(open_store: Opener) -> None:
     store = open_store(tables=[PORTS])
     seen: list[str] = []
     remove = store.before_write(lambda write: seen.append(write.key), table=PORTS)
@@ -114,7 +114,7 @@ def test_a_handle_stands_for_the_table_in_every_verb(open_store: Opener) -> None
     assert record.table == "lport"
 
 
-def test_a_handle_that_is_not_declared_is_refused(open_store: Opener) -> None:
+def test_undeclared_table_handle_is_rejected(open_store: Opener) -> None:
     for store in (open_store(), open_store(tables={"lport": dict})):
         with pytest.raises(InvalidValueError, match="'lport' is not declared with the type Port"):
             store.get(PORTS, "p1")

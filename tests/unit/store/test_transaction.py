@@ -36,7 +36,7 @@ def test_values_are_encoded_when_the_verb_is_called() -> None:
     assert (work.nonce, work.origin) == (42, "me")
 
 
-def test_reads_are_remembered_with_their_versions() -> None:
+def test_transaction_records_reads_with_versions() -> None:
     world = World()
     world.objects["t", "a"] = Stored("t", "a", "x", 7, b"1")
     tx = world.transaction()
@@ -47,7 +47,7 @@ def test_reads_are_remembered_with_their_versions() -> None:
     assert tx._end().reads == {("t", "a"): 7, ("t", "b"): 0}
 
 
-def test_get_tells_when_the_verbs_so_far_cannot_succeed() -> None:
+def test_get_raises_when_the_recorded_verbs_cannot_succeed() -> None:
     world = World()
     world.objects["t", "a"] = Stored("t", "a", "x", 7, b"1")
     tx = world.transaction()
@@ -57,12 +57,12 @@ def test_get_tells_when_the_verbs_so_far_cannot_succeed() -> None:
 
 
 @pytest.mark.parametrize("version", [-1, True, 1.0, "1"])
-def test_a_version_that_is_no_position(version: Any) -> None:
+def test_invalid_version_is_rejected(version: Any) -> None:
     with pytest.raises(InvalidValueError, match="version"):
         World().transaction().set("t", "k", 1, version=version)
 
 
-def test_an_ended_transaction_records_nothing() -> None:
+def test_ended_transaction_records_nothing() -> None:
     tx = World().transaction()
     tx._end()
     for refused in (lambda: tx.set("t", "k", 1), lambda: tx.delete("t", "k"), lambda: tx.get("t", "k")):
@@ -70,6 +70,6 @@ def test_an_ended_transaction_records_nothing() -> None:
             refused()
 
 
-def test_a_bad_origin() -> None:
+def test_invalid_origin_is_rejected() -> None:
     with pytest.raises(InvalidValueError, match="service"):
         Transaction(Tables({}, Limits()), World().read, 1, "x" * 256)

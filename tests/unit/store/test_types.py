@@ -17,7 +17,7 @@ def test_leases_now_is_utc_in_microseconds(store: Store) -> None:
     assert before - 5 < now / 1e6 < time.time() + 5
 
 
-def test_now_goes_on_within_a_transaction(store: Store) -> None:
+def test_now_advances_within_a_transaction(store: Store) -> None:
     def ask(connection: object) -> tuple[int, int]:
         first = connection.execute(select(NowMicroseconds())).scalar_one()  # type: ignore[attr-defined]
         while (second := connection.execute(select(NowMicroseconds())).scalar_one()) == first:  # type: ignore[attr-defined]
@@ -29,14 +29,14 @@ def test_now_goes_on_within_a_transaction(store: Store) -> None:
 
 
 @pytest.mark.parametrize("time_zone", ["+05:45", "-11:00"])
-def test_the_servers_time_zone_does_not_matter(time_zone: str, mariadb_url: str) -> None:
+def test_now_does_not_depend_on_the_servers_time_zone(time_zone: str, mariadb_url: str) -> None:
     with Store(mariadb_url) as store, store._readers.connect() as connection:
         connection.exec_driver_sql(f"SET time_zone = '{time_zone}'")
         now = connection.execute(select(NowMicroseconds())).scalar_one()
     assert abs(now / 1e6 - time.time()) < 5
 
 
-def test_names_come_back_as_text_sorted_as_bytes(open_store: Opener) -> None:
+def test_names_are_returned_as_text_sorted_as_bytes(open_store: Opener) -> None:
     store = open_store()
     names = ["b", "a ", "Z", "a", "ä", "\U0001f600", "\uffff"]
     with store.transaction() as tx:

@@ -18,7 +18,7 @@ from pubsub_lib.store import url
         ("mariadb+pymysql://u@h/d?charset=utf8mb4", "mysql+pymysql"),
     ],
 )
-def test_the_driver_is_completed(text: str, driver: str) -> None:
+def test_parse_completes_the_driver(text: str, driver: str) -> None:
     parsed = url.parse(text)
     assert parsed.drivername == driver
     assert driver != "mysql+pymysql" or parsed.query["charset"] == "utf8mb4"
@@ -37,25 +37,25 @@ def test_the_driver_is_completed(text: str, driver: str) -> None:
         ("mysql://h", "no database"),
     ],
 )
-def test_wrong_ones_are_refused(text: str, word: str) -> None:
+def test_parse_rejects_invalid_urls(text: str, word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         url.parse(text)
 
 
-def test_a_driver_that_is_not_installed_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parse_names_the_extra_of_a_missing_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(ConfigError, match=r"pubsub-lib\[postgresql\]"):
         url.parse("postgresql://h/d")
 
 
-def test_a_password_is_never_shown() -> None:
+def test_shown_hides_the_password() -> None:
     with pytest.raises(ConfigError) as caught:
         url.parse("mysql://u:secret@h")
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["password", "passwd", "sslpassword", "PassWord", "oauth_client_secret"])
-def test_a_password_in_the_query_is_never_shown_either(name: str) -> None:
+def test_shown_hides_a_password_in_the_query(name: str) -> None:
     given = f"postgresql://u:s3cret@h/d?{name}=s3cret&{name}=s3cret&sslmode=require"
     for each in (given, url.parse(given)):
         text = url.shown(each)

@@ -64,7 +64,7 @@ def sound(key: str, topic: str, value: bytes) -> Stored:
 
 
 @given(begin, st.lists(operations, max_size=8))
-def test_folding_equals_running_one_by_one(state: State, steps: list[Operation]) -> None:
+def test_fold_equals_running_the_verbs_one_by_one(state: State, steps: list[Operation]) -> None:
     stored = {("t", key): sound(key, topic, encode("t", value)) for key, (topic, value) in state.items()}
     expected = run_one_by_one(state, steps)
     try:
@@ -87,7 +87,7 @@ def test_folding_equals_running_one_by_one(state: State, steps: list[Operation])
         assert expected.get(effect.key) != state.get(effect.key)
 
 
-def test_a_version_is_compared_with_the_one_before_the_transaction() -> None:
+def test_fold_compares_version_with_the_one_before_the_transaction() -> None:
     stored = {("t", "a"): Stored("t", "a", "one", 5, b"1")}
     steps = [Operation("set", "t", "a", b"2", None, 5), Operation("set", "t", "a", b"3", None, 5)]
     assert fold(steps, stored, encode)[0].value == b"3"
@@ -98,7 +98,7 @@ def test_a_version_is_compared_with_the_one_before_the_transaction() -> None:
     assert fold([Operation("delete", "t", "b", None, None, 4, True)], stored, encode) == []
 
 
-def test_size_is_bounded() -> None:
+def test_check_size_rejects_large_transactions() -> None:
     moved = Effect("t", "k", Stored("t", "k", "one", 5, b"1"), "two", b"12345")
     assert (moved.moves, moved.changes) == (True, 2)
     check_size([moved], Limits(max_transaction_changes=2), 6)

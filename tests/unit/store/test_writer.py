@@ -73,7 +73,7 @@ def test_keys_are_locked_in_one_order(open_store: Opener) -> None:
     assert assert_consistent(stores[0]) == 30
 
 
-def test_isolation_no_update_is_lost_that_another_writer_commits_between_read_and_write(
+def test_isolation_writer_loses_no_update_committed_between_its_read_and_write(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both merge a field of their own into one object. The second one waits, or fails and writes nothing."""
@@ -103,7 +103,7 @@ def test_isolation_no_update_is_lost_that_another_writer_commits_between_read_an
 
 
 @pytest.mark.parametrize("meanwhile", ["create", "change", "delete", "create anew"])
-def test_verbs_a_transaction_whose_read_is_no_longer_true_is_refused(meanwhile: str, open_store: Opener) -> None:
+def test_verbs_of_a_transaction_with_an_overtaken_read_are_rejected(meanwhile: str, open_store: Opener) -> None:
     store, other = open_store(), open_store()
     if meanwhile != "create":
         with store.transaction() as tx:
@@ -147,7 +147,7 @@ def test_history_is_in_waits_for_a_transaction_that_has_not_ended(open_store: Op
 
 
 @pytest.mark.parametrize("keep", range(8))
-def test_history_is_in_knows_every_transaction_that_the_changelog_reaches_back_to(keep: int, store: Store) -> None:
+def test_history_is_in_finds_every_transaction_in_the_changelog(keep: int, store: Store) -> None:
     topics = [("a",), ("b", "c"), ("a",), ("c",), ("c",), ("a",)]
     points = []
     for number, names in enumerate(topics):
@@ -173,7 +173,7 @@ def test_history_is_in_knows_every_transaction_that_the_changelog_reaches_back_t
 
 
 @pytest.mark.parametrize("database", ["postgres_url", "mariadb_url"])
-def test_two_creates_of_one_key_end_in_one(database: str, request: pytest.FixtureRequest) -> None:
+def test_two_creates_of_one_key_write_one_object(database: str, request: pytest.FixtureRequest) -> None:
     """Neither sees the other when it looks; the second one to write is told to try again."""
     with Store(request.getfixturevalue(database)) as store:
 
@@ -197,7 +197,7 @@ def test_two_creates_of_one_key_end_in_one(database: str, request: pytest.Fixtur
         assert assert_consistent(store) == 1
 
 
-def test_a_transaction_over_the_servers_packet_is_refused_before_it_is_sent(mariadb_url: str) -> None:
+def test_transaction_over_the_servers_packet_is_rejected_before_sending(mariadb_url: str) -> None:
     with Store(mariadb_url, limits=Limits(max_value_bytes=40_000_000, max_transaction_bytes=40_000_000)) as store:
         with store._readers.connect() as connection:
             packet = connection.execute(text("SELECT @@max_allowed_packet")).scalar_one()
@@ -209,7 +209,7 @@ def test_a_transaction_over_the_servers_packet_is_refused_before_it_is_sent(mari
         assert tx.commit is not None
 
 
-def test_update_of_a_value_that_was_altered_in_the_database_is_refused(database_url: str, store: Store) -> None:
+def test_update_of_an_altered_value_is_rejected(database_url: str, store: Store) -> None:
     with store.transaction() as tx:
         tx.set("t", "k", {"a": 1})
     engine = create_engine(database_url)
