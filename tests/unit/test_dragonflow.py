@@ -30,19 +30,19 @@ def warned(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> list[
 def test_options_without_effect_and_typos_are_named_in_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (said,) = warned(
+    (warning,) = warned(
         tmp_path,
         caplog,
         "[df]\nlocal_ip = 10.0.0.5\npublisher_timeout = 300\nmonitor_table_poll_time = 30\napps_list = l2\n"
         f"publisher_prt = 1\nwhatever = 2\n{STORE}",
     )
-    assert "publisher_timeout (set lease in [publisher_service])" in said
-    assert "monitor_table_poll_time (set follow_interval in [publisher_service])" in said
-    assert "publisher_prt (unknown; did you mean 'publisher_port'?)" in said
-    assert "apps_list, " in said
-    assert "whatever (unknown)" in said
-    assert "local_ip" not in said
-    assert "\n" not in said
+    assert "publisher_timeout (set lease in [publisher_service])" in warning
+    assert "monitor_table_poll_time (set follow_interval in [publisher_service])" in warning
+    assert "publisher_prt (unknown; did you mean 'publisher_port'?)" in warning
+    assert "apps_list, " in warning
+    assert "whatever (unknown)" in warning
+    assert "local_ip" not in warning
+    assert "\n" not in warning
 
 
 def test_file_with_only_read_options_causes_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

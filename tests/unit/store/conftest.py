@@ -13,7 +13,7 @@ import pytest
 
 from pubsub_lib.store import Store, StoreSettings
 
-# Small pages, so that every reading of the tests needs several; short waits for tests that want an error.
+# Small pages, so that every reading of the tests needs several; short timeouts for tests that expect an error.
 SETTINGS = StoreSettings(page_size=3, retry_attempts=20, lock_timeout=2.0, retry_max_seconds=20.0)
 
 Opener = Callable[..., Store]
@@ -21,7 +21,7 @@ Opener = Callable[..., Store]
 
 @pytest.fixture
 def open_store(database_url: str) -> Iterator[Opener]:
-    """Open the test's database, as often as wanted; all are closed afterwards."""
+    """Open stores on the test's database; all of them are closed afterwards."""
     opened: list[Store] = []
 
     def open_one(**options: Any) -> Store:
@@ -36,5 +36,5 @@ def open_store(database_url: str) -> Iterator[Opener]:
 
 @pytest.fixture
 def store(open_store: Opener) -> Store:
-    """An open store on an empty database, once on each of the three."""
+    """An open store on an empty database, once on each of the three database systems."""
     return open_store()

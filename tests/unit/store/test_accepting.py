@@ -1,4 +1,4 @@
-"""Rows are accepted as they stand where nothing tells what is right, and replicas can follow."""
+"""Accepts the current rows of a topic where the changelog proves no right values; replicas can follow."""
 
 from collections.abc import Sequence
 
@@ -49,8 +49,8 @@ def test_accept_sets_head_to_rows_and_publishes_links(damage: Damage, store: Sto
         tx.set("port", "k9", {"n": "last"}, topic="t")
     store.trim(keep_links=1)
     before = store.topics()["t"]
-    told: list[Sequence[Link]] = []
-    store.on_commit(told.append)
+    published: list[Sequence[Link]] = []
+    store.on_commit(published.append)
     harm(database_url, damage)
     standing = {each.ident: each.value for each in contents(store)}
     done = store.accept("t")
@@ -62,21 +62,21 @@ def test_accept_sets_head_to_rows_and_publishes_links(damage: Damage, store: Sto
     assert {each.ident: each.value for each in contents(store)} == {
         ident: standing[ident] for ident in standing if ident not in gone
     }
-    if damage in (bucket, print_):  # which need no operator, and no replica sees them
-        assert (done.repaired, done.position, told) == (1, None, [])
-    elif damage is topic_row:  # the newest link fits
+    if damage in (bucket, print_):  # repaired without an operator, and invisible for replicas
+        assert (done.repaired, done.position, published) == (1, None, [])
+    elif damage is topic_row:  # the newest link matches the rows
         assert (done.repaired, after) == (1, before)
-    elif damage is everything:  # no object carries a link
+    elif damage is everything:  # no object can carry a link
         assert (done.position, after.point, after.count, after.digest) == (None, before.point, 0, 0)
     else:
         assert done.position == after.point.position > before.point.position
         delta = store.read_sync({"t": Want(after=before.point)}).chains["t"]
         assert isinstance(delta, Delta)
-        assert delta.links == [link for links in told for link in links], "they are published, and in the changelog"
+        assert delta.links == [link for links in published for link in links], "published, and in the changelog"
         assert (delta.links[-1].count, delta.links[-1].digest) == (after.count, after.digest)
         versions = [change.version for link in delta.links for change in link.changes]
         assert versions == list(range(before.point.position + 1, after.point.position + 1))
-    assert store.accept("t").position is None, "nothing is wrong any more"
+    assert store.accept("t").position is None, "a second accept finds no damage"
 
 
 def test_accept_restores_topic_without_row_and_changelog(store: Store, database_url: str) -> None:
@@ -98,7 +98,7 @@ def test_accept_repairs_from_changelog_first(store: Store, database_url: str) ->
 
 
 def rogue(table: str, key: str) -> Damage:
-    """As somebody who adds a row under a name that no writer may use, with a value of its own."""
+    """A damage that adds a row with a name that no writer may use."""
     names = {"table_name": table, "object_key": key, "value": b"1"}
 
     def add(connection: Connection) -> None:
@@ -109,25 +109,27 @@ def rogue(table: str, key: str) -> Damage:
 
 
 ROGUES = [rogue("port", ""), rogue("", "k"), *(rogue(f"port{n}", "") for n in range(120))]
-"""Empty keys, more than one transaction deletes, and an empty table."""
+"""Empty keys, more of them than one transaction deletes, and an empty table."""
 
 
-@pytest.mark.parametrize("harmed", [False, True], ids=["rogues alone", "and a damaged head and value"])
+@pytest.mark.parametrize("harmed", [False, True], ids=["only invalid names", "damaged head and value"])
 def test_accept_deletes_rows_with_invalid_names_without_change(harmed: bool, store: Store, database_url: str) -> None:
     fill(store, 20)
     store.trim(keep_links=0)
     before, right = store.topics()["t"], contents(store)
-    told: list[Sequence[Link]] = []
-    store.on_commit(told.append)
+    published: list[Sequence[Link]] = []
+    store.on_commit(published.append)
     damages = [*ROGUES, *([value, head] if harmed else [])]
-    if store._writers.dialect.name != "mysql":  # whose columns end at the limit
+    if store._writers.dialect.name != "mysql":  # its columns are limited to that size
         damages.append(rogue("port", "k" * 600))
     harm(database_url, *damages)
     done = store.accept("t")
     assert (done.objects, done.rewritten, done.deleted) == (20, int(harmed), len(damages) - 2 * harmed)
     assert [each.ident for each in contents(store)] == [each.ident for each in right]
     assert store.inspect.verify("t").right
-    named = [(change.table, change.key, change.action) for links in told for link in links for change in link.changes]
+    named = [
+        (change.table, change.key, change.action) for links in published for link in links for change in link.changes
+    ]
     assert named == ([("port", "k7", "set")] if harmed else [])
     with store.transaction() as tx:
         tx.set("port", "k1", "later", topic="t")
@@ -164,18 +166,18 @@ def test_accept_keeps_its_transactions_within_the_limits(limits: Limits, open_st
             with store.transaction() as tx:
                 tx.set("port", f"k{number}", "x" * (990 if number == 5 else 290), topic="t")
         store.trim(keep_links=0)
-        told: list[Sequence[Link]] = []
-        store.on_commit(told.append)
+        published: list[Sequence[Link]] = []
+        store.on_commit(published.append)
         harm(database_url, lambda at: at.execute(update(schema.objects).values(version=C.version + 1000)))
         done = store.accept("t")
         assert (done.objects, done.rewritten, done.deleted) == (12, 12, 0)
         assert store.inspect.verify("t").right
-        changes = [link.changes for links in told for link in links]
+        changes = [link.changes for links in published for link in links]
         assert sum(map(len, changes)) == 12
         assert max(map(len, changes)) <= limits.max_transaction_changes
         sizes = [sum(len(each.key) + len(each.value or b"") for each in part) for part in changes]
         assert max(sizes) <= limits.max_transaction_bytes
-        assert len(changes) <= 6, "as few transactions as the limits allow, about"
+        assert len(changes) <= 6, "about as few transactions as the limits allow"
 
 
 def test_accept_keeps_its_transactions_below_the_servers_packet(mariadb_url: str) -> None:

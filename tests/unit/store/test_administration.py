@@ -1,4 +1,4 @@
-"""The schema's revision of whatever database it is, and dropping our tables and nothing else."""
+"""Reading the schema's revision, and dropping only the library's tables."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_drop_removes_only_library_tables(database_url: str) -> None:
     engine = create_engine(url.parse(database_url))
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE mine (id INTEGER)"))
-        connection.execute(text("UPDATE pubsub_version SET version_num = '0001'"))  # an older one is ours, too
+        connection.execute(text("UPDATE pubsub_version SET version_num = '0001'"))  # an older schema is ours, too
     assert len(administration.drop(database_url, settings=SETTINGS)) == 8
     assert inspect(engine).get_table_names() == ["mine"]
     engine.dispose()

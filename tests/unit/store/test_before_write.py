@@ -1,4 +1,4 @@
-"""Hooks before a write: they see the merged object, may replace its value, and may refuse the whole transaction."""
+"""Hooks before a write: they get the merged object, may replace its value, and may reject the whole transaction."""
 
 import threading
 from typing import Any
@@ -64,7 +64,7 @@ def test_hook_that_raises_refuses_the_whole_transaction(store: Store) -> None:
     assert (store.get("t", "good"), store.get("t", "bad")) == (0, None)
     remove()
     remove()
-    with store.transaction() as tx:  # no lock is left behind, and the hook is gone
+    with store.transaction() as tx:  # no lock is left, and the hook is removed
         tx.set("t", "bad", 1, topic="p")
     assert_consistent(store)
 
@@ -81,7 +81,7 @@ def test_hook_replaces_written_and_published_value(store: Store) -> None:
     assert store.get("other", "a") == {"x": 1}
     assert b'{"second":true,"stamp":0,"x":1}' in published
     with pytest.raises(TypeError), store.transaction() as tx:
-        tx.delete("t", "a")  # the first hook does not look at the action: None has no members
+        tx.delete("t", "a")  # the first hook does not check the action: None has no members
     assert store.get("t", "a") is not None
     assert_consistent(store)
 
@@ -140,7 +140,7 @@ def test_hook_value_over_limit_is_rejected(store: Store) -> None:
 
 
 def test_hook_runs_while_the_object_is_locked(store: Store) -> None:
-    """What the hook saw is what is replaced: two writers that count in a hook lose no step."""
+    """The object that the hook read is the one that is replaced: writers that count in a hook lose no increment."""
     store.before_write(lambda write: {"n": (write.old or {"n": 0})["n"] + 1}, table="t")
     with store.transaction() as tx:
         tx.create("t", "counter", {}, topic="p")

@@ -1,4 +1,4 @@
-"""Deltas, history (rule S3), following and trimming, on each of the three databases."""
+"""Deltas, history (rule S3), following and trimming, on each of the three database systems."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from tests.unit.store.conftest import SETTINGS, Opener
 
 
 def fill(store: Store, count: int, first: int = 0) -> list[Link]:
-    """``count`` transactions on two topics in turn; their links."""
+    """Write ``count`` transactions on two topics in turn; returns their links."""
     links: list[Link] = []
     for i in range(first, first + count):
         with store.transaction() as tx:
@@ -86,7 +86,7 @@ def test_delta_of_all_follows_transaction_points(store: Store) -> None:
     for i, point in enumerate(points):
         rest = [each for each in first.links if each.point in points[i + 1 :]]
         assert delta(store, ALL, point) == Delta(rest, points[-1])
-    # A topic's point that is not a transaction's with another nonce is not in the chain.
+    # A point with the position of a transaction and another nonce is not in the chain.
     assert delta(store, ALL, Point(points[2].position, 1)) == Incomplete()
 
 
@@ -97,12 +97,12 @@ def test_history_delta_is_incomplete_after_restored_backup(open_store: Opener, d
     lost = fill(store, 4, first=4)
     restore(database_url, saved)
     new: list[Link] = []
-    for step in range(7):  # the store is behind them, then at the position of each one, then beyond all
+    for step in range(7):  # the store is behind the lost points, then at each of their positions, then beyond them
         for link in lost:
             assert delta(store, link.topic, link.point) == Incomplete(), (step, link.point)
             assert delta(store, ALL, link.point) == Incomplete(), (step, link.point)
             assert store.read_links(link.point, 100)[2] is False, (step, link.point)
-        # The same topics as before: so every lost point has another one at its position.
+        # The same topics as before: so every lost point gets another point at its position.
         new += fill(store, 1, first=4 + step)
     assert new[-1].point.position > lost[-1].point.position
     assert delta(store, ALL, common[-1].point) == Delta(new, new[-1].point)
@@ -203,7 +203,7 @@ def test_trimming_removes_whole_transactions(store: Store) -> None:
         with store.transaction() as tx:
             for topic in range(3):
                 tx.set("t", f"k{topic}", i, topic=f"topic-{topic}")
-    assert store.trim(keep_links=4) == 6  # two transactions of three links stay
+    assert store.trim(keep_links=4) == 6  # two transactions of three links are kept
     assert len(store.read_links(None, 100)[0]) == 6
 
 
@@ -276,7 +276,7 @@ def test_holds_no_point_of_another_history(open_store: Opener, database_url: str
         lost = fill(store, 4, first=3)
     restore(database_url, kept)
     with open_store() as store:
-        for number in range(6):  # from quiet to beyond the old position
+        for number in range(6):  # from no new writes to beyond the old position
             for link in lost:
                 assert store.holds(link.topic, [link.point]) == [False], (number, link.point)
                 assert store.holds(ALL, [link.point]) == [False], (number, link.point)
@@ -290,14 +290,14 @@ def test_holds_no_point_between_two_links_of_a_topic(store: Store) -> None:
 
 
 def contains(store: Store, chain: str, point: Point) -> bool | None:
-    """What a full sync says of the point that its asker had reached; a repair by buckets says the same."""
-    said = []
+    """``contains_known`` of a full sync from a known point; a repair by buckets must give the same."""
+    answers = []
     for want in (Want(known=point), Want(buckets={0: 5}, known=point)):
         answer = store.read_sync({chain: want}).chains[chain]
         assert isinstance(answer, Full)
-        said.append(answer.contains_known)
-    assert said[0] == said[1]
-    return said[0]
+        answers.append(answer.contains_known)
+    assert answers[0] == answers[1]
+    return answers[0]
 
 
 def test_full_sync_reports_whether_history_contains_the_known_point(open_store: Opener, database_url: str) -> None:

@@ -20,7 +20,7 @@ from tests.unit.store.conftest import Opener
 
 @contextmanager
 def commits(store: Store, *behaviours: Callable[[Callable[[], None]], None]) -> Iterator[list[int]]:
-    """Let the writers' next COMMITs behave so; afterwards as ever."""
+    """Replace the writers' next COMMITs by ``behaviours``; later ones are normal."""
     dialect = store._writers.dialect
     assert isinstance(dialect, DefaultDialect)
     left, calls = list(behaviours), [0]
@@ -99,7 +99,7 @@ def test_lost_commit_is_found_behind_later_transactions(other_topic: bool, open_
 
 @pytest.mark.parametrize("sizes", [[1], [2], [1, 1], [1, 2, 1]])
 def test_lost_commit_is_run_again_when_another_took_its_position(sizes: list[int], open_store: Opener) -> None:
-    """``sizes``: the changes of each transaction that comes between; the first one has our position among its own."""
+    """``sizes``: the changes of each transaction in between; the first one takes the lost commit's position."""
     store, other = open_store(), open_store()
 
     def lost_and_taken(commit: Callable[[], None]) -> None:

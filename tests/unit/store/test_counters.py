@@ -1,4 +1,4 @@
-"""Named counters: unique under concurrency, each its own."""
+"""Named counters: unique under concurrency, independent of each other."""
 
 import threading
 

@@ -11,7 +11,7 @@ from tests.unit.store.conftest import Opener
 
 
 def let_leases_end(url: str) -> None:
-    """Time passes: every lease ended a second ago, by the database's clock."""
+    """Let every lease expire: it ended a second ago, by the database's clock."""
     engine = create_engine(url)
     with engine.begin() as connection:
         for table in (schema.services, schema.leases):
@@ -33,7 +33,7 @@ def test_leases_service_is_live_until_its_lease_expires(open_store: Opener, data
     let_leases_end(database_url)
     assert directory.live() == []
     assert [(each.uuid, each.seconds_left < 0) for each in directory.entries()] == [("u1", True), ("u2", True)]
-    directory.register("api", "u1", "tcp://host:1", 60)  # late, but nobody has removed it
+    directory.register("api", "u1", "tcp://host:1", 60)  # expired, but the entry is not yet removed
     assert [each.uuid for each in directory.live()] == ["u1"]
     assert directory.collect_garbage() == 1
     assert [each.uuid for each in directory.entries()] == ["u1"]

@@ -1,4 +1,4 @@
-"""What is set on every connection (rule S4): isolation, timeouts, read-only readers."""
+"""The options of every connection (rule S4): isolation, timeouts, read-only readers."""
 
 import pytest
 from sqlalchemy import Engine, create_engine, make_url, text

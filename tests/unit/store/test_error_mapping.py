@@ -1,4 +1,4 @@
-"""Errors of the databases, provoked for real, become typed ones of ours with one clear sentence."""
+"""Real errors of the databases become typed errors of this library with one clear sentence."""
 
 import errno
 import sqlite3
@@ -34,7 +34,7 @@ def write(store: Store, value: object = 1) -> None:
 
 
 def lock(engine: Engine) -> AbstractContextManager[object]:
-    """Hold the counter, as a writer does that stopped."""
+    """Lock the counter, like a writer that has stopped."""
     context = engine.begin()
     return _Held(context)
 
@@ -113,18 +113,18 @@ def test_invalid_database_file_is_named_with_advice(
     [
         (sqlite3.SQLITE_CANTOPEN, StoreUnavailable, "see its path, and the rights"),
         (sqlite3.SQLITE_READONLY_DIRECTORY, StoreReadOnly, "see the rights on both"),
-        (sqlite3.SQLITE_IOERR_SHMSIZE, StoreUnavailable, "see whether it has room"),  # of a full disk, met when opening
+        (sqlite3.SQLITE_IOERR_SHMSIZE, StoreUnavailable, "see whether it has room"),  # a full disk, when opening
         (sqlite3.SQLITE_CORRUPT, StoreError, "restore it from a backup"),
         (sqlite3.SQLITE_BUSY_SNAPSHOT, StoreBusy, "try again"),
     ],
 )
 def test_file_error_has_no_advice_about_a_server(code: int, kind: type[PubSubError], advice: str) -> None:
-    error = sqlite3.OperationalError("as SQLite says it")
+    error = sqlite3.OperationalError("SQLite's own text")
     error.sqlite_errorcode = code
     got = error_mapping.translate(exc.OperationalError("SELECT 1", None, error), "reading")
     assert type(got) is kind
     assert advice in str(got)
-    assert str(got).endswith(" (as SQLite says it)")
+    assert str(got).endswith(" (SQLite's own text)")
 
 
 def test_file_error_names_the_missing_rights() -> None:
@@ -144,7 +144,7 @@ def test_read_only_server_raises_store_read_only(postgres_url: str) -> None:
 
 
 def test_full_database_raises_store_full(sqlite_url: str) -> None:
-    """On SQLite by its own limit; on the servers the same codes come from a full disk (docs)."""
+    """On SQLite by its page limit; on the servers the same codes come from a full disk (docs)."""
     with Store(sqlite_url, settings=IMPATIENT) as store:
         write(store)
         with store._writers.connect() as connection:
@@ -168,7 +168,7 @@ def test_statement_timeout_raises_store_unavailable(open_store: Opener) -> None:
         store._readers.dialect.name
     )
     if query is None:
-        return  # SQLite has no statement timeout, and nobody else's statements to wait for
+        return  # SQLite has no statement timeout, and no statements of other clients to wait for
     with pytest.raises(StoreUnavailable, match="in time"), error_mapping.translated("sleeping"):
         _run(store, query)
 
@@ -185,7 +185,7 @@ def test_missing_tables_raise_schema_error(open_store: Opener, database_url: str
 
 def test_wrong_password_raises_config_error(mariadb_url: str) -> None:
     with pytest.raises(ConfigError, match="password") as caught:
-        Store(mariadb_url.replace("root@", "nobody:secret-word@"))
+        Store(mariadb_url.replace("root@", "stranger:secret-word@"))
     assert "secret-word" not in str(caught.value)
 
 
@@ -202,7 +202,7 @@ def test_lost_counter_row_is_named(open_store: Opener, database_url: str) -> Non
 
 
 def test_commit_with_unknown_outcome_is_in_doubt() -> None:
-    """SQLSTATE 40003; the rest of its class says that the transaction is rolled back."""
+    """SQLSTATE 40003; after the other codes of its class the transaction is rolled back."""
     for original, kind in (
         (errors.StatementCompletionUnknown(), StoreUnavailable),
         (errors.SerializationFailure(), StoreBusy),

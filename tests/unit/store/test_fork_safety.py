@@ -1,4 +1,4 @@
-"""Forks while threads use the store: the child finds no lock that nobody will ever release, and no callback."""
+"""Forks while threads use the store: the child inherits no held lock, and no callback."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ def put(store: Store, key: str, value: object = 1) -> None:
 
 
 def child(work: Callable[[], object], seconds: int = 120) -> int:
-    """The exit status of a forked child: 0 when ``work`` returned; it is killed when it hangs."""
+    """Run ``work`` in a forked child; returns its exit status: 0 when ``work`` returned. A hanging child is killed."""
     pid = os.fork()
     if pid == 0:
         signal.alarm(seconds)
@@ -32,7 +32,7 @@ def child(work: Callable[[], object], seconds: int = 120) -> int:
 
 
 def test_children_of_a_busy_parent_write_and_read(open_store: Opener) -> None:
-    # A fork waits as long as a lock may take, and not for ever: three busy threads on a busy machine take their time.
+    # A fork waits at most the lock timeout, so the timeout must be enough for three busy threads on a busy machine.
     patient = StoreSettings(lock_timeout=60.0)
     store, other = open_store(settings=patient), open_store(settings=patient)
     stop = threading.Event()
@@ -77,7 +77,7 @@ def test_fork_waits_for_transaction_of_another_thread(sqlite_url: str) -> None:
             with store._writers.connect() as connection:
                 connection.exec_driver_sql("SELECT 1")
                 begun.set()
-                time.sleep(0.2)  # work, not synchronisation: long enough for a fork to come into it
+                time.sleep(0.2)  # work, not synchronisation: long enough for a fork during it
                 connection.commit()
 
         thread = threading.Thread(target=write)

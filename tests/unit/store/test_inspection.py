@@ -1,4 +1,4 @@
-"""Looking into changelog and topics, on each of the three databases."""
+"""Inspection of changelog and topics, on each of the three database systems."""
 
 import pytest
 from sqlalchemy import create_engine, update
@@ -11,7 +11,7 @@ from tests.unit.store.conftest import SETTINGS
 
 
 def fill(store: Store, count: int) -> list[Link]:
-    """Transactions of which every second writes to two topics; their links in commit order."""
+    """Write transactions, every second one on two topics; returns their links in commit order."""
     links: list[Link] = []
     for i in range(count):
         with store.transaction(origin=f"api-{i % 2}") as tx:
@@ -48,7 +48,7 @@ def test_oldest_returns_oldest_link_after_trimming_with_its_age(store: Store) ->
     store.trim(keep_links=2)
     oldest = store.inspect.oldest()
     assert oldest is not None
-    assert oldest.link == links[-3]  # whole transactions stay
+    assert oldest.link == links[-3]  # whole transactions are kept
 
 
 def test_head_at_returns_the_topics_head_at_a_position(store: Store) -> None:
@@ -72,11 +72,11 @@ def test_versions_returns_all_changes_of_one_object(store: Store, window: int, m
     assert list(store.inspect.versions("t", "k")) == []
     with store.transaction() as tx:
         tx.create("t", "k", "x", topic="a")
-        tx.create("t", "kk", "the key k is named here", topic="a")  # k stands in its bytes, too
+        tx.create("t", "kk", "the key k is named here", topic="a")  # its bytes contain k, too
     with store.transaction() as tx:
         tx.set("u", "k", "another table", topic="a")
     with store.transaction() as tx:
-        tx.set("t", "k", "y", topic="b")  # moves
+        tx.set("t", "k", "y", topic="b")  # moves the object
     with store.transaction() as tx:
         tx.delete("t", "k")
     found = [(each.change.version, each.change.action, each.link.topic) for each in store.inspect.versions("t", "k")]
@@ -101,7 +101,7 @@ def test_last_by_origin_returns_the_newest_link_of_each_origin(store: Store, mon
     assert store.inspect.last_by_origin() == {}
     links = fill(store, 6)
     with store.transaction() as tx:
-        tx.set("t", "nobody", 1)
+        tx.set("t", "no origin", 1)
     found = store.inspect.last_by_origin()
     assert {origin: kept.link.point.position for origin, kept in found.items()} == {
         "": tx.commit.point.position if tx.commit else 0,

@@ -13,7 +13,7 @@ TOPICS = st.sampled_from(["one", "two", "three"])
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[dict[str, Stored], list[Effect]]:
-    """Objects as they stand, and what a transaction does to some of them."""
+    """Current objects, and the effects of a transaction on some of them."""
     stored: dict[str, Stored] = {}
     effects: list[Effect] = []
     for i in range(draw(st.integers(1, 8))):

@@ -1,4 +1,4 @@
-"""Whose tables are these, and of which revision?"""
+"""Schema checks, creation and migration."""
 
 import importlib.resources
 import threading
@@ -70,7 +70,7 @@ def test_older_schema_is_rejected_until_migrated(database_url: str, engine: Engi
 
 @pytest.mark.mariadb
 def test_opening_waits_for_a_running_migration(mariadb_url: str) -> None:
-    """MariaDB shows every statement of a migration at once, so others can look in between."""
+    """MariaDB commits every statement of a migration by itself, so other processes can read in between."""
     engine = create_engine(mariadb_url)
     opened: list[Store] = []
     opener = threading.Thread(target=lambda: opened.append(Store(mariadb_url)))
@@ -80,7 +80,7 @@ def test_opening_waits_for_a_running_migration(mariadb_url: str) -> None:
             config.attributes["connection"] = connection
             command.upgrade(config, "0001")
             opener.start()
-            _until_somebody_waits_for_the_lock(engine)
+            _wait_until_a_process_waits_for_the_lock(engine)
             command.upgrade(config, "head")
             connection.commit()
         opener.join()
@@ -90,14 +90,14 @@ def test_opening_waits_for_a_running_migration(mariadb_url: str) -> None:
         engine.dispose()
 
 
-def _until_somebody_waits_for_the_lock(engine: Engine) -> None:
+def _wait_until_a_process_waits_for_the_lock(engine: Engine) -> None:
     deadline = time.monotonic() + 20.0
     waiting = text("SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'")
     while True:
         with engine.connect() as connection:
             if connection.execute(waiting).scalar_one():
                 return
-        assert time.monotonic() < deadline, "nobody waits for the lock"
+        assert time.monotonic() < deadline, "no process waits for the lock"
 
 
 def test_newer_schema_is_rejected(database_url: str, engine: Engine) -> None:
@@ -129,7 +129,7 @@ def test_missing_table_is_named(database_url: str, engine: Engine) -> None:
 
 
 def test_interrupted_creation_is_finished(database_url: str, engine: Engine) -> None:
-    """MariaDB commits every DDL statement by itself: a killed creator leaves tables and an empty version."""
+    """MariaDB commits every DDL statement by itself: a creation that was killed leaves tables and an empty version."""
     Store(database_url).close()
     run(engine, f"DELETE FROM {schema.VERSION_TABLE}", "DROP TABLE pubsub_counters", "DROP TABLE pubsub_links")
     with Store(database_url) as store:
@@ -147,6 +147,6 @@ def test_isolation_sqlite_is_in_wal_mode(sqlite_url: str) -> None:
 
 def test_file_that_is_not_a_database_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "net.db"
-    path.write_bytes(b"no database at all, but long enough to be looked at" * 50)
+    path.write_bytes(b"not a database, but long enough to be checked for a header" * 50)
     with pytest.raises(SchemaError, match="not a SQLite database"):
         Store(f"sqlite:///{path}")

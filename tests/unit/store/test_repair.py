@@ -1,4 +1,4 @@
-"""What was altered in the database behind the library's back is found, and put right where that can be proved."""
+"""Rows that were altered in the database without the library are found, and repaired where that can be proved."""
 
 from collections.abc import Callable
 from typing import Any
@@ -68,7 +68,7 @@ def print_(connection: Connection) -> None:
 
 
 def consistent_value(connection: Connection) -> None:
-    """As somebody who copies a row together with its fingerprint from elsewhere."""
+    """Replace a value together with its fingerprint, like a row copied from another database."""
     other = connection.execute(select(schema.objects).where(C.object_key == "k8")).one()
     row = {"version": other.version, "value": other.value, "fp_lo": other.fp_lo, "fp_hi": other.fp_hi}
     connection.execute(update(schema.objects).where(ONE).values(**row))
@@ -88,7 +88,7 @@ def topic_row(connection: Connection) -> None:
 
 
 def text(connection: Connection) -> None:
-    """As somebody who writes a value by hand. SQLite alone lets text into a column of bytes."""
+    """Write a value as text, as by hand. Only SQLite accepts text in a column of bytes."""
     connection.execute(sql("UPDATE pubsub_objects SET value = CAST(value AS TEXT) WHERE object_key = 'k7'"))
 
 
@@ -103,7 +103,7 @@ DAMAGES = [value, version, older_version, lost, print_, consistent_value, added,
 
 
 def suspects(store: Store, page: int = 250) -> list[Stored]:
-    """What a walk over all rows finds."""
+    """The altered rows that a walk over all rows finds."""
     found: list[Stored] = []
     after, looked = None, 0
     while True:
@@ -112,7 +112,7 @@ def suspects(store: Store, page: int = 250) -> list[Stored]:
         looked += got.looked
         after = got.behind
         if after is None:
-            assert looked == sum(store.inspect.tables().values()), "a row was passed over"
+            assert looked == sum(store.inspect.tables().values()), "a row was skipped"
             return found
 
 
@@ -127,7 +127,7 @@ def test_repair_fixes_altered_rows(damage: Damage, store: Store, database_url: s
     assert found or store.unfit(["t", "other"]) == ["t"]
     repaired = store.repair("t", [each.ident for each in found])
     assert (repaired.wrong, repaired.left) == (1, False), repaired
-    assert repaired.read <= OBJECTS / 100, "of one bucket only what differs is read"
+    assert repaired.read <= OBJECTS / 100, "of one bucket only the differing objects are read"
     assert (contents(store), store.topics()) == (right, heads)
     assert (suspects(store), store.unfit(["t", "other"])) == ([], [])
 
@@ -166,7 +166,7 @@ def test_repair_reports_damage_that_it_cannot_prove(damage: Damage, store: Store
     repaired = store.repair("t", [each.ident for each in suspects(store)])
     assert (repaired.repaired, repaired.left) == (0, True)
     assert repaired.wrong == 1
-    assert contents(store) == before, "nothing is written on a guess"
+    assert contents(store) == before, "no row is written without a proof"
 
 
 def test_repair_fixes_fingerprint_by_the_head_without_changelog(store: Store, database_url: str) -> None:
@@ -182,11 +182,11 @@ def test_repair_fixes_head_after_writer_replaced_a_lost_object(store: Store, dat
     fill(store)
     harm(database_url, lost)
     with store.transaction() as tx:
-        tx.create("port", "k7", {"n": "anew"}, topic="t")
+        tx.create("port", "k7", {"n": "again"}, topic="t")
     assert store.unfit(["t"]) == ["t"]
     assert not store.repair("t").left
     assert store.unfit(["t"]) == []
-    assert store.get("port", "k7") == {"n": "anew"}
+    assert store.get("port", "k7") == {"n": "again"}
     with store.transaction() as tx:
         tx.set("port", "k9", {"n": "later"}, topic="t")
     assert store.recount("t") == store.topics()["t"]

@@ -1,4 +1,4 @@
-"""What a plan takes for lost, and what it only finds elsewhere."""
+"""Plans distinguish lost objects from objects on another topic, and never delete a correct object."""
 
 import pytest
 from sqlalchemy import Connection, create_engine, delete, select, update
@@ -16,7 +16,7 @@ def test_plan_does_not_restore_object_created_on_another_topic(store: Store, dat
     with store.transaction() as tx:
         tx.set("port", "k7", {"n": "elsewhere"}, topic="other")
     repaired = store.repair("t")
-    assert (repaired.wrong, repaired.repaired, repaired.left) == (1, 1, False), "the head counted it still"
+    assert (repaired.wrong, repaired.repaired, repaired.left) == (1, 1, False), "the head still counts the lost object"
     record = store.get_record("port", "k7")
     assert record is not None
     assert record.topic == "other"
@@ -37,13 +37,13 @@ def test_plan_does_not_restore_object_deleted_on_another_topic(
     with store.transaction() as tx:
         tx.delete("port", "k7")
     repaired = store.repair("t")
-    assert (repaired.wrong, repaired.repaired, repaired.left) == (1, 1, False), "the head counted it still"
+    assert (repaired.wrong, repaired.repaired, repaired.left) == (1, 1, False), "the head still counts the lost object"
     assert store.get_record("port", "k7") is None
     assert store.unfit(["t", "other"]) == []
 
 
 def columns(url: str) -> list[tuple[object, ...]]:
-    """All columns of all objects, as they lie there."""
+    """All columns of all objects, as stored."""
     engine = create_engine(url)
     with engine.connect() as connection:
         found = [tuple(row) for row in connection.execute(select(schema.objects).order_by(*schema.objects.primary_key))]
@@ -128,7 +128,7 @@ def test_plan_does_not_restore_topic_row_from_mismatching_changelog(store: Store
     assert "t" not in store.topics()
 
 
-# -- what a repair must never do: take away an object that a writer wrote ----------------------------------------------
+# -- a repair must never delete an object that a writer wrote ---------------------------------------------------------
 
 
 def other_topic(connection: Connection) -> None:
@@ -184,12 +184,12 @@ def test_repair_after_accept_of_topic_without_row_deletes_nothing(
 
 
 def test_repair_deletes_nothing_by_a_changelog_that_started_again(store: Store, database_url: str) -> None:
-    """As an older release left it: a topic that lost its row began again from no head."""
+    """The state after an older release: a topic whose row was lost started again from no head."""
     fill(store, 50)
     with store.transaction() as tx:
         tx.set("port", "k7", "later", topic="t")
-    anew = {"prev_position": 0, "prev_nonce": 0}
-    harm(database_url, lambda connection: connection.execute(update(schema.links).values(**anew)))
+    restarted = {"prev_position": 0, "prev_nonce": 0}
+    harm(database_url, lambda connection: connection.execute(update(schema.links).values(**restarted)))
     store.trim(keep_links=1)
     harm(database_url, lambda connection: connection.execute(delete(schema.objects).where(C.object_key == "k9")))
     store.repair("t")
@@ -201,7 +201,7 @@ def test_repair_restores_an_object_whose_row_was_renamed(store: Store, database_
     fill(store, 50)
     right, head = contents(store), store.topics()["t"]
     harm(database_url, damage)  # type: ignore[arg-type]
-    assert store.unfit(["t"]) == [], "sums and buckets are as they were"
+    assert store.unfit(["t"]) == [], "sums and buckets are unchanged"
     repaired = store.repair("t", [each.ident for each in suspects(store)])
     assert (repaired.repaired, repaired.left) == (2, False)
     assert (contents(store), store.topics()["t"]) == (right, head)
@@ -229,7 +229,7 @@ def test_repair_does_not_delete_a_row_on_a_wrong_topic(
 
 
 def test_read_that_raised_keeps_no_old_snapshot_open(store: Store, database_url: str) -> None:
-    """The error is kept, and with it what was read in part."""
+    """The error is kept, and with it the result that was read in part."""
     fill(store, 300)
     first = schema.links.c.position == 100
     harm(database_url, lambda connection: connection.execute(update(schema.links).where(first).values(changes=b"\xc1")))

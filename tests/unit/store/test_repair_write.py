@@ -1,4 +1,4 @@
-"""A planned repair never undoes what was written after the plan, and is never applied twice."""
+"""A planned repair never undoes later writes, and is never applied twice."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from tests.unit.store.test_repair import contents, fill, harm, head, lost, suspe
 
 
 def between(monkeypatch: pytest.MonkeyPatch, *happens: Callable[[], object]) -> None:
-    """Let something happen between the first plan and its writing, the next thing after the second plan, and so on."""
+    """Call the first function between the first plan and its writing, the next one after the second plan, and so on."""
     planned = repair_plan.plan
     left = list(happens)
 
@@ -36,13 +36,13 @@ def set_and_delete(store: Store) -> None:
 def test_repair_does_not_restore_a_lost_object_that_was_deleted_after_the_plan(
     open_store: Opener, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The row is absent in the plan and absent again when it is written: only the changelog tells that it is right."""
+    """The row is absent in the plan and absent again at the write: only the changelog proves that this is right."""
     store, other = open_store(), open_store()
     fill(store)
     harm(database_url, lost)
     between(monkeypatch, lambda: set_and_delete(other))
     repaired = store.repair("t")
-    assert store.get("port", "k7") is None, "the deleted object came back"
+    assert store.get("port", "k7") is None, "the deleted object was restored"
     assert (repaired.overtaken, repaired.repaired, repaired.left) == (1, 1, False), "the head was repaired then"
     assert store.unfit(["t"]) == []
     assert_consistent(store)
@@ -128,7 +128,7 @@ def test_repair_of_a_head_succeeds_while_the_topic_is_written(
 def test_repair_writes_nothing_when_the_history_changed_after_the_plan(
     open_store: Opener, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a restored backup that stands at the same position: another nonce."""
+    """Like a restored backup at the same position: another nonce."""
     store = open_store()
     fill(store)
     harm(database_url, value)
@@ -150,7 +150,7 @@ def test_repair_writes_nothing_when_the_history_changed_after_the_plan(
 def test_repair_plans_again_when_the_changelog_was_trimmed_after_the_plan(
     open_store: Opener, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then nobody can tell what was written meanwhile."""
+    """Then the writes since the plan are unknown."""
     store, other = open_store(), open_store()
     fill(store)
     harm(database_url, lost)
@@ -161,4 +161,4 @@ def test_repair_plans_again_when_the_changelog_was_trimmed_after_the_plan(
 
     between(monkeypatch, write_and_trim)
     assert store.repair("t").repaired == 0
-    assert store.get("port", "k7") is None, "the deleted object came back"
+    assert store.get("port", "k7") is None, "the deleted object was restored"

@@ -1,4 +1,4 @@
-"""Retries are bounded, and only of what may go better the next time."""
+"""Retries are bounded, and made only after errors that may not happen again."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rows and words: what goes into a database comes out the same."""
+"""Mapping between rows and protocol objects: both directions are inverse."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -41,7 +41,7 @@ links = st.builds(
 
 
 def as_row(values: dict[str, Any]) -> Row[Any]:
-    """What the functions need of a row."""
+    """A row with the attributes that the functions use."""
     return cast(Row[Any], SimpleNamespace(**values, _mapping=values))
 
 

@@ -1,4 +1,4 @@
-"""The tables as each database gets them."""
+"""The tables in each database's dialect."""
 
 import pytest
 from sqlalchemy.engine import Dialect, make_url

@@ -131,7 +131,7 @@ def test_savepoint_rollback_drops_only_its_own_verbs(store: Store, session: Sess
     with session.begin_nested():
         recorder.set("t", "kept", 1)
         assert store.read_heads([]).store.position == 0
-    assert store.read_heads([]).store.position == 0  # a savepoint's end is no commit
+    assert store.read_heads([]).store.position == 0  # a savepoint's end is not a commit
     recorder.set("t", "after", 1)
     session.commit()
     assert sorted(each.key for each in store.objects()) == ["after", "before", "kept"]
@@ -139,7 +139,7 @@ def test_savepoint_rollback_drops_only_its_own_verbs(store: Store, session: Sess
 
 
 def test_outer_commit_over_an_open_savepoint_is_rejected(store: Store, session: Session, engine: Engine) -> None:
-    """SQLAlchemy would commit it without asking us again."""
+    """SQLAlchemy would commit it without calling our listener again."""
     recorder = store.session(session)
     with pytest.raises(UsageError, match="savepoint"), session.begin():
         session.add(Port(name="p1", number=1))
@@ -185,7 +185,7 @@ def test_failure_after_the_counter_leaves_no_gap(store: Store, session: Session)
     def refuse(_session: Session) -> None:
         raise ZeroDivisionError
 
-    event.listen(session, "before_commit", refuse)  # after ours
+    event.listen(session, "before_commit", refuse)  # after our listener
     seen: list[object] = []
     store.on_commit(seen.append)
     with pytest.raises(ZeroDivisionError), session.begin():
@@ -232,13 +232,13 @@ def test_session_on_another_database_is_rejected(postgres_url: str) -> None:
 
 
 def test_session_with_an_old_snapshot_keeps_the_chain_intact(store: Store, database_url: str) -> None:
-    """It reads, another writer commits, then it commits: it is refused, or it goes on from what is committed."""
+    """The session reads, another writer commits, then the session commits: it fails, or uses the committed state."""
     with store.transaction() as tx:
         tx.set("t", "k", 1)
     level = "SERIALIZABLE" if "sqlite" in database_url else "REPEATABLE READ"
     isolated = create_engine(database_url, isolation_level=level)
     if isolated.dialect.name == "sqlite":
-        # As the driver leaves it, a SELECT begins no transaction; with this it does, and the snapshot is old.
+        # By default of the driver a SELECT begins no transaction; with this listener it does, and the snapshot is old.
         event.listen(isolated, "connect", lambda connection, _record: setattr(connection, "isolation_level", None))
         event.listen(isolated, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     with Session(isolated) as session:
@@ -264,7 +264,7 @@ def test_session_with_an_old_snapshot_keeps_the_chain_intact(store: Store, datab
 def test_isolation_session_loses_no_update_committed_between_its_read_and_write(
     store: Store, session: Session, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The session is as a program makes it. With SQLite its first SELECT begins no transaction and locks nothing."""
+    """A session with SQLAlchemy's defaults. With SQLite its first SELECT begins no transaction and locks nothing."""
     with store.transaction() as tx:
         tx.create("t", "k", {})
     committed = {"mine": 1}
@@ -280,7 +280,7 @@ def test_isolation_session_loses_no_update_committed_between_its_read_and_write(
                     tx.update("t", "k", {"other": 2})
                 committed["other"] = 2
             except StoreBusy:
-                pass  # it could not lock the object in time, and nothing of it is written
+                pass  # it could not lock the object in time, and wrote nothing
 
         monkeypatch.setattr(writer, "hit", meanwhile)
         recorder = store.session(session)

@@ -1,4 +1,4 @@
-"""Bounds of a store's settings and limits hold however these are made."""
+"""Bounds of a store's settings and limits are checked for every way to create them."""
 
 from pathlib import Path
 from typing import Any

@@ -19,7 +19,7 @@ def full(store: Store, chain: str, **want: object) -> Full:
 
 
 def replica_of(store: Store, chain: str) -> Cache:
-    """A cache that holds what a chain holds now."""
+    """A cache with the current objects of a chain."""
     cache = Cache()
     for topic, read in full(store, chain).topics.items():
         cache.replace(topic, read)
@@ -27,14 +27,14 @@ def replica_of(store: Store, chain: str) -> Cache:
 
 
 def rot(cache: Cache, topic: str, key: str) -> None:
-    """Alter an object in memory, as a recount leaves it: with the fingerprint of what is there."""
+    """Alter an object in memory, as a recount leaves it: with the fingerprint of the altered value."""
     entry = cache._topics[topic].tables["t"][key]
     entry.value = b'"rotten"'
     entry.fingerprint = digest.fingerprint("t", key, entry.version, entry.value)
 
 
 def head_of(answer: Full, topic: str) -> Head:
-    """The head as the records of an answer make it."""
+    """The head computed from the records of an answer."""
     records = answer.topics[topic].records
     total = 0
     for each in records:
@@ -43,7 +43,7 @@ def head_of(answer: Full, topic: str) -> Head:
 
 
 def test_full_sync_contains_all_objects_for_any_page_size(store: Store) -> None:
-    for count in (0, 1, 2, 3, 4, 9):  # the page is 3
+    for count in (0, 1, 2, 3, 4, 9):  # the page size is 3
         topic = f"topic-{count}"
         with store.transaction() as tx:
             for i in range(count):
@@ -70,7 +70,7 @@ def test_full_sync_of_all_contains_every_topic(store: Store) -> None:
 
 
 def test_isolation_pages_under_concurrent_writes_are_one_snapshot(open_store: Opener) -> None:
-    """Objects move between topics all the time: a reading that is not one state would miss or double one."""
+    """Objects move between topics all the time: a reading of several states would miss an object or read it twice."""
     store, writer = open_store(), open_store()
     with writer.transaction() as tx:
         for i in range(12):
@@ -100,7 +100,7 @@ def test_isolation_pages_under_concurrent_writes_are_one_snapshot(open_store: Op
 
 
 def write_after_each_statement(reader: Store, writer: Store) -> None:
-    """From now on a transaction, that changes all of two topics, is committed behind every statement of the reader."""
+    """Commit a transaction that changes all objects of two topics, now and after every statement of the reader."""
     number = 0
 
     def write(*_: object) -> None:
@@ -115,7 +115,7 @@ def write_after_each_statement(reader: Store, writer: Store) -> None:
 
 
 def values_and_head(answer: Delta | Full, topic: str) -> tuple[list[bytes], Point]:
-    """The values that a replica has after this answer, and the point at which they are said to stand."""
+    """The values that a replica has after this answer, and their point according to the answer."""
     if isinstance(answer, Full):
         snapshot = answer.topics[topic]
         assert head_of(answer, topic) == snapshot.head
@@ -240,7 +240,7 @@ def test_rule_10_repair_reads_damaged_bucket_and_only_changes_of_written_ones(st
 
 
 def test_rule_10_repair_reads_written_buckets_when_no_other_differs(store: Store) -> None:
-    """The object that rotted may lie in one of them."""
+    """The damaged object may be in one of them."""
     with store.transaction() as tx:
         for i in range(100):
             tx.set("t", f"k{i}", i, topic="topic")
@@ -278,7 +278,7 @@ def test_rule_10_repair_from_a_trimmed_point_reads_all_differing_buckets(
 
 
 def test_full_sync_reads_small_topics_together(store: Store) -> None:
-    """A statement for each would take most of the time of a replica of 10,000 topics. The page is 3."""
+    """A statement for each topic would take most of the time with 10,000 topics. The page size is 3."""
     sizes = [0, 1, 1, 1, 5, 0, 0, 2, 3, 0, 1]
     with store.transaction() as tx:
         for number, size in enumerate(sizes):
@@ -320,7 +320,7 @@ def test_repair_reads_only_whole_differing_buckets(store: Store) -> None:
 
 
 def test_topic_rows_digest_sums_do_not_overflow(store: Store) -> None:
-    """SQLite's sum ends at 64 bits; 200 fingerprints of 64 bits are over that, their halves are not."""
+    """SQLite's sum overflows at 64 bits; the sum of 200 fingerprints is larger, the sums of their halves are not."""
     with store.transaction() as tx:
         for i in range(200):
             tx.set("t", f"k{i}", i)

@@ -1,4 +1,4 @@
-"""The file under a SQLite store: missing, mistyped, replaced."""
+"""The file of a SQLite store: missing, mistyped, replaced."""
 
 import sqlite3
 from pathlib import Path
@@ -98,7 +98,7 @@ def test_closing_the_old_file_keeps_the_new_files_wal(tmp_path: Path) -> None:
         put(writer, "new")
         reader.close()  # idle connections to the old file
         assert path.with_name("net.db-wal").exists()
-        # As a process that starts now sees it: all is still in the WAL.
+        # A process that starts now reads everything: the data is still in the WAL.
         probe = sqlite3.connect(path)
         assert probe.execute("SELECT value FROM pubsub_objects").fetchall() == [(b'"new"',)]
         probe.close()

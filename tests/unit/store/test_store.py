@@ -1,4 +1,4 @@
-"""The rules of the store, through its facade, on each of the three databases."""
+"""The rules of the store, through its facade, on each of the three database systems."""
 
 import multiprocessing
 import os
@@ -244,7 +244,7 @@ def test_verbs_of_a_transaction_are_bounded(open_store: Opener) -> None:
 
 
 def test_large_transaction_is_written(store: Store) -> None:
-    """More keys than one IN list or page holds."""
+    """More keys than one IN list or page contains."""
     with store.transaction() as tx:
         for i in range(1200):
             tx.create("t", f"k{i}", i, topic=f"topic-{i % 3}")
@@ -316,7 +316,7 @@ def test_on_commit_exception_is_counted_and_undoes_nothing(store: Store) -> None
 
 
 def refusing(store: Store) -> list[object]:
-    """A hop that is full, and somebody else who listens."""
+    """Register a callback of a full hop, and another one that records its calls."""
     seen: list[object] = []
 
     def full(_links: object) -> None:
@@ -358,15 +358,15 @@ def test_wrong_url_is_rejected(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "says"),
+    ("url", "sentence"),
     [
         ("postgresql://postgres@127.0.0.1:1/x", "unreachable"),
         ("mysql://root@127.0.0.1:1/x", "unreachable"),
         ("sqlite:////no/such/folder/net.db", "see its path, and the rights on it and on its folder"),
     ],
 )
-def test_unreachable_database_is_named(url: str, says: str) -> None:
-    with pytest.raises(StoreUnavailable, match=says):
+def test_unreachable_database_is_named(url: str, sentence: str) -> None:
+    with pytest.raises(StoreUnavailable, match=sentence):
         Store(url)
 
 
@@ -379,7 +379,7 @@ def test_missing_database_is_named(database_url: str) -> None:
 
 
 def test_read_only_store_rejects_writes(open_store: Opener) -> None:
-    # SQLite: there is no file; the others: no tables in it
+    # SQLite: no file exists; the others: no tables exist
     with pytest.raises((SchemaError, StoreUnavailable), match=r"or create (it|them) by pubsub-db init"):
         open_store(read_only=True)
     writer = open_store()
@@ -400,7 +400,7 @@ def test_close_closes_a_used_connection_when_it_is_returned(store: Store) -> Non
             driver = connection.connection.driver_connection
             assert driver is not None
             store.close()
-            connection.execute(text("SELECT 1"))  # who uses it goes on
+            connection.execute(text("SELECT 1"))  # the thread that uses it goes on
         assert engine.dialect.dbapi is not None
         with pytest.raises(engine.dialect.dbapi.Error):
             driver.cursor().execute("SELECT 1")

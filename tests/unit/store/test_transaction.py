@@ -1,4 +1,4 @@
-"""Recording: what is encoded and refused at once, and what reads see."""
+"""Recording of verbs: encoding and checks at once, and the results of reads."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from pubsub_lib.store.verbs import Stored
 
 
 class World:
-    """Objects to read, counting the reads."""
+    """Objects to read, with a counter of reads."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Stored] = {}

@@ -1,4 +1,4 @@
-"""URLs as people write them."""
+"""Database URLs as users write them."""
 
 import pytest
 

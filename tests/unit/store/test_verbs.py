@@ -81,7 +81,7 @@ def test_fold_equals_running_the_verbs_one_by_one(state: State, steps: list[Oper
         else:
             after[effect.key] = (effect.topic, values.decode(effect.value))
     assert after == expected
-    # One effect a key, and none that changes nothing.
+    # One effect per key, and no effect without a change.
     assert len({effect.key for effect in effects}) == len(effects)
     for effect in effects:
         assert expected.get(effect.key) != state.get(effect.key)

@@ -1,4 +1,4 @@
-"""The commit sequence (rule S1): its order, and what two writers at once do to each other."""
+"""The commit sequence (rule S1): its order, and concurrent writers."""
 
 import threading
 
@@ -34,7 +34,7 @@ def statements_of(store: Store, *keys: str) -> list[str]:
 def test_position_objects_are_locked_before_the_counter_and_written_after_it(store: Store) -> None:
     statements = statements_of(store, "a", "b")
     if store._writers.dialect.name == "sqlite":
-        statements = statements[1:]  # BEGIN IMMEDIATE locked all; the touch of the counter is for users' sessions
+        statements = statements[1:]  # BEGIN IMMEDIATE locked the file; the update of the counter is for users' sessions
     tables = [
         next(name for name in ("objects", "store", "topics", "links") if f"pubsub_{name}" in each)
         for each in statements
@@ -46,8 +46,8 @@ def test_position_objects_are_locked_before_the_counter_and_written_after_it(sto
 
 
 def test_round_trips_do_not_grow_with_the_keys(store: Store) -> None:
-    """While the counter is held, every round trip holds up all writers."""
-    statements_of(store, "first")  # of a new topic it is asked whether its row was lost
+    """While the counter is locked, every round trip delays all writers."""
+    statements_of(store, "first")  # of a new topic it is checked whether its row was lost
     few, many = statements_of(store, "a", "b"), statements_of(store, *(f"k{i}" for i in range(60)))
     assert len(many) == len(few)
 
@@ -84,7 +84,7 @@ def test_isolation_writer_loses_no_update_committed_between_its_read_and_write(
     reached: list[str] = []
 
     def meanwhile(failpoint: str) -> None:
-        if failpoint != "writer.after_lock" or reached:  # the other one gets here, too, if nothing locks
+        if failpoint != "writer.after_lock" or reached:  # the other writer gets here, too, if the object is not locked
             return
         reached.append(failpoint)
         try:
@@ -92,7 +92,7 @@ def test_isolation_writer_loses_no_update_committed_between_its_read_and_write(
                 tx.update("t", "k", {"other": 2})
             committed["other"] = 2
         except StoreBusy:
-            pass  # it could not lock the object in time, and nothing of it is written
+            pass  # it could not lock the object in time, and wrote nothing
 
     monkeypatch.setattr(writer, "hit", meanwhile)
     with store.transaction() as tx:
@@ -102,7 +102,7 @@ def test_isolation_writer_loses_no_update_committed_between_its_read_and_write(
     assert_consistent(store)
 
 
-@pytest.mark.parametrize("meanwhile", ["create", "change", "delete", "create anew"])
+@pytest.mark.parametrize("meanwhile", ["create", "change", "delete", "create again"])
 def test_verbs_of_a_transaction_with_an_overtaken_read_are_rejected(meanwhile: str, open_store: Opener) -> None:
     store, other = open_store(), open_store()
     if meanwhile != "create":
@@ -112,12 +112,12 @@ def test_verbs_of_a_transaction_with_an_overtaken_read_are_rejected(meanwhile: s
     def overtaken() -> None:
         with store.transaction() as tx:
             tx.get("t", "read")
-            if meanwhile in ("delete", "create anew"):
+            if meanwhile in ("delete", "create again"):
                 with other.transaction() as theirs:
                     theirs.delete("t", "read")
             if meanwhile != "delete":
                 with other.transaction() as theirs:
-                    theirs.set("t", "read", "before" if meanwhile == "create anew" else "after")
+                    theirs.set("t", "read", "before" if meanwhile == "create again" else "after")
             tx.set("t", "decided by it", 1)
 
     with pytest.raises(VersionMismatch, match="'read' was changed by another writer"):
@@ -131,7 +131,7 @@ def ask(store: Store, point: Point) -> bool | None:
 
 
 def test_history_is_in_waits_for_a_transaction_that_has_not_ended(open_store: Opener) -> None:
-    """It would be taken for lost and executed again, and then both would commit."""
+    """Otherwise the transaction would be taken for lost and executed again, and both would commit."""
     store, other = open_store(), open_store(settings=IMPATIENT)
     work = writer.Work((Operation("set", "t", "k", b"1"),), {}, 7, "")
     with store._writers.connect() as connection:
@@ -166,7 +166,7 @@ def test_history_is_in_finds_every_transaction_in_the_changelog(keep: int, store
         assert store.committed(point.nonce) is known, (keep, point)
     assert store.committed(12345) is False
     oldest = min((point.position for point in left), default=points[-1].position + 1)
-    for position in range(1, points[-1].position + 1):  # also between two points: each transaction took all of its
+    for position in range(1, points[-1].position + 1):  # also between two points: a transaction takes all positions
         answer = ask(store, Point(position, 12345))
         assert answer in ((False,) if position >= oldest else (False, None)), (keep, position)
     assert ask(store, Point(points[-1].position + 1, 12345)) is False
@@ -174,7 +174,7 @@ def test_history_is_in_finds_every_transaction_in_the_changelog(keep: int, store
 
 @pytest.mark.parametrize("database", ["postgres_url", "mariadb_url"])
 def test_two_creates_of_one_key_write_one_object(database: str, request: pytest.FixtureRequest) -> None:
-    """Neither sees the other when it looks; the second one to write is told to try again."""
+    """Neither writer sees the other's object; the second one to write gets an error to retry."""
     with Store(request.getfixturevalue(database)) as store:
 
         def work(nonce: int, verb: verbs.Verb) -> writer.Work:
