@@ -27,13 +27,13 @@ def envelope(*positions: int) -> Envelope:
 
 
 def settings(folder: Path, mark_seconds: float = 3600.0, roll_bytes: int = 1 << 30) -> JournalSettings:
-    """Nothing happens by itself: marks and rolls are called by the test."""
+    """Settings without automatic marks and compaction: the test calls them."""
     return JournalSettings(str(folder), mark_seconds=mark_seconds, roll_bytes=roll_bytes, to_parquet=False)
 
 
 @contextlib.contextmanager
 def files_that_end_at(size: int) -> Iterator[None]:
-    """As on a full disk: the write that crosses this size is a short one, and the next one fails."""
+    """Simulate a full disk: the write that crosses this size is a short one, and the next one fails."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))

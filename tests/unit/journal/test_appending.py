@@ -93,7 +93,7 @@ def test_file_is_locked_until_it_is_closed(tmp_path: Path) -> None:
     file.close()
     fd = claim(tmp_path / "f")
     assert fd is not None
-    assert claim(tmp_path / "f") is None  # one at a time
+    assert claim(tmp_path / "f") is None  # one writer at a time
     os.close(fd)
 
 

@@ -1,4 +1,4 @@
-"""Rolling: the same records in the other form, by atomic rename; and the retention."""
+"""Compaction: the same records as Parquet, by atomic rename; and the retention."""
 
 import errno
 import os
@@ -61,7 +61,7 @@ def test_file_of_a_killed_writer_is_compacted_up_to_its_torn_tail(tmp_path: Path
 
 
 def test_both_forms_count_once(tmp_path: Path) -> None:
-    """Killed between the rename and the removal."""
+    """The state after a kill between the rename and the removal."""
     path = finished(tmp_path)
     kept = path.read_bytes()
     compact(tmp_path)
@@ -82,7 +82,7 @@ def test_failed_compaction_is_logged_and_other_files_and_retention_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stuck = finished(tmp_path).rename(tmp_path / "0.journal")
-    (tmp_path / ".0.parquet.1").mkdir()  # in its way
+    (tmp_path / ".0.parquet.1").mkdir()  # blocks the temporary file
     finished(tmp_path)
     old = tmp_path / "old.parquet"
     old.touch()
@@ -90,8 +90,8 @@ def test_failed_compaction_is_logged_and_other_files_and_retention_go_on(
     for rolled in (1, 0):
         assert compact(tmp_path, keep_seconds=3600) == compaction.Compacted(rolled=rolled, removed=rolled)
     assert stuck.exists()
-    said = f"{stuck} is not converted to Parquet (Is a directory), retrying; free space or correct its rights"
-    assert [record.getMessage() for record in caplog.records] == [said, said]
+    sentence = f"{stuck} is not converted to Parquet (Is a directory), retrying; free space or correct its rights"
+    assert [record.getMessage() for record in caplog.records] == [sentence, sentence]
 
 
 def test_retention_frees_a_full_disk_before_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_empty_file_is_removed_only_when_it_is_old(tmp_path: Path) -> None:
 def test_files_of_a_killed_compaction_are_removed_by_the_next(tmp_path: Path) -> None:
     path = finished(tmp_path)
     (tmp_path / f".{path.stem}.parquet.1").write_bytes(b"half")
-    busy = Journal(settings(tmp_path), "service", "s")  # claimed by somebody else, who may be writing it
+    busy = Journal(settings(tmp_path), "service", "s")  # claimed by a process that may still write it
     others = tmp_path / f".{busy.run}-000001.parquet.1"
     others.touch()
     compact(tmp_path)

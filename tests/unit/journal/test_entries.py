@@ -1,4 +1,4 @@
-"""The append form: whole entries come back, whatever follows them."""
+"""The append form: whole entries are read, whatever bytes follow them."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Which version was replaced: known answers."""
+"""The versions that changes replaced: known answers."""
 
 import msgspec
 
@@ -57,13 +57,13 @@ def test_large_link_is_applied_with_its_last_part() -> None:
     after = [applied(("k", 12, "set"), ("m", 12, "create"), ("n", 12, "set"))]
     assert before([*begun, *in_order, *after])[3:] == [None, None, 10, 11, None, 3]
     assert before([*begun, *turned, *after])[3:] == [None, 1, 2, 11, None, 3]
-    read = [row("sync_end", "full")]  # replaces all objects; the link is not known to be in it
+    read = [row("sync_end", "full")]  # replaces all objects; the sync may not contain the link
     assert before([*begun, turned[0], *read, *turned[1:], *after])[3:] == [None, None, None, 11, None, None]
 
 
 def test_incomplete_large_link_makes_the_topic_unknown() -> None:
     begun, end = applied(("k", 1, "set"), ("m", 2, "set")), applied(("k", 12, "set"), ("m", 12, "set"))
-    other = part("part", 1, ("k", 5, "set"), position=8)  # never becomes whole
+    other = part("part", 1, ("k", 5, "set"), position=8)  # never becomes complete
     assert before([begun, other, part("applied", 2, ("m", 10, "set")), end])[2:] == [None, None, None, 10]
     whole = part("applied", 1, ("k", 5, "set"), ("m", 6, "set"), position=8, parts=1)  # by a delta
     assert before([begun, other, whole, end])[2:] == [None, 1, 2, 5, 6]

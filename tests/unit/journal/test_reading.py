@@ -1,4 +1,4 @@
-"""What cannot be read is refused in one sentence that names the file and the way out."""
+"""Unreadable files are reported in one sentence that names the file and the remedy."""
 
 import errno
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_unreadable_parquet_file_raises_the_systems_error(rolled: Path, monkeypa
     def refuse(path: Path) -> None:
         raise PermissionError(errno.EACCES, f"Failed to open local file '{path}'. Detail: [errno 13]")
 
-    monkeypatch.setattr(pq, "ParquetFile", refuse)  # whoever runs the tests may have all rights
+    monkeypatch.setattr(pq, "ParquetFile", refuse)  # the user of the tests may have all rights
     with pytest.raises(PermissionError) as raised:
         check_parquet(rolled)
     assert (raised.value.strerror, raised.value.filename) == ("Permission denied", str(rolled))
@@ -64,11 +64,11 @@ def test_foreign_parquet_file_is_rejected(tmp_path: Path) -> None:
     assert "is not a journal" in refused(tmp_path / "a.parquet")
 
 
-@pytest.mark.parametrize(("version", "says"), [("2", "has the schema version 2, this program reads up to 1")])
-def test_newer_schema_is_rejected(tmp_path: Path, version: str, says: str) -> None:
+@pytest.mark.parametrize(("version", "sentence"), [("2", "has the schema version 2, this program reads up to 1")])
+def test_newer_schema_is_rejected(tmp_path: Path, version: str, sentence: str) -> None:
     schema = arrow_schema().with_metadata({SCHEMA_KEY: version.encode()})
     pq.write_table(pa.Table.from_pylist([], schema=schema), tmp_path / "a.parquet")
-    assert says in refused(tmp_path / "a.parquet")
+    assert sentence in refused(tmp_path / "a.parquet")
 
 
 def test_parquet_file_with_other_columns_is_rejected(tmp_path: Path) -> None:

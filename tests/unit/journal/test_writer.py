@@ -1,4 +1,4 @@
-"""A journal is written before it returns, and nothing of its disk reaches its caller."""
+"""A journal writes each record before it returns, and no disk error reaches its caller."""
 
 import contextlib
 import logging
@@ -93,18 +93,18 @@ def test_sigkill_loses_no_written_record(tmp_path: Path) -> None:
             if int(line) >= 200:
                 process.kill()
                 break
-        said = [int(each) for each in (line, *process.stdout.read().split()) if each.strip()]
+        printed = [int(each) for each in (line, *process.stdout.read().split()) if each.strip()]
         process.wait()
     assert process.returncode == -signal.SIGKILL
     found = [row for row in rows(tmp_path) if row.kind == "data"]
     assert [row.position for row in found] == list(range(2, found[-1].position + 1))
-    assert found[-1].position >= said[-1]
+    assert found[-1].position >= printed[-1]
 
 
 def test_forked_child_has_its_own_run(tmp_path: Path) -> None:
     journal = Journal(settings(tmp_path), "writer", "w")
     journal.links("handed", [link(7)])
-    with run_of(journal).lock:  # as if another thread were writing just now
+    with run_of(journal).lock:  # as if another thread were writing now
         pid = os.fork()
         if pid == 0:
             journal.links("handed", [link(8)])
@@ -177,10 +177,10 @@ def test_concurrent_mark_and_close_record_rejects_once(tmp_path: Path) -> None:
     run, counting, comparing = run_of(journal), threading.Barrier(2), threading.Barrier(2)
 
     class Number(int):
-        def __sub__(self, told: int) -> int:  # both at once, if they may
+        def __sub__(self, recorded: int) -> int:  # both threads at once, if no lock prevents it
             with contextlib.suppress(threading.BrokenBarrierError):
                 comparing.wait(0.5)
-            return int(self) - told
+            return int(self) - recorded
 
     def counted() -> dict[str, int]:
         counting.wait(20)
@@ -229,7 +229,7 @@ def test_descendant_with_an_ancestors_process_id_has_its_own_run(tmp_path: Path)
     _forget_parent(journal)  # as after forks, in a process with the same id
     journal.note("hello")
     assert journal.run != ancestors.run
-    ancestors._end()  # inherited, as what is to be done at the end of the process
+    ancestors._end()  # inherited, like the handlers at the end of the process
     journal.close()
     found = {run: [row.kind for row in rows(tmp_path) if row.run == run] for run in (ancestors.run, journal.run)}
     assert found == {ancestors.run: ["open"], journal.run: ["open", "hello", "close"]}
@@ -286,7 +286,7 @@ def test_full_disk_loses_records_and_leaves_a_gap(tmp_path: Path, caplog: pytest
 
 
 def test_compaction_runs_while_a_full_disk_prevents_new_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise what retention could remove would keep it full."""
+    """Otherwise files that retention could remove would keep the disk full."""
     started: list[list[str]] = []
 
     class Roller:
@@ -316,7 +316,7 @@ def test_compaction_runs_while_a_full_disk_prevents_new_files(tmp_path: Path, mo
 
 
 def again(journal: Journal) -> None:
-    """Time has passed since the last attempt."""
+    """Let time pass since the last attempt."""
     run_of(journal)._opened -= 2 * run_of(journal).mark_seconds
 
 
@@ -338,7 +338,7 @@ def test_removed_folder_stops_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     journal = Journal(settings(folder, roll_bytes=1), "replica", "r")
     shutil.rmtree(folder)
-    run_of(journal).maintain()  # rolls into a folder that is made anew
+    run_of(journal).maintain()  # opens a file in a folder that is created again
     journal.note("hello")
     journal.close()
     assert kinds(rows(folder)) == ["hello", "close"]
@@ -359,7 +359,7 @@ def test_journal_thread_writes_marks_and_parquet(tmp_path: Path) -> None:
     journal = Journal(brisk, "service", "s")
     until = time.monotonic() + 60
     while not list(tmp_path.glob("*.parquet")):
-        assert time.monotonic() < until, "no file was rolled"
+        assert time.monotonic() < until, "no file was compacted"
         threading.Event().wait(0.05)
     run = run_of(journal)
     journal.close()

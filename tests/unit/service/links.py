@@ -1,4 +1,4 @@
-"""Links for tests of the service: one chain of a store, any topics and origins."""
+"""Links for tests of the service: one chain of a store, with given topics and origins."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Following from the head on: everything is shown once, in commit order; a changed history is a jump, not an end."""
+"""Reading the changelog from the head on: each link once, in commit order; after a changed history the reader jumps."""
 
 from collections.abc import Collection, Sequence
 
@@ -29,7 +29,7 @@ class Log:
 
 
 class Out:
-    """What the service would send."""
+    """Records the links that the service would send."""
 
     def __init__(self) -> None:
         self.shown: list[Link] = []

@@ -1,4 +1,4 @@
-"""``publisher-service --check`` refuses what cannot be meant together, in one sentence, with exit code 2."""
+"""``publisher-service --check`` rejects contradicting options, in one sentence, with exit code 2."""
 
 import sys
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from pubsub_lib.service.settings import load
 OURS = "[pubsub]\nstore_url = postgresql://pubsub@db/net\nenable_pub_sub = true\nservice_name = api-1\n"
 HERE = OURS + "local_ip = 10.0.0.5\n"
 
-# A compute cluster of two API hosts as Dragonflow's devstack wrote it: redis for the database, ZeroMQ in between.
+# The configuration of two API hosts as Dragonflow's devstack writes it: redis for the database, ZeroMQ in between.
 DRAGONFLOW = (
     "[DEFAULT]\ndebug = True\n"
     "[df]\nremote_db_ip = 10.0.0.9\nremote_db_port = 4001\nremote_db_hosts = 10.0.0.9:4001\n"
@@ -27,7 +27,7 @@ DRAGONFLOW = (
 )
 MOVED = "[pubsub]\nstore_url = postgresql://pubsub@db/net\nservice_name = api-1\n"
 
-# File -> what the one sentence must hold. Each exits with 2.
+# File -> a part of the expected sentence. Each exits with 2.
 WRONG: dict[str, tuple[str, str]] = {
     "dragonflow: without a store": (DRAGONFLOW, "'store_url' in group [pubsub] is missing"),
     "dragonflow: redis in between": (
@@ -38,7 +38,7 @@ WRONG: dict[str, tuple[str, str]] = {
         DRAGONFLOW.replace("zmq_pubsub_driver", "etcd_pubsub_driver") + MOVED,
         "the driver 'etcd_pubsub_driver' is not installed",
     ),
-    "dragonflow: an option with a slip": (
+    "dragonflow: an option with a typo": (
         DRAGONFLOW.replace("publisher_port", "publisher_prt") + MOVED,
         "[df] sets an unknown option 'publisher_prt'; did you mean 'publisher_port'?",
     ),
@@ -82,7 +82,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a group with a typo": (HERE + "[publisher_servce]\nlease = 3\n", "did you mean [publisher_service]?"),
     "a driver's group with a typo": (HERE + "[pubsub_zqm]\nsend_hwm = 3\n", "did you mean [pubsub_zmq]?"),
-    "a group of a driver that is not here": (HERE + "[pubsub_nats]\nurl = x\n", "reads the group [pubsub_nats]"),
+    "a group of a missing driver": (HERE + "[pubsub_nats]\nurl = x\n", "reads the group [pubsub_nats]"),
     "an option with a typo": (HERE + "publisher_prot = 3\n", "did you mean 'publisher_port'?"),
     "an option in another group": (HERE + "[publisher_service]\ntopics = a\n", "move it to group [pubsub]"),
     "an option of the service in another group": (HERE + "keep_links = 3\n", "move it to group [publisher_service]"),
@@ -115,7 +115,7 @@ WRONG: dict[str, tuple[str, str]] = {
         HERE + "publishers_ips = 127.0.0.1, 10.0.0.2\n",
         "names this host by 127.0.0.1, but the service binds 10.0.0.5 alone",
     ),
-    "nobody looks for it": (
+    "a service without discovery": (
         HERE + "publishers_ips = 10.0.0.2\ndiscovery_interval = 0\n",
         "discovery_interval is 0 and publishers_ips (10.0.0.2) does not name 10.0.0.5",
     ),
@@ -140,7 +140,7 @@ WRONG: dict[str, tuple[str, str]] = {
         HERE + "journal_folder = /var/lib/x\njournal_keep_bytes = 1000\n",
         "journal_keep_bytes (1000) is below journal_roll_bytes",
     ),
-    "a changelog that nobody can read": (
+    "a changelog that is trimmed too early": (
         HERE + "[publisher_service]\nkeep_time = 0.5\n",
         "keep_time in [publisher_service] is 0.5 s, so links would leave the changelog before",
     ),
@@ -166,12 +166,12 @@ def test_check_rejects_contradicting_options(
     monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
     text, sentence = WRONG[case]
     assert main(["--check", "--config-file", str(written(text))]) == 2
-    said = capsys.readouterr()
-    print(said.err, file=sys.stderr)
-    assert said.out == ""
-    assert sentence in said.err
-    assert said.err.startswith("publisher-service: ")
-    assert said.err.count("\n") == 1, "one sentence for one cause"
+    output = capsys.readouterr()
+    print(output.err, file=sys.stderr)
+    assert output.out == ""
+    assert sentence in output.err
+    assert output.err.startswith("publisher-service: ")
+    assert output.err.count("\n") == 1, "one sentence for one cause"
 
 
 GOOD = {
@@ -201,7 +201,7 @@ def test_check_accepts_consistent_options(case: str, written: Written) -> None:
 
 
 def test_check_rejects_journal_folder_below_missing_socket_folder(written: Written, tmp_path: Path) -> None:
-    """For everybody to enter (0755), and the start refuses such a folder for its socket."""
+    """With mode 0755, and the start rejects such a folder for its socket."""
     hop = tmp_path / "hop"
 
     def found(journals: Path) -> list[str]:
@@ -211,7 +211,7 @@ def test_check_rejects_journal_folder_below_missing_socket_folder(written: Writt
     (sentence,) = found(hop / "a" / "journals")
     assert f"journal_folder ({hop}/a/journals) is below the folder {hop} of publisher_multiproc_socket" in sentence
     assert f"run: mkdir -p -m 700 {hop}" in sentence
-    assert found(hop) == []  # made for its owner alone
+    assert found(hop) == []  # created for its owner only
     assert found(tmp_path / "journals") == []
     hop.mkdir(mode=0o700)
     assert found(hop / "a" / "journals") == []
@@ -223,9 +223,9 @@ def test_check_names_every_contradiction(
     monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
     path = written(HERE + "publisher_port = 8866\npublisher_port = 8868\n[pubsub_nats]\na = 1\n")
     assert main(["--check", "--config-file", str(path)]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2
-    assert all(line.startswith("publisher-service: ") for line in said)
+    output = capsys.readouterr().err.splitlines()
+    assert len(output) == 2
+    assert all(line.startswith("publisher-service: ") for line in output)
 
 
 def test_dragonflow_file_binds_the_registered_address(written: Written) -> None:

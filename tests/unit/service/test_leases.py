@@ -1,4 +1,4 @@
-"""The entry and the leases, on real databases: nobody else holds what we hold, and a collected entry comes back."""
+"""The entry and the leases, on real databases: one holder per lease, and a removed entry is registered again."""
 
 import time
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def test_leases_that_were_not_renewed_are_not_held(store: Store) -> None:
 def test_orphans_lease_counts_only_with_a_new_list_of_services(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else links of a live service that we have not read about would be taken for orphans."""
+    """Otherwise links of a live service that is not in the old list would be taken for orphans."""
     with Store(sqlite_url) as store:
         mine = leases(store, "api-1")
 
@@ -76,14 +76,14 @@ def test_orphans_lease_counts_only_with_a_new_list_of_services(
         assert mine.orphans(time.monotonic()) == (frozenset(), False)
 
 
-def namesakes(store: Store, count: int) -> list[Leases]:
+def services_of_one_name(store: Store, count: int) -> list[Leases]:
     now = time.monotonic() - SECONDS
     return [Leases(store.directory, "api-1", f"uuid-{number}", "tcp://same:1", SECONDS, now) for number in range(count)]
 
 
 def test_one_of_two_services_with_one_name_must_stop(store: Store) -> None:
-    """Neither was there before the other: both have entered before either looks."""
-    first, second = namesakes(store, 2)
+    """Both services are registered before either reads the directory."""
+    first, second = services_of_one_name(store, 2)
     for uuid in ("uuid-0", "uuid-1"):
         store.directory.register("api-1", uuid, "tcp://same:1", SECONDS)
     for turn in range(1, 4):
@@ -99,10 +99,10 @@ def test_one_of_two_services_with_one_name_must_stop(store: Store) -> None:
 
 
 def test_dead_predecessor_is_not_a_name_conflict_with_a_slow_database(sqlite_url: str) -> None:
-    """What a step believes the time to be is from before its queries: a slow first one once made the entry of one
-    that was killed look renewed at the second."""
+    """A step takes its time before its queries: with a slow first query the entry of a killed service once looked
+    renewed at the second step."""
     with Store(sqlite_url) as store:
-        killed, mine = namesakes(store, 2)
+        killed, mine = services_of_one_name(store, 2)
         killed.step(time.monotonic())
         mine.step(time.monotonic() - 0.7 * SECONDS)
         for turn in range(4):

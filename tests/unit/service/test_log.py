@@ -1,4 +1,4 @@
-"""Where the service's log lines go. Each case in a process of its own: it is its root logger that is set up."""
+"""The service's log output. Each case runs in its own process, because it configures the root logger."""
 
 import json
 import re
@@ -50,9 +50,9 @@ def test_command_line_level_takes_precedence_over_the_file(tmp_path: Path) -> No
 
 
 def test_json_log_contains_the_fields(tmp_path: Path) -> None:
-    told = json.loads(run(tmp_path, "use_json = true").stderr)
-    assert told["message"] == "listening to api-1"
-    assert told["extra"] == {"pubsub_address": "tcp://10.0.0.1:8866"}
+    record = json.loads(run(tmp_path, "use_json = true").stderr)
+    assert record["message"] == "listening to api-1"
+    assert record["extra"] == {"pubsub_address": "tcp://10.0.0.1:8866"}
 
 
 def test_log_file_replaces_stderr(tmp_path: Path) -> None:

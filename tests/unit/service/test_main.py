@@ -1,4 +1,4 @@
-"""The command: one sentence and a documented exit code for everything that can be wrong, and an orderly end."""
+"""The command: one sentence and a documented exit code for each error, and an orderly end."""
 
 import configparser
 import os
@@ -30,7 +30,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture(autouse=True)
 def _no_logging_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever calls ``main`` here must not take over this process's log; the processes of these tests do it."""
+    """``main`` must not configure the log of the tests' process; only the started processes do that."""
     monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
 
 
@@ -49,7 +49,7 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(config: Path) -> Iterator[Start]:
-    """Start the command in a process of its own; ended with the test, come what may."""
+    """Start the command in its own process; the process is always ended with the test."""
     started: list[subprocess.Popen[str]] = []
 
     def run(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
@@ -70,7 +70,7 @@ def start(config: Path) -> Iterator[Start]:
 
 
 def live(config: Path) -> int:
-    """The process id in the lock of the socket: the service stands."""
+    """Wait for the process id in the lock of the socket: the service runs."""
     with Store(f"sqlite:///{config.parent}/net.db") as store:
         return len(store.directory.live())
 
@@ -101,8 +101,8 @@ def test_exit_codes(
 
 def test_check_prints_the_service_and_opens_nothing(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check", "--config-file", str(config)]) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith(
+    output = capsys.readouterr()
+    assert output.out.startswith(
         "the configuration is good: service 'api-1' sends by zmq_pubsub_driver at tcp://127.0.0.1:"
     )
     assert sorted(each.name for each in config.parent.iterdir()) == ["net.conf"]
@@ -114,9 +114,9 @@ def test_check_names_no_address_for_a_driver_that_binds_nothing(
     connects = msgspec.structs.replace(ZmqDriver.capabilities, bind_based=False)
     monkeypatch.setattr(ZmqDriver, "capabilities", connects)
     assert main(["--check", "--config-file", str(config)]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("the configuration is good: service 'api-1' sends by zmq_pubsub_driver, ")
-    assert "tcp://" not in said
+    output = capsys.readouterr().out
+    assert output.startswith("the configuration is good: service 'api-1' sends by zmq_pubsub_driver, ")
+    assert "tcp://" not in output
 
 
 def test_unwritable_output_is_one_sentence(
@@ -126,9 +126,9 @@ def test_unwritable_output_is_one_sentence(
         monkeypatch.setattr(sys, "stdout", full)
         assert main(["--check", "--config-file", str(config)]) == 5
         full.flush()  # as the interpreter does at its end
-    said = capsys.readouterr().err
-    assert said.startswith("publisher-service: the configuration is good, but the result cannot be written to")
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith("publisher-service: the configuration is good, but the result cannot be written to")
+    assert output.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_check_names_the_error(
 ) -> None:
     config.write_text(config.read_text().replace(*change))
     assert main(["--check", "--config-file", str(config)]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("publisher-service: ")
-    assert sentence in said
-    assert said.count("\n") == 1
-    assert "Traceback" not in said
+    output = capsys.readouterr().err
+    assert output.startswith("publisher-service: ")
+    assert sentence in output
+    assert output.count("\n") == 1
+    assert "Traceback" not in output
 
 
 def test_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,14 +163,14 @@ def test_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "sentence"),
     [
         (None, "publisher-service: the configuration file '{file}' cannot be read: "),
         (b"\x7fELF\xff\xfe", "publisher-service: the configuration file '{file}' cannot be read: it is not text"),
         ("[DEFAULT]\ndebug = perhaps\n", "publisher-service: the logging options in '{file}' cannot be used: "),
     ],
 )
-def test_invalid_logging_exits_with_2(tmp_path: Path, text: str | bytes | None, said: str) -> None:
+def test_invalid_logging_exits_with_2(tmp_path: Path, text: str | bytes | None, sentence: str) -> None:
     file = tmp_path / "service.conf"
     if text is not None:
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -183,7 +183,7 @@ def test_invalid_logging_exits_with_2(tmp_path: Path, text: str | bytes | None, 
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith(said.format(file=file))
+    assert line.startswith(sentence.format(file=file))
 
 
 def test_service_notifies_systemd_and_stops_in_order_on_sigterm(start: Start, config: Path, tmp_path: Path) -> None:
@@ -195,9 +195,9 @@ def test_service_notifies_systemd_and_stops_in_order_on_sigterm(start: Start, co
         assert poll(lambda: serving(config), LONG)
         process.send_signal(signal.SIGTERM)
         assert systemd.recv(100) == b"STOPPING=1"
-    _, said = process.communicate(timeout=LONG)
-    assert process.returncode == 0, said
-    assert "Traceback" not in said
+    _, output = process.communicate(timeout=LONG)
+    assert process.returncode == 0, output
+    assert "Traceback" not in output
     assert live(config) == 0
 
 
@@ -214,11 +214,11 @@ def test_second_service_on_the_same_socket_names_the_first(start: Start, config:
     first = start()
     assert poll(lambda: serving(config), LONG)
     second = start()
-    _, said = second.communicate(timeout=LONG)
-    assert second.returncode == 3, said
-    last = said.strip().splitlines()[-1]
+    _, output = second.communicate(timeout=LONG)
+    assert second.returncode == 3, output
+    last = output.strip().splitlines()[-1]
     assert f"hop/socket' is held by process {first.pid} (" in last
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     assert first.poll() is None
 
 
@@ -228,18 +228,18 @@ def test_used_port_is_one_sentence(start: Start, config: Path) -> None:
         holder.bind(("127.0.0.1", port))
         holder.listen()
         process = start()
-        _, said = process.communicate(timeout=LONG)
+        _, output = process.communicate(timeout=LONG)
     assert process.returncode == 3
-    assert f"127.0.0.1:{port}" in said
-    assert "Traceback" not in said
+    assert f"127.0.0.1:{port}" in output
+    assert "Traceback" not in output
 
 
 def test_unavailable_database_is_one_sentence(start: Start, config: Path) -> None:
     config.write_text(config.read_text().replace("/net.db", "/no/such/folder/net.db"))
     process = start()
-    _, said = process.communicate(timeout=LONG)
-    assert process.returncode == 4, said
-    assert "Traceback" not in said
+    _, output = process.communicate(timeout=LONG)
+    assert process.returncode == 4, output
+    assert "Traceback" not in output
 
 
 def test_unit_file_uses_existing_options_and_exit_codes() -> None:
@@ -252,7 +252,7 @@ def test_unit_file_uses_existing_options_and_exit_codes() -> None:
     options = main_module._parser().parse_args(arguments)
     assert not options.check
     assert options.config_file == main_module.DEFAULT_FILE
-    # What systemd does not restart for a code of the main process it restarts for one of these, without end.
+    # With one of these options systemd restarts the service without end, although the main process's code prevents it.
     assert not {"ExecStartPre", "ExecStartPost", "ExecCondition"} & set(service)
     assert service["RestartPreventExitStatus"] == str(USAGE)
     assert (service["RuntimeDirectory"], service["RuntimeDirectoryMode"]) == ("zmq_pubsub", "0700")
@@ -276,7 +276,7 @@ def test_unit_file_allows_writing_the_samples_paths() -> None:
 
 
 def test_systemd_understands_every_line_of_the_unit(tmp_path: Path) -> None:
-    """Where its tools are there; elsewhere the other tests of the unit have to do."""
+    """Runs only where systemd's tools exist; elsewhere the other tests of the unit must suffice."""
     program = shutil.which("systemd-analyze")
     unit = (ROOT / "etc" / "publisher-service.service").read_text()
     for text, understood in ((unit, True), (unit.replace("TimeoutStopSec", "TimeoutStopsec"), False)):
@@ -284,8 +284,8 @@ def test_systemd_understands_every_line_of_the_unit(tmp_path: Path) -> None:
         if program is not None:
             command = [program, "verify", "--man=no", str(tmp_path / "publisher-service.service")]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
-            said = [line for line in done.stderr.splitlines() if "publisher-service.service:" in line]
-            assert (said == []) is understood, said
+            output = [line for line in done.stderr.splitlines() if "publisher-service.service:" in line]
+            assert (output == []) is understood, output
 
 
 def test_internal_error_is_one_sentence(

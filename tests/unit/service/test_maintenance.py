@@ -1,4 +1,4 @@
-"""Trimming and collecting: by the holder alone, by the bounds that are given."""
+"""Trimming and removing expired entries: only by the lease holder, within the given bounds."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_only_the_lease_holder_cleans_up(sqlite_url: str) -> None:
         assert maintenance.step(10.0) == 70.0
         assert links_of(store) == 5
         held[0] = True
-        while not maintenance.counters()["collected"]:  # the millisecond of that lease is the database's to count
+        while not maintenance.counters()["collected"]:  # the lease of one millisecond expires by the database's clock
             maintenance.step(70.0)
         assert maintenance.counters() == {"trimmed": 3, "collected": 1}
         assert links_of(store) == 2

@@ -1,4 +1,4 @@
-"""Each link goes out once, whoever brings it first; what the driver refuses is counted and not tried again."""
+"""Each link is sent once, from a worker or the changelog; links that the driver rejects are counted and not retried."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from tests.unit.service.links import History
 
 
 class Sent:
-    """A publisher that remembers, or refuses."""
+    """A publisher that records links, or raises."""
 
     def __init__(self) -> None:
         self.links: list[Link] = []

@@ -1,4 +1,4 @@
-"""``publisher-service --check --connect`` names what cannot be had, with an exit code, and leaves nothing behind."""
+"""``publisher-service --check --connect`` names unavailable resources, with an exit code, and leaves no files."""
 
 import contextlib
 import os
@@ -21,12 +21,12 @@ from pubsub_lib.service.settings import load
 from pubsub_zmq.socket_lock import SocketLock
 
 Config = Callable[..., Path]
-NOBODY = 65534
+UNPRIVILEGED_UID = 65534
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    """Write an INI file in which everything can be had; some of its lines replaced."""
+    """Write an INI file whose resources are all available; some of its lines replaced."""
 
     def write(**changed: object) -> Path:
         lines: dict[str, object] = {
@@ -66,11 +66,11 @@ def anybodys() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def without_privileges() -> Iterator[None]:
-    """Root's rights pass every permission."""
+    """Drop root's rights, which pass every permission."""
     if os.geteuid() != 0:
         yield
         return
-    os.seteuid(NOBODY)
+    os.seteuid(UNPRIVILEGED_UID)
     try:
         yield
     finally:
@@ -127,9 +127,9 @@ def test_unreachable_database_is_named_without_its_password(
     path = config(store_url=f"{scheme}://me:tOpSeCrEt@127.0.0.1:{free_port()}/net", store_connect_timeout=2)
     assert isinstance(only(path), StoreUnavailable)
     assert main(["--check", "--connect", "--config-file", str(path)]) == 4
-    said = capsys.readouterr().err
-    assert said.startswith("publisher-service: ")
-    assert "tOpSeCrEt" not in said
+    output = capsys.readouterr().err
+    assert output.startswith("publisher-service: ")
+    assert "tOpSeCrEt" not in output
 
 
 def test_database_in_a_missing_folder(config: Config, tmp_path: Path) -> None:
@@ -180,13 +180,13 @@ def test_role_without_create_privilege(config: Config, postgres_url: str) -> Non
 
 
 def test_file_that_is_not_a_database(config: Config, tmp_path: Path) -> None:
-    (tmp_path / "net.db").write_text("this is no database, but a text of some length\n" * 100)
+    (tmp_path / "net.db").write_text("this is not a database, but a text of some length\n" * 100)
     assert isinstance(only(config()), StoreError)
 
 
 @pytest.mark.parametrize("tables", [True, False])
 def test_read_only_database_file(tables: bool, config: Config, anybodys: Path) -> None:
-    """SQLite opens such a file all the same, and leaves its -wal and -shm in the folder."""
+    """SQLite would open such a file, and leave its -wal and -shm in the folder."""
     file = anybodys / "net.db"
     if tables:
         Store(f"sqlite:///{file}").close()
@@ -239,7 +239,7 @@ OPTIONS_WITH_FOLDERS = ("journal_folder", "publisher_multiproc_socket", "store_u
 
 
 def with_path(config: Config, option: str, path: object) -> PubSubError:
-    """The one refusal of a configuration whose ``option`` leads to this path."""
+    """The only error of a configuration whose ``option`` is this path."""
     return only(config(**{option: f"sqlite:///{path}" if option == "store_url" else path}))
 
 
@@ -280,7 +280,7 @@ def test_path_in_a_read_only_folder(option: str, below: str, config: Config, any
         (error,) = probing.failures(settings, service)
     assert option in str(error)
     assert paths[option] in str(error)
-    missing = option == "store_url" and below  # the service makes no folder for its database
+    missing = option == "store_url" and below  # the service creates no folder for its database
     assert ("(No such file or directory: " if missing else "(Permission denied: ") in str(error)
     assert [each.name for each in anybodys.iterdir()] == ["closed"]
     assert list(closed.iterdir()) == []
@@ -297,7 +297,7 @@ def test_missing_folders_are_created_and_removed(config: Config, tmp_path: Path)
 
 
 def test_folder_of_a_bound_ipc_address_must_exist(config: Config, tmp_path: Path) -> None:
-    """The driver does not make it, unlike that of the workers' socket."""
+    """The driver does not create it, unlike the folder of the workers' socket."""
     more = {"publisher_transport": "ipc", "publisher_bind_address": tmp_path / "missing" / "out"}
     error = only(config(**more))
     assert "publisher_bind_address" in str(error)
@@ -337,7 +337,7 @@ def with_socket(config: Config, tmp_path: Path, ipc: bool) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize("ipc", [False, True])
 def test_held_socket_lock(ipc: bool, config: Config, tmp_path: Path) -> None:
-    """By the drivers' own locks; the socket itself was removed."""
+    """Detected by the drivers' locks; the socket itself was removed."""
     path, at = with_socket(config, tmp_path, ipc)
     lock = SocketLock(at, "some_option")
     error = only(path)
@@ -347,7 +347,7 @@ def test_held_socket_lock(ipc: bool, config: Config, tmp_path: Path) -> None:
     lock.release()
     assert failures(path) == []
     assert [each.name for each in at.parent.iterdir()] == [f"{at.name}.lock"]
-    again = SocketLock(at, "some_option")  # the check has let it go
+    again = SocketLock(at, "some_option")  # the check has released it
     again.release()
 
 
@@ -380,7 +380,7 @@ def test_socket_with_a_listening_process(ipc: bool, config: Config, tmp_path: Pa
         listener.bind(str(at))
         listener.listen()
         assert f"another process listens at '{at}'" in str(only(config(**more)))
-    assert failures(config(**more)) == []  # what a service that died left behind is no obstacle
+    assert failures(config(**more)) == []  # the files of a dead service are not an obstacle
 
 
 def test_all_failures_are_named(
@@ -393,10 +393,10 @@ def test_all_failures_are_named(
     monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
     path = config(store_url=f"sqlite:///{tmp_path}/missing/net.db", publisher_port=taken)
     assert main(["--check", "--connect", "--config-file", str(path)]) == 4
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2
-    assert "missing" in said[0]
-    assert str(taken) in said[1]
+    output = capsys.readouterr().err.splitlines()
+    assert len(output) == 2
+    assert "missing" in output[0]
+    assert str(taken) in output[1]
 
 
 def test_program_that_publishes_itself_needs_no_socket(config: Config, tmp_path: Path) -> None:

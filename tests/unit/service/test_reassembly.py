@@ -1,4 +1,4 @@
-"""Runs put together from what workers push, in any order and with losses; nothing grows without bound."""
+"""Reassembly of runs from the workers' messages, in any order and with losses; no state grows without bound."""
 
 import random
 
@@ -63,7 +63,7 @@ def test_sequences_are_tracked_per_worker_and_topic() -> None:
     link = Link("topic", ZERO, Point(1, 1), [], 0, 0, ZERO, 1)
     for uuid in ("0" * 32, "1" * 32):
         assembly.feed(Envelope("api-1", uuid, "topic", 7, [Message(link)] * 3))
-    assert assembly.lost == 0  # nobody knows what a worker sent before we began to listen
+    assert assembly.lost == 0  # messages before the first received one are unknown
     assembly.feed(Envelope("api-1", UUID, "topic", 12, [Message(link)]))
     assert assembly.lost == 2
 

@@ -1,4 +1,4 @@
-"""What comes through the hop is put together and handed on; the driver's life is the service's."""
+"""Messages from the hop are reassembled and passed on; the driver starts and closes with the service."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.unit.service.links import History
 
 
 class Hop:
-    """The service's end of a driver, by hand."""
+    """A driver's subscriber that the test controls."""
 
     def __init__(self) -> None:
         self.calls: list[object] = []
@@ -66,4 +66,4 @@ def test_links_of_another_services_worker_are_sent_and_counted(hop: Hop) -> None
     hop.bring(Envelope("api-2", "0" * 32, "t", 5, [Message(History().commit())]))
     assert len(taken.links) == 2
     assert receiving.counters() == {"received": 2, "lost": 1, "incomplete": 0, "strangers": 2}
-    assert receiving.rejected() == {"incomplete": 0}, "it was served"
+    assert receiving.rejected() == {"incomplete": 0}, "its links were sent"

@@ -1,4 +1,4 @@
-"""The database is counted anew in the background, by the holder alone, within the stated time."""
+"""The database is recounted in the background, only by the lease holder, within recount_time."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def store(sqlite_url: str) -> Iterator[Store]:
 
 
 def run(recount: StoreRecount, begin: float, seconds: float) -> list[float]:
-    """Step as the loop would; the times of the steps."""
+    """Step like the loop; returns the times of the steps."""
     times = []
     now = begin
     while now <= begin + seconds:
@@ -143,7 +143,7 @@ def test_recount_logs_later_rot_of_a_topic_with_unrepaired_rot(
     first, second, third = (record.getMessage() for record in caplog.records)
     assert "port 'k7'" in first
     if later is alter:
-        assert ("port 'k8'" in second, "port 'k7'" in second) == (True, False), "only what is new is named"
+        assert ("port 'k8'" in second, "port 'k7'" in second) == (True, False), "only new damage is named"
         assert "port 'k9'" in third
     assert recount.unrepaired() == ["t"]
 
@@ -175,26 +175,26 @@ def test_recount_logs_unrepaired_rot_of_several_pages_once(
     recount = StoreRecount(store, lambda now: True, WITHIN)
     with caplog.at_level(logging.ERROR):
         run(recount, 0.0, WITHIN)
-        said = len(caplog.records)
+        logged = len(caplog.records)
         run(recount, 2 * WITHIN, 2 * WITHIN)
     assert recount.counters()["rotted"] == COUNT / 100
-    assert 1 <= said == len(caplog.records) <= 3, "one line a page"
+    assert 1 <= logged == len(caplog.records) <= 3, "one line per page"
 
 
 def damaged_link(connection: Connection) -> None:
-    """A link that nobody can decode, and a lost object that only this link tells."""
+    """A link that cannot be decoded, and a lost object that only this link contains."""
     connection.execute(sql("UPDATE pubsub_links SET changes = x'00' WHERE topic = 'a'"))
     connection.execute(delete(schema.objects).where(schema.objects.c.object_key == "a-1"))
 
 
 def text_bucket(connection: Connection) -> None:
-    """Which SQLite alone lets in, and a lost object: the repair of the topic compares buckets."""
+    """A text bucket, which only SQLite accepts, and a lost object: the repair of the topic compares buckets."""
     connection.execute(sql("UPDATE pubsub_objects SET bucket = 'x' WHERE object_key = 'a-1'"))
     connection.execute(delete(schema.objects).where(schema.objects.c.object_key == "a-2"))
 
 
 def both_altered(connection: Connection) -> None:
-    """Rows of both topics on one page, so that both repairs are due in one step."""
+    """Damaged rows of both topics on one page, so that both repairs are due in one step."""
     connection.execute(sql("UPDATE pubsub_links SET changes = x'00' WHERE topic = 'a'"))
     connection.execute(sql("UPDATE pubsub_objects SET value = x'39' WHERE object_key IN ('a-1', 'b-1')"))
 

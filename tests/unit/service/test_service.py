@@ -27,7 +27,7 @@ QUICK = ServiceSettings(
 
 
 def both(url: str, **changes: Any) -> Settings:
-    """Settings with a bus to the replicas and another one between workers and service."""
+    """Settings with a bus to the replicas and another bus between workers and service."""
     made = settings(url, service="api-1")
     hop = {"bus": f"{made.driver_options['bus']}-hop"}
     given: dict[str, Any] = {"multiproc_driver": "memory", "multiproc_socket": "/x", "multiproc_options": hop}
@@ -53,7 +53,7 @@ def write(store: Store, value: int, origin: str | None = None) -> Any:
 
 
 def test_workers_commit_reaches_the_replica_through_the_service(config: Settings, store: Store) -> None:
-    patient = ServiceSettings(grace=60.0)  # so that nothing comes by way of the changelog
+    patient = ServiceSettings(grace=60.0)  # so that no link comes from the changelog
     with PublisherService(config, patient) as service, Replica(config, ["t"]) as replica, Worker(config, store):
         replica.wait_synced(LONG)
         for value in range(20):
@@ -69,7 +69,7 @@ def test_unwritable_journal_is_counted_and_stops_nothing(config: Settings, store
         write(store, 1)
         assert poll(lambda: service.counters()["links"]["followed"] == 1, LONG), service.counters()
         assert service.counters()["journal"]["written"] == 0
-        assert service.counters()["journal"]["lost"] >= 2, "that it began, and what it sent"
+        assert service.counters()["journal"]["lost"] >= 2, "the open record and the sent messages"
         assert service.gauges()["broken"] == {"journal": 1.0}
 
 
@@ -78,10 +78,10 @@ def test_links_not_handed_over_are_followed_and_orphans_are_taken_over(config: S
         assert poll(lambda: service.problems() == [], LONG), service.problems()
         write(store, 1)
         write(store, 2, origin="")
-        write(store, 3, origin="nobody-lives-there")
+        write(store, 3, origin="no-live-service")
         assert poll(lambda: service.counters()["links"]["took_over"] == 2, LONG), service.counters()
         assert service.counters()["links"]["followed"] == 1
-        held = {"orphans": 1.0, "maintenance": 1.0, "entry": 1.0}  # one lease is asked for after the other
+        held = {"orphans": 1.0, "maintenance": 1.0, "entry": 1.0}  # the leases are acquired one after the other
         assert poll(lambda: service.gauges()["leases"] == held, LONG), service.gauges()
 
 
@@ -91,7 +91,7 @@ def test_links_of_a_live_service_are_not_taken_over(config: Settings, store: Sto
         store.directory.register("api-2", "0" * 32, "", 60.0)
         renewed = store.directory.live()
         assert [each.service for each in renewed] == ["api-1", "api-2"]
-        # The list is read with each renewal of the lease: what is written after the next one must wait.
+        # The list is read with each renewal of the lease: links written after the next renewal must wait.
         assert poll(lambda: "api-2" in first._leases.orphans(time.monotonic())[0], LONG)
         write(store, 1, origin="api-2")
         write(store, 2, origin="")
@@ -147,7 +147,7 @@ def test_links_pushed_before_the_end_are_sent(config: Settings, store: Store) ->
 def test_hanging_database_delays_neither_goodbye_nor_end(
     config: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server that was stopped: its host answers for it, so no timeout of a connection ends the query."""
+    """A stopped server: its host still acknowledges packets, so no connection timeout ends the query."""
     service = PublisherService(config, QUICK)
     goodbye_first: list[bool] = []
     answered, ended = threading.Event(), threading.Event()
@@ -172,19 +172,19 @@ def test_failed_start_releases_everything(config: Settings, monkeypatch: pytest.
     service = PublisherService(config, QUICK)
 
     def refuse() -> None:
-        raise TransportError(f"{what} cannot be had")
+        raise TransportError(f"{what} is unavailable")
 
     assert service._receiving is not None
     last = list(service._loops.values())[-1]
     monkeypatch.setattr(service._receiving if what == "the worker socket" else last, "start", refuse)
-    with pytest.raises(TransportError, match=f"{what} cannot be had"):
+    with pytest.raises(TransportError, match=f"{what} is unavailable"):
         service.start()
     assert service._publisher._closing
     assert all(loop.close(LONG) for loop in service._loops.values()), "no thread runs any more"
 
 
 def test_second_service_of_the_same_name_stops_and_the_first_continues(config: Settings, store: Store) -> None:
-    # Long enough for a busy machine: a first one whose lease ends is rightly the one that gives up.
+    # Long enough for a busy machine: if the first service's lease expires, the first one must stop.
     quick = ServiceSettings(address="memory://x", lease=3.0, follow_interval=0.02, metrics_port=0)
     gave_up = threading.Event()
     with PublisherService(config, quick) as first:
@@ -204,7 +204,7 @@ def test_hanging_thread_is_named_and_unreachable_database_hangs_none(
     with PublisherService(config, QUICK) as service:
         assert poll(lambda: service.problems() == [], LONG)
         assert service.stuck() == []
-        maximum = 7 * (30.0 + 5.0 + 30.0 + 5.0)  # every query of a step as long as its timeouts let it last
+        maximum = 7 * (30.0 + 5.0 + 30.0 + 5.0)  # every query of a step lasts as long as its timeouts allow
         monkeypatch.setattr(service._loops["leases"], "running_for", lambda now: maximum)
         assert service.stuck() == []
         monkeypatch.setattr(service._loops["leases"], "running_for", lambda now: maximum + 1.0)

@@ -1,4 +1,4 @@
-"""Being asked to end: by a signal at any instruction, and by any thread."""
+"""Shutdown signalling: by a signal at any instruction, and by any thread."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ LONG = 120.0
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_signal_ends_the_wait_while_its_thread_holds_the_lock(number: signal.Signals) -> None:
-    """A handler that takes a lock waits for its own thread then, for ever."""
+    """A handler that takes a lock would then wait for its own thread for ever."""
     with ShutdownSignal() as stop:
         assert not stop.wait(0.0)
         with stop._lock:
@@ -34,7 +34,7 @@ def test_ask_may_be_called_repeatedly_and_after_the_end() -> None:
     with ShutdownSignal() as stop:
 
         def ask() -> None:
-            for _ in range(100_000):  # more than a pipe holds
+            for _ in range(100_000):  # more than fits into a pipe
                 stop.ask()
 
         asking = threading.Thread(target=ask)

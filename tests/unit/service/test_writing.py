@@ -1,4 +1,4 @@
-"""Trying whether a folder can be written leaves it as it was, whoever else uses it meanwhile."""
+"""Testing whether a folder can be written does not change it, while other processes may use it."""
 
 import errno
 from pathlib import Path
