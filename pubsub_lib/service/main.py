@@ -82,7 +82,7 @@ def _check(path: Path, settings: Settings, service: ServiceSettings, connect: bo
 def _answer(good: str) -> None:
     """Print the result. Raises FileError when standard output cannot be written: a lost result is not a success."""
     try:
-        print(good, flush=True)  # noqa: T201 - what --check is for
+        print(good, flush=True)  # noqa: T201 - the result of --check
     except OSError as error:
         streams.discard_unwritable()
         raise FileError(

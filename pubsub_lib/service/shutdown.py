@@ -50,7 +50,7 @@ class ShutdownSignal:
                 os.write(self._ends[1], b"\0")
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait for a request for ``seconds``, or without end for None; whether one came. The main thread."""
+        """Wait for a request for ``seconds`` (None: without end); returns whether one was made. The main thread."""
         if self._ends is not None and not self._asked:
             self._asked = bool(select.select([self._ends[0]], [], [], seconds)[0])
         return self._asked

@@ -89,7 +89,7 @@ def _whole_transactions(connection: Connection, after: Point, maximum: int) -> l
 
 
 def holds(connection: Connection, asked: Sequence[tuple[str, Point, Point]]) -> list[bool | None]:
-    """Of each (topic, point, head): whether the point lies in the history of the topic (``ALL``: of the store) that has
+    """For each (topic, point, head): whether the point is in the history of the topic (``ALL``: of the store) that has
     this head; None when the changelog no longer reaches back to the point. Costs one look-up for each ``rows.CHUNK``
     points, and one more.
     """

@@ -109,7 +109,7 @@ def page(connection: Connection, after: Cursor | None, maximum: int) -> Page:
 
 
 def unfit(connection: Connection, topics: Collection[str]) -> list[str]:
-    """Those of these topics whose rows do not sum up to their head. In one snapshot; reads no values."""
+    """The topics whose rows do not sum up to their head. In one snapshot; reads no values."""
     heads = snapshot.heads(connection, topics)
     found = sums(connection, topics)
     return [topic for topic in topics if found.get(topic, (0, 0)) != (heads[topic].count, heads[topic].digest)]

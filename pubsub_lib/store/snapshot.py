@@ -91,7 +91,7 @@ def _head(chain: str, current: Mapping[str, Head], store: Point) -> Point:
 def _contain_known(
     connection: Connection, wants: Mapping[str, Want], current: Mapping[str, Head], store: Point
 ) -> dict[str, bool | None]:
-    """Of each chain whose objects are asked for with a known point: whether its history contains that point."""
+    """For each chain whose objects are requested with a known point: whether its history contains that point."""
     asked = [
         (chain, want.known, _head(chain, current, store))
         for chain, want in wants.items()
@@ -169,7 +169,7 @@ def _repair(
 
 
 def holds(connection: Connection, topic: str, points: Sequence[Point]) -> list[bool | None]:
-    """Of each point whether it lies in the history of a topic (``ALL``: of the store), as :func:`.changelog.holds`."""
+    """For each point, whether it is in the history of a topic (``ALL``: of the store), as :func:`.changelog.holds`."""
     head = store_point(connection) if topic == ALL else heads(connection, [topic])[topic].point
     return changelog.holds(connection, [(topic, point, head) for point in points])
 

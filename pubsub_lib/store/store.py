@@ -441,7 +441,7 @@ class Store:
         return self._write("looking up a transaction", find)
 
     def holds(self, topic: str, points: Sequence[Point]) -> list[bool | None]:
-        """Of each point whether it lies in the history of a topic (``ALL``: of the store), all in one snapshot.
+        """For each point, whether it is in the history of a topic (``ALL``: of the store), all in one snapshot.
 
         None: the changelog no longer reaches back to the point, so it is unknown.
         """

@@ -1,1 +1,1 @@
-"""Alembic's scripts: how a database comes from one revision to the next."""
+"""Alembic's migration scripts."""
