@@ -61,8 +61,8 @@ class Store:
     """The database of a writer or of a replica. All methods may be called from any thread, and in a forked child.
 
     A fork waits, with SQLite for at most ``lock_timeout``, until no thread uses the store: otherwise the child could
-    find the file locked for ever. The fork does not wait for the forking thread itself when that thread is reading or
-    writing this store, nor for a program's own SQLAlchemy connections: do not fork there.
+    find the file locked for ever. The fork does not wait at all when the forking thread itself is reading or writing
+    this store, and it does not wait for a program's own SQLAlchemy connections: do not fork then.
 
     Every method may block for the configured timeouts (:class:`StoreSettings`) and raises, besides the errors that it
     names itself: StoreUnavailable, StoreBusy, SchemaError, ConfigError, and ClosedError after :meth:`close`.
@@ -201,7 +201,7 @@ class Store:
         After an exception in the block nothing is written. After the block, ``tx.commit`` is the :class:`Commit`, or
         None when nothing changed. ``origin`` overrides the store's. Raises at the end of the block: ConditionFailed,
         InvalidValueError, StoreReadOnly, StoreFull (nothing is written), OutcomeUnknown; and, with a worker that has
-        ``when_full = raise``, HandoffRejectedError, after which the transaction is committed.
+        ``when_full = raise``, HandoffRejectedError, although the transaction is committed.
         """
         transaction = self._begin(origin)
         try:
@@ -290,7 +290,7 @@ class Store:
         return self._write("taking a unique id", lambda connection: counters.next_value(connection, name))
 
     def trim(self, *, keep_links: int | None = None, keep_seconds: float | None = None) -> int:
-        """Remove the oldest links of the changelog, in whole transactions; returns how many were removed.
+        """Remove the changelog's oldest links, whole transactions, until every given bound holds; returns how many.
 
         ``keep_links``: minimum number of newest links to keep. ``keep_seconds``: keep links younger than this, by the
         database's clock. Runs in short transactions: writers go on. Readers that fell behind do a full sync.
@@ -420,7 +420,7 @@ class Store:
     def committed(self, nonce: int) -> bool:
         """Whether the transaction with this nonce is committed; waits for one that is still being committed.
 
-        False is certain only if the changelog was not trimmed past the time at which the transaction was written.
+        False is certain as long as the changelog was not trimmed past the time of the transaction's attempts.
         """
         check_kind("nonce", nonce, int, "an integer, as tx.commit and OutcomeUnknown have it")
 
