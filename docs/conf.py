@@ -20,10 +20,10 @@ html_title = f"pubsub_lib {release}"
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 
-# A block whose language nobody colours (the two terminals of the walk-through) is plain text.
+# A block in a language without a lexer (the two terminals of the walk-through) is plain text.
 suppress_warnings = ["misc.highlighting_failure"]
 
-# What modules say of themselves is written for one who reads the source; the order there is meant.
+# The docstrings of modules are written for readers of the source, in the order of the source.
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_format = "short"

@@ -104,7 +104,7 @@ class Recorder:
 
 
 def traces(count: int) -> list[Trace]:
-    """So many traces of one ``set`` each."""
+    """Trace one ``set`` as many times."""
     recorder = Recorder()
     handled = threading.Semaphore(0)
     found: list[Trace] = []

@@ -50,7 +50,11 @@ TESTED_ELSEWHERE: dict[str, str] = {
 }
 
 # Tests of the whole project, which do not mirror a module.
-OF_THE_PROJECT = {Path("tests/unit/test_project.py"), Path("tests/unit/test_protocol.py")}
+OF_THE_PROJECT = {
+    Path("tests/unit/test_plain_words.py"),
+    Path("tests/unit/test_project.py"),
+    Path("tests/unit/test_protocol.py"),
+}
 
 # Folders of tests/unit that do not mirror pubsub_lib.
 OTHER_MIRRORS = {"drivers", "pubsub_pytest", "tools"}

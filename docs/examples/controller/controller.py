@@ -13,7 +13,7 @@ from pubsub_lib.errors import ConfigError, PubSubError
 
 
 class FakeSwitch:
-    """A switch that tells what is done to it."""
+    """A switch that prints each change of its flows."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -30,7 +30,7 @@ class FakeSwitch:
 
 
 class Controller:
-    """Programs a switch. A handler is only told *that* something changed; what holds now is read from the replica.
+    """Programs a switch. A handler is called when an object changed; it reads the current state from the replica.
 
     So it does not matter if changes were conflated, or came twice after a failure of the switch. To be made once the
     replica is synced: what an earlier run left in the switch, and no route asks for, is removed first.
