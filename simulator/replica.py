@@ -189,6 +189,8 @@ class Replica:
             self.world.monitor.sync_begun(self, outcome.sync, self.clock.now())
             self.process.spawn(self._sync(outcome.sync))
         self.world.monitor.acted(self, outcome)
+        if outcome.then is not None:
+            self._act(outcome.then)
         if self.replica_state.tracker.restless:
             self._nudge.set()
 

@@ -11,6 +11,7 @@ from typing import Final, Protocol, assert_never
 import msgspec
 
 from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.combined_events import combined
 from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
@@ -50,6 +51,8 @@ class StepResult(msgspec.Struct, frozen=True):
     by_sync: int = 0
     history: HistoryChange | None = None
     """The store's history changed: handlers must be notified before ``events``, in which versions may go back."""
+    then: "StepResult | None" = None
+    """Events that follow these, with a notice of their own."""
 
 
 NOTHING = StepResult()
@@ -174,8 +177,11 @@ class ReplicaState:
             else:
                 assert_never(effect)
         self.tracker.counters.history_changes += len(changed)
-        history = HistoryChange(changed) if changed else None
-        return StepResult(events, hello_requests, sync, by_sync=by_sync, history=history)
+        if not changed:
+            return StepResult(events, hello_requests, sync, by_sync=by_sync)
+        read = combined(events[:by_sync])
+        steps = [*read, *events[by_sync:]]
+        return StepResult(steps, hello_requests, sync, by_sync=len(read), history=HistoryChange(changed))
 
     def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:
         for topic, guarded, intact in self.cache.apply_run(links, events if self.listens() else None):
@@ -235,22 +241,23 @@ class ReplicaState:
         return name not in topics or self.tracker.chain(name).frozen
 
     def _prove(self, outcome: StepResult) -> StepResult:
-        """Show objects that a topic holds below a tombstone although it lags no longer: their versions go back.
-
-        So the delete that made the tombstone is undone, and handlers are notified, also when no reading showed it.
+        """Show the objects that a topic holds below a tombstone although it lags no longer: the delete that made the
+        tombstone is undone (a restored history). Their versions go back, so handlers are notified, also when no reading
+        showed another history; and after the other events of the step, which may be of that delete.
         """
-        events = list(outcome.events)
-        changed = {} if outcome.history is None else dict(outcome.history.points)
+        events: list[Event] = []
+        changed: dict[str, tuple[Point, Point]] = {}
         for topic in list(self.cache.lagging):
             shown = self.cache.prove(topic, self.tracker.covered([topic]))
-            chain = ALL if ALL in self.tracker.topics else topic
-            if shown and chain not in changed:
+            if shown:
+                chain = ALL if ALL in self.tracker.topics else topic
                 at = self.tracker.chain(chain).known or ZERO
                 changed[chain] = at, at
-                self.tracker.counters.history_changes += 1
-            events.extend(shown)
-        history = HistoryChange(changed) if changed else None
-        return msgspec.structs.replace(outcome, events=events, history=history)
+                events.extend(shown)
+        if not changed:
+            return outcome
+        self.tracker.counters.history_changes += len(changed)
+        return msgspec.structs.replace(outcome, then=StepResult(events, history=HistoryChange(changed)))
 
     def mismatched(self, topic: str, now: float) -> None:
         """A topic's count or digest differs from the store's: fetch the differing buckets (rule 10)."""

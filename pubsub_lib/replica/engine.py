@@ -364,6 +364,8 @@ class Engine:
             log_history_change(outcome.history)
         if outcome.events or outcome.history is not None:
             self._on_events(outcome, first)
+        if outcome.then is not None:
+            self._notify_handlers(outcome.then)
         self._announce()
 
     def _announce(self) -> None:

@@ -87,8 +87,8 @@ MUTANTS = (
     Mutant(
         name="undone_delete_is_no_other_history",
         path="pubsub_lib/core/replica_state.py",
-        before="if shown and chain not in changed:",
-        after="if False:",
+        before="then=StepResult(events, history=HistoryChange(changed))",
+        after="then=StepResult(events)",
         tests=(f"{REPLICA_STATE}::test_object_below_an_undone_delete_of_another_topic_comes_with_a_notice",),
         wrong="an object that another topic's undone delete had hidden comes back without a notice",
     ),

@@ -341,6 +341,23 @@ def test_behind_a_trimmed_changelog_versions_that_go_back_mean_another_history()
     assert notified.history is not None
 
 
+def test_replica_shows_no_object_of_the_old_history_after_the_notice() -> None:
+    """Between the replacements of two topics the old history's object of the second would show."""
+    history = History()
+    history.one("b", "moved")
+    kept = history.restored(1)
+    history.one("a", "moved", "2")
+    history.one("c", "moved", "3")
+    replica_state = start("c", "a", "b", history=history)
+    kept.one("a", "new")
+    kept.one("c", "newer")
+    outcomes = read_again(replica_state, kept, 10.0)
+    (step,) = [each for each in outcomes if each.history is not None]
+    moved = [event for event in step.events if event.key == "moved"]
+    assert [(each.topic, each.version, each.old_topic, each.old_version) for each in moved] == [("b", 1, "c", 3)]
+    assert step.by_sync == len(step.events)
+
+
 @pytest.mark.parametrize("version", [3, 4], ids=["older", "same version"])
 def test_object_below_an_undone_delete_of_another_topic_comes_with_a_notice(version: int) -> None:
     """Neither topic shows it alone: in "a" the object is new, and "b" does not have it in either history."""
@@ -357,8 +374,9 @@ def test_object_below_an_undone_delete_of_another_topic_comes_with_a_notice(vers
     kept.one("b", "new")
     kept.trim(kept.point.position)
     outcomes = read_again(replica_state, kept, 10.0)
-    (notified,) = [each for each in outcomes if any(event.key == "moved" for event in each.events)]
-    assert [(event.key, event.version) for event in notified.events][-1] == ("moved", version)
+    assert all(each.history is None and all(event.key != "moved" for event in each.events) for each in outcomes)
+    (notified,) = [each.then for each in outcomes if each.then is not None]
+    assert [(event.key, event.version) for event in notified.events] == [("moved", version)]
     assert notified.history is not None, "a handler was called with version 4 of this object"
     point = kept.head("a")
     assert notified.history.points == {"a": (point, point)}, "the readings show only an undone delete"

@@ -3,12 +3,16 @@
 import logging
 import threading
 from collections.abc import Iterator, Mapping
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from pubsub_lib import Replica, Settings, Store
-from pubsub_lib.core.model import SyncAnswer, Want
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.history_change import HistoryChange
+from pubsub_lib.core.model import Point, SyncAnswer, Want
+from pubsub_lib.core.replica_state import StepResult
 from pubsub_lib.errors import StoreUnavailable
 from tests.unit.world import settings
 
@@ -45,6 +49,22 @@ def test_the_sync_thread_survives_every_exception_of_a_reader(
     messages = [record.getMessage() for record in caplog.records if record.name.endswith("engine")]
     assert messages.count("a sync failed and will be retried: out") == 1, "an outage is logged once"
     assert sum("please report" in message for message in messages) == 1
+
+
+def test_a_follow_up_step_has_its_notice_between_the_events(config: Settings, store: Store) -> None:
+    point = Point(9, 1)
+    first, second = (
+        Event("a", "2", "t", "delete", 5, 4, b"1", None, 9),
+        Event("a", "2", "t", "create", 4, None, None, b"1", 9),
+    )
+    calls: SimpleQueue[object] = SimpleQueue()
+    with Replica(config, topics=["t"], store=store) as replica:
+        replica.wait_synced(timeout=LONG)
+        replica.on("a", lambda change: calls.put(change.version), key="2", on_history_changed=calls.put)
+        change = HistoryChange({"t": (point, point)})
+        with replica._engine.lock:
+            replica._engine._notify_handlers(StepResult([first], then=StepResult([second], history=change)))
+        assert [calls.get(timeout=LONG) for _ in range(3)] == [5, change, 4]
 
 
 def test_an_incomplete_answer_is_a_failed_sync(config: Settings, store: Store) -> None:
