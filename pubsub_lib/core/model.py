@@ -1,4 +1,4 @@
-"""The terms of the protocol as frozen data (docs/architecture.md, "Words").
+"""The terms of the protocol as frozen data (docs/protocol.md, "Words").
 
 All structs are array-like and ``gc=False``: they hold no cycles, and a million of them must not slow down the
 collector; ``tools/measure_objects.py`` measures memory and collections against parsed dicts.

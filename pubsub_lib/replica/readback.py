@@ -58,7 +58,7 @@ class Readback:
         self._awaited = None if isinstance(target, int) else Awaited(target.point, now)
         self._wrote = frozenset() if isinstance(target, int) else frozenset(link.topic for link in target.links)
         self.question: HistoryQuery | None = None
-        """What the store is to be asked before anybody waits on."""
+        """The query that the store must answer before the wait continues."""
 
     @property
     def number(self) -> int:

@@ -1,4 +1,4 @@
-"""The store: objects, heads and changelog in SQLite, PostgreSQL, MariaDB or MySQL (docs/architecture.md, "Store")."""
+"""The store: objects, heads and changelog in SQLite, PostgreSQL, MariaDB or MySQL (docs/protocol.md, "The store")."""
 
 from pubsub_lib.core.model import DEFAULT_TOPIC
 from pubsub_lib.store.before_write import BeforeWrite, ProposedWrite
