@@ -27,8 +27,8 @@ class SocketLock:
             self._fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise TransportError(
-                f"the lock file {name!r} cannot be opened ({error.strerror}); make its folder writable for this user, "
-                f"or {elsewhere}"
+                f"the lock file {name!r} cannot be opened ({error.strerror}); create its folder, writable for this "
+                f"user, or {elsewhere}"
             ) from error
         owner = os.fstat(self._fd).st_uid
         if owner != os.geteuid():  # root may open every file, and would write into a file that another user put there
