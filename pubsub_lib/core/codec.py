@@ -130,7 +130,7 @@ def read_hello_request(frame: bytes, limits: Limits = Limits()) -> HelloRequest:
 
 
 def check_nonce(nonce: str) -> None:
-    """Raise InvalidValueError for a nonce that is empty, too long, not valid Unicode, or holds a NUL."""
+    """Raise InvalidValueError for a nonce that is empty, longer than ``MAX_NONCE_BYTES``, or holds a NUL."""
     if not nonce or "\0" in nonce or len(nonce.encode(errors="replace")) > MAX_NONCE_BYTES:
         raise InvalidValueError(
             f"the nonce {nonce[:40]!r} must have 1 to {MAX_NONCE_BYTES} bytes and no NUL; use a random hex"

@@ -175,8 +175,8 @@ class HandlerQueue:
     all tries again. Other objects continue meanwhile. An object's last event is tried at least once.
 
     A barrier (:mod:`.history_change`) holds back everything that was pushed after it until it is handled or parked: no
-    event is merged into one before it, and no event or retry is returned while the barrier waits for its turn or its
-    next try. So each waiting barrier adds the above limit once more.
+    event is merged into one before it, no retry is returned while the barrier waits for its turn, and neither an event
+    nor a retry while it waits for its next try. So each waiting barrier adds the above limit once more.
     """
 
     def __init__(self, policy: HandlerPolicy) -> None:

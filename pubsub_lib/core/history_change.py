@@ -2,7 +2,8 @@
 
 Versions may go back then. Code that keeps versions (a handler that ignores older ones, a program that compares) must
 be notified before the first such change. The notice goes through a handler's queue as a barrier: events that were
-pushed before it come before it, events pushed later come after it, also with retries and conflation.
+pushed before it come before it, except retries, which come after it; events that were pushed later come after it, also
+with retries and conflation.
 """
 
 from collections.abc import Mapping

@@ -26,7 +26,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_waiting_links: Positive = 10_000
     """Links that wait in one chain for an earlier one (runs count each part)."""
     max_waiting_bytes: Positive = 64 * 1024 * 1024
-    """Changes that wait in one chain: table, key and value of each, and 200 bytes for the object itself, so that
+    """Changes that wait in one chain: table, key and value of each, and 200 bytes for its Python objects, so that
     deletes count as well."""
 
 

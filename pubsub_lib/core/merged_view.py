@@ -74,7 +74,7 @@ class MergedView:
         self.contested: dict[Ident, Contest] = {}
         self.tombstones: OrderedDict[Ident, Tombstone] = OrderedDict()
         self.lagging: dict[str, dict[Ident, None]] = {}
-        """Per topic the objects whose entry there a tombstone hides, and perhaps some that are shown again."""
+        """Per topic the objects whose entry there a tombstone hides, and perhaps some for which this is over."""
         self._tombstones_by_topic: dict[str, dict[Ident, None]] = {}
         """Per topic the objects with a tombstone of this topic, here or in a contest: at most one tombstone each.
 

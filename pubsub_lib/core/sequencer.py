@@ -70,7 +70,7 @@ class Sequencer:
         self._all_read = NEVER_YET
         """When the reading of all these heads began."""
         self._began = NEVER_YET
-        """When a reading last confirmed these heads."""
+        """When the reading began that last confirmed these heads."""
         self._reading = False
         self._failed = False
         """A hello is due and its reading failed: the hello is made from the last reading, with its true age."""

@@ -275,7 +275,7 @@ class Tracker:
         self._trigger(chain, Trigger.MISMATCHED, now)
 
     def resync(self, topics: Collection[str], now: float) -> None:
-        """The caller requests that these chains are read again. No effect on a chain that is being read, or that will
+        """The caller requests that these chains are read again. No effect on a chain whose full sync runs, or that will
         be read when it has joined.
         """
         for name in topics:

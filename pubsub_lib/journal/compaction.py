@@ -24,7 +24,7 @@ PARQUET_SUFFIX: Final = ".parquet"
 BAD_SUFFIX: Final = ".unreadable"
 SCHEMA_KEY: Final = b"pubsub_lib.journal.schema"
 _SLICE: Final = 50_000  # rows that are in memory at once
-_STALE: Final = 3600.0  # seconds after which no process can still be about to write an empty file
+_STALE: Final = 3600.0  # seconds after which no process can still be about to begin an empty file
 
 
 class Compacted(msgspec.Struct):

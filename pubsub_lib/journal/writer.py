@@ -148,7 +148,7 @@ class _Run:
             header = Header(SCHEMA, self._side, self._name, socket.gethostname(), self.run, self._part)
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = AppendFile(path, beginning(header))
-        except Exception as error:  # noqa: BLE001 - a name that is not a string, too, must not stop the sync
+        except Exception as error:  # noqa: BLE001 - a name that is not valid Unicode must not stop the sync either
             self._failed(error)
         else:
             self.error = ""

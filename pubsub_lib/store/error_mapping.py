@@ -81,7 +81,7 @@ _CONNECT_WORDS: Final = {
     "no pg_hba.conf entry": ConfigError,
 }
 _ADVICE: Final[dict[type[PubSubError], str]] = {
-    StoreBusy: "other transactions hold the locks that it needs; try again",
+    StoreBusy: "others hold the locks or connections that it needs; try again",
     StoreUnavailable: "the database is unreachable or does not answer in time; see whether it runs",
     StoreReadOnly: "the database refuses writes; use the primary, with a user and a disk that may write",
     StoreFull: "the database has no room left; free disk space first (trimming needs some, too), then trim",

@@ -1,5 +1,5 @@
 """The repair of a topic in the database: planned in a snapshot, written under the counter's lock, planned again when
-a writer changed the same objects in between.
+writers overtook the plan.
 """
 
 import functools

@@ -109,7 +109,7 @@ def page(connection: Connection, after: Cursor | None, maximum: int) -> Page:
 
 
 def unfit(connection: Connection, topics: Collection[str]) -> list[str]:
-    """The topics whose rows do not sum up to their head. In one snapshot; reads no values."""
+    """Those of these topics whose rows do not sum up to their head. In one snapshot; reads no values."""
     heads = snapshot.heads(connection, topics)
     found = sums(connection, topics)
     return [topic for topic in topics if found.get(topic, (0, 0)) != (heads[topic].count, heads[topic].digest)]
@@ -234,7 +234,7 @@ def _elsewhere(
 
 
 def _written_elsewhere(connection: Connection, topic: str, versions: Mapping[Identity, int]) -> set[Identity]:
-    """The objects that links of other topics name after the object's version. Reads all these links."""
+    """Those of these objects that links of other topics name after the object's version. Reads all these links."""
     if not versions:
         return set()
     links = schema.links.c
@@ -367,7 +367,7 @@ def _proves_itself(fix: Fix) -> bool:
 
 
 def _fits_itself(fix: Fix) -> bool:
-    """True when the row matches its own fingerprint and has the right version: only the head proves row or link."""
+    """True when the row matches its own fingerprint and has the link's version: only the head proves which is right."""
     now, right = fix.now, fix.right
     if now is None or right is None or now.version != right.version:
         return False

@@ -128,7 +128,7 @@ class SessionRecorder(Transaction):
         if transaction is self._ending:
             self._ending = None
         if transaction.parent is None:
-            self._forget()  # also by session.close(), which rolls back without an event
+            self._forget()  # also by session.close(), which rolls back without after_rollback
 
     def _forget(self) -> None:
         self._operations = []

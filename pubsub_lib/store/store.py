@@ -466,8 +466,8 @@ class Store:
         return self._read("recounting objects", lambda connection: repair_plan.page(connection, after, maximum))
 
     def unfit(self, topics: Collection[str]) -> list[str]:
-        """The topics whose rows, by their number and fingerprints, do not sum up to the topic's head. One snapshot; the
-        database reads every row of these topics, and sends none.
+        """Those of these topics whose rows, by their number and fingerprints, do not sum up to the topic's head. One
+        snapshot; the database reads every row of these topics, and sends none.
         """
         return self._read("summing fingerprints", lambda connection: repair_plan.unfit(connection, topics))
 
@@ -485,10 +485,11 @@ class Store:
         """Accept the current rows of a topic where the changelog does not contain the right values: for an operator.
 
         Provable damage is repaired first. Rows whose table or key the library rejects are deleted without a change: no
-        replica ever received them. Then each object that does not match its fingerprint is written again with a new
-        version, or deleted when its value is invalid; the head is set to the rows. These changes are published like any
-        change, and replicas that differ repair by buckets. Lost rows stay lost. Runs in short transactions. Writes
-        nothing without damage. Raises InvalidValueError, StoreReadOnly, NotFound (a topic never written).
+        replica ever received them. Then each object that does not match its fingerprint is written again with its
+        current value and a new version, or deleted when the library rejects its value; the head is set to the rows.
+        These changes are published like any change, and replicas that differ repair by buckets. Lost rows stay lost.
+        Runs in short transactions. Writes nothing without damage. Raises InvalidValueError, StoreReadOnly, NotFound (a
+        topic never written).
         """
         check_name("topic", topic)
         self._check_writable()
@@ -606,7 +607,7 @@ class Store:
         self._adopt()
 
     def _adopt(self) -> None:
-        """In a forked child: drop the parent's connections, callbacks and locks without closing them."""
+        """In a forked child: take new connections and locks, and drop the callbacks without ``after_fork``."""
         if self._pid != os.getpid():
             # A forked child must neither use nor close its parent's connections: they are kept, untouched.
             self._abandoned += [self._writers.pool, self._readers.pool]

@@ -136,7 +136,7 @@ def _no_counter() -> SchemaError:
 
 
 def heads_of(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
-    """The heads of the topics that were ever written, locked."""
+    """The heads of those of these topics that were ever written, locked."""
     found: dict[str, Head] = {}
     for part in rows.chunks(topics):
         query = select(schema.topics).where(schema.topics.c.topic.in_(part)).with_for_update()
