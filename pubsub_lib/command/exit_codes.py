@@ -1,7 +1,7 @@
 """The exit codes of all three commands. They are stable: scripts depend on them (docs/cli.md).
 
-``pubsub-audit`` gives verdicts as a sum of the bits 1 to 32 (docs/audit.md), so the codes 1 to 63 are verdicts there.
-Its usage error is :data:`AUDIT_USAGE`; the codes from 70 on are the same as elsewhere.
+``pubsub-audit`` gives verdicts as a sum of the bits 1 to 32 (:mod:`pubsub_lib.audit.report.summary`), so its codes 1 to
+63 are verdicts. Its usage error is :data:`AUDIT_USAGE`; the codes from 70 on are the same as elsewhere.
 """
 
 from typing import Final

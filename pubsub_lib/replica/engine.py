@@ -365,7 +365,7 @@ class Engine:
         if outcome.events or outcome.history is not None:
             self._on_events(outcome, first)
         if outcome.then is not None:
-            self._notify_handlers(outcome.then)
+            self._notify_handlers(outcome.then, first=first)
         self._announce()
 
     def _announce(self) -> None:
