@@ -42,7 +42,8 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     A writer that stops while it holds the counter blocks all writers. Therefore ``lock_timeout`` (of the waiting
     writers) and ``idle_in_transaction_timeout`` (of the stopped one) are short. MySQL has no idle-in-transaction
-    timeout (MariaDB has). SQLite has neither this nor a statement timeout. MariaDB rounds both up to whole seconds.
+    timeout (MariaDB has). SQLite has neither this nor a statement timeout. ``lock_timeout`` (on MySQL and MariaDB) and
+    ``idle_in_transaction_timeout`` (on MariaDB) are rounded up to whole seconds.
     """
 
     pool_size: _Count = 5

@@ -12,7 +12,7 @@ from pubsub_zmq import addresses
 
 class SocketLock:
     """The exclusive right to bind one socket path: held from construction until :meth:`release`, or until the process
-    ends in any way.
+    ends in any way. A forked child that outlives the process keeps the lock until it calls :meth:`drop_copy` or ends.
     """
 
     def __init__(self, path: Path, option: str) -> None:

@@ -75,7 +75,12 @@ class PubsubDb(App):
             "-v", "--verbose", action="count", dest="verbose_level", default=1, help="show log lines; -vv: all levels"
         )
         loudness.add_argument(
-            "-q", "--quiet", action="store_const", const=0, dest="verbose_level", help="show only warnings and errors"
+            "-q",
+            "--quiet",
+            action="store_const",
+            const=0,
+            dest="verbose_level",
+            help="on stderr, show only warnings and errors",
         )
         parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
         parser.add_argument("-h", "--help", dest="deferred_help", action="store_true", help="show this help and exit")

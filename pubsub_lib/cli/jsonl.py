@@ -186,7 +186,8 @@ class Writer:
 def created(name: str) -> Iterator[Writer]:
     """A file that exists, and is complete, only after the block succeeded. Until then an older file stays unchanged.
 
-    The new file gets the owner, group and permissions of the file that it replaces, so that no more users can read it.
+    The new file gets the owner, group and permissions of the file that it replaces, so that a user who could not read
+    the old file cannot read the new one.
     The standard output, a device or a pipe is written directly. Raises FileError; BrokenPipeError for a closed pipe.
     """
     if name == STANDARD:

@@ -99,7 +99,7 @@ class Discovery:
         self._loop.close(timeout)
 
     def step(self, now: float) -> float:
-        """Read the directory once; returns the time of the next step. Blocks for database and names; StoreError."""
+        """Read the directory once; returns the next step's time. Blocks for database and names; raises StoreError."""
         found = self._others({entry.address for entry in self._live() if entry.address})
         for address in sorted(found):
             if address in self._missed or self._listen(address):

@@ -58,7 +58,7 @@ class ReplicaMetrics(Collector):
 def _freshness(now: Status) -> Iterable[Metric]:
     yield _gauge("ready", "1 when the replica is ready.", now.ready)
     yield _gauge("synced", "1 when every topic was synced and handlers finished the initial changes.", now.synced)
-    yield _gauge("polling", "1 while no publisher sends fresh hellos and the store is polled.", now.polling)
+    yield _gauge("polling", "1 while no publisher sends fresh hello replies and the store is polled.", now.polling)
     yield _gauge("staleness_seconds", "Maximum age of commits that the replica may lack.", now.staleness)
 
 

@@ -371,8 +371,8 @@ class Replica:
 
     @property
     def synced(self) -> bool:
-        """True when every subscribed topic was synced and the handlers have handled the objects of that sync. False
-        before ``start``, and while no topic is subscribed to. Raises ClosedError.
+        """True when every subscribed topic was synced and the handlers have handled (or parked) the objects of that
+        sync. False before ``start``, and while no topic is subscribed to. Raises ClosedError.
         """
         self._check()
         with self._engine.lock:

@@ -50,7 +50,7 @@ class Status(msgspec.Struct, frozen=True):
     synced: bool
     staleness: float
     polling: bool
-    """True while no publisher sends fresh hellos and the store is polled."""
+    """True while no publisher sends fresh hello replies and the store is polled."""
     chains: Mapping[str, ChainStatus]
     counters: Counters
     """Links applied, and syncs by kind and cause (``deltas``, ``fulls``)."""

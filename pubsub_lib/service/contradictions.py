@@ -51,7 +51,7 @@ class _Found(msgspec.Struct, frozen=True):
         return url.parse(self.settings.store_url)
 
     def is_own(self, host: str) -> bool:
-        """Whether this is certainly this host, which reads the file."""
+        """Whether ``host`` is certainly this host, on which the file is read."""
         return _loopback(host) or _same(host, str(self.values["local_ip"]))
 
     @property

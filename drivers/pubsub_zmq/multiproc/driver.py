@@ -25,7 +25,7 @@ class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IpcDriver(Driver):
-    """ZeroMQ PUSH and PULL over a socket file: many workers push, one service receives. ``bind_address`` is its path.
+    """ZeroMQ PUSH and PULL over a socket file: many workers push, one service receives. ``bind_address`` names it.
 
     Only one hop (``fan_out`` is False): the service gives the messages new sequences and sends them to the replicas.
     """

@@ -16,8 +16,8 @@ COLUMNS = ("topic", "objects", "repaired", "rewritten", "deleted", "position")
 class Accept(Show):
     """Accept the rows of a topic as they are: recompute its head and publish it.
 
-    Use it when rows or the head were changed without the library and the changelog was trimmed, so that the original
-    data cannot be restored. Data that the changelog still holds is repaired first. Lost data stays lost.
+    Use it when rows or the head were changed without the library and the changelog does not contain the original
+    data, so that it cannot be restored. Data that the changelog contains is repaired first. Lost data stays lost.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

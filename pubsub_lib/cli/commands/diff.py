@@ -82,7 +82,9 @@ def _check_kept(store: Store, first: int, second: int, head: int) -> None:
     oldest = store.inspect.oldest()
     begin = head if oldest is None else oldest.link.tx_prev.position
     if first < begin and first < second:
-        raise NotFound(f"the changelog was trimmed up to position {begin}; it has no changes after {first} before that")
+        raise NotFound(
+            f"the changelog was trimmed up to position {begin}; the changes from {first + 1} to there are gone"
+        )
 
 
 def fold(changes: Iterable[tuple[Link, Change]]) -> list[Difference]:
@@ -111,6 +113,6 @@ def _between(links: Iterator[Link], first: int, second: int) -> Iterator[tuple[L
         for change in link.changes:
             if first < change.version <= second:
                 yield link, change
-        # The next link is of a later transaction; links of the same transaction have a smaller tx_prev.
+        # A transaction after ``second``. The one that contains ``second`` may have more links, with a smaller tx_prev.
         if link.tx_prev.position >= second:
             return

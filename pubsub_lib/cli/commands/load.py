@@ -27,7 +27,10 @@ class Load(Show):
         parser = super().get_parser(prog_name)
         parser.add_argument("file", metavar="FILE", help="gzip when its name ends in .gz; - is the standard input")
         parser.add_argument(
-            "--batch", type=int, metavar="N", help=f"maximum number of lines of one transaction (default: {BATCH})"
+            "--batch",
+            type=int,
+            metavar="N",
+            help=f"maximum number of lines of one transaction (default: {BATCH}, or fewer by max_transaction_changes)",
         )
         parser.add_argument(
             "--from-line", type=int, default=1, metavar="N", help="skip the lines before this one (default: 1)"
