@@ -2,7 +2,7 @@
 
 Named after Dragonflow's publish-subscribe spec (``send_event``, ``register_topic``, ``register_listen_address``,
 ``daemonize``). Each "must" here has a test of the same name in ``pubsub_lib.testing.conformance``.
-A driver transports envelopes; it does not interpret them. It is registered in the entry-point group
+A driver transports envelopes; it decides nothing about them. It is registered in the entry-point group
 ``pubsub_lib.drivers`` as one class derived from :class:`Driver`.
 """
 
