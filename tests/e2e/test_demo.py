@@ -154,8 +154,10 @@ def audit_finds_no_fault_despite_the_kills(report: dict[str, Any]) -> None:
     assert balance["delivered"] > 0
     assert balance["unknown"] == balance["pending"] == 0
     assert balance["expected"] == sum(number for name, number in balance.items() if name != "expected")
-    # Each kill left unsent links, which replicas got in another way.
-    assert {"repaired", "ok"} <= {each["verdict"] for each in audit["counts"]}
+    # Each kill left unsent links: replicas read the published ones from the store, or no process published them.
+    verdicts = {each["verdict"] for each in audit["counts"]}
+    assert "ok" in verdicts
+    assert verdicts & {"repaired", "unpublished"}
     folder = Path(audit["folder"])
     assert (folder / "summary.json").is_file()
     assert list((folder / "delivery").glob("*.parquet"))

@@ -108,8 +108,9 @@ WAKE_UPS = (
     ),
     ENGINE(
         "waiters_are_notified_of_events_only",
-        "            self._on_events(outcome, first)\n        self._announce()\n",
-        "            self._on_events(outcome, first)\n            self._announce()\n",
+        "            self._notify_handlers(outcome.then, first=first)\n        self._announce()\n",
+        "            self._notify_handlers(outcome.then, first=first)\n        if outcome.events:\n"
+        "            self._announce()\n",
         "test_wait_for_always_returns_when_the_commit_is_applied",
         "without a handler, wait_for() never returns",
     ),

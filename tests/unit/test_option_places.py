@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from oslo_log import _options as oslo_log_options
 
-from pubsub_lib import Settings, options
+from pubsub_lib import Settings, installed_drivers
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.option_places import groups_of, misplaced
 
@@ -81,7 +81,7 @@ def test_our_options_and_oslo_logs_have_different_names() -> None:
 
 
 def test_driver_whose_options_cannot_be_imported_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "installed", lambda: {"broken": "no_such_package_anywhere"})
+    monkeypatch.setattr(installed_drivers, "packages", lambda: {"broken": "no_such_package_anywhere"})
     assert groups_of("publisher_port") == ["pubsub"]
 
 

@@ -272,7 +272,7 @@ def test_full_disk_loses_records_and_leaves_a_gap(tmp_path: Path, caplog: pytest
     lost = journal.counters()["lost"]
     assert lost == 101
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
-    assert "make room" in caplog.text
+    assert "free disk space" in caplog.text
     again(journal)
     journal.messages(("sent",), envelope(8))
     assert journal.error == ""
