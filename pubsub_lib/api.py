@@ -99,7 +99,9 @@ class Publisher(ABC):
 
     @abstractmethod
     def counters(self) -> Mapping[str, int]:
-        """Counts since ``initialize``: at least ``sent`` (envelopes). Any thread, does not block."""
+        """Counts since ``initialize``: at least ``sent`` (envelopes) and, once a callback raised, ``callback_errors``.
+        Any thread, does not block.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -170,7 +170,7 @@ class PublisherConformance:
         with scene(rig) as on, pytest.raises(TransportError):
             on.sender.publisher.initialize(lambda ask: None, lambda: None)
 
-    def test_on_ask_may_send_and_what_it_raises_must_be_caught(self, rig: Rig) -> None:
+    def test_on_hello_request_may_send_and_its_errors_must_be_caught(self, rig: Rig) -> None:
         needs_fan_out(rig)
         needs_envelopes(rig)
         with scene(rig) as on:

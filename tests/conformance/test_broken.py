@@ -245,7 +245,7 @@ BROKEN: dict[str, tuple[type[Any], str]] = {
         "test_on_envelope_must_be_called_on_one_thread_one_call_at_a_time",
     ),
     "hangs in close": (HangsInClose, "test_close_must_be_idempotent_quick_and_safe_from_any_thread"),
-    "ends at a request error": (EndsAtARequestError, "test_on_ask_may_send_and_what_it_raises_must_be_caught"),
+    "ends at a request error": (EndsAtARequestError, "test_on_hello_request_may_send_and_its_errors_must_be_caught"),
     "blocks in request_hello": (
         BlocksInRequestHello,
         "test_request_hello_must_not_block_and_must_not_need_a_reply",

@@ -186,7 +186,7 @@ BROKEN: dict[str, tuple[type[Any], str]] = {
     "leaks a foreign exception": (LeaksForeignException, "test_register_topic_must_raise_no_foreign_exception"),
     "reorders undeclared": (Reorders, "test_send_event_must_keep_the_order_of_a_topic"),
     "sends in a child": (SendsInAChild, "test_send_event_must_be_refused_in_a_forked_child"),
-    "ignores hello requests": (IgnoresHelloRequests, "test_on_ask_may_send_and_what_it_raises_must_be_caught"),
+    "ignores hello requests": (IgnoresHelloRequests, "test_on_hello_request_may_send_and_its_errors_must_be_caught"),
 }
 
 
