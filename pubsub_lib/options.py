@@ -203,11 +203,7 @@ TIMING: Final[tuple[cfg.Opt, ...]] = (
     _seconds("hello_wait", 1.0, "How long a new topic waits for a first hello reply before its first sync."),
     _seconds("reading_age", 1.0, "Maximum age of the head positions that a publisher sends in a hello."),
     _seconds("round_trip", 1.0, "Allowed time between a hello request and its reply."),
-    _seconds(
-        "poll_interval",
-        2.0,
-        "How often a replica polls the database while no publisher sends fresh hello replies.",
-    ),
+    _seconds("poll_interval", 2.0, "How often a replica polls the database while no publisher sends hello replies."),
     _seconds(
         "connect_jitter",
         0.5,

@@ -41,9 +41,8 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a store treats its database: pool, timeouts, retries, pages. Frozen; made once. All times in seconds.
 
     A writer that stops while it holds the counter blocks all writers. Therefore ``lock_timeout`` (of the waiting
-    writers) and ``idle_in_transaction_timeout`` (of the stopped one) are short. MySQL has no idle-in-transaction
-    timeout (MariaDB has). SQLite has neither this nor a statement timeout. ``lock_timeout`` (on MySQL and MariaDB) and
-    ``idle_in_transaction_timeout`` (on MariaDB) are rounded up to whole seconds.
+    writers) and ``idle_in_transaction_timeout`` (of the stopped one; MySQL has none) are short; MariaDB rounds both up
+    to whole seconds, and MySQL the first. SQLite has neither an idle-in-transaction nor a statement timeout.
     """
 
     pool_size: _Count = 5

@@ -250,8 +250,7 @@ def _pages(
 
 def _as_they_lie(connection: Connection, query: Select[Any], page: int) -> Iterator[Sequence[Any]]:
     """The rows by one statement without an order, fetched page by page, as the driver's own tuples: a wrapper of
-    SQLAlchemy around a row takes as long as reading the row. For column types whose values SQLAlchemy does not
-    convert with SQLite.
+    SQLAlchemy around a row takes as long as reading it. For column types that SQLAlchemy does not convert on SQLite.
     """
     with connection.execute(query) as result:
         cursor = result.cursor

@@ -182,7 +182,7 @@ def test_load_continues_after_a_database_restart(private_postgres: PrivateServer
     code, out, err = ended(process)
     assert (code, out) == (4, "")
     first, second = err.splitlines()
-    assert first.startswith("pubsub-db: the lines up to 30 are in")
+    assert first.startswith("pubsub-db: the lines up to 30 are committed")
     assert second.startswith("pubsub-db: ")
     private_postgres.restart()
     assert ended(world.process("load", path))[0] == 0
