@@ -25,17 +25,22 @@ def packages() -> dict[str, str]:
     return {entry.name: entry.module.removesuffix(".driver") for entry in found}
 
 
-def groups() -> dict[str, str]:
-    """Driver name -> its group in an INI file, of all installed drivers. A driver whose options cannot be imported has
-    the name of its package; the error is raised when the driver is used.
+def readable_options() -> dict[str, tuple[str, Sequence[cfg.Opt]]]:
+    """Driver name -> (group, options), of all installed drivers. A driver whose options cannot be imported has the name
+    of its package as its group, and no options; the error is raised when the driver is used.
     """
-    found = {}
+    found: dict[str, tuple[str, Sequence[cfg.Opt]]] = {}
     for driver, package in packages().items():
         try:
-            found[driver] = options_of(driver)[0]
+            found[driver] = _options_in(package)
         except DriverError:
-            found[driver] = package
+            found[driver] = package, ()
     return found
+
+
+def groups() -> dict[str, str]:
+    """Driver name -> its group in an INI file, of all installed drivers, as :func:`readable_options`."""
+    return {driver: group for driver, (group, _) in readable_options().items()}
 
 
 def options_of(driver: str) -> tuple[str, Sequence[cfg.Opt]]:
@@ -47,12 +52,7 @@ def options_of(driver: str) -> tuple[str, Sequence[cfg.Opt]]:
     known = packages()
     if driver not in known:
         raise DriverError(no_driver(driver))
-    package = known[driver]
-    module = _options_module(package)
-    if module is None:
-        return package, ()
-    options: Sequence[cfg.Opt] = module.OPTIONS
-    return str(getattr(module, "GROUP", package)), options
+    return _options_in(known[driver])
 
 
 def no_driver(name: str) -> str:
@@ -65,6 +65,14 @@ def extra_of(package: str) -> str:
     """The extra that installs the dependencies of this driver package (``options.EXTRA``); "" when it needs none."""
     module = _options_module(package)
     return str(getattr(module, "EXTRA", ""))
+
+
+def _options_in(package: str) -> tuple[str, Sequence[cfg.Opt]]:
+    module = _options_module(package)
+    if module is None:
+        return package, ()
+    options: Sequence[cfg.Opt] = module.OPTIONS
+    return str(getattr(module, "GROUP", package)), options
 
 
 def _options_module(package: str) -> ModuleType | None:

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from pubsub_lib import dragonflow, installed_drivers, options
-from pubsub_lib.errors import DriverError
 
 DEFAULT: Final = "DEFAULT"
 """The group of options that all programs that share a file read (for example oslo.log's), and none of ours."""
@@ -61,9 +60,5 @@ def _read() -> Iterator[tuple[str, list[str]]]:
     """(group, names of its options)."""
     yield options.GROUP, [option.dest for option in options.OPTIONS]
     yield options.SERVICE_GROUP, [option.dest for option in options.SERVICE]
-    for driver in sorted(installed_drivers.packages()):
-        try:
-            group, opts = installed_drivers.options_of(driver)
-        except DriverError:
-            continue  # the driver is refused where it is used
+    for _, (group, opts) in sorted(installed_drivers.readable_options().items()):
         yield group, [option.dest for option in opts]

@@ -31,11 +31,16 @@ def owner_of_lock(file: Path) -> str:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        content = os.pread(descriptor, 20, 0).strip()
-        return describe(int(content)) if content.isdigit() else "another process"
+        return holder_named_in(descriptor)
     finally:
         os.close(descriptor)
     return ""
+
+
+def holder_named_in(descriptor: int) -> str:
+    """The process whose id is the text of an open lock file. Raises OSError."""
+    content = os.pread(descriptor, 20, 0).strip()
+    return describe(int(content)) if content.isdigit() else "another process"
 
 
 def describe(pid: int, proc: Path = Path("/proc")) -> str:

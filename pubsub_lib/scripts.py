@@ -3,46 +3,28 @@
 An interrupt while a command's modules are being imported ends the process without a traceback.
 """
 
-from collections.abc import Callable
+from importlib import import_module
 
 from pubsub_lib.command.exit_codes import INTERRUPTED
 
 
 def pubsub_db() -> int:
     """Run ``pubsub-db`` with the arguments of this process; its exit code."""
-
-    def imported() -> Callable[[], int]:
-        from pubsub_lib.cli.main import main
-
-        return main
-
-    return _run(imported)
+    return _run("pubsub_lib.cli.main")
 
 
 def publisher_service() -> int:
     """Run ``publisher-service`` with the arguments of this process; its exit code."""
-
-    def imported() -> Callable[[], int]:
-        from pubsub_lib.service.main import main
-
-        return main
-
-    return _run(imported)
+    return _run("pubsub_lib.service.main")
 
 
 def pubsub_audit() -> int:
     """Run ``pubsub-audit`` with the arguments of this process; its exit code."""
-
-    def imported() -> Callable[[], int]:
-        from pubsub_lib.audit.main import main
-
-        return main
-
-    return _run(imported)
+    return _run("pubsub_lib.audit.main")
 
 
-def _run(imported: Callable[[], Callable[[], int]]) -> int:
+def _run(module: str) -> int:
     try:
-        return imported()()
+        return int(import_module(module).main())
     except KeyboardInterrupt:
         return INTERRUPTED

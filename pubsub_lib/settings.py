@@ -366,9 +366,8 @@ def check_names(path: str | Path) -> None:
     """
     sections = sections_of(path)
     path = str(path)
-    refuse_misspelt_groups(
-        sections, (options.GROUP, options.SERVICE_GROUP, dragonflow.GROUP, *installed_drivers.groups().values()), path
-    )
+    drivers = installed_drivers.groups()
+    refuse_misspelt_groups(sections, (options.GROUP, options.SERVICE_GROUP, dragonflow.GROUP, *drivers.values()), path)
     elsewhere = misplaced(sections)
     if elsewhere:
         raise ConfigError(
@@ -376,7 +375,7 @@ def check_names(path: str | Path) -> None:
             "or set it there as well if another program reads the one that you have"
         )
     refuse_unknown(sections, options.GROUP, [*options.OPTIONS, cfg.BoolOpt(dragonflow.SWITCH)], path)
-    for driver, group in installed_drivers.groups().items():
+    for driver, group in drivers.items():
         if group in sections:
             refuse_unknown(sections, group, installed_drivers.options_of(driver)[1], path)
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from pubsub_lib.errors import TransportError
-from pubsub_lib.port_owner import describe
+from pubsub_lib.port_owner import holder_named_in
 from pubsub_zmq import addresses
 
 
@@ -40,7 +40,7 @@ class SocketLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = self._holder()
+            holder = holder_named_in(self._fd)
             self.drop_copy()
             raise TransportError(
                 f"the socket {str(path)!r} is held by {holder}; stop that process, or {elsewhere}"
@@ -69,10 +69,6 @@ class SocketLock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-
-    def _holder(self) -> str:
-        content = os.pread(self._fd, 20, 0).strip()
-        return describe(int(content)) if content.isdigit() else "another process"
 
 
 def lock_of(address: str) -> SocketLock | None:

@@ -18,7 +18,7 @@ from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import first_line, session, tuning
 from pubsub_lib.audit.stream import command
 from pubsub_lib.command import entry, signals
-from pubsub_lib.command.exit_codes import AUDIT_USAGE, CLOSED_PIPE, INTERNAL_ERROR, INTERRUPTED, TERMINATED
+from pubsub_lib.command.exit_codes import AUDIT_USAGE, CLOSED_PIPE, INTERNAL_ERROR
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.masking import has_password
 from pubsub_lib.settings import Settings
@@ -130,7 +130,7 @@ def _guarded(options: argparse.Namespace) -> int:
 
 def _interrupted(by: KeyboardInterrupt) -> int:
     entry.report_error(PROGRAM, "interrupted; run it again")
-    return TERMINATED if isinstance(by, signals.Terminated) else INTERRUPTED
+    return entry.code_of_interrupt(by)
 
 
 def _configured(options: argparse.Namespace) -> Settings | None:
@@ -150,10 +150,10 @@ def _database(options: argparse.Namespace, configured: Settings | None) -> Setti
     if not options.store:
         return configured or ""
     if has_password(options.store):
-        print(  # noqa: T201
-            "pubsub-audit: others on this host can read the password of --store in the process list; set store_url in "
-            "a file and give --config-file",
-            file=sys.stderr,
+        entry.report_error(
+            PROGRAM,
+            "others on this host can read the password of --store in the process list; set store_url in a file and "
+            "give --config-file",
         )
     return str(options.store)
 
@@ -173,7 +173,7 @@ def _command(options: argparse.Namespace) -> int:
         return CLOSED_PIPE
     except OSError as error:
         why = error.strerror or error
-        print(f"pubsub-audit: the output cannot be written ({why}); free disk space", file=sys.stderr)  # noqa: T201
+        entry.report_error(PROGRAM, f"the output cannot be written ({why}); free disk space")
         return found.exit_code | summary.INCOMPLETE
     return found.exit_code
 

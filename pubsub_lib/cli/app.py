@@ -13,7 +13,6 @@ from pubsub_lib.cli import commands
 from pubsub_lib.cli.formatting import visible
 from pubsub_lib.command import exit_codes
 from pubsub_lib.command.entry import internal_error
-from pubsub_lib.command.signals import Terminated
 from pubsub_lib.errors import PubSubError, UsageError
 
 NAME: Final = "pubsub-db"
@@ -97,7 +96,7 @@ class PubsubDb(App):
         LOG.setLevel(logging.WARNING if level == 0 else logging.DEBUG if level > 2 else logging.INFO)
 
     def run(self, argv: list[str]) -> int:
-        """Run the command that the arguments name. Returns its exit code."""
+        """Run the command that the arguments name. Returns its exit code; lets only interrupts out."""
         before = logging.getLogger().level
         try:
             code = self._run(argv)
@@ -105,10 +104,6 @@ class PubsubDb(App):
             self.stdout.flush()
         except SystemExit as ended:  # argparse, and cliff's help, which has no code
             code = ended.code if isinstance(ended.code, int) else exit_codes.OK
-        except Terminated:
-            code = exit_codes.TERMINATED
-        except KeyboardInterrupt:
-            code = exit_codes.INTERRUPTED
         except BrokenPipeError:
             code = exit_codes.CLOSED_PIPE
         except PubSubError as error:

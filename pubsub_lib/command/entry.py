@@ -19,15 +19,18 @@ def run(program: str, command: Callable[[], int], hint: str = "") -> int:
     streams.replace_closed()
     try:
         return command()
-    except Terminated:
-        return TERMINATED
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as by:
+        return code_of_interrupt(by)
     except Exception as error:  # noqa: BLE001 - a user of the command line sees no traceback
         report_error(program, internal_error(error, hint))
         return INTERNAL_ERROR
     finally:
         streams.discard_unwritable()
+
+
+def code_of_interrupt(by: KeyboardInterrupt) -> int:
+    """The exit code of a command that a signal ended."""
+    return TERMINATED if isinstance(by, Terminated) else INTERRUPTED
 
 
 def internal_error(error: BaseException, hint: str = "") -> str:

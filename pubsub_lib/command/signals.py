@@ -1,10 +1,10 @@
-"""Exit codes and signal handling of an interrupted command, and of one whose output pipe is closed."""
+"""Signals that end a command: Ctrl-C and SIGTERM."""
 
 import contextlib
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import NoReturn
 
@@ -14,20 +14,24 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def sigterm_raises() -> Iterator[None]:
-    """SIGTERM raises :class:`Terminated` inside."""
+def _handled(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
+    """Set these handlers for the block. On another thread than the main one it does nothing: only that one may."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set a handler
+        yield
         return
-    before = signal.signal(signal.SIGTERM, _terminate)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise Terminated
+@contextlib.contextmanager
+def sigterm_raises() -> Iterator[None]:
+    """SIGTERM raises :class:`Terminated` inside."""
+    with _handled({signal.SIGTERM: _raise}):
+        yield
 
 
 @contextlib.contextmanager
@@ -35,22 +39,21 @@ def interrupted_in_order() -> Iterator[None]:
     """Inside the block, Ctrl-C raises KeyboardInterrupt and SIGTERM raises :class:`Terminated`, so that scratch folders
     are removed and Spark is stopped. From the signal until the end of the block, libraries log nothing.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set a handler
-        return
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     disabled = logging.root.manager.disable
-    try:
-        yield
-    finally:
-        logging.disable(disabled)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with _handled({signal.SIGINT: _interrupt, signal.SIGTERM: _interrupt}):
+        try:
+            yield
+        finally:
+            logging.disable(disabled)
 
 
-def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-    logging.disable()  # py4j, which waits for Spark, would log the interrupt with a traceback
+def _raise(number: int, _frame: FrameType | None) -> NoReturn:
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    logging.disable()  # py4j, which waits for Spark, would log the interrupt with a traceback
+    _raise(number, frame)
 
 
 @contextlib.contextmanager

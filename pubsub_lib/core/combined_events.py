@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from pubsub_lib.core.events import Event
-from pubsub_lib.core.model import Action
 
 
 def combined(events: Sequence[Event]) -> Sequence[Event]:
@@ -41,8 +40,7 @@ def _from(first: Event, last: Event) -> Event | None:
     if (old_version, old_value, old_topic) == (last.version, last.new_value, last.topic):
         return None
     if last.new_value is None:
-        if old_value is None or old_topic is None:
+        if old_topic is None:
             return None
-        return replace(last, topic=old_topic, old_version=old_version, old_value=old_value, old_topic=old_topic)
-    action: Action = "create" if old_value is None else "set"
-    return replace(last, action=action, old_version=old_version, old_value=old_value, old_topic=old_topic)
+        last = replace(last, topic=old_topic)
+    return last.since(old_version, old_value, old_topic)

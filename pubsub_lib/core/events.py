@@ -68,3 +68,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     def new(self) -> Any:
         """The value now, decoded at each access; None after a delete. Raises InvalidValueError."""
         return None if self.new_value is None else decoded(self.decode, self.table, self.key, self.new_value)
+
+    def since(self, version: int | None, value: bytes | None, topic: str | None) -> "Event":
+        """One event from an earlier old state (of this version, value and topic) to this event's new one."""
+        action: Action = "delete" if self.new_value is None else "create" if value is None else "set"
+        return msgspec.structs.replace(self, action=action, old_version=version, old_value=value, old_topic=topic)

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.limits import Positive
-from pubsub_lib.core.model import Action
 from pubsub_lib.core.timing import Seconds
 from pubsub_lib.errors import ConfigError, UsageError
 
@@ -152,8 +151,7 @@ class _Item(msgspec.Struct, gc=False):
                 old_version, old_value, old_topic = tried.version, tried.new_value, tried.topic
             else:
                 old_version, old_value, old_topic = tried.old_version, tried.old_value, tried.old_topic
-        action: Action = "delete" if latest.new_value is None else "create" if old_value is None else "set"
-        return replace(latest, action=action, old_version=old_version, old_value=old_value, old_topic=old_topic)
+        return latest.since(old_version, old_value, old_topic)
 
 
 class HandlerQueue:

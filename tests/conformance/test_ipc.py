@@ -12,7 +12,7 @@ from pubsub_lib.api import DriverSettings, Publisher
 from pubsub_lib.testing.checks import in_a_fork
 from pubsub_lib.testing.conformance import DriverConformance, Rig, Scene
 from pubsub_lib.testing.rig import scene
-from pubsub_zmq.multiproc import IpcDriver
+from pubsub_zmq.multiproc.driver import IpcDriver
 from tests.conformance.proxies import proxies
 
 

@@ -13,7 +13,7 @@ from pubsub_lib.api import DriverSettings, OnConnected, OnEnvelope, OnHelloReque
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.errors import TransportError
 from pubsub_lib.testing.conformance import DriverConformance
-from pubsub_zmq.multiproc import IpcDriver
+from pubsub_zmq.multiproc.driver import IpcDriver
 from pubsub_zmq.multiproc.publisher import IpcPublisher
 from pubsub_zmq.multiproc.socket_path import path_of
 from pubsub_zmq.multiproc.subscriber import IpcSubscriber

@@ -11,7 +11,7 @@ from _processes import free_port, poll
 
 from pubsub_lib.api import DriverSettings, Publisher
 from pubsub_lib.testing.conformance import DriverConformance, Rig
-from pubsub_zmq import ZmqDriver
+from pubsub_zmq.driver import ZmqDriver
 from tests.conformance.proxies import proxies
 
 PUBLISHERS = 4

@@ -14,7 +14,7 @@ from pubsub_lib.api import DriverSettings, OnConnected, OnEnvelope, OnHelloReque
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.testing.conformance import DriverConformance
-from pubsub_zmq import ZmqDriver
+from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.receiver import Receiver
 from pubsub_zmq.send_queue import QueuedMessage, SendQueue

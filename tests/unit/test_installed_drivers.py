@@ -17,17 +17,23 @@ DRIVERS = {
 }
 
 
-def test_driver_options_do_not_load_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    package = tmp_path / "pubsub_toy"
+def install(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, entry: str, **modules: str) -> None:
+    """Put a distribution with one driver, its package and these modules on the path."""
+    package = folder / f"pubsub_{name}"
     package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "driver.py").write_text("raise ImportError('no such transport')")
-    (package / "options.py").write_text("from oslo_config import cfg\nOPTIONS = (cfg.StrOpt('colour'),)")
-    metadata = tmp_path / "toy-1.0.dist-info"
+    for module, text in {"__init__": "", **modules}.items():
+        (package / f"{module}.py").write_text(text)
+    metadata = folder / f"{name}-1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[pubsub_lib.drivers]\ntoy = pubsub_toy.driver:Toy\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[pubsub_lib.drivers]\n{name} = {entry}\n")
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_driver_options_do_not_load_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    options = "from oslo_config import cfg\nOPTIONS = (cfg.StrOpt('colour'),)"
+    driver = "raise ImportError('no such transport')"
+    install(monkeypatch, tmp_path, "toy", "pubsub_toy.driver:Toy", driver=driver, options=options)
     group, opts = installed_drivers.options_of("toy")
     assert (group, [option.name for option in opts]) == ("pubsub_toy", ["colour"])
     assert "pubsub_toy.driver" not in sys.modules
@@ -45,14 +51,7 @@ def test_each_driver_has_a_group_of_its_own() -> None:
 def test_a_driver_whose_options_cannot_be_imported_is_reported_when_it_is_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    package = tmp_path / "pubsub_broken"
-    package.mkdir()
-    (package / "__init__.py").write_text("import no_such_transport")
-    metadata = tmp_path / "broken-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[pubsub_lib.drivers]\nbroken = pubsub_broken:Broken\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    install(monkeypatch, tmp_path, "broken", "pubsub_broken:Broken", __init__="import no_such_transport")
     assert installed_drivers.groups()["broken"] == "pubsub_broken"
     with pytest.raises(DriverError, match="'pubsub_broken' cannot be imported: No module named 'no_such_transport'"):
         installed_drivers.options_of("broken")

@@ -20,7 +20,7 @@ from pubsub_lib.errors import ConfigError, DriverError, PubSubError, StoreUnavai
 from pubsub_lib.options import OPTIONS
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service.main import main, state_of
-from pubsub_zmq import ZmqDriver
+from pubsub_zmq.driver import ZmqDriver
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG = 120.0

@@ -9,7 +9,8 @@ import pytest
 
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.errors import ConfigError, TransportError
-from pubsub_zmq import ZmqDriver, options
+from pubsub_zmq import options
+from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.settings import ZmqOptions, checked
 

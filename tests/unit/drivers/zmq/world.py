@@ -20,7 +20,7 @@ from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import EMPTY, ZERO, Change, Link, Point
 from pubsub_lib.testing.rig import Collector
-from pubsub_zmq import ZmqDriver
+from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.subscriber import ZmqSubscriber
 

@@ -18,8 +18,8 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ConfigError, HandoffRejectedError, TransportError
 from pubsub_lib.testing.checks import in_a_fork
 from pubsub_lib.testing.rig import Listener, Rig, Scene, scene
-from pubsub_zmq.multiproc import IpcDriver
 from pubsub_zmq.multiproc import subscriber as receiving
+from pubsub_zmq.multiproc.driver import IpcDriver
 from pubsub_zmq.multiproc.options import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -199,7 +199,7 @@ def test_close_receives_messages_pushed_before(on: Scene) -> None:
 
 def test_process_exit_without_close_does_not_wait_for_the_service(tmp_path: Path) -> None:
     code = (
-        "import sys; from pubsub_zmq.multiproc import IpcDriver; from pubsub_lib.api import DriverSettings\n"
+        "import sys; from pubsub_zmq.multiproc.driver import IpcDriver; from pubsub_lib.api import DriverSettings\n"
         "from pubsub_lib.testing.rig import Rig, Scene\n"
         "scene = Scene(Rig(IpcDriver, DriverSettings(bind_address=sys.argv[1])))\n"
         "for _ in range(100): scene.send('t')\n"
