@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from pubsub_lib.config.program import StoreSettings
     from pubsub_lib.core.events import Event
     from pubsub_lib.core.handler_queue import HandlerPolicy
     from pubsub_lib.core.history_change import HistoryChange
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pubsub_lib.replica.handlers import Handle
     from pubsub_lib.replica.replica import Replica
     from pubsub_lib.replica.status import Status
-    from pubsub_lib.settings import Settings, StoreSettings
+    from pubsub_lib.settings import Settings
     from pubsub_lib.store import Commit, Store, Stored, Transaction
 
 __all__ = [
@@ -75,7 +76,7 @@ _MODULES: Final = {
     "Settings": "settings",
     "Status": "replica.status",
     "Store": "store",
-    "StoreSettings": "settings",
+    "StoreSettings": "config.program",
     "Stored": "store",
     "Table": "core.table",
     "Timing": "core.timing",

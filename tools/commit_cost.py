@@ -70,7 +70,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Measure once and print one line per figure."""
     topics = tuple(f"topic-{number}" for number in range(arguments.topics))
     with tempfile.TemporaryDirectory(prefix="pubsub-commit-") as folder:
-        settings = Settings(store_url=f"sqlite:///{folder}/commits.db", service="commit-cost")
+        settings = Settings(store_url=f"sqlite:///{folder}/commits.db", service_name="commit-cost")
         driver = Refusing(arguments.send_wait)
         with Store(settings) as store:
             fill(store, topics)

@@ -10,42 +10,38 @@ from typing import Any, Final
 
 from _generated import ROOT, our_drivers, write_or_check
 
-from pubsub_lib import installed_drivers, options
+from pubsub_lib.config import installed_drivers, options
+from pubsub_lib.config.pubsub import GROUP
 
 PAGE = ROOT / "docs" / "configuration.md"
 
 OURS: Final = (
-    ("The store and the program", options.GROUP, options.GENERAL, "Read by every program."),
+    ("The program", GROUP, options.PROGRAM, "Read by every program."),
+    ("The store", GROUP, options.STORE, "How a program uses the database."),
     (
         "Publish-subscribe",
-        options.GROUP,
+        GROUP,
         options.PUBSUB,
         "Names and defaults are as in Dragonflow's specification.",
     ),
     (
         "Times",
-        options.GROUP,
+        GROUP,
         options.TIMING,
         "[The bound](guarantees.md#the-bound) is a formula of these times. The process that waits measures them.",
     ),
     (
         "Limits",
-        options.GROUP,
+        GROUP,
         options.LIMITS,
         "Outgoing data over a limit is an error; incoming data is dropped and counted. Set the same in all processes.",
     ),
-    ("Handlers", options.GROUP, options.HANDLING, "How a replica treats a handler that is slow or raises."),
-    (
-        "A replica's metrics",
-        options.GROUP,
-        options.METRICS,
-        "See [operating.md](operating.md#metrics-of-a-replica) for the metrics.",
-    ),
+    ("Handlers", GROUP, options.HANDLING, "How a replica treats a handler that is slow or raises."),
     ("The publisher service", options.SERVICE_GROUP, options.SERVICE, "Read only by `publisher-service`."),
     (
         "Journals",
-        options.GROUP,
-        options.JOURNAL + options.REPLICA,
+        GROUP,
+        options.JOURNAL,
         "Records of the actions of each writer, service and replica, for the audit: [journals](journals.md).",
     ),
 )
@@ -107,7 +103,7 @@ the names of the options.
 |---|---|
 | `max_frame_bytes` below `max_value_bytes` + 4096 | a change with the largest value would not fit in a frame |
 | `reading_age` + `round_trip` of 3 × `max_idle_time` or more | no hello could be fresh: all replicas would poll |
-| `max_sync_backoff` below `sync_backoff`, `max_handler_backoff` below `handler_backoff`, `max_reconnect_interval` \
+| `max_sync_backoff` below `sync_backoff`, `handler_max_backoff` below `handler_backoff`, `max_reconnect_interval` \
 below `reconnect_interval` | the longest wait would be shorter than the first |
 | no `store_url` | every program needs the database |
 | `publisher-service` without `service_name`, or with `enable_pub_sub = false` | the service would have no name, or \
@@ -205,7 +201,7 @@ def table(opts: Sequence[Any]) -> str:
 
 def page() -> str:
     """The text of the page."""
-    known = {option.name for _, group, opts, _ in OURS for option in opts if group == options.GROUP}
+    known = {option.name for _, group, opts, _ in OURS for option in opts if group == GROUP}
     if known != {option.name for option in options.OPTIONS}:
         raise ValueError("some options of [pubsub] are in no section; add them to OURS")
     parts = [f"## {title}: `[{group}]`\n\n{about}\n\n{table(opts)}\n" for title, group, opts, about in OURS]

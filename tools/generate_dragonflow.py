@@ -10,7 +10,7 @@ from typing import Final
 
 from _generated import ROOT, write_or_check
 
-from pubsub_lib import dragonflow, options
+from pubsub_lib.config import dragonflow, options
 
 PAGE = ROOT / "docs" / "dragonflow.md"
 TEXT: Final = """\

@@ -238,7 +238,7 @@ def start_hello(url: str, store: Store) -> list[float]:
     """Start a publisher. Returns the seconds from the listener's connection to the hello; [] without a hello."""
     address = f"tcp://127.0.0.1:{free_port()}"
     settings = Settings(
-        store_url=url, driver=DRIVER, service="api-1", addresses=(address,), bind_address=address,
+        store_url=url, driver=DRIVER, service_name="api-1", addresses=(address,), bind_address=address,
         timing=Timing(max_idle_time=IDLE), discovery_interval=0.0,
     )  # fmt: skip
     head = store.read_heads(()).store

@@ -22,10 +22,10 @@ from _termination import run
 from sqlalchemy import and_, create_engine, delete, update
 
 from pubsub_lib import Replica, Settings, Store
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.core.model import Full, Point, SyncAnswer, Want
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.service.service import PublisherService
-from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.store import repair, schema
 from pubsub_lib.store.verbs import Stored
 
@@ -141,7 +141,7 @@ def bench(folder: str, objects: int, within: float) -> Iterator[Bench]:
     url = f"sqlite:///{folder}/rot.db"
     timing = Timing(recount_time=within, sync_interval=0.2, sync_jitter=0.05, sync_backoff=0.2)
     settings = Settings(
-        store_url=url, driver="memory", service="rot", timing=timing, driver_options={"bus": secrets.token_hex(8)}
+        store_url=url, driver="memory", service_name="rot", timing=timing, driver_options={"bus": secrets.token_hex(8)}
     )
     prompt = ServiceSettings(recount_time=within, metrics_port=0, grace=0.001, follow_interval=0.005)
     service = PublisherService(settings, prompt)  # the service sends at once, as with workers

@@ -39,7 +39,7 @@ def settings(folder: str, ports: Sequence[int], number: int = 0) -> Settings:
     return Settings(
         store_url=f"sqlite:///{folder}/settle.db",
         driver="zmq_pubsub_driver",
-        service=f"settle-{number}",
+        service_name=f"settle-{number}",
         addresses=tuple(f"tcp://127.0.0.1:{port}" for port in ports),
         bind_address=f"tcp://127.0.0.1:{ports[number]}",
     )

@@ -113,7 +113,7 @@ def traces(count: int) -> list[Trace]:
         settings = Settings(
             store_url=f"sqlite:///{folder}/trace.db",
             driver="zmq_pubsub_driver",
-            service="api-1",
+            service_name="api-1",
             addresses=(address,),
             bind_address=address,
             discovery_interval=0.0,

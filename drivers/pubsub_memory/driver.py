@@ -1,36 +1,16 @@
 """The ``memory`` driver's class: its capabilities, and its settings checked."""
 
-import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
-
-import msgspec
+from typing import ClassVar
 
 from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
-from pubsub_lib.core.limits import Positive
-from pubsub_lib.errors import ConfigError
-from pubsub_lib.fault_injection import Chance, Loss
+from pubsub_lib.config.fields import checked_options
+from pubsub_lib.fault_injection import Loss
 from pubsub_memory.bus import MemoryBus, bus
+from pubsub_memory.options import MemoryOptions
 from pubsub_memory.publisher import MemoryPublisher
 from pubsub_memory.subscriber import MemorySubscriber
 
 SCHEME = "memory://"
-
-
-class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The driver's own options (explained in :mod:`pubsub_memory.options`).
-
-    In ``DriverSettings.options``, ``bus`` may also be a :class:`MemoryBus` itself.
-    """
-
-    bus: Annotated[str, msgspec.Meta(min_length=1)] = "default"
-    queue_limit: Positive = 10_000
-    drop: Chance = 0.0
-    duplicate: Chance = 0.0
-    reorder: Chance = 0.0
-    delay: Chance = 0.0
-    max_delay: Annotated[float, msgspec.Meta(ge=0)] = 0.1
-    seed: int = 0
 
 
 class MemoryDriver(Driver):
@@ -57,7 +37,7 @@ class MemoryDriver(Driver):
 def _bus_of(settings: DriverSettings, addresses: tuple[str, ...]) -> tuple[MemoryBus, MemoryOptions]:
     given = dict(settings.options)
     found = given.pop("bus", None) if isinstance(given.get("bus"), MemoryBus) else None
-    options = _checked(given)
+    options = checked_options(MemoryOptions, given, "the memory driver", "pubsub_memory")
     if not isinstance(found, MemoryBus):
         named = [address.removeprefix(SCHEME) for address in addresses if address.startswith(SCHEME)]
         found = bus(named[0] if named else options.bus)
@@ -65,13 +45,3 @@ def _bus_of(settings: DriverSettings, addresses: tuple[str, ...]) -> tuple[Memor
     if loss != Loss(max_delay=options.max_delay):  # otherwise keep the faults that a test may have set on the bus
         found.set_loss(loss, options.seed)
     return found, options
-
-
-def _checked(given: Mapping[str, Any]) -> MemoryOptions:
-    try:
-        options = msgspec.convert(given, MemoryOptions)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"the memory driver cannot use its options: {error}; correct [pubsub_memory]") from error
-    if not math.isfinite(options.max_delay):
-        raise ConfigError(f"max_delay is {options.max_delay} but must be finite; correct [pubsub_memory]")
-    return options

@@ -1,26 +1,34 @@
-"""Options of the ``memory`` driver, in the group ``[pubsub_memory]``. Needs nothing but oslo.config."""
+"""Options of the ``memory`` driver, in the group ``[pubsub_memory]``."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from oslo_config import cfg
+import msgspec
+from msgspec import Meta
+
+from pubsub_lib.config.fields import option, opts_of
+from pubsub_lib.core.limits import Positive
+from pubsub_lib.core.timing import SecondsOrNone
+from pubsub_lib.fault_injection import Chance
 
 
-def _chance(name: str, text: str) -> cfg.Opt:
-    return cfg.FloatOpt(name, default=0.0, min=0.0, max=1.0, help=f"{text} A probability, 0 to 1; for tests.")
+class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The driver's own options. In ``DriverSettings.options``, ``bus`` may also be a ``MemoryBus`` itself."""
+
+    bus: Annotated[
+        str, Meta(min_length=1), option("Name of the bus. It connects all endpoints that use this name.")
+    ] = "default"
+    queue_limit: Annotated[
+        Positive,
+        option("Maximum number of messages queued for one subscriber; further ones are dropped and counted."),
+    ] = 10_000
+    drop: Annotated[Chance, option("Lose a message. A probability, 0 to 1; for tests.")] = 0.0
+    duplicate: Annotated[Chance, option("Deliver a message twice. A probability, 0 to 1; for tests.")] = 0.0
+    reorder: Annotated[
+        Chance, option("Deliver the next message before this one. A probability, 0 to 1; for tests.")
+    ] = 0.0
+    delay: Annotated[Chance, option("Delay a message by a random time. A probability, 0 to 1; for tests.")] = 0.0
+    max_delay: Annotated[SecondsOrNone, option("Maximum delay of a message. In seconds.")] = 0.1
+    seed: Annotated[int, option("Seed of the random choices above.")] = 0
 
 
-OPTIONS: Final[tuple[cfg.Opt, ...]] = (
-    cfg.StrOpt("bus", default="default", help="Name of the bus. It connects all endpoints that use this name."),
-    cfg.IntOpt(
-        "queue_limit",
-        default=10_000,
-        min=1,
-        help="Maximum number of messages queued for one subscriber; further ones are dropped and counted.",
-    ),
-    _chance("drop", "Lose a message."),
-    _chance("duplicate", "Deliver a message twice."),
-    _chance("reorder", "Deliver the next message before this one."),
-    _chance("delay", "Delay a message by a random time."),
-    cfg.FloatOpt("max_delay", default=0.1, min=0.0, help="Maximum delay of a message. In seconds."),
-    cfg.IntOpt("seed", default=0, help="Seed of the random choices above."),
-)
+OPTIONS: Final = opts_of(MemoryOptions)

@@ -1,17 +1,14 @@
 """The polling driver's class: its capabilities, and its settings checked."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-import msgspec
-
 from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
-from pubsub_lib.core.limits import Positive
-from pubsub_lib.core.timing import Seconds
+from pubsub_lib.config.fields import checked_options
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.store import Store, StoreSettings, url
 from pubsub_sql.follower import ChangelogReader
+from pubsub_sql.options import PollingOptions
 from pubsub_sql.publisher import PollingPublisher
 from pubsub_sql.subscriber import PollingSubscriber
 
@@ -20,15 +17,6 @@ from pubsub_sql.subscriber import PollingSubscriber
 _STORE: Final = StoreSettings(
     pool_size=1, connect_timeout=2.0, statement_timeout=10.0, lock_timeout=2.0, retry_attempts=1
 )
-
-
-class PollingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The driver's own options (explained in :mod:`pubsub_sql.options`). Times in seconds."""
-
-    fastest: Seconds = 0.05
-    slowest: Seconds = 1.0
-    batch: Positive = 500
-    max_backoff: Seconds = 15.0
 
 
 class PollingDriver(Driver):
@@ -77,13 +65,7 @@ class PollingDriver(Driver):
 
 
 def _checked(given: Mapping[str, Any]) -> PollingOptions:
-    try:
-        options = msgspec.convert(given, PollingOptions)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"db_polling_pubsub_driver cannot use its options: {error}; correct [pubsub_sql]") from error
-    for name in ("fastest", "slowest", "max_backoff"):
-        if not math.isfinite(getattr(options, name)):
-            raise ConfigError(f"{name} is {getattr(options, name)} but must be finite; correct [pubsub_sql]")
+    options = checked_options(PollingOptions, given, "db_polling_pubsub_driver", "pubsub_sql")
     if options.slowest < options.fastest:
         raise ConfigError(
             f"slowest ({options.slowest} s) is below fastest ({options.fastest} s); raise it in [pubsub_sql]"

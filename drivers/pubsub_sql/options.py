@@ -1,28 +1,30 @@
-"""Options of ``db_polling_pubsub_driver``, in the group ``[pubsub_sql]``. Needs nothing but oslo.config."""
+"""Options of ``db_polling_pubsub_driver``, in the group ``[pubsub_sql]``."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from oslo_config import cfg
+import msgspec
 
-OPTIONS: Final[tuple[cfg.Opt, ...]] = (
-    cfg.FloatOpt(
-        "fastest",
-        default=0.05,
-        min=0.001,
-        help="Interval between two polls while the database changes. In seconds.",
-    ),
-    cfg.FloatOpt(
-        "slowest",
-        default=1.0,
-        min=0.001,
-        help="Interval between two polls after a long time without a change; also the maximum delay that polling adds "
-        "to a change. In seconds.",
-    ),
-    cfg.IntOpt("batch", default=500, min=1, help="Maximum number of links per read of the changelog."),
-    cfg.FloatOpt(
-        "max_backoff",
-        default=15.0,
-        min=0.001,
-        help="Maximum wait between two retries while the database does not answer. In seconds.",
-    ),
-)
+from pubsub_lib.config.fields import option, opts_of
+from pubsub_lib.core.limits import Positive
+from pubsub_lib.core.timing import Seconds
+
+
+class PollingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The driver's own options. Times in seconds."""
+
+    fastest: Annotated[Seconds, option("Interval between two polls while the database changes. In seconds.")] = 0.05
+    slowest: Annotated[
+        Seconds,
+        option(
+            "Interval between two polls after a long time without a change; also the maximum delay that polling adds "
+            "to a change. In seconds."
+        ),
+    ] = 1.0
+    batch: Annotated[Positive, option("Maximum number of links per read of the changelog.")] = 500
+    max_backoff: Annotated[
+        Seconds,
+        option("Maximum wait between two retries while the database does not answer. In seconds."),
+    ] = 15.0
+
+
+OPTIONS: Final = opts_of(PollingOptions)

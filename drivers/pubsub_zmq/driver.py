@@ -5,8 +5,8 @@ from typing import ClassVar
 from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
 from pubsub_lib.errors import ConfigError
 from pubsub_zmq import addresses
+from pubsub_zmq.options import checked
 from pubsub_zmq.publisher import ZmqPublisher
-from pubsub_zmq.settings import checked
 from pubsub_zmq.subscriber import ZmqSubscriber
 
 

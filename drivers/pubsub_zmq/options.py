@@ -1,83 +1,106 @@
-"""Options of ``zmq_pubsub_driver``, in the group ``[pubsub_zmq]``. Needs nothing but oslo.config."""
+"""Options of ``zmq_pubsub_driver``, in the group ``[pubsub_zmq]``. Needs no ZeroMQ."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
-from oslo_config import cfg
+import msgspec
+from msgspec import Meta
+
+from pubsub_lib.config.fields import checked_options, option, opts_of
+from pubsub_lib.errors import ConfigError
 
 EXTRA: Final = "zmq"
 """The extra of this distribution that brings ZeroMQ."""
 
+_MAX: Final = 2**31 // 1000
+"""ZeroMQ counts in C's ints, times in milliseconds."""
+_Count = Annotated[int, Meta(ge=1, le=_MAX)]
+_Seconds = Annotated[float, Meta(ge=0.001, le=_MAX)]
+_AtMostASecond = Annotated[float, Meta(ge=0, le=1)]
+_KernelSeconds = Annotated[int, Meta(ge=1, le=32_767)]
 
-def _seconds(name: str, default: float, text: str) -> cfg.Opt:
-    return cfg.FloatOpt(name, default=default, min=0.001, help=f"{text} In seconds.")
+
+class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The driver's own options. Times in seconds."""
+
+    send_hwm: Annotated[
+        _Count,
+        option(
+            "Maximum number of frames that a publisher buffers for one slow subscriber. Further ones are dropped, and "
+            "the subscriber finds the loss by the sequences."
+        ),
+    ] = 10_000
+    receive_hwm: Annotated[_Count, option("Maximum number of frames that a subscriber buffers for each publisher.")] = (
+        10_000
+    )
+    send_queue: Annotated[
+        _Count,
+        option(
+            "Maximum number of envelopes queued for the publisher's sending thread. While the queue is full, senders "
+            "wait."
+        ),
+    ] = 10_000
+    send_wait: Annotated[
+        _AtMostASecond,
+        option("Maximum time that a sender waits for room in a full queue before it gets an error. In seconds."),
+    ] = 0.5
+    tcp_keepalive_idle: Annotated[
+        _KernelSeconds,
+        option(
+            "Seconds without traffic before TCP probes the peer. A subscriber closes the connection to a publisher "
+            "that is silent, or acknowledges nothing, for tcp_keepalive_idle + tcp_keepalive_interval * "
+            "tcp_keepalive_count, also without a FIN."
+        ),
+    ] = 1
+    tcp_keepalive_interval: Annotated[_KernelSeconds, option("Seconds between two TCP probes.")] = 1
+    tcp_keepalive_count: Annotated[
+        int, Meta(ge=1, le=127), option("Unanswered TCP probes before the connection is lost.")
+    ] = 3
+    tcp_user_timeout: Annotated[
+        _KernelSeconds,
+        option(
+            "Seconds after which a publisher closes the connection to a subscriber that takes or acknowledges nothing: "
+            "it is paused, or vanished without a FIN. The frames buffered for it are dropped. When it is back, it "
+            "connects again."
+        ),
+    ] = 30
+    connect_timeout: Annotated[_Seconds, option("Maximum duration of connecting with the handshake. In seconds.")] = 5.0
+    reconnect_interval: Annotated[
+        _Seconds, option("Wait before a lost connection is retried; it doubles with each failure. In seconds.")
+    ] = 0.1
+    max_reconnect_interval: Annotated[
+        _Seconds, option("Maximum wait before a lost connection is retried. In seconds.")
+    ] = 2.0
+    answer_time: Annotated[
+        _Seconds, option("How long a subscriber waits for replies to one hello request. In seconds.")
+    ] = 5.0
+    goodbye_linger: Annotated[
+        _AtMostASecond,
+        option("Maximum time that a closing publisher tries to send its goodbye to slow subscribers. In seconds."),
+    ] = 0.5
+    questions_per_second: Annotated[
+        _Count,
+        option(
+            "Maximum number of hello requests that a publisher answers in a second; further ones wait. A request names "
+            "up to 2 KiB of topics."
+        ),
+    ] = 2000
+
+    @property
+    def max_silence(self) -> int:
+        """Seconds after which a subscriber closes a connection whose publisher is silent or acknowledges nothing."""
+        return self.tcp_keepalive_idle + self.tcp_keepalive_interval * self.tcp_keepalive_count
 
 
-OPTIONS: Final[tuple[cfg.Opt, ...]] = (
-    cfg.IntOpt(
-        "send_hwm",
-        default=10_000,
-        min=1,
-        help="Maximum number of frames that a publisher buffers for one slow subscriber. Further ones are dropped, and "
-        "the subscriber finds the loss by the sequences.",
-    ),
-    cfg.IntOpt(
-        "receive_hwm",
-        default=10_000,
-        min=1,
-        help="Maximum number of frames that a subscriber buffers for each publisher.",
-    ),
-    cfg.IntOpt(
-        "send_queue",
-        default=10_000,
-        min=1,
-        help="Maximum number of envelopes queued for the publisher's sending thread. While the queue is full, senders "
-        "wait.",
-    ),
-    cfg.FloatOpt(
-        "send_wait",
-        default=0.5,
-        min=0.0,
-        max=1.0,
-        help="Maximum time that a sender waits for room in a full queue before it gets an error. In seconds.",
-    ),
-    cfg.IntOpt(
-        "tcp_keepalive_idle",
-        default=1,
-        min=1,
-        max=32_767,
-        help="Seconds without traffic before TCP probes the peer. A subscriber closes the connection to a publisher "
-        "that is silent, or acknowledges nothing, for tcp_keepalive_idle + tcp_keepalive_interval * "
-        "tcp_keepalive_count, also without a FIN.",
-    ),
-    cfg.IntOpt("tcp_keepalive_interval", default=1, min=1, max=32_767, help="Seconds between two TCP probes."),
-    cfg.IntOpt(
-        "tcp_keepalive_count", default=3, min=1, max=127, help="Unanswered TCP probes before the connection is lost."
-    ),
-    cfg.IntOpt(
-        "tcp_user_timeout",
-        default=30,
-        min=1,
-        max=32_767,
-        help="Seconds after which a publisher closes the connection to a subscriber that takes or acknowledges "
-        "nothing: it is paused, or vanished without a FIN. The frames buffered for it are dropped. When it is back, it "
-        "connects again.",
-    ),
-    _seconds("connect_timeout", 5.0, "Maximum duration of connecting with the handshake."),
-    _seconds("reconnect_interval", 0.1, "Wait before a lost connection is retried; it doubles with each failure."),
-    _seconds("max_reconnect_interval", 2.0, "Maximum wait before a lost connection is retried."),
-    _seconds("answer_time", 5.0, "How long a subscriber waits for replies to one hello request."),
-    cfg.FloatOpt(
-        "goodbye_linger",
-        default=0.5,
-        min=0.0,
-        max=1.0,
-        help="Maximum time that a closing publisher tries to send its goodbye to slow subscribers. In seconds.",
-    ),
-    cfg.IntOpt(
-        "questions_per_second",
-        default=2000,
-        min=1,
-        help="Maximum number of hello requests that a publisher answers in a second; further ones wait. A request "
-        "names up to 2 KiB of topics.",
-    ),
-)
+OPTIONS: Final = opts_of(ZmqOptions)
+
+
+def checked(given: Mapping[str, Any]) -> ZmqOptions:
+    """Return the options from their names and values. Raises ConfigError for invalid ones."""
+    options = checked_options(ZmqOptions, given, "zmq_pubsub_driver", "pubsub_zmq")
+    if options.max_reconnect_interval < options.reconnect_interval:
+        raise ConfigError(
+            f"max_reconnect_interval ({options.max_reconnect_interval} s) is below reconnect_interval "
+            f"({options.reconnect_interval} s); raise it in [pubsub_zmq]"
+        )
+    return options

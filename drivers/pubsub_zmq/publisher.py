@@ -21,8 +21,8 @@ from pubsub_lib.port_owner import owner_of_port
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
 from pubsub_zmq.hello_requests import CONNECTED, HelloRequests
+from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.send_queue import QueuedMessage, SendQueue, frames
-from pubsub_zmq.settings import ZmqOptions
 from pubsub_zmq.socket_lock import SocketLock, lock_of
 from pubsub_zmq.sockets import Monitor, Waker, make_xpub, translated
 

@@ -18,8 +18,8 @@ from pubsub_lib.logs import logger
 from pubsub_lib.zmq_frames import receive
 from pubsub_zmq import addresses
 from pubsub_zmq.connection_monitor import ConnectionMonitor
+from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.pending_hellos import PendingHellos, RequestPart
-from pubsub_zmq.settings import ZmqOptions
 from pubsub_zmq.sockets import Monitor, Waker, translated
 
 _log = logger(__name__)

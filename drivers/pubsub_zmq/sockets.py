@@ -9,7 +9,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
-from pubsub_zmq.settings import ZmqOptions
+from pubsub_zmq.options import ZmqOptions
 
 MAX_REQUEST_BYTES: Final = 2 * 1024
 """Maximum size of a hello request's subscription. ZeroMQ stores a subscription as one node a byte, with 40 bytes of

@@ -14,9 +14,9 @@ from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import TransportError
 from pubsub_lib.logs import logger
 from pubsub_zmq import addresses
+from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.pending_hellos import RequestPart, parts_of
 from pubsub_zmq.receiver import Receiver
-from pubsub_zmq.settings import ZmqOptions
 from pubsub_zmq.sockets import MAX_REQUEST_BYTES, Monitor, Waker, make_sub, translated
 
 _log = logger(__name__)

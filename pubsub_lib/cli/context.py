@@ -9,14 +9,16 @@ import msgspec
 from cliff.command import Command
 from oslo_config import cfg
 
-from pubsub_lib import options
+from pubsub_lib.config import options
+from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER
+from pubsub_lib.config.reading import Configuration
 from pubsub_lib.core.model import Heads, Link
 from pubsub_lib.errors import ConfigError, PubSubError, TransportError
 from pubsub_lib.masking import has_password, masked
 from pubsub_lib.publisher.opening import hands_over, is_bound
 from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.publisher.worker import Worker
-from pubsub_lib.settings import Settings, check_names, files_of
+from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store, url
 
 _log = logging.getLogger("pubsub_lib.cli")
@@ -111,12 +113,12 @@ def settings_of(command: Command) -> Settings:
                 "and give --config-file"
             )
         # Without escaping, oslo.config would take a dollar sign for the start of another option's name.
-        conf.set_override("store_url", given.database.replace("$", "$$"), group=options.GROUP)
-    elif not conf.config_file and not conf.config_dir and not conf[options.GROUP].store_url:
+        conf.set_override("store_url", given.database.replace("$", "$$"), group=GROUP)
+    elif not conf.config_file and not conf.config_dir and not conf[GROUP].store_url:
         raise ConfigError("there is no configuration; give --config-file PATH, or --database URL")
-    settings = Settings.from_conf(conf)
-    for path in files_of(conf):
-        check_names(path)
+    configuration = Configuration.of(conf)
+    settings = Settings.from_configuration(configuration)
+    configuration.check_names()
     return settings
 
 
@@ -147,7 +149,7 @@ def writing(command: Command, settings: Settings | None = None) -> Iterator[Writ
     """
     settings = settings or settings_of(command)
     with ExitStack() as stack:
-        origin = settings.service if _publishes(settings) else ""
+        origin = settings.service_name if _publishes(settings) else ""
         store = stack.enter_context(Store(settings, origin=origin, create=False))
         handing_over = _handing_over(settings, store, stack)
         stack.callback(store.on_commit(handing_over))
@@ -155,7 +157,7 @@ def writing(command: Command, settings: Settings | None = None) -> Iterator[Writ
 
 
 def _publishes(settings: Settings) -> bool:
-    return bool(settings.service) and settings.driver != options.POLLING_DRIVER
+    return bool(settings.service_name) and settings.driver != POLLING_DRIVER
 
 
 def _handing_over(settings: Settings, store: Store, stack: ExitStack) -> HandingOver:
@@ -165,10 +167,12 @@ def _handing_over(settings: Settings, store: Store, stack: ExitStack) -> Handing
         publisher = stack.enter_context(Publisher(settings, _WithoutCommits(store)))
         return HandingOver(f"replicas, by {settings.driver}", publisher.publish)
     if hands_over(settings):
-        how = f"the service {settings.service!r}, by {settings.multiproc_driver}"
-        if settings.service not in {each.service for each in store.directory.live()}:
+        how = f"the service {settings.service_name!r}, by {settings.multiproc_driver}"
+        if settings.service_name not in {each.service for each in store.directory.live()}:
             # Checked here, because a worker buffers links for an absent service, and this process ends before that.
-            away = TransportError(f"the publisher service {settings.service!r} does not run (it has no live lease)")
+            away = TransportError(
+                f"the publisher service {settings.service_name!r} does not run (it has no live lease)"
+            )
             return HandingOver(how, None, away)
         worker = stack.enter_context(Worker(settings, _WithoutCommits(store)))
         return HandingOver(how, worker.hand_over)

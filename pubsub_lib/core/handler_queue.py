@@ -4,8 +4,10 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from pubsub_lib.core.events import Event
@@ -21,20 +23,34 @@ Ident = tuple[str, str]
 class HandlerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How one handler is called for changes (rule H3). Times in seconds."""
 
-    queue_limit: Positive = 10_000
-    """Number of waiting changes from which further changes of a waiting key are merged."""
-    tries: Positive = 5
-    """Calls for one change, the first included, before it is parked."""
-    backoff: Seconds = 0.5
-    """Wait before the second try; doubles with each further try."""
-    max_backoff: Seconds = 30.0
-    """Longest wait between two tries."""
+    queue_limit: Annotated[
+        Positive,
+        Meta(
+            description="When more changes than this wait for one handler, changes of one key are merged.",
+            extra={"old_names": ("queue_limit",)},
+        ),
+    ] = 10_000
+    tries: Annotated[
+        Positive,
+        Meta(description="Maximum number of calls of a failing handler for one change, before it is parked."),
+    ] = 5
+    backoff: Annotated[
+        Seconds,
+        Meta(description="Wait before a failed handler's second call. It doubles with each further call. In seconds."),
+    ] = 0.5
+    max_backoff: Annotated[
+        Seconds,
+        Meta(
+            description="Maximum wait between two calls of a failing handler. In seconds.",
+            extra={"old_names": ("max_handler_backoff",)},
+        ),
+    ] = 30.0
 
     def check(self) -> "HandlerPolicy":
         """Return self. Raises ConfigError when the times contradict each other."""
         if self.max_backoff < self.backoff:
             raise ConfigError(
-                f"max_handler_backoff ({self.max_backoff} s) is below handler_backoff ({self.backoff} s); "
+                f"handler_max_backoff ({self.max_backoff} s) is below handler_backoff ({self.backoff} s); "
                 "raise it or lower the other"
             )
         return self

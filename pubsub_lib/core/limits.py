@@ -1,33 +1,44 @@
 """The limits of all sizes, in one frozen struct."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from pubsub_lib.core.model import MAX_KEY_BYTES, MAX_NAME_BYTES
 from pubsub_lib.errors import InvalidValueError
 
-Positive = Annotated[int, msgspec.Meta(ge=1)]
+MAX_LINKS: Final = 2**53
+"""Largest number of links that can be counted exactly, also where numbers are floats."""
+
+Positive = Annotated[int, Meta(ge=1)]
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits in bytes and counts. Data to send beyond a limit raises an error; received data is dropped and counted."""
 
-    max_value_bytes: Positive = 256 * 1024
-    """One value, as canonical JSON."""
-    max_value_depth: Positive = 64
-    """Nesting of one value."""
-    max_transaction_changes: Positive = 10_000
-    """Changes of one transaction, after folding."""
-    max_transaction_bytes: Positive = 16 * 1024 * 1024
-    """Keys and values of one transaction."""
-    max_frame_bytes: Positive = 1024 * 1024
-    """One wire frame. A link that needs more is sent as a run of messages."""
-    max_waiting_links: Positive = 10_000
-    """Links that wait in one chain for an earlier one (runs count each part)."""
-    max_waiting_bytes: Positive = 64 * 1024 * 1024
-    """Changes that wait in one chain: table, key and value of each, and 200 bytes for its Python objects, so that
-    deletes count as well."""
+    max_value_bytes: Annotated[Positive, Meta(description="Maximum size of one value as canonical JSON, in bytes.")] = (
+        256 * 1024
+    )
+    max_value_depth: Annotated[Positive, Meta(description="Maximum nesting depth of one value.")] = 64
+    max_transaction_changes: Annotated[
+        Positive, Meta(description="Maximum number of changes in one transaction, after changes of one key are folded.")
+    ] = 10_000
+    max_transaction_bytes: Annotated[
+        Positive, Meta(description="Maximum size of a transaction's keys and values, in bytes.")
+    ] = 16 * 1024 * 1024
+    max_frame_bytes: Annotated[
+        Positive, Meta(description="Maximum size of one wire frame, in bytes. Use one value on all hosts.")
+    ] = 1024 * 1024
+    # A link that needs more is sent as a run of messages.
+    max_waiting_links: Annotated[
+        Positive, Meta(description="Maximum number of messages of one topic that wait for an earlier message.")
+    ] = 10_000
+    max_waiting_bytes: Annotated[
+        Positive, Meta(description="Maximum size of the waiting messages of one topic, in bytes.")
+    ] = 64 * 1024 * 1024
+    # The size is that of table, key and value of each change, and 200 bytes for its Python objects, so that deletes
+    # count as well.
 
 
 def check_name(kind: str, name: str) -> str:

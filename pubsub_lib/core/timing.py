@@ -1,46 +1,83 @@
 """The configured times, and the bounds on delays that follow from them (rule 13)."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from pubsub_lib.errors import ConfigError
 
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
-SecondsOrNone = Annotated[float, msgspec.Meta(ge=0)]
+MIN_SECONDS: Final = 0.001
+"""A shorter timer is a busy loop."""
+MAX_SECONDS: Final = 3e9
+"""About a century: far below the value at which a timer, or the database's arithmetic, overflows."""
+
+Seconds = Annotated[float, Meta(ge=MIN_SECONDS, le=MAX_SECONDS)]
+SecondsOrNone = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
 
 
 class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All times, in seconds. Each is measured on the clock of the process that waits, never on another process's."""
 
-    max_idle_time: Seconds = 5.0
-    """Interval at which a replica requests a hello reply from every publisher, and time without a message after which a
-    publisher broadcasts a hello."""
-    message_delay_window: Seconds = 1.0
-    """How long a link may wait for an earlier one before a delta is read."""
-    hello_wait: Seconds = 1.0
-    """How long a new topic waits for its first hello reply before the first sync."""
-    reading_age: Seconds = 1.0
-    """Maximum age of a publisher's reading of the heads when it makes a hello."""
-    round_trip: Seconds = 1.0
-    """Allowance for a hello request and its reply between a replica and a publisher."""
-    poll_interval: Seconds = 2.0
-    """Interval at which the store is polled while no publisher proves to be fresh."""
-    connect_jitter: SecondsOrNone = 0.5
-    """A replica requests hello replies at a random moment within this time of each connection, so that replicas that a
-    publisher's restart disconnected do not all request them at once."""
-    sync_jitter: SecondsOrNone = 0.5
-    """A sync starts at a random moment within this time, so that replicas do not start theirs at once."""
-    sync_interval: SecondsOrNone = 1.0
-    """Minimum time between the end of one sync and the start of the next."""
-    sync_backoff: Seconds = 1.0
-    """Wait after a failed sync; doubles with each further failure."""
-    max_sync_backoff: Seconds = 30.0
-    """Maximum wait after a failed sync."""
-    sync_timeout: Seconds = 60.0
-    """A sync that takes longer counts as failed."""
-    recount_time: SecondsOrNone = 600.0
-    """Every object in a replica's memory is recounted within this time; 0: never."""
+    max_idle_time: Annotated[
+        Seconds,
+        Meta(
+            description="How often a replica sends a hello request to every publisher. A publisher that sent no "
+            "message for this time sends a hello to all subscribers. In seconds."
+        ),
+    ] = 5.0
+    message_delay_window: Annotated[
+        Seconds,
+        Meta(
+            description="How long a message may wait for an earlier one before the missing changes are read from the "
+            "database. In seconds."
+        ),
+    ] = 1.0
+    hello_wait: Annotated[
+        Seconds,
+        Meta(description="How long a new topic waits for a first hello reply before its first sync. In seconds."),
+    ] = 1.0
+    reading_age: Annotated[
+        Seconds,
+        Meta(description="Maximum age of the head positions that a publisher sends in a hello. In seconds."),
+    ] = 1.0
+    round_trip: Annotated[
+        Seconds, Meta(description="Allowed time between a hello request and its reply. In seconds.")
+    ] = 1.0
+    poll_interval: Annotated[
+        Seconds,
+        Meta(description="How often a replica polls the database while no publisher sends hello replies. In seconds."),
+    ] = 2.0
+    connect_jitter: Annotated[
+        SecondsOrNone,
+        Meta(
+            description="A replica sends hello requests after a random wait of at most this time when a connection is "
+            "made. In seconds."
+        ),
+    ] = 0.5
+    # Without it, replicas that a publisher's restart disconnected would all send their requests at once.
+    sync_jitter: Annotated[
+        SecondsOrNone, Meta(description="A sync starts after a random wait of at most this time. In seconds.")
+    ] = 0.5
+    sync_interval: Annotated[
+        SecondsOrNone,
+        Meta(description="Minimum time between the end of one sync and the start of the next. In seconds."),
+    ] = 1.0
+    sync_backoff: Annotated[
+        Seconds,
+        Meta(description="Wait after a failed sync. It doubles with each further failure. In seconds."),
+    ] = 1.0
+    max_sync_backoff: Annotated[Seconds, Meta(description="Maximum wait after a failed sync. In seconds.")] = 30.0
+    sync_timeout: Annotated[
+        Seconds, Meta(description="A sync that runs for longer than this counts as failed. In seconds.")
+    ] = 60.0
+    recount_time: Annotated[
+        SecondsOrNone,
+        Meta(
+            description="A replica compares every object in its memory with its digest once in this time, in small "
+            "steps, and reads altered or lost objects again; 0 means never. In seconds."
+        ),
+    ] = 600.0
 
     @property
     def stale_after(self) -> float:

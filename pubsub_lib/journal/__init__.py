@@ -5,6 +5,7 @@ A :class:`~pubsub_lib.journal.writer.Journal` appends entries to a file; finishe
 (:mod:`~pubsub_lib.journal.reading`). Writing needs only msgspec and xxhash; Parquet needs the extra ``journal``.
 """
 
-from pubsub_lib.journal.writer import Journal, JournalSettings, open_journal
+from pubsub_lib.journal.settings import JournalSettings
+from pubsub_lib.journal.writer import Journal, open_journal
 
 __all__ = ["Journal", "JournalSettings", "open_journal"]

@@ -13,15 +13,14 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Annotated, Final
-
-import msgspec
+from typing import Final
 
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.model import ZERO, Link, Point, Record
 from pubsub_lib.journal.appending import OPEN_SUFFIX, AppendFile
 from pubsub_lib.journal.entries import Entry, Header, beginning, frame_parts
 from pubsub_lib.journal.rows import SCHEMA, Kind, Outcome, Side
+from pubsub_lib.journal.settings import JournalSettings
 from pubsub_lib.logs import logger
 
 _log = logger(__name__)
@@ -33,27 +32,6 @@ SLICE: Final = 1000
 _LAST: Final = -100
 """Priority after all other finalizers of multiprocessing at the end of a process."""
 
-_Bytes = Annotated[int, msgspec.Meta(ge=1)]
-_Seconds = Annotated[float, msgspec.Meta(gt=0)]
-
-
-class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Folder, file sizes and retention of a journal. Sizes in bytes, times in seconds."""
-
-    folder: str = ""
-    """"": no journal is written."""
-    mark_seconds: _Seconds = 2.0
-    """Interval between marks, which are written also when there are no messages."""
-    roll_bytes: _Bytes = 64 << 20
-    """Size at which a file is finished and converted to Parquet."""
-    roll_seconds: _Seconds = 300.0
-    """Age at which a file is finished and converted to Parquet."""
-    keep_bytes: _Bytes = 10 << 30
-    """Maximum sum of the folder's finished files; the oldest are removed first."""
-    keep_seconds: _Seconds = 7 * 86400.0
-    """Maximum age of a finished file; older ones are removed."""
-    to_parquet: bool = True
-    """False: finished files are not converted until a program calls ``pubsub_lib.journal.compaction.compact``."""
 
 
 class _Run:

@@ -53,8 +53,8 @@ class PublishedStore(Protocol):
 class Publisher:
     """Sends the commits of ``store`` in this process, and hellos. A context manager.
 
-    All methods may be called from any thread. Its name is ``settings.service``. After a fork make a new publisher: it
-    must have its own UUID.
+    All methods may be called from any thread. Its name is ``settings.service_name``. After a fork make a new
+    publisher: it must have its own UUID.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class Publisher:
         check_store(store, "read_heads", "on_commit")
         if trace is not None:
             check_function("trace", trace, "no argument")
-        if not settings.service:
-            raise ConfigError("a publisher needs a stable name; set service_name (Settings.service)")
+        if not settings.service_name:
+            raise ConfigError("a publisher needs a stable name; set service_name (Settings.service_name)")
         check_limits(settings, store)
         self._pid = os.getpid()
         self._store = store
@@ -88,8 +88,10 @@ class Publisher:
         self._hello_lock = threading.Lock()
         """Held while one hello is made and sent, so that the goodbye is the last. Taken before the other lock, never
         after it."""
-        self._core = Sequencer(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic())
-        self._own_journal = open_journal(settings.journal, "writer", settings.service) if journal is None else None
+        self._core = Sequencer(
+            settings.service_name, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic()
+        )
+        self._own_journal = open_journal(settings.journal, "writer", settings.service_name) if journal is None else None
         self._journal = journal if journal is not None else self._own_journal
         self._started = False
         self._initialized = False

@@ -74,7 +74,7 @@ class _Hop:
             driver = self._make()
             driver.initialize(lambda ask: None, lambda: None)  # a worker gets no hello requests and sends no hellos
             settings = self._settings
-            self._core = Sequencer(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, now)
+            self._core = Sequencer(settings.service_name, uuid.uuid4().hex, settings.timing, settings.limits, now)
             self._driver = driver
         return self._driver, self._core
 
@@ -82,9 +82,9 @@ class _Hop:
 class Worker:
     """Hands over the commits of ``store`` in this process. A context manager; any thread.
 
-    The publisher service must have the same name (``settings.service``). This should also be the store's ``origin``:
-    then the service publishes the commits that a dead worker did not hand over. A forked child can use the same
-    object: each process makes its own connection at its first commit.
+    The publisher service must have the same name (``settings.service_name``). This should also be the store's
+    ``origin``: then the service publishes the commits that a dead worker did not hand over. A forked child can use the
+    same object: each process makes its own connection at its first commit.
     """
 
     def __init__(
@@ -102,8 +102,10 @@ class Worker:
         check_store(store, "on_commit")
         if trace is not None:
             check_function("trace", trace, "no argument")
-        if not settings.service:
-            raise ConfigError("a worker needs the name of its publisher service; set service_name (Settings.service)")
+        if not settings.service_name:
+            raise ConfigError(
+                "a worker needs the name of its publisher service; set service_name (Settings.service_name)"
+            )
         if driver is None and not settings.multiproc_driver:
             raise ConfigError(
                 "a worker needs a driver to its publisher service; set pub_sub_use_multiproc "
@@ -114,7 +116,7 @@ class Worker:
         self._store = store
         self._trace = trace
         self._given = None if driver is None else contract.check_publisher(driver)
-        self._journal = open_journal(settings.journal, "writer", settings.service)
+        self._journal = open_journal(settings.journal, "writer", settings.service_name)
         self._hops: dict[int, _Hop] = {}
         """By process id. A lock copied by a fork may stay locked for ever, so each process uses new ones."""
         self._unsent = 0

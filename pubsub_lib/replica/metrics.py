@@ -26,8 +26,8 @@ def endpoint_of(
 ) -> Endpoint:
     """The configured endpoint, not yet started. ``routes``: its further routes."""
     return Endpoint(
-        settings.metrics_address,
-        settings.metrics_port,
+        settings.replica_metrics_address,
+        settings.replica_metrics_port,
         ReplicaMetrics(status),
         lambda: status().problems,
         "replica_metrics_port in [pubsub]",

@@ -120,7 +120,7 @@ class Replica:
                 reader.directory.live, subscriber, settings.addresses, settings.discovery_interval
             )
         self._timing = settings.timing
-        self._endpoint = _endpoint(settings, self) if settings.metrics_port else None
+        self._endpoint = _endpoint(settings, self) if settings.replica_metrics_port else None
         self._cache = Cache(self._decoders)
         self._handlers = self._make_handlers(settings)
         journal = open_journal(settings.journal, "replica", settings.replica_name or socket.gethostname())

@@ -13,11 +13,16 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import URL
 
-from pubsub_lib import contract, dragonflow, installed_drivers, loader, options
+from pubsub_lib import contract, loader
+from pubsub_lib.config import dragonflow, installed_drivers, options
+from pubsub_lib.config.program import JOURNAL_PREFIX
+from pubsub_lib.config.pubsub import GROUP, WILDCARDS, is_loopback
+from pubsub_lib.config.reading import Configuration
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.publisher.opening import is_bound
-from pubsub_lib.service.settings import ServiceSettings, meet, parsed
-from pubsub_lib.settings import WILDCARDS, Settings, is_loopback, read_group, sections_of
+from pubsub_lib.service.settings import meet
+from pubsub_lib.settings import Settings
 from pubsub_lib.store import sqlite, url
 
 _OURS: Final = ("pubsub", "publisher")
@@ -27,7 +32,7 @@ _OURS: Final = ("pubsub", "publisher")
 class _Found(msgspec.Struct, frozen=True):
     """All compared settings."""
 
-    path: Path
+    configuration: Configuration
     settings: Settings
     service: ServiceSettings
     values: Mapping[str, Any]
@@ -60,14 +65,14 @@ class _Found(msgspec.Struct, frozen=True):
         return [each for each in self.publishers if not self.is_own(each)]
 
 
-def find(path: Path, settings: Settings, service: ServiceSettings) -> list[str]:
-    """One sentence for each contradiction in this file, from which the settings were loaded. Blocks for reading it.
+def find(configuration: Configuration, settings: Settings, service: ServiceSettings) -> list[str]:
+    """One sentence for each contradiction in this configuration, from which the settings were made.
 
     Raises ConfigError for an invalid database URL.
     """
-    conf = parsed(path)
-    values = read_group(conf, options.GROUP, options.OPTIONS)
-    found = _Found(path, settings, service, values, bool(conf[options.SERVICE_GROUP].address))
+    values = configuration.values(GROUP, options.OPTIONS)
+    given = configuration.values(options.SERVICE_GROUP, options.SERVICE)["address"]
+    found = _Found(configuration, settings, service, values, bool(given))
     rules: tuple[Callable[[_Found], Iterator[str]], ...] = (
         _names,
         _driver,
@@ -85,23 +90,22 @@ def find(path: Path, settings: Settings, service: ServiceSettings) -> list[str]:
 
 
 def _names(found: _Found) -> Iterator[str]:
-    sections = sections_of(found.path)
-    read = {
-        options.GROUP,
-        options.SERVICE_GROUP,
-        *installed_drivers.groups().values(),
-    }
-    for group, given in sections.items():
-        if group not in read and group.startswith(_OURS):
-            yield f"no program and no installed driver reads the group [{group}]; remove it, or install its driver"
-        if group not in read and group != dragonflow.GROUP:
-            continue
-        for name, values in given.items():
-            if len(values) > 1:
-                yield f"{name} is set {len(values)} times in [{group}], and only one of them counts; remove the others"
-    typos = dragonflow.typos(list(sections.get(dragonflow.GROUP, ())), options.dragonflow_names())
-    for name, near in typos.items():
-        yield f"[{dragonflow.GROUP}] sets an unknown option {name!r}; did you mean {near!r}?"
+    read = {GROUP, options.SERVICE_GROUP, *installed_drivers.groups().values()}
+    for sections in found.configuration.files.values():
+        for group, given in sections.items():
+            if group not in read and group.startswith(_OURS):
+                yield f"no program and no installed driver reads the group [{group}]; remove it, or install its driver"
+            if group not in read and group != dragonflow.GROUP:
+                continue
+            for name, values in given.items():
+                if len(values) > 1:
+                    yield (
+                        f"{name} is set {len(values)} times in [{group}], and only one of them counts; remove the "
+                        "others"
+                    )
+        typos = dragonflow.typos(list(sections.get(dragonflow.GROUP, ())), options.dragonflow_names())
+        for name, near in typos.items():
+            yield f"[{dragonflow.GROUP}] sets an unknown option {name!r}; did you mean {near!r}?"
 
 
 def _driver(found: _Found) -> Iterator[str]:
@@ -196,16 +200,16 @@ def _shared_database(found: _Found) -> Iterator[str]:
 
 def _listeners(found: _Found) -> Iterator[str]:
     settings, service = found.settings, found.service
-    port, address = settings.metrics_port, settings.metrics_address
+    port, address = settings.replica_metrics_port, settings.replica_metrics_address
     if not port:
         return
     if port == service.metrics_port and meet(address, service.metrics_address):
         yield (
-            f"replica_metrics_port in [{options.GROUP}] and metrics_port in [{options.SERVICE_GROUP}] are both {port}; "
+            f"replica_metrics_port in [{GROUP}] and metrics_port in [{options.SERVICE_GROUP}] are both {port}; "
             "change one of them"
         )
     if found.bound and port == found.values["publisher_port"] and meet(address, found.bound):
-        yield f"replica_metrics_port and publisher_port in [{options.GROUP}] are both {port}; change one of them"
+        yield f"replica_metrics_port and publisher_port in [{GROUP}] are both {port}; change one of them"
 
 
 def _paths(found: _Found) -> Iterator[str]:
@@ -245,7 +249,7 @@ def _journals(found: _Found) -> Iterator[str]:
     ):
         least, maximum = getattr(journal, first), getattr(journal, then)
         if least > maximum:
-            prefix = options.JOURNAL_PREFIX
+            prefix = JOURNAL_PREFIX
             yield f"{prefix}{then} ({maximum:g}) is below {prefix}{first} ({least:g}), so {effect}; raise it"
 
 

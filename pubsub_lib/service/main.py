@@ -8,12 +8,13 @@ service ran. Several failures of ``--check --connect`` give the first one's code
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from pubsub_lib.command import entry, streams
 from pubsub_lib.command.exit_codes import OK, USAGE, FileError, code_of
+from pubsub_lib.config.reading import Configuration
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
@@ -22,7 +23,6 @@ from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.contradictions import find
 from pubsub_lib.service.notify import notify, watchdog_seconds
 from pubsub_lib.service.service import PublisherService, drivers
-from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.service.shutdown import ShutdownSignal
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import url
@@ -48,9 +48,10 @@ def _command(arguments: Sequence[str] | None) -> int:
         parser.error("--connect needs --check")
     try:
         _set_up_logging(options.config_file, options.log_level)
-        settings, service = service_settings.load(options.config_file)
+        configuration = Configuration.read(options.config_file)
+        settings, service = service_settings.load(configuration)
         if options.check:
-            return _check(Path(options.config_file), settings, service, options.connect)
+            return _check(configuration, settings, service, options.connect)
         return run(settings, service)
     except PubSubError as error:
         entry.report_error(PROGRAM, error)
@@ -60,10 +61,10 @@ def _command(arguments: Sequence[str] | None) -> int:
         raise
 
 
-def _check(path: Path, settings: Settings, service: ServiceSettings, connect: bool) -> int:
+def _check(configuration: Configuration, settings: Settings, service: ServiceSettings, connect: bool) -> int:
     """Print the errors, one sentence a line, or one line about the service that would run; returns the exit code."""
     good = check(settings, service)
-    contradictions = find(path, settings, service)
+    contradictions = find(configuration, settings, service)
     for sentence in contradictions:
         entry.report_error(PROGRAM, sentence)
     if contradictions:
@@ -103,9 +104,8 @@ def check(settings: Settings, service: ServiceSettings) -> str:
     workers = f"workers at {settings.multiproc_socket}" if settings.multiproc_driver else "no workers"
     where = f" at {settings.bind_address}" if is_bound(settings) else ""
     known = f", known to replicas as {service.address}" if service.address else ""
-    return (
-        f"the configuration is good: service {settings.service!r} sends by {settings.driver}{where}{known}, {workers}"
-    )
+    sender = f"service {settings.service_name!r} sends by {settings.driver}"
+    return f"the configuration is good: {sender}{where}{known}, {workers}"
 
 
 def run(settings: Settings, service: ServiceSettings) -> int:
@@ -124,11 +124,11 @@ def _serve(serving: PublisherService, settings: Settings, service: ServiceSettin
     with serving:
         endpoint = _endpoint(serving, service) if service.metrics_port else None
         where = f" at {settings.bind_address}" if is_bound(settings) else ""
-        _log.info("%s runs as %s%s", settings.service, serving.uuid, where)
+        _log.info("%s runs as %s%s", settings.service_name, serving.uuid, where)
         notify("READY=1")
         _wait(stop, serving)
         notify("STOPPING=1")
-        _log.info("%s stops: it first sends the links that workers have handed over", settings.service)
+        _log.info("%s stops: it first sends the links that workers have handed over", settings.service_name)
         if endpoint is not None:
             endpoint.close()
 

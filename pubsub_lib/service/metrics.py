@@ -6,8 +6,8 @@ from typing import Final
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.http_endpoint import Endpoint, Problems
-from pubsub_lib.service.settings import ServiceSettings
 
 PREFIX: Final = "publisher_service_"
 

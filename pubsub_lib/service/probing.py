@@ -15,10 +15,10 @@ from typing import Final
 import msgspec
 from sqlalchemy import URL
 
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import PubSubError, StoreUnavailable, TransportError
 from pubsub_lib.port_owner import owner_of_lock, owner_of_port
 from pubsub_lib.publisher.opening import is_bound
-from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.service.writing import reason_of, try_making, try_opening, try_writing
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store, administration, sqlite, url

@@ -14,6 +14,7 @@ from typing import Final
 from pubsub_lib import contract, loader
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.constructor_checks import check_settings
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import ConfigError, PubSubError
@@ -27,7 +28,6 @@ from pubsub_lib.service.maintenance import Maintenance
 from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
 from pubsub_lib.service.recount import StoreRecount
-from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 from pubsub_lib.threads.periodic_thread import PeriodicThread
@@ -71,21 +71,21 @@ class PublisherService:
         """
         check_settings(settings)
         service_settings.check(settings)
-        self._name = settings.service
+        self._name = name = settings.service_name
         self._on_failure = on_failure
         self.failure: PubSubError | None = None
         """The reason why the service must be closed, although it still runs."""
         sender, subscriber = drivers(settings)
         self._store = Store(settings)
-        self._journal = open_journal(settings.journal, "service", settings.service)
+        self._journal = open_journal(settings.journal, "service", name)
         self._publisher = Publisher(settings, self._store, sender, journal=self._journal)
-        unpublished = UnpublishedLinks(settings.service, service.grace, KEEP_LEASES * service.lease)
-        self._outgoing = Outgoing(settings.service, unpublished, self._publisher)
+        unpublished = UnpublishedLinks(name, service.grace, KEEP_LEASES * service.lease)
+        self._outgoing = Outgoing(name, unpublished, self._publisher)
         self._receiving = (
-            Receiving(subscriber, settings.service, self._outgoing, self._journal) if subscriber is not None else None
+            Receiving(subscriber, name, self._outgoing, self._journal) if subscriber is not None else None
         )
         self._leases = Leases(
-            self._store.directory, settings.service, self.uuid, service.address, service.lease, time.monotonic()
+            self._store.directory, name, self.uuid, service.address, service.lease, time.monotonic()
         )
         self._changelog_reader = ChangelogReader(
             self._store, self._outgoing, service.follow_interval, self._leases.orphans

@@ -1,78 +1,42 @@
-"""The settings of the publisher service beyond those that all programs share, frozen."""
+"""The settings of the publisher service from an INI file, and the checks that they can be used together."""
 
-from pathlib import Path
-from typing import Annotated
-
-import msgspec
-from oslo_config import cfg
-
-from pubsub_lib import options
+from pubsub_lib.config import options
+from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER, WILDCARDS, is_loopback
+from pubsub_lib.config.reading import Configuration, refuse_unknown
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
-from pubsub_lib.settings import WILDCARDS, Settings, is_loopback, read_group, refuse_unknown, sections_of
+from pubsub_lib.settings import Settings
 from pubsub_lib.store import sqlite, url
 
 _log = logger(__name__)
 
-Day = Annotated[float, msgspec.Meta(gt=0, le=options.DAY)]
 
-
-class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """All times in seconds. The options of the group ``[publisher_service]`` describe each field."""
-
-    address: str = ""
-    """The address at which replicas reach the service; "" when replicas do not find it in the directory, as with a
-    driver that binds no address.
-    """
-    lease: Annotated[float, msgspec.Meta(ge=0.5, le=options.DAY)] = 10.0
-    follow_interval: Day = 0.25
-    grace: Day = 0.5
-    keep_links: Annotated[int, msgspec.Meta(ge=0, le=options.MAX_LINKS)] = 1_000_000
-    keep_time: Annotated[float, msgspec.Meta(ge=0, le=options.MAX_SECONDS)] = 0.0
-    trim_interval: Day = 60.0
-    recount_time: Annotated[float, msgspec.Meta(ge=0, le=options.MAX_SECONDS)] = 3600.0
-    """0: never."""
-    metrics_address: str = "127.0.0.1"
-    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8867
-    """0: no endpoint."""
-
-
-def load(path: str | Path) -> tuple[Settings, ServiceSettings]:
-    """Both kinds of settings from one INI file. Blocks for reading it.
+def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
+    """Both kinds of settings of one service.
 
     Raises ConfigError for invalid, contradicting or unknown options; DriverError for an unknown driver.
     """
-    settings = Settings.from_file(path)
-    conf = parsed(path)
-    refuse_unknown(sections_of(path), options.SERVICE_GROUP, options.SERVICE, str(path))
-    values = read_group(conf, options.SERVICE_GROUP, options.SERVICE)
+    settings = Settings.from_configuration(configuration)
+    configuration.check_names()
+    for file, sections in configuration.files.items():
+        refuse_unknown(sections, options.SERVICE_GROUP, [option.dest for option in options.SERVICE], file)
+    values = configuration.values(options.SERVICE_GROUP, options.SERVICE)
     if not values["address"] and is_bound(settings):  # with other drivers no replica connects to the service
-        values["address"] = reachable(settings.bind_address, conf[options.GROUP].local_ip)
-    try:
-        service = msgspec.convert(values, ServiceSettings)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"the group [{options.SERVICE_GROUP}] cannot be used: {error}; correct it") from error
+        values["address"] = reachable(settings.bind_address, configuration.conf[GROUP].local_ip)
+    service = ServiceSettings(**values)
     check(settings)
     _check_ports(settings, service)
     _warn_of_loopback(service.address)
     return settings, service
 
 
-def parsed(path: str | Path) -> cfg.ConfigOpts:
-    """The options of all programs and of the service, from one readable INI file. Blocks for reading it."""
-    conf = cfg.ConfigOpts()
-    options.register(conf)
-    conf.register_opts(options.SERVICE, group=options.SERVICE_GROUP)
-    conf(args=[], project="pubsub_lib", default_config_files=[str(path)], default_config_dirs=[])
-    return conf
-
-
 def check(settings: Settings) -> None:
     """Reject (ConfigError) settings with which no publisher service can run."""
-    if not settings.service:
+    if not settings.service_name:
         raise ConfigError("a publisher service needs a stable name; set service_name in [pubsub]")
-    if settings.driver == options.POLLING_DRIVER:
+    if settings.driver == POLLING_DRIVER:
         raise ConfigError(
             "a publisher service has nothing to do while replicas follow by polling; "
             "set enable_pub_sub = true in [pubsub]"
@@ -106,7 +70,7 @@ def _check_ports(settings: Settings, service: ServiceSettings) -> None:
     host, _, port = rest.rpartition(":")
     if scheme == "tcp" and port == str(service.metrics_port) and meet(host, service.metrics_address):
         raise ConfigError(
-            f"metrics_port in [{options.SERVICE_GROUP}] and publisher_port in [{options.GROUP}] are both {port}; "
+            f"metrics_port in [{options.SERVICE_GROUP}] and publisher_port in [{GROUP}] are both {port}; "
             "change one of them"
         )
 

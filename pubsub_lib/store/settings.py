@@ -1,4 +1,4 @@
-"""The settings of a store, checked at their use. ``pubsub_lib.settings`` defines the struct: ``Settings`` holds one."""
+"""The settings of a store, checked at their use. ``pubsub_lib.config`` defines the struct: ``Settings`` holds one."""
 
 import math
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from pubsub_lib.arguments import wrong
+from pubsub_lib.config.program import StoreSettings
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.settings import StoreSettings
 
 __all__ = ["StoreSettings", "checked"]
 

@@ -12,13 +12,13 @@ from sqlalchemy import URL, Connection, Engine, event, func, select
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from pubsub_lib.arguments import check_function, check_kind
-from pubsub_lib.core.limits import Limits, check_key, check_name
+from pubsub_lib.core.limits import MAX_LINKS, Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Declared, Table
+from pubsub_lib.core.timing import MAX_SECONDS
 from pubsub_lib.errors import ClosedError, ConfigError, HandoffRejectedError, InvalidValueError, NotFound, StoreReadOnly
 from pubsub_lib.logs import fields, logger
-from pubsub_lib.options import MAX_LINKS, MAX_SECONDS
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import (
     accepting,
@@ -106,8 +106,8 @@ class Store:
         """Open a database; an empty one gets the schema at once (safe between processes).
 
         ``database``: the :class:`~pubsub_lib.Settings` of the program, which contain the URL, limits, pool, timeouts,
-        and the origin (``settings.service``). A script without settings gives a SQLAlchemy URL (sqlite, postgresql,
-        mysql, mariadb), and may give ``settings`` and ``limits``; otherwise their defaults apply.
+        and the origin (``settings.service_name``). A script without settings gives a SQLAlchemy URL (sqlite,
+        postgresql, mysql, mariadb), and may give ``settings`` and ``limits``; otherwise their defaults apply.
         ``tables``: handles (:class:`~pubsub_lib.Table`), or names with types; when some are given, only those tables
         exist. ``origin``: the service that publishes the changes written here ("": none).
         ``read_only``: never writes, and accepts a standby; for the command line and the audit, not for replicas.
@@ -124,7 +124,7 @@ class Store:
                     "Settings, or give a URL in place of the Settings"
                 )
             settings, limits = database.store, database.limits
-            origin = database.service if origin is None else origin
+            origin = database.service_name if origin is None else origin
             database = database.store_url
         settings, limits = settings or StoreSettings(), limits or Limits()
         self._url = url.parse(database)

@@ -194,7 +194,7 @@ class Local:
         self._reported: dict[int, int] = {}
         self.settings = Settings(
             store_url=f"sqlite:///{self._folder / 'store.sqlite'}",
-            service="local",
+            service_name="local",
             timing=timing,
             handling=handling,
             limits=limits,

@@ -125,7 +125,7 @@ class LocalWire:
         self._time = time
         self._lock = threading.RLock()
         self._core = Sequencer(
-            settings.service, f"{rng.getrandbits(128):032x}", settings.timing, settings.limits, time.now()
+            settings.service_name, f"{rng.getrandbits(128):032x}", settings.timing, settings.limits, time.now()
         )
         self._listening: tuple[LocalSubscriber, ...] = ()
         store.on_commit(self.publish)

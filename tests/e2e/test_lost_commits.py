@@ -100,7 +100,7 @@ def test_wait_for_never_reports_a_lost_acknowledged_commit_as_applied(
     settings = Settings(
         store_url=server.url,
         driver=driver,
-        service="writer",
+        service_name="writer",
         timing=TIMING,
         store=StoreSettings(connect_timeout=2.0, retry_attempts=2, retry_max_seconds=1.0),
     )

@@ -17,7 +17,7 @@ from _processes import free_port, poll
 from pubsub_lib import Publisher, Replica, Settings, Store, Timing
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import SyncAnswer, Want
-from pubsub_zmq.settings import ZmqOptions
+from pubsub_zmq.options import ZmqOptions
 from tests.conftest import IN_CI
 from tests.e2e.network import Namespace, missing, namespaces
 from tests.e2e.service_host import LONG, Host, Watched, fork, write
@@ -33,7 +33,7 @@ def settings(url: str, timing: Timing, limits: Limits = Limits(), **options: Any
     return Settings(
         store_url=url,
         driver="zmq_pubsub_driver",
-        service="writer",
+        service_name="writer",
         addresses=(address,),
         bind_address=address,
         timing=timing,

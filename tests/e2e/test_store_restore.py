@@ -49,7 +49,7 @@ def sees(replica: Replica, value: object) -> Callable[[], bool]:
 @pytest.mark.parametrize("driver", [POLLING, MEMORY])
 def test_replicas_detect_a_restored_file(driver: str, tmp_path: Path) -> None:
     path, backup = tmp_path / "net.db", tmp_path / "backup.db"
-    settings = Settings(store_url=f"sqlite:///{path}", driver=driver, service="writer", timing=SOON)
+    settings = Settings(store_url=f"sqlite:///{path}", driver=driver, service_name="writer", timing=SOON)
     with writer(settings) as store:
         put(store, "old")
         source, target = sqlite3.connect(path), sqlite3.connect(backup)

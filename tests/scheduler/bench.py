@@ -20,7 +20,7 @@ class Bench:
         self.journal = JournalDouble(world)
         self.driver = PublisherDouble(world, self.store, self.journal)
         self.asked = 0
-        settings = Settings(store_url="sqlite://", service="api-1", timing=timing)
+        settings = Settings(store_url="sqlite://", service_name="api-1", timing=timing)
         self.publisher = Publisher(settings, self.store, self.driver, journal=cast("Journal", self.journal))
 
     def started(self) -> "Bench":

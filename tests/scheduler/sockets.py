@@ -16,8 +16,8 @@ import zmq
 from pubsub_lib.core.limits import Limits
 from pubsub_zmq.multiproc.publisher import IpcPublisher
 from pubsub_zmq.multiproc.subscriber import IpcSubscriber
+from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.publisher import ZmqPublisher
-from pubsub_zmq.settings import ZmqOptions
 from pubsub_zmq.socket_lock import SocketLock
 from pubsub_zmq.sockets import Monitor, Waker
 from pubsub_zmq.subscriber import ZmqSubscriber

@@ -54,7 +54,7 @@ class System:
         self.store = StoreDouble(world, LATENCY)
         self.store.commit(("t", "a", "0"), ("t", "b", "0"))
         self.bus = MemoryBus()
-        settings = Settings(store_url="sqlite://", service="api-1", timing=TIMING)
+        settings = Settings(store_url="sqlite://", service_name="api-1", timing=TIMING)
         self.publisher = Publisher(settings, self.store, MemoryPublisher(self.bus, Limits()))
         subscriber = MemorySubscriber(self.bus, Limits(), 1000)
         self.replica = replica_of(world, self.store, TOPICS, timing=TIMING, journal=True, driver=subscriber)

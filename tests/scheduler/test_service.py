@@ -48,7 +48,7 @@ class Host:
         self.journal = JournalDouble(world)
         self.driver = PublisherDouble(world, self.store)
         self.hop = SubscriberDouble(world)
-        settings = Settings(store_url="sqlite://", service="api-1")
+        settings = Settings(store_url="sqlite://", service_name="api-1")
         given: object = self.journal
         self.publisher = Publisher(settings, self.store, self.driver, journal=given)  # type: ignore[arg-type]
         self.unpublished = Deciding()

@@ -13,7 +13,7 @@ from tests.scheduler.explore import World, explore
 def worker_of(world: World) -> tuple[Worker, StoreDouble, PublisherDouble]:
     """A worker that is not started."""
     store, driver = StoreDouble(world), PublisherDouble(world)
-    worker = Worker(Settings(store_url="sqlite://", service="api-1"), store, driver)
+    worker = Worker(Settings(store_url="sqlite://", service_name="api-1"), store, driver)
     return worker, store, driver
 
 
@@ -54,7 +54,7 @@ def test_threads_of_one_process_share_one_connection() -> None:
                 made.append(PublisherDouble(world))
                 return made[-1]
 
-        worker = Made(Settings(store_url="sqlite://", service="api-1", multiproc_driver="doubled"), store)
+        worker = Made(Settings(store_url="sqlite://", service_name="api-1", multiproc_driver="doubled"), store)
         made.clear()  # the first one only checked that the driver can be loaded
         worker.start()
         world.together(store.commit, store.commit)

@@ -14,7 +14,7 @@ from pubsub_lib.core.envelope import Envelope, HelloRequest, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Heads
 from pubsub_lib.errors import TransportError
-from pubsub_zmq.settings import ZmqOptions
+from pubsub_zmq.options import ZmqOptions
 from tests.scheduler.explore import World, explore
 from tests.scheduler.sockets import ControlledPublisher, ControlledSubscriber, doubled
 from tests.unit.core.builders import UUID, History, envelope, hello

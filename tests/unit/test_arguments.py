@@ -54,7 +54,7 @@ def named(given: object) -> str:
 def settings(tmp_path: Path) -> Settings:
     """Settings of a program that publishes."""
     timing = Timing(hello_wait=0.01, sync_jitter=0.0)
-    return Settings(store_url=f"sqlite:///{tmp_path}/net.db", driver="memory", service="api-1", timing=timing)
+    return Settings(store_url=f"sqlite:///{tmp_path}/net.db", driver="memory", service_name="api-1", timing=timing)
 
 
 @pytest.fixture

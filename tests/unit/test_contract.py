@@ -66,7 +66,10 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(loader, "load", lambda name, needs=None: Old)
     monkeypatch.setattr(loader, "load_hop", lambda name: Old)
     return Settings(
-        store_url=f"sqlite:///{tmp_path}/net.db", driver="old_driver", multiproc_driver="old_driver", service="api-1"
+        store_url=f"sqlite:///{tmp_path}/net.db",
+        driver="old_driver",
+        multiproc_driver="old_driver",
+        service_name="api-1",
     )
 
 

@@ -102,7 +102,7 @@ CASES: Final = [(kind, name) for kind, table in TABLES.items() for name in table
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     url = f"sqlite:///{tmp_path / 'face.db'}"
-    return Settings(store_url=url, driver="memory", service="api-1", multiproc_driver="memory")
+    return Settings(store_url=url, driver="memory", service_name="api-1", multiproc_driver="memory")
 
 
 @pytest.fixture

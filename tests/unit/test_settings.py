@@ -8,7 +8,9 @@ import msgspec
 import pytest
 from oslo_config import cfg
 
-from pubsub_lib import loader, options
+from pubsub_lib import loader
+from pubsub_lib.config import options
+from pubsub_lib.config.pubsub import GROUP
 from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.timing import Timing
@@ -50,17 +52,17 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "topics a string": ({"topics": "tenant-1"}, "topics"),
     "topic empty": ({"topics": ("",)}, "topic is empty"),
     "topic with NUL": ({"topics": ("a\0",)}, "NUL"),
-    "service too long": ({"service": "s" * 256}, "service name"),
-    "time zero": ({"timing": Timing(max_idle_time=0)}, "timing.max_idle_time is 0"),
+    "service too long": ({"service_name": "s" * 256}, "service name"),
+    "time zero": ({"timing": Timing(max_idle_time=0)}, "timing.max_idle_time is 0 but must be: .* >= 0.001"),
     "time not finite": ({"timing": Timing(max_idle_time=float("nan"))}, "timing.max_idle_time is nan"),
     "times contradict": ({"timing": Timing(sync_backoff=60)}, "max_sync_backoff"),
     "limit zero": ({"limits": Limits(max_frame_bytes=0)}, "limits.max_frame_bytes is 0"),
     "value beyond frame": ({"limits": Limits(max_value_bytes=2**20)}, "max_frame_bytes"),
     "tries zero": ({"handling": HandlerPolicy(tries=0)}, "handling.tries is 0"),
-    "backoffs contradict": ({"handling": HandlerPolicy(backoff=60)}, "max_handler_backoff"),
-    "port of metrics beyond": ({"metrics_port": 70000}, "metrics_port is 70000"),
-    "address of metrics empty": ({"metrics_address": ""}, "metrics_address is ''"),
-    "discovery never": ({"discovery_interval": float("inf")}, "discovery_interval is inf but must be finite"),
+    "backoffs contradict": ({"handling": HandlerPolicy(backoff=60)}, "handler_max_backoff"),
+    "port of metrics beyond": ({"replica_metrics_port": 70000}, "replica_metrics_port is 70000"),
+    "address of metrics empty": ({"replica_metrics_address": ""}, "replica_metrics_address is ''"),
+    "discovery never": ({"discovery_interval": float("inf")}, "discovery_interval is inf but must be"),
     "discovery is not a number": ({"discovery_interval": float("nan")}, "discovery_interval is nan"),
     "paranoid a word": ({"paranoid": "yes"}, "paranoid is 'yes'"),
 }
@@ -87,8 +89,8 @@ WRONG_FILES = {
     "time below 0": ("[pubsub]\nstore_url = x\nmax_idle_time = -1\n", "max_idle_time"),
     "time not finite": ("[pubsub]\nstore_url = x\nmax_idle_time = inf\n", "'max_idle_time' in group .* equal to 3e.09"),
     "time beyond a timer": (
-        "[pubsub]\nstore_url = x\nmax_handler_backoff = 1e300\n",
-        "'max_handler_backoff' in group",
+        "[pubsub]\nstore_url = x\nhandler_max_backoff = 1e300\n",
+        "'handler_max_backoff' in group",
     ),
     "time is not a number": (
         "[pubsub]\nstore_url = x\nstore_lock_timeout = nan\n",
@@ -161,12 +163,12 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
 
 
 def test_a_replica_serves_its_metrics_at_the_configured_address(tmp_path: Path) -> None:
-    assert read(tmp_path, f"[pubsub]\nstore_url = {URL}\n").metrics_port == 0
+    assert read(tmp_path, f"[pubsub]\nstore_url = {URL}\n").replica_metrics_port == 0
     got = read(
         tmp_path,
         f"[pubsub]\nstore_url = {URL}\nreplica_metrics_port = 8868\nreplica_metrics_address = 10.0.0.9\n",
     )
-    assert (got.metrics_address, got.metrics_port) == ("10.0.0.9", 8868)
+    assert (got.replica_metrics_address, got.replica_metrics_port) == ("10.0.0.9", 8868)
 
 
 def test_pub_sub_off_selects_the_polling_driver(tmp_path: Path) -> None:
@@ -179,7 +181,7 @@ def test_pub_sub_on_reads_the_specs_options(tmp_path: Path) -> None:
         tmp_path,
         f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\npub_sub_driver = memory\nlocal_ip = 10.0.0.9\n"
         "publishers_ips = $local_ip, 10.0.0.1\npublisher_bind_address = 10.0.0.9\nservice_name = api-1\n"
-        "topics = a, b\nqueue_limit = 7\nmax_idle_time = 9\nmax_waiting_links = 8\n"
+        "topics = a, b\nhandler_queue_limit = 7\nmax_idle_time = 9\nmax_waiting_links = 8\n"
         "[pubsub_memory]\nbus = left\n",
     )
     assert got.driver == "memory"
@@ -188,7 +190,7 @@ def test_pub_sub_on_reads_the_specs_options(tmp_path: Path) -> None:
     assert got.bind_address == "tcp://10.0.0.9:8866"
     assert got.multiproc_driver == "zmq_pubsub_multiproc_driver"
     assert got.multiproc_socket == "/var/run/zmq_pubsub/zmq-publisher-socket"
-    assert (got.service, got.topics) == ("api-1", ("a", "b"))
+    assert (got.service_name, got.topics) == ("api-1", ("a", "b"))
     assert (got.handling.queue_limit, got.timing.max_idle_time, got.limits.max_waiting_links) == (7, 9.0, 8)
     assert got.for_driver().options["bus"] == "left"
 
@@ -215,7 +217,7 @@ def test_a_dragonflow_file_is_still_read(tmp_path: Path) -> None:
 def test_every_interface_is_bound_only_when_insecure_and_a_publisher_is_warned(
     tmp_path: Path, insecure: str, bound: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "pubsub_lib.settings"):
+    with caplog.at_level(logging.WARNING, "pubsub_lib.config.pubsub"):
         got = read(
             tmp_path,
             f"[pubsub]\nstore_url = {URL}\n{name}enable_pub_sub = true\npub_sub_driver = memory\n"
@@ -239,7 +241,7 @@ def test_without_keys_a_wildcard_binds_the_address_of_this_host_alone(
     tmp_path: Path, wildcard: str, local_ip: str, bound: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With publishers_ips = $local_ip other hosts connect to this address, so loopback would be wrong."""
-    with caplog.at_level(logging.WARNING, "pubsub_lib.settings"):
+    with caplog.at_level(logging.WARNING, "pubsub_lib.config.pubsub"):
         got = read(
             tmp_path,
             f"[pubsub]\nstore_url = {URL}\nservice_name = x\nenable_pub_sub = true\nlocal_ip = {local_ip}\n"
@@ -278,9 +280,9 @@ def test_conf_is_passed_in_and_the_global_one_is_left_alone() -> None:
     conf = cfg.ConfigOpts()
     options.register(conf)
     conf(args=[], project="x", default_config_files=[], default_config_dirs=[])
-    conf.set_override("store_url", URL, options.GROUP)
+    conf.set_override("store_url", URL, GROUP)
     assert Settings.from_conf(conf).store_url == URL
-    assert options.GROUP not in cfg.CONF
+    assert GROUP not in cfg.CONF
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def settings(url: str, **changes: Any) -> Settings:
     given: dict[str, Any] = {
         "store_url": url,
         "driver": "memory",
-        "service": "writer",
+        "service_name": "writer",
         "timing": QUICK,
         "handling": HandlerPolicy(tries=3, backoff=0.01, max_backoff=0.05),
         "paranoid": True,

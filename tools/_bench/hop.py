@@ -59,8 +59,8 @@ def serve(line: Line, port: int, path: Path, plans: Sequence[Plan]) -> None:
     sender, subscriber = drivers(made)
     assert subscriber is not None
     with Publisher(made, store, sender) as publisher:
-        outgoing = Outgoing(made.service, UnpublishedLinks(made.service, 1.0, 60.0), publisher)
-        receiving = Receiving(subscriber, made.service, outgoing)
+        outgoing = Outgoing(made.service_name, UnpublishedLinks(made.service_name, 1.0, 60.0), publisher)
+        receiving = Receiving(subscriber, made.service_name, outgoing)
         receiving.start()
         line.send()
         line.wait()

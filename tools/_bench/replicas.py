@@ -23,7 +23,7 @@ def settings(port: int, hop: Path | None = None) -> Settings:
     return Settings(
         store_url="sqlite:////nowhere/bench.db",  # never opened: each process gets a store
         driver="zmq_pubsub_driver",
-        service="bench",
+        service_name="bench",
         timing=TIMING,
         driver_options={"send_hwm": NO_HWM, "receive_hwm": NO_HWM},
         addresses=(f"tcp://127.0.0.1:{port}",),

@@ -1,27 +1,15 @@
 """The multi-process driver's class: its capabilities, and its settings checked."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
-
-import msgspec
+from typing import ClassVar
 
 from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
-from pubsub_lib.core.limits import Positive
-from pubsub_lib.errors import ConfigError, HandoffRejectedError
+from pubsub_lib.config.fields import checked_options
+from pubsub_lib.errors import HandoffRejectedError
+from pubsub_zmq.multiproc.options import GROUP, IpcOptions
 from pubsub_zmq.multiproc.publisher import IpcPublisher
 from pubsub_zmq.multiproc.socket_path import path_of
 from pubsub_zmq.multiproc.subscriber import IpcSubscriber
-
-
-class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The driver's own options (explained in :mod:`pubsub_zmq.multiproc.options`). Times in seconds."""
-
-    buffer: Positive = 1000
-    when_full: Literal["wait", "raise"] = "wait"
-    full_wait: Annotated[float, msgspec.Meta(ge=0, le=0.9)] = 0.5
-    linger: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
-    receive_buffer: Positive = 10_000
 
 
 class IpcDriver(Driver):
@@ -51,11 +39,5 @@ class IpcDriver(Driver):
 
 
 def _checked(settings: DriverSettings) -> tuple[Path, IpcOptions]:
-    given: Mapping[str, Any] = settings.options
-    try:
-        options = msgspec.convert(dict(given), IpcOptions)
-    except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"zmq_pubsub_multiproc_driver cannot use its options: {error}; correct [pubsub_ipc]"
-        ) from error
+    options = checked_options(IpcOptions, settings.options, "zmq_pubsub_multiproc_driver", GROUP)
     return path_of(settings.bind_address), options

@@ -1,49 +1,56 @@
-"""Options of ``zmq_pubsub_multiproc_driver``, in the group ``[pubsub_ipc]``. Needs nothing but oslo.config."""
+"""Options of ``zmq_pubsub_multiproc_driver``, in the group ``[pubsub_ipc]``. Needs no ZeroMQ."""
 
-from typing import Final
+from typing import Annotated, Final, Literal
 
-from oslo_config import cfg
+import msgspec
+from msgspec import Meta
+
+from pubsub_lib.config.fields import option, opts_of
+from pubsub_lib.core.limits import Positive
 
 GROUP: Final = "pubsub_ipc"
 """The group of an INI file; without it, it would be the package's name."""
 EXTRA: Final = "zmq"
 """The extra of pubsub-lib that installs the packages that the driver imports."""
 
-OPTIONS: Final[tuple[cfg.Opt, ...]] = (
-    cfg.IntOpt(
-        "buffer",
-        default=1000,
-        min=1,
-        help="Maximum number of messages that a worker buffers while the publisher service is down or slow. Each has "
-        "at most max_frame_bytes.",
-    ),
-    cfg.StrOpt(
-        "when_full",
-        default="wait",
-        choices=["wait", "raise"],
-        help="Behaviour of a worker whose buffer is full: wait for room for at most full_wait, or raise "
-        "HandoffRejectedError in the writer at once. In both cases the change is in the database and reaches every "
-        "replica later.",
-    ),
-    cfg.FloatOpt(
-        "full_wait",
-        default=0.5,
-        min=0.0,
-        max=0.9,
-        help="Maximum time that a worker waits for room in its buffer. In seconds.",
-    ),
-    cfg.FloatOpt(
-        "linger",
-        default=0.5,
-        min=0.0,
-        max=1.0,
-        help="Maximum time that a closing worker waits until the service has taken the buffered messages. In seconds.",
-    ),
-    cfg.IntOpt(
-        "receive_buffer",
-        default=10_000,
-        min=1,
-        help="Maximum number of messages of each worker that the service buffers. After that, the worker's own buffer "
-        "fills.",
-    ),
-)
+
+class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The driver's own options. Times in seconds."""
+
+    buffer: Annotated[
+        Positive,
+        option(
+            "Maximum number of messages that a worker buffers while the publisher service is down or slow. Each has at "
+            "most max_frame_bytes."
+        ),
+    ] = 1000
+    when_full: Annotated[
+        Literal["wait", "raise"],
+        option(
+            "Behaviour of a worker whose buffer is full: wait for room for at most full_wait, or raise "
+            "HandoffRejectedError in the writer at once. In both cases the change is in the database and reaches every "
+            "replica later."
+        ),
+    ] = "wait"
+    full_wait: Annotated[
+        float,
+        Meta(ge=0, le=0.9),
+        option("Maximum time that a worker waits for room in its buffer. In seconds."),
+    ] = 0.5
+    linger: Annotated[
+        float,
+        Meta(ge=0, le=1),
+        option(
+            "Maximum time that a closing worker waits until the service has taken the buffered messages. In seconds."
+        ),
+    ] = 0.5
+    receive_buffer: Annotated[
+        Positive,
+        option(
+            "Maximum number of messages of each worker that the service buffers. After that, the worker's own buffer "
+            "fills."
+        ),
+    ] = 10_000
+
+
+OPTIONS: Final = opts_of(IpcOptions)

@@ -12,7 +12,7 @@ from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.model import Change, Link, Point, Record
 from pubsub_lib.journal.entries import Entry, Header
 from pubsub_lib.journal.rows import SCHEMA
-from pubsub_lib.journal.writer import JournalSettings
+from pubsub_lib.journal.settings import JournalSettings
 
 HEADER = Header(SCHEMA, "replica", "controller-1", "host-1", "ab" * 16, 1)
 

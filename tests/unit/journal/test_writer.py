@@ -19,7 +19,8 @@ import pytest
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import Row
-from pubsub_lib.journal.writer import SLICE, Journal, JournalSettings, _forget_parent, _Run, open_journal
+from pubsub_lib.journal.settings import JournalSettings
+from pubsub_lib.journal.writer import SLICE, Journal, _forget_parent, _Run, open_journal
 from tests.unit.journal.builders import envelope, files_that_end_at, link, settings
 
 KILLED = """

@@ -70,6 +70,6 @@ def test_the_opened_publisher_sends_commits(config: Settings) -> None:
 def test_open_publisher_refuses_invalid_settings(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         with pytest.raises(ConfigError, match="stable name"):
-            open_publisher(settings(sqlite_url, service=""), store)
+            open_publisher(settings(sqlite_url, service_name=""), store)
         with pytest.raises(DriverError, match="is not installed"):
             open_publisher(settings(sqlite_url, driver="nothing"), store)

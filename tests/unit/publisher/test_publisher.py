@@ -15,7 +15,7 @@ from pubsub_lib.api import Publisher as Driver
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.errors import ClosedError, ConfigError, StoreUnavailable, TransportError, UsageError
-from pubsub_lib.journal.writer import JournalSettings
+from pubsub_lib.journal.settings import JournalSettings
 from pubsub_lib.publisher import publisher as module
 from pubsub_lib.store import OnCommit
 from tests.unit.world import settings
@@ -130,7 +130,7 @@ def test_a_closed_publisher_refuses_links_and_the_store_still_works(config: Sett
 
 def test_publisher_without_a_service_name_is_refused(sqlite_url: str, store: Store) -> None:
     with pytest.raises(ConfigError, match="service_name"):
-        Publisher(settings(sqlite_url, service=""), store)
+        Publisher(settings(sqlite_url, service_name=""), store)
 
 
 def test_the_hello_thread_survives_errors_of_the_store(config: Settings, store: Store, listener: Listener) -> None:

@@ -26,7 +26,7 @@ LONG = 120.0
 def config(sqlite_url: str, tmp_path: Path) -> Settings:
     return settings(
         sqlite_url,
-        service="api-1",
+        service_name="api-1",
         multiproc_driver="zmq_pubsub_multiproc_driver",
         multiproc_socket=str(tmp_path / "hop" / "socket"),
         multiproc_options={"buffer": 5, "when_full": "raise"},
@@ -140,12 +140,12 @@ def test_a_closed_worker_refuses_links_and_the_store_still_works(config: Setting
 
 
 @pytest.mark.parametrize(
-    ("changes", "hint"), [({"service": ""}, "service_name"), ({"multiproc_driver": ""}, "Publisher")]
+    ("changes", "hint"), [({"service_name": ""}, "service_name"), ({"multiproc_driver": ""}, "Publisher")]
 )
 def test_error_for_missing_settings_names_the_solution(
     changes: dict[str, Any], hint: str, sqlite_url: str, store: Store
 ) -> None:
-    given = {"service": "api-1", "multiproc_driver": "memory", **changes}
+    given = {"service_name": "api-1", "multiproc_driver": "memory", **changes}
     with pytest.raises(ConfigError, match=hint):
         Worker(settings(sqlite_url, **given), store)
 

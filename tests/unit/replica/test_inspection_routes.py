@@ -21,7 +21,7 @@ LONG = 120.0
 @pytest.fixture
 def config(sqlite_url: str) -> Settings:
     # Not paranoid: an altered value in memory must be found by the routes, not by the consistency check.
-    return settings(sqlite_url, metrics_port=free_port(), paranoid=False)
+    return settings(sqlite_url, replica_metrics_port=free_port(), paranoid=False)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def replica(request: pytest.FixtureRequest, config: Settings, store: Store) -> I
 
 
 def ask(config: Settings, target: str, method: str = "GET") -> tuple[int, Any]:
-    request = urllib.request.Request(f"http://127.0.0.1:{config.metrics_port}{target}", method=method)
+    request = urllib.request.Request(f"http://127.0.0.1:{config.replica_metrics_port}{target}", method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.loads(answer.read())

@@ -23,12 +23,12 @@ Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
 def with_endpoint(url: str) -> Settings:
-    return settings(url, metrics_port=free_port())
+    return settings(url, replica_metrics_port=free_port())
 
 
 def get(config: Settings, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{config.metrics_port}{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{config.replica_metrics_port}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -96,7 +96,9 @@ def test_start_with_a_used_port_raises_transport_error(sqlite_url: str) -> None:
     config = with_endpoint(sqlite_url)
     with Store(sqlite_url), Replica(config, ["t"]):
         second = Replica(config, ["t"])
-        with pytest.raises(TransportError, match=rf":{config.metrics_port} .*replica_metrics_port in \[pubsub\]"):
+        with pytest.raises(
+            TransportError, match=rf":{config.replica_metrics_port} .*replica_metrics_port in \[pubsub\]"
+        ):
             second.start()
         assert get(config, "/ready")[0] in (200, 503)  # the first replica's endpoint still runs
 

@@ -621,7 +621,7 @@ def test_endpoint_does_not_answer_ready_before_the_first_sync(
             answers.append(type(error).__name__)
         answers.append(f"synced {replica.synced}, ready {replica.status().ready}, {replica.staleness()} s")
 
-    away = msgspec.structs.replace(config, metrics_port=port, store_url="sqlite:////nowhere/none.db")
+    away = msgspec.structs.replace(config, replica_metrics_port=port, store_url="sqlite:////nowhere/none.db")
     driver = loader.load(config.driver).subscriber(config.for_driver())
     replica = Replica(away, topics=["t"], subscriber=driver)
 

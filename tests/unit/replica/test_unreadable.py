@@ -141,13 +141,13 @@ def test_records_returns_an_unreadable_object_whose_value_raises(config: Setting
 
 
 def test_metrics_count_unreadable_and_left_out_objects(config: Settings, store: Store) -> None:
-    served = msgspec.structs.replace(config, metrics_port=free_port())
+    served = msgspec.structs.replace(config, replica_metrics_port=free_port())
     with Replica(served, ["t"], tables=[PORTS]) as replica:
         replica.wait_synced(LONG)
         replica.add_index("by zone", PORTS, "zone")
         assert [key for key, _ in replica.lookup("by zone", "z1")] == ["new"]
         list(replica.iterate(PORTS, on_error="skip"))
-        with urllib.request.urlopen(f"http://127.0.0.1:{served.metrics_port}/metrics", timeout=LONG) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{served.replica_metrics_port}/metrics", timeout=LONG) as answer:
             text = answer.read().decode()
     found = {
         (sample.name, *sample.labels.values()): sample.value

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pubsub_lib.config.reading import Configuration
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service.contradictions import find
 from pubsub_lib.service.main import main
@@ -194,10 +195,14 @@ GOOD = {
 }
 
 
+def found_in(path: Path) -> list[str]:
+    configuration = Configuration.read(path)
+    return find(configuration, *load(configuration))
+
+
 @pytest.mark.parametrize("case", sorted(GOOD))
 def test_check_accepts_consistent_options(case: str, written: Written) -> None:
-    path = written(GOOD[case])
-    assert find(path, *load(path)) == []
+    assert found_in(written(GOOD[case])) == []
 
 
 def test_check_rejects_journal_folder_below_missing_socket_folder(written: Written, tmp_path: Path) -> None:
@@ -205,8 +210,7 @@ def test_check_rejects_journal_folder_below_missing_socket_folder(written: Writt
     hop = tmp_path / "hop"
 
     def found(journals: Path) -> list[str]:
-        path = written(HERE + f"publisher_multiproc_socket = {hop}/socket\njournal_folder = {journals}\n")
-        return find(path, *load(path))
+        return found_in(written(HERE + f"publisher_multiproc_socket = {hop}/socket\njournal_folder = {journals}\n"))
 
     (sentence,) = found(hop / "a" / "journals")
     assert f"journal_folder ({hop}/a/journals) is below the folder {hop} of publisher_multiproc_socket" in sentence
@@ -229,6 +233,6 @@ def test_check_names_every_contradiction(
 
 
 def test_dragonflow_file_binds_the_registered_address(written: Written) -> None:
-    settings, service = load(written(DRAGONFLOW + MOVED))
+    settings, service = load(Configuration.read(written(DRAGONFLOW + MOVED)))
     assert settings.bind_address == service.address == "tcp://10.0.0.5:8877"
     assert settings.addresses == ("tcp://10.0.0.5:8877", "tcp://10.0.0.2:8877")

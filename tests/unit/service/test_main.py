@@ -16,8 +16,8 @@ from _processes import free_port, poll
 
 from pubsub_lib import Store
 from pubsub_lib.command.exit_codes import USAGE
+from pubsub_lib.config.options import OPTIONS
 from pubsub_lib.errors import ConfigError, DriverError, PubSubError, StoreUnavailable, TransportError
-from pubsub_lib.options import OPTIONS
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service.main import main, state_of
 from pubsub_zmq.driver import ZmqDriver

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import TransportError
 from pubsub_lib.http_endpoint import Endpoint
 from pubsub_lib.service.metrics import endpoint_of
-from pubsub_lib.service.settings import ServiceSettings
 
 problems: list[str] = []
 

@@ -12,7 +12,9 @@ import pytest
 import sqlalchemy
 from _processes import free_port
 
-from pubsub_lib import Store
+from pubsub_lib import Settings, Store
+from pubsub_lib.config.reading import Configuration
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError, PubSubError, SchemaError, StoreError, StoreUnavailable, TransportError
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service import probing
@@ -78,7 +80,11 @@ def without_privileges() -> Iterator[None]:
 
 
 def failures(path: Path) -> list[PubSubError]:
-    return list(probing.failures(*load(path)))
+    return list(probing.failures(*loaded(path)))
+
+
+def loaded(path: Path) -> tuple[Settings, ServiceSettings]:
+    return load(Configuration.read(path))
 
 
 def only(path: Path) -> PubSubError:
@@ -194,7 +200,7 @@ def test_read_only_database_file(tables: bool, config: Config, anybodys: Path) -
         file.touch()
     file.chmod(0o444)
     socket_path, journals = anybodys / "hop" / "socket", anybodys / "journals"
-    settings, service = load(
+    settings, service = loaded(
         config(store_url=f"sqlite:///{file}", publisher_multiproc_socket=socket_path, journal_folder=journals)
     )
     with without_privileges():
@@ -275,7 +281,7 @@ def test_path_in_a_read_only_folder(option: str, below: str, config: Config, any
         "store_url": f"{anybodys}/net.db",
     }
     paths[option] = f"{closed}/{below}net.db"
-    settings, service = load(config(**paths | {"store_url": f"sqlite:///{paths['store_url']}"}))
+    settings, service = loaded(config(**paths | {"store_url": f"sqlite:///{paths['store_url']}"}))
     with without_privileges():
         (error,) = probing.failures(settings, service)
     assert option in str(error)
@@ -400,7 +406,7 @@ def test_all_failures_are_named(
 
 
 def test_program_that_publishes_itself_needs_no_socket(config: Config, tmp_path: Path) -> None:
-    settings, service = load(config())
+    settings, service = loaded(config())
     (tmp_path / "hop").mkdir(mode=0o755)
     alone = msgspec.structs.replace(settings, multiproc_driver="", multiproc_socket="")
     assert list(probing.failures(alone, service)) == []

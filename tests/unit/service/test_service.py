@@ -11,12 +11,12 @@ from _processes import poll
 from sqlalchemy import create_engine, update
 
 from pubsub_lib import Replica, Settings, Store
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError, DriverError, TransportError
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.service.service import PublisherService, drivers
-from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.store import schema
 from tests.unit.world import settings
 
@@ -28,10 +28,10 @@ QUICK = ServiceSettings(
 
 def both(url: str, **changes: Any) -> Settings:
     """Settings with a bus to the replicas and another bus between workers and service."""
-    made = settings(url, service="api-1")
+    made = settings(url, service_name="api-1")
     hop = {"bus": f"{made.driver_options['bus']}-hop"}
     given: dict[str, Any] = {"multiproc_driver": "memory", "multiproc_socket": "/x", "multiproc_options": hop}
-    return settings(url, **{"service": "api-1", "driver_options": made.driver_options, **given, **changes})
+    return settings(url, **{"service_name": "api-1", "driver_options": made.driver_options, **given, **changes})
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def test_service_without_a_hop_only_follows_the_changelog(sqlite_url: str) -> No
 
 def test_invalid_service_settings_are_rejected(sqlite_url: str) -> None:
     with pytest.raises(ConfigError, match="service_name"):
-        PublisherService(both(sqlite_url, service=""))
+        PublisherService(both(sqlite_url, service_name=""))
     with pytest.raises(ConfigError, match="enable_pub_sub"):
         PublisherService(both(sqlite_url, driver="db_polling_pubsub_driver"))
     with pytest.raises(DriverError, match="'zmq_pubsub_multiproc_driver' lacks the capability 'fan_out'"):

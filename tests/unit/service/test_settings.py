@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib import options
+from pubsub_lib.config.reading import Configuration
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.service.settings import ServiceSettings, load, reachable
+from pubsub_lib.service.settings import load, reachable
 
 GOOD = "[pubsub]\nstore_url = sqlite:///net.db\nenable_pub_sub = true\nservice_name = api-1\n"
 
@@ -14,20 +15,18 @@ GOOD = "[pubsub]\nstore_url = sqlite:///net.db\nenable_pub_sub = true\nservice_n
 def read(tmp_path: Path, text: str) -> ServiceSettings:
     path = tmp_path / "net.conf"
     path.write_text(text)
-    return load(path)[1]
+    return load(Configuration.read(path))[1]
 
 
-def test_defaults_are_the_options_defaults(tmp_path: Path) -> None:
-    fields = {name: getattr(ServiceSettings(), name) for name in ServiceSettings.__struct_fields__}
-    assert {option.name: option.default for option in options.SERVICE} == fields
+def test_defaults_of_a_file(tmp_path: Path) -> None:
     assert read(tmp_path, GOOD) == ServiceSettings(address="tcp://127.0.0.1:8866")
 
 
 def test_load_returns_both_settings_from_one_file(tmp_path: Path) -> None:
     path = tmp_path / "net.conf"
     path.write_text(GOOD + "[publisher_service]\nlease = 3\nkeep_links = 7\n[pubsub_ipc]\nbuffer = 5\n")
-    settings, service = load(path)
-    assert (settings.service, settings.driver) == ("api-1", "zmq_pubsub_driver")
+    settings, service = load(Configuration.read(path))
+    assert (settings.service_name, settings.driver) == ("api-1", "zmq_pubsub_driver")
     assert settings.for_multiproc().options["buffer"] == 5
     assert settings.for_multiproc().bind_address == "ipc:///var/run/zmq_pubsub/zmq-publisher-socket"
     assert (service.lease, service.keep_links) == (3.0, 7)

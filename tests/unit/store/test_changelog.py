@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, delete, event, insert, select, update
 
-from pubsub_lib import options
+from pubsub_lib.config import options
+from pubsub_lib.core.limits import MAX_LINKS
 from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Incomplete, Link, Point, Want
+from pubsub_lib.core.timing import MAX_SECONDS
 from pubsub_lib.errors import InvalidValueError, StoreError
 from pubsub_lib.store import Store, changelog, schema
 from tests.e2e.store_checks import assert_consistent
@@ -245,10 +247,10 @@ def test_trimming_rejects_invalid_bounds(store: Store) -> None:
         store.trim(keep_links=-1)
     with pytest.raises(InvalidValueError):
         store.trim(keep_seconds=float("nan"))
-    with pytest.raises(InvalidValueError, match=f"at most {options.MAX_LINKS} links and 3000000000 s"):
-        store.trim(keep_links=options.MAX_LINKS + 1)
-    with pytest.raises(InvalidValueError, match=f"at most {options.MAX_LINKS} links and 3000000000 s"):
-        store.trim(keep_seconds=math.nextafter(options.MAX_SECONDS, math.inf))
+    with pytest.raises(InvalidValueError, match=f"at most {MAX_LINKS} links and 3000000000 s"):
+        store.trim(keep_links=MAX_LINKS + 1)
+    with pytest.raises(InvalidValueError, match=f"at most {MAX_LINKS} links and 3000000000 s"):
+        store.trim(keep_seconds=math.nextafter(MAX_SECONDS, math.inf))
     assert store.trim() == 0
 
 

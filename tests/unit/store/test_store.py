@@ -511,7 +511,7 @@ def test_history_of_another_database_is_incomplete(store: Store) -> None:
 def test_store_takes_its_options_from_settings(database_url: str) -> None:
     limits = Limits(max_value_bytes=1000, max_transaction_changes=3)
     kept = StoreSettings(pool_size=2, lock_timeout=0.5)
-    settings = Settings(store_url=database_url, service="api-1", limits=limits, store=kept)
+    settings = Settings(store_url=database_url, service_name="api-1", limits=limits, store=kept)
     with Store(settings) as store:
         assert (store.limits, store.settings, store.origin) == (limits, kept, "api-1")
         with pytest.raises(InvalidValueError, match="1000"), store.transaction() as tx:

@@ -22,7 +22,7 @@ from tests.unit.cli.world import World
 def following(world: World, *topics: str) -> Iterator[tuple[Replica, str]]:
     """A replica, and the URL of its endpoint."""
     port = free_port()
-    with Replica(msgspec.structs.replace(world.settings, metrics_port=port), topics or None) as replica:
+    with Replica(msgspec.structs.replace(world.settings, replica_metrics_port=port), topics or None) as replica:
         replica.wait_synced(LONG)
         yield replica, f"http://127.0.0.1:{port}"
 

@@ -11,8 +11,8 @@ from pubsub_lib.api import DriverSettings
 from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_zmq import options
 from pubsub_zmq.driver import ZmqDriver
+from pubsub_zmq.options import checked
 from pubsub_zmq.publisher import ZmqPublisher
-from pubsub_zmq.settings import ZmqOptions, checked
 
 
 def test_capabilities_are_declared() -> None:
@@ -23,12 +23,6 @@ def test_capabilities_are_declared() -> None:
     assert declared.ordered
     assert declared.carries_envelopes
     assert not declared.needs_store
-
-
-def test_options_and_struct_agree() -> None:
-    defaults = ZmqOptions()
-    fields = {name: getattr(defaults, name) for name in ZmqOptions.__struct_fields__}
-    assert {option.dest: option.default for option in options.OPTIONS} == fields
 
 
 def test_options_can_be_imported_without_zeromq() -> None:

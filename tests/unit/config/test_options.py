@@ -1,20 +1,25 @@
-"""The options of an INI file: the spec's names and defaults, and the generated sample."""
+"""The options of an INI file: the spec's names and defaults, their only declaration, and the generated sample."""
 
+import ast
 import io
 import threading
 from pathlib import Path
-from typing import get_type_hints
 
+import msgspec
 import pytest
 from oslo_config import cfg, generator
 
-from pubsub_lib import options
+from pubsub_lib.config import options
+from pubsub_lib.config.program import ProgramSettings, StoreSettings
+from pubsub_lib.config.pubsub import PubSubSettings
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.timing import Timing
-from pubsub_lib.store import StoreSettings
+from pubsub_lib.journal import JournalSettings
 
-ETC = Path(__file__).parents[2] / "etc"
+ROOT = Path(__file__).parents[3]
+ETC = ROOT / "etc"
 
 SPEC = {
     "pub_sub_driver": "zmq_pubsub_driver",
@@ -32,7 +37,7 @@ SPEC = {
 def test_the_specs_options_keep_name_default_and_old_group(name: str) -> None:
     option = next(option for option in options.PUBSUB if option.name == name)
     assert option.default == SPEC[name]
-    assert [(old.group, old.name) for old in option.deprecated_opts] == [("df", None)]
+    assert [(old.group, old.name) for old in option.deprecated_opts] == [("df", name)]
 
 
 def test_the_specs_switch_is_off_by_default_and_read_under_its_old_name() -> None:
@@ -41,38 +46,54 @@ def test_the_specs_switch_is_off_by_default_and_read_under_its_old_name() -> Non
     assert ("df", "enable_df_pub_sub") in [(old.group, old.name) for old in option.deprecated_opts]
 
 
-@pytest.mark.parametrize(("opts", "struct"), [(options.TIMING, Timing()), (options.LIMITS, Limits())])
-def test_every_field_of_a_struct_has_its_option_with_the_same_default(
-    opts: tuple[cfg.Opt, ...], struct: Timing | Limits
+def test_no_option_is_declared_beside_the_structs() -> None:
+    """Each option has one declaration: a field of a frozen struct."""
+    found = [
+        f"{path.relative_to(ROOT)}: {node.value.id}.{node.attr}"
+        for folder in ("pubsub_lib", "drivers")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr.endswith("Opt") and isinstance(node.value, ast.Name)
+    ]
+    allowed = "pubsub_lib/config/fields.py: cfg."
+    assert [each for each in found if not each.startswith(allowed) and not each.endswith(": cfg.Opt")] == []
+    assert any(each.startswith(allowed) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("struct", "prefix", "others"),
+    [
+        (ProgramSettings, "", set()),
+        (PubSubSettings, "", set()),
+        (StoreSettings, "store_", set()),
+        (Timing, "", set()),
+        (Limits, "", set()),
+        (HandlerPolicy, "handler_", set()),
+        (JournalSettings, "journal_", {"to_parquet"}),
+    ],
+)
+def test_name_of_an_option_is_the_field_name_after_the_prefix(
+    struct: type[msgspec.Struct], prefix: str, others: set[str]
 ) -> None:
-    fields = {name: getattr(struct, name) for name in struct.__struct_fields__}
-    assert {option.name: option.default for option in opts} == fields
+    names = {option.name for option in options.OPTIONS}
+    wanted = {prefix + field for field in struct.__struct_fields__ if field not in others}
+    assert wanted <= names
 
 
-def test_the_stores_settings_have_their_options_with_the_same_defaults() -> None:
-    fields = {f"store_{name}": getattr(StoreSettings(), name) for name in StoreSettings.__struct_fields__}
-    assert {option.name: option.default for option in options.STORE} == fields
+def test_name_of_a_service_option_is_the_field_name() -> None:
+    assert [option.name for option in options.SERVICE] == list(ServiceSettings.__struct_fields__)
 
 
-def test_the_stores_options_and_settings_have_one_range() -> None:
-    """Otherwise the settings refuse a value of the file, by a name that is not in the file."""
-    hints = get_type_hints(StoreSettings, include_extras=True)
-    maximum = {f"store_{name}": hint.__metadata__[0].le for name, hint in hints.items()}
-    assert {option.name: vars(option.type)["max"] for option in options.STORE} == maximum
+def test_names_are_unique() -> None:
+    names = options.names()
+    assert len(names) == len(set(names))
+    assert {"queue_limit", "max_handler_backoff", "enable_df_pub_sub"} <= set(names)  # the old ones
 
 
 def test_maximum_of_every_time_fits_a_timer() -> None:
     floats = [each for each in (*options.OPTIONS, *options.SERVICE) if isinstance(each, cfg.FloatOpt)]
     maximum = {each.name: vars(each.type)["max"] for each in floats}
     assert {name for name, seconds in maximum.items() if seconds is None or seconds > threading.TIMEOUT_MAX} == set()
-
-
-def test_handling_has_its_options_with_the_same_defaults() -> None:
-    assert [option.default for option in options.HANDLING] == [*_values(HandlerPolicy())]
-
-
-def _values(struct: HandlerPolicy) -> list[object]:
-    return [getattr(struct, name) for name in struct.__struct_fields__]
 
 
 def test_every_option_has_a_help_sentence() -> None:

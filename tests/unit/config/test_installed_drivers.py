@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib import installed_drivers
+from pubsub_lib.config import installed_drivers
 from pubsub_lib.errors import DriverError
 
 DRIVERS = {
@@ -59,7 +59,7 @@ def test_a_driver_whose_options_cannot_be_imported_is_reported_when_it_is_used(
 
 def test_options_of_the_zeromq_drivers_are_read_without_zeromq() -> None:
     code = (
-        "import sys; from pubsub_lib import installed_drivers\n"
+        "import sys; from pubsub_lib.config import installed_drivers\n"
         "for driver in installed_drivers.packages(): installed_drivers.options_of(driver)\n"
         "print('zmq' in sys.modules)"
     )

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from pubsub_lib import dragonflow, installed_drivers, options
+from pubsub_lib.config import dragonflow, installed_drivers, options
+from pubsub_lib.config.pubsub import GROUP
 from pubsub_lib.errors import DriverError
 from pubsub_lib.settings import Settings
 
-PAGE = Path(__file__).parents[2] / "docs" / "dragonflow.md"
+PAGE = Path(__file__).parents[3] / "docs" / "dragonflow.md"
 STORE = "[pubsub]\nstore_url = sqlite:///net.db\n"
 OURS = {
     (option.dest, group)
-    for group, opts in ((options.GROUP, options.OPTIONS), (options.SERVICE_GROUP, options.SERVICE))
+    for group, opts in ((GROUP, options.OPTIONS), (options.SERVICE_GROUP, options.SERVICE))
     for option in opts
 }
 
@@ -22,9 +23,9 @@ OURS = {
 def warned(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
     path = tmp_path / "df.conf"
     path.write_text(text)
-    with caplog.at_level(logging.WARNING, "pubsub_lib.settings"):
+    with caplog.at_level(logging.WARNING, "pubsub_lib.config.reading"):
         Settings.from_file(path)
-    return [each.getMessage() for each in caplog.records if each.name == "pubsub_lib.settings"]
+    return [each.getMessage() for each in caplog.records if each.name == "pubsub_lib.config.reading"]
 
 
 def test_options_without_effect_and_typos_are_named_in_one_warning(
@@ -56,7 +57,7 @@ def test_program_with_its_own_conf_is_warned_too(tmp_path: Path, caplog: pytest.
     path.write_text(f"[df]\ndb_sync_time = 120\n{STORE}")
     conf = cfg.ConfigOpts()
     conf(args=[], project="x", default_config_files=[str(path)], default_config_dirs=[])
-    with caplog.at_level(logging.WARNING, "pubsub_lib.settings"):
+    with caplog.at_level(logging.WARNING, "pubsub_lib.config.reading"):
         Settings.from_conf(conf)
     assert "db_sync_time (set recount_time in [pubsub])" in caplog.text
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from oslo_config import cfg
 
-from pubsub_lib import dragonflow
+from pubsub_lib.config import dragonflow
 from pubsub_lib.errors import DriverError
 
 DRIVERS: Final = "pubsub_lib.drivers"

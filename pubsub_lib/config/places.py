@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from pubsub_lib import dragonflow, installed_drivers, options
+from pubsub_lib.config import dragonflow, installed_drivers, options
+from pubsub_lib.config.pubsub import GROUP, SWITCH
 
 DEFAULT: Final = "DEFAULT"
 """The group of options that all programs that share a file read (for example oslo.log's), and none of ours."""
@@ -27,8 +28,8 @@ def _in_default(sections: Mapping[str, Collection[str]]) -> Iterator[str]:
     for given in sections.get(DEFAULT, ()):
         name = given.replace("-", "_")
         groups = groups_of(name)
-        own = not {options.GROUP, options.SERVICE_GROUP}.isdisjoint(groups)
-        if name == dragonflow.SWITCH:
+        own = not {GROUP, options.SERVICE_GROUP}.isdisjoint(groups)
+        if name == SWITCH:
             groups, own = [dragonflow.GROUP], True
         if (own or "_" in name) and groups and not _is_set(name, groups, sections):
             yield _words(given, DEFAULT, groups)
@@ -48,7 +49,7 @@ def _is_set(name: str, groups: Collection[str], sections: Mapping[str, Collectio
     read = options.dragonflow_names()
     ours = read.get(name, name)
     names = {ours, *(old for old, new in read.items() if new == ours)}
-    places = [*groups, options.GROUP, dragonflow.GROUP] if ours in read.values() else groups
+    places = [*groups, GROUP, dragonflow.GROUP] if ours in read.values() else groups
     return any(not names.isdisjoint(sections.get(group, ())) for group in places)
 
 
@@ -58,7 +59,7 @@ def _words(name: str, group: str, belongs: Collection[str]) -> str:
 
 def _read() -> Iterator[tuple[str, list[str]]]:
     """(group, names of its options)."""
-    yield options.GROUP, [option.dest for option in options.OPTIONS]
+    yield GROUP, [option.dest for option in options.OPTIONS]
     yield options.SERVICE_GROUP, [option.dest for option in options.SERVICE]
     for _, (group, opts) in sorted(installed_drivers.readable_options().items()):
         yield group, [option.dest for option in opts]

@@ -1,7 +1,7 @@
 """The options of a Dragonflow file that this library does not read, and their replacements.
 
-The options that are read unchanged are in :mod:`pubsub_lib.options` (``dragonflow_names``), with the group ``[df]`` as
-a deprecated one. This module holds the rest of the table in ``docs/dragonflow.md``, which is generated from both.
+The options that are read unchanged are in :mod:`pubsub_lib.config.pubsub`. This module holds the rest of the table in
+``docs/dragonflow.md``, which is generated from both.
 """
 
 import difflib
@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-GROUP: Final = "df"
-SWITCH: Final = "enable_df_pub_sub"
-"""Dragonflow's name of our option ``enable_pub_sub``."""
+from pubsub_lib.config.fields import DRAGONFLOW
+
+GROUP: Final = DRAGONFLOW
 
 
 class Replaced(msgspec.Struct, frozen=True):

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from oslo_log import _options as oslo_log_options
 
-from pubsub_lib import Settings, installed_drivers
+from pubsub_lib import Settings
+from pubsub_lib.config import installed_drivers
+from pubsub_lib.config.places import groups_of, misplaced
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.option_places import groups_of, misplaced
 
 
 def found(**sections: str) -> list[str]:

@@ -1,0 +1,119 @@
+"""The options that every program reads: the base of ``Settings``, and how a store treats its database."""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from pubsub_lib.config.fields import option
+from pubsub_lib.core.timing import SecondsOrNone
+
+STORE_PREFIX: Final = "store_"
+"""Prefix of the options of :class:`StoreSettings`: an option ``timeout`` alone would be ambiguous."""
+JOURNAL_PREFIX: Final = "journal_"
+HANDLER_PREFIX: Final = "handler_"
+
+MAX_STORE_SECONDS: Final = 1_000_000.0
+"""The servers hold such a time in milliseconds, in 31 bits."""
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Text = Annotated[str, Meta(min_length=1)]
+_Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+_Seconds = Annotated[float, Meta(ge=0.001, le=MAX_STORE_SECONDS)]
+
+
+class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The options of ``[pubsub]`` that are settings as they stand."""
+
+    store_url: Annotated[
+        Text,
+        option(
+            "SQLAlchemy URL of the database that holds the objects. Required.",
+            secret=True,
+            sample="sqlite:////var/lib/pubsub_lib/net.db",
+        ),
+    ]
+    service_name: Annotated[
+        str,
+        option(
+            "Stable name of this service. Every message contains it, and every transaction of this service has it as "
+            "its origin. Required for programs that publish."
+        ),
+    ] = ""
+    topics: Annotated[tuple[str, ...], option("Topics that a replica subscribes to when its program names none.")] = ()
+    default_topic: Annotated[
+        bool,
+        option("A replica of named topics also subscribes to 'default', the topic of objects without a topic."),
+    ] = True
+    paranoid: Annotated[
+        bool,
+        option(
+            "For tests: a replica compares its cache with the database after every sync, and fails on a difference."
+        ),
+    ] = False
+    discovery_interval: Annotated[
+        SecondsOrNone,
+        option(
+            "How often a replica reads the publishers' addresses from the directory in the database; 0 means that it "
+            "connects only to publishers_ips. In seconds."
+        ),
+    ] = 10.0
+    replica_metrics_port: Annotated[
+        Port,
+        option(
+            "HTTP port of a replica's metrics and readiness (/metrics, /ready); 0 means none. Each replica on a host "
+            "needs its own port."
+        ),
+    ] = 0
+    replica_metrics_address: Annotated[Text, option("Address of a replica's HTTP endpoint.")] = "127.0.0.1"
+    replica_name: Annotated[
+        str,
+        option("Stable name of a replica in its journal; default: the host's name. Use different names on one host."),
+    ] = ""
+
+
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a store treats its database: pool, timeouts, retries, pages. Frozen; made once. All times in seconds.
+
+    A writer that stops while it holds the counter blocks all writers. Therefore ``lock_timeout`` (of the waiting
+    writers) and ``idle_in_transaction_timeout`` (of the stopped one; MySQL has none) are short; MariaDB rounds both up
+    to whole seconds, and MySQL the first. SQLite has neither an idle-in-transaction nor a statement timeout.
+    """
+
+    pool_size: Annotated[
+        _Count,
+        option(
+            "Connections to the database that each process keeps open for writing, and as many for reading; up to "
+            "twice as many are open for short times."
+        ),
+    ] = 5
+    connect_timeout: Annotated[_Seconds, option("Maximum time to open a connection to the database. In seconds.")] = 5.0
+    statement_timeout: Annotated[
+        _Seconds, option("Maximum time of one SQL statement. SQLite has no such limit. In seconds.")
+    ] = 30.0
+    lock_timeout: Annotated[
+        _Seconds,
+        option(
+            "Maximum wait for one database lock (SQLite: for the write lock), and for a free connection of the pool. "
+            "In seconds."
+        ),
+    ] = 5.0
+    idle_in_transaction_timeout: Annotated[
+        _Seconds,
+        option(
+            "The server ends a writer's transaction that is idle for this time. MySQL and SQLite have no such limit. "
+            "In seconds."
+        ),
+    ] = 10.0
+    retry_attempts: Annotated[
+        _Count,
+        option("Maximum number of attempts of one operation that meets deadlocks, lock timeouts or lost connections."),
+    ] = 10
+    retry_max_seconds: Annotated[
+        _Seconds, option("No further attempt of an operation starts after this time. In seconds.")
+    ] = 30.0
+    page_size: Annotated[_Count, option("Maximum number of rows that one statement of a sync reads.")] = 2000
+    max_delta_links: Annotated[
+        _Count,
+        option("A replica that is behind by more links than this reads all objects instead of the missing changes."),
+    ] = 100_000

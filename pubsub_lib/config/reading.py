@@ -1,0 +1,179 @@
+"""Reading INI files: the values by oslo.config, and a check that each name in the files is one that is read."""
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from oslo_config import cfg
+
+from pubsub_lib.config import dragonflow, installed_drivers, options
+from pubsub_lib.config.places import groups_of, misplaced
+from pubsub_lib.config.pubsub import GROUP
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.logs import logger
+from pubsub_lib.masking import masked
+
+_log = logger(__name__)
+
+_NEAR: Final = 0.85
+"""Similarity (difflib's ratio) from which on a group's name counts as a misspelt name of a known group."""
+
+Sections = Mapping[str, Mapping[str, Sequence[str]]]
+"""The contents of an INI file: group -> option -> its values, one for each time it is set."""
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """The configuration of one program, as its files and environment have it."""
+
+    conf: cfg.ConfigOpts
+    """With the group ``[pubsub]``."""
+    files: Mapping[str, Sections]
+    """By path. oslo.config gives the values of known options only, so the names are read apart."""
+
+    @classmethod
+    def of(cls, conf: cfg.ConfigOpts) -> "Configuration":
+        """That of a ``conf`` that was already called with its files. Blocks while it reads them."""
+        options.register(conf)
+        return cls(conf, {str(path): sections_of(path) for path in files_of(conf)})
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Configuration":
+        """That of this file, and no other. An environment variable ``OS_PUBSUB__<OPTION>`` takes precedence over the
+        file's option. Blocks while it reads the file. Raises ConfigError for a file that cannot be read.
+        """
+        conf = cfg.ConfigOpts()
+        try:
+            conf(args=[], project="pubsub_lib", default_config_files=[str(path)], default_config_dirs=[])
+            return cls.of(conf)
+        except (cfg.Error, cfg.ParseError, OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"the configuration file {str(path)!r} cannot be read: {_one_line(error)}; "
+                "name a readable file in INI format"
+            ) from error
+
+    def values(self, group: str, opts: Sequence[cfg.Opt]) -> dict[str, Any]:
+        """The values of these options by name. Raises ConfigError, in one sentence, for an invalid one."""
+        self.conf.register_opts(opts, group=group)
+        return {option.dest: _value(self.conf, group, option) for option in opts}
+
+    def driver_options(self, driver: str) -> dict[str, Any]:
+        """The values of a driver's own options. Raises ConfigError, DriverError."""
+        return self.values(*installed_drivers.options_of(driver))
+
+    def check_names(self) -> None:
+        """Raises ConfigError for an unknown option. Only ``[pubsub]``, ``[publisher_service]`` and the drivers' groups
+        are ours; other groups may belong to other programs that share a file.
+        """
+        for path, sections in self.files.items():
+            _check_names(path, sections)
+
+    def warn_of_dragonflow(self) -> None:
+        """Log the options of a Dragonflow file that have no effect, in one warning for each file."""
+        for path, sections in self.files.items():
+            given = list(sections.get(dragonflow.GROUP, ()))
+            found = dragonflow.without_effect(given, options.dragonflow_names())
+            if found:
+                _log.warning(
+                    "%r sets options of Dragonflow in [%s] that have no effect here: %s; see docs/dragonflow.md",
+                    path,
+                    dragonflow.GROUP,
+                    ", ".join(found),
+                )
+
+
+def _value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> Any:
+    try:
+        value = conf[group][option.dest]
+    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError) as error:
+        # The message of oslo.config shows the value, and a URL may hold a password.
+        raise ConfigError(
+            f"the option {option.name!r} in group [{group}] refers by $ to an option that the group does not have; "
+            "write $$ for a dollar sign"
+        ) from error
+    except (cfg.Error, ValueError) as error:
+        raise ConfigError(
+            f"the option {option.name!r} in group [{group}] cannot be used: {_reason(error)}; correct it"
+        ) from error
+    if isinstance(value, float) and not math.isfinite(value):  # nan is within every range
+        raise ConfigError(f"the option {option.name!r} in group [{group}] is {value} but must be finite; correct it")
+    return value
+
+
+def _check_names(path: str, sections: Sections) -> None:
+    drivers = installed_drivers.readable_options()
+    groups = [group for group, _ in drivers.values()]
+    refuse_misspelt_groups(sections, (GROUP, options.SERVICE_GROUP, dragonflow.GROUP, *groups), path)
+    elsewhere = misplaced(sections)
+    if elsewhere:
+        raise ConfigError(
+            f"{path!r} sets options in groups where they are not read: {', '.join(elsewhere)}; move each to its group, "
+            "or set it there as well if another program reads the one that you have"
+        )
+    refuse_unknown(sections, GROUP, options.names(), path)
+    for driver, (group, _) in drivers.items():
+        if group in sections:
+            opts = installed_drivers.options_of(driver)[1]  # raises for a driver whose options cannot be imported
+            refuse_unknown(sections, group, [option.dest for option in opts], path)
+
+
+def sections_of(path: str | Path) -> dict[str, dict[str, list[str]]]:
+    """The contents of a readable INI file. Blocks while it reads the file."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(str(path), sections).parse()
+    return sections
+
+
+def refuse_misspelt_groups(sections: Iterable[str], groups: Iterable[str], path: str) -> None:
+    """Raises ConfigError for a group of a file whose name is nearly one of these: no program would read it. Other
+    groups may be another program's.
+    """
+    known = {_plain(group): group for group in groups}
+    for section in sections:
+        if section in known.values():
+            continue
+        near = difflib.get_close_matches(_plain(section), known, 1, cutoff=_NEAR)
+        if near:
+            meant = known[near[0]]
+            raise ConfigError(f"{path!r} has an unknown group [{section}]; did you mean [{meant}]?")
+
+
+def _plain(group: str) -> str:
+    return group.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def refuse_unknown(sections: Sections, group: str, known: Sequence[str], path: str) -> None:
+    """Raises ConfigError for an option of this group of a file that is not one of these, naming the nearest one."""
+    for name in sections.get(group, {}):
+        if name not in known:  # oslo.config does not read max-idle-time for max_idle_time
+            near = difflib.get_close_matches(name, known, 1)
+            elsewhere = groups_of(name)
+            hint = f"did you mean {near[0]!r}?" if near else "remove it"
+            if elsewhere:
+                hint = f"move it to group [{elsewhere[0]}]"
+            raise ConfigError(f"{path!r} sets an unknown option {name!r} in group [{group}]; {hint}")
+
+
+def files_of(conf: cfg.ConfigOpts) -> list[Path]:
+    """The files that a ``conf`` was read from; none when it was not called yet."""
+    try:
+        named, folders = conf.config_file, conf.config_dir
+    except cfg.NoSuchOptError:
+        return []
+    return [
+        *map(Path, named or ()),
+        *(each for folder in folders or () for each in sorted(Path(folder).glob("*.conf"))),
+    ]
+
+
+def _reason(error: BaseException) -> str:
+    """Why a value is invalid, without oslo.config's internal description of the value's place."""
+    text = _one_line(error)
+    before, separator, reason = text.partition(" is not valid: ")
+    return reason[:1].lower() + reason[1:] if separator and "LocationInfo(" in before else text
+
+
+def _one_line(error: BaseException) -> str:
+    return masked(" ".join(str(error).split()).rstrip("."))

@@ -1,0 +1,69 @@
+"""The options of the publisher service beyond those that all programs share."""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from pubsub_lib.config.fields import option
+from pubsub_lib.config.program import Port, Text
+from pubsub_lib.core.limits import MAX_LINKS
+from pubsub_lib.core.timing import SecondsOrNone
+
+DAY: Final = 86_400.0
+
+_Day = Annotated[float, Meta(ge=0.001, le=DAY)]
+
+
+class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The options of ``[publisher_service]``. All times in seconds."""
+
+    address: Annotated[
+        str,
+        option(
+            "Address at which replicas reach this service; the service enters it in the directory. By default it is "
+            "the address that the service binds, with $local_ip in place of '*'.",
+            sample="tcp://<your address>:8866",
+        ),
+    ] = ""
+    """"" when replicas do not find the service in the directory, as with a driver that binds no address."""
+    lease: Annotated[
+        float,
+        Meta(ge=0.5, le=DAY),
+        option("How long this service counts as running after it last renewed its entry in the directory. In seconds."),
+    ] = 10.0
+    follow_interval: Annotated[
+        _Day,
+        option("How often the service reads the changelog for changes that no worker handed over. In seconds."),
+    ] = 0.25
+    grace: Annotated[
+        _Day,
+        option("How long a worker has to hand over a commit, before the service publishes it. In seconds."),
+    ] = 0.5
+    keep_links: Annotated[
+        int,
+        Meta(ge=0, le=MAX_LINKS),
+        option("Maximum number of links that trimming keeps in the changelog, the newest ones; 0 means no limit."),
+    ] = 1_000_000
+    keep_time: Annotated[
+        SecondsOrNone,
+        option(
+            "Maximum age of the links that trimming keeps in the changelog; 0 means no limit. With both limits set, "
+            "trimming removes a link that exceeds either. In seconds."
+        ),
+    ] = 0.0
+    trim_interval: Annotated[
+        _Day, option("How often the changelog is trimmed and expired directory entries removed. In seconds.")
+    ] = 60.0
+    recount_time: Annotated[
+        SecondsOrNone,
+        option(
+            "Every object in the database is compared with its fingerprint, and every topic with its count and "
+            "digest, once in this time. Data that was altered without the library is found and repaired; 0 means "
+            "never. Only the service that trims the changelog does it. In seconds."
+        ),
+    ] = 3600.0
+    metrics_address: Annotated[
+        Text, option("Address of the service's HTTP endpoint for metrics and readiness (/metrics, /ready).")
+    ] = "127.0.0.1"
+    metrics_port: Annotated[Port, option("Port of the service's HTTP endpoint; 0 means none.")] = 8867

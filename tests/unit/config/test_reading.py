@@ -1,0 +1,88 @@
+"""Reading INI files: values, names, and how often a file is opened."""
+
+import builtins
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from pubsub_lib.config import options
+from pubsub_lib.config.pubsub import GROUP
+from pubsub_lib.config.reading import Configuration, files_of, sections_of
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.service import settings as service_settings
+from pubsub_lib.service.contradictions import find
+
+URL = "store_url = sqlite:///net.db\n"
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "net.conf"
+    path.write_text(text)
+    return path
+
+
+def test_values_and_names_come_from_the_same_files(tmp_path: Path) -> None:
+    path = written(tmp_path, f"[pubsub]\n{URL}max_idle_time = 7\n[other]\nx = 1\n")
+    configuration = Configuration.read(path)
+    assert configuration.values(GROUP, options.OPTIONS)["max_idle_time"] == 7.0
+    assert configuration.files == {str(path): sections_of(path)}
+    assert configuration.files[str(path)]["other"] == {"x": ["1"]}
+
+
+def test_a_check_opens_the_file_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for the values and once for the names; the contradictions are found in what was read."""
+    path = written(tmp_path, f"[pubsub]\n{URL}service_name = a\nenable_pub_sub = true\n")
+    opened: Counter[str] = Counter()
+    real = builtins.open
+
+    def counted(file: Any, *args: Any, **named: Any) -> Any:
+        opened[str(file)] += 1
+        return real(file, *args, **named)
+
+    monkeypatch.setattr(builtins, "open", counted)
+    configuration = Configuration.read(path)
+    settings, service = service_settings.load(configuration)
+    find(configuration, settings, service)
+    assert opened[str(path)] == 2
+
+
+@pytest.mark.parametrize(("name", "value"), [("queue_limit", "7"), ("max_handler_backoff", "8")])
+def test_old_names_are_still_read(name: str, value: str, tmp_path: Path) -> None:
+    configuration = Configuration.read(written(tmp_path, f"[pubsub]\n{URL}{name} = {value}\n"))
+    configuration.check_names()
+    values = configuration.values(GROUP, options.OPTIONS)
+    assert str(value) in {f"{values['handler_queue_limit']:g}", f"{values['handler_max_backoff']:g}"}
+
+
+def test_new_name_takes_precedence_over_the_old_one(tmp_path: Path) -> None:
+    configuration = Configuration.read(written(tmp_path, "[pubsub]\nqueue_limit = 7\nhandler_queue_limit = 8\n"))
+    assert configuration.values(GROUP, options.OPTIONS)["handler_queue_limit"] == 8
+
+
+def test_unknown_name_in_any_file_is_refused(tmp_path: Path) -> None:
+    good, folder = written(tmp_path, f"[pubsub]\n{URL}"), tmp_path / "more"
+    folder.mkdir()
+    (folder / "a.conf").write_text("[pubsub]\nmax_idel_time = 1\n")
+    conf = cfg.ConfigOpts()
+    conf([f"--config-file={good}", f"--config-dir={folder}"], project="x", prog="x")
+    assert files_of(conf) == [good, folder / "a.conf"]
+    with pytest.raises(ConfigError, match=r"a\.conf' sets an unknown option 'max_idel_time'.*'max_idle_time'"):
+        Configuration.of(conf).check_names()
+
+
+def test_a_conf_without_files_has_no_names() -> None:
+    assert files_of(cfg.ConfigOpts()) == []
+
+
+def test_dragonflow_options_without_effect_are_named_once_for_each_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    configuration = Configuration.read(written(tmp_path, f"[df]\nnb_db_class = etcd\n[pubsub]\n{URL}"))
+    with caplog.at_level(logging.WARNING, "pubsub_lib.config.reading"):
+        configuration.warn_of_dragonflow()
+    (record,) = [each for each in caplog.records if each.name == "pubsub_lib.config.reading"]
+    assert "nb_db_class (set store_url in [pubsub])" in record.getMessage()
