@@ -28,7 +28,7 @@ def option(
     old_names: Sequence[str] = (),
     dragonflow_names: Sequence[str] = (),
 ) -> msgspec.Meta:
-    """What an annotation says of an option beyond its type and bounds.
+    """What an option has beyond its type and bounds.
 
     ``secret``: logs do not show the value. ``sample``: the value in the sample file, when the default is no example.
     The option is also read by its old names in its own group, and by its Dragonflow names in ``[df]``. The core, which
