@@ -8,7 +8,7 @@ A driver transports envelopes; it decides nothing about them. It is registered i
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -21,7 +21,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     """The declared properties of a driver. The loader refuses a driver that lacks one that the configuration needs."""
 
     bind_based: bool
-    """One publisher per host and address, to which other processes hand over; False: every process connects itself."""
+    """One publisher per host and address, to which other processes hand over, and to which subscribers connect by
+    address; False: every process connects to a broker, or to nothing."""
     cross_process: bool
     """Publisher and subscriber may run in different processes of one host."""
     cross_host: bool
@@ -62,6 +63,19 @@ class DriverSettings(msgspec.Struct, frozen=True):
 OnEnvelope = Callable[[Envelope], None]
 OnHelloRequest = Callable[[HelloRequest], None]
 OnConnected = Callable[[], None]
+
+
+_Method = TypeVar("_Method", bound=Callable[..., None])
+
+
+def of_drivers_with(capability: str) -> Callable[[_Method], _Method]:
+    """Mark a method that a driver must define when it declares this capability, and need not define otherwise."""
+
+    def mark(method: _Method) -> _Method:
+        method.capability = capability  # type: ignore[attr-defined]
+        return method
+
+    return mark
 
 
 class Publisher(ABC):
@@ -138,18 +152,19 @@ class Subscriber(ABC):
     def unregister_topic(self, topic: str) -> None:
         """Stop receiving this topic; an envelope in transit may still arrive once. Idempotent."""
 
-    @abstractmethod
+    @of_drivers_with("bind_based")  # noqa: B027 - defined where the capability is declared
     def register_listen_address(self, address: str) -> None:
-        """Also receive from the publisher at this address (ignored by drivers without addresses). Idempotent."""
+        """Also receive from the publisher at this address. Idempotent. Without the capability nothing happens."""
 
-    @abstractmethod
+    @of_drivers_with("bind_based")  # noqa: B027
     def unregister_listen_address(self, address: str) -> None:
-        """Stop receiving from the publisher at this address. Idempotent."""
+        """Stop receiving from the publisher at this address. Idempotent. Without the capability nothing happens."""
 
-    @abstractmethod
+    @of_drivers_with("fan_out")  # noqa: B027
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """Send a hello request about these topics to every publisher. The replies must reach only this subscriber, as
-        envelopes whose ``hello.nonce`` is this nonce. Must not block; a publisher that cannot reply sends nothing."""
+        envelopes whose ``hello.nonce`` is this nonce. Must not block; a publisher that cannot reply sends nothing.
+        Without the capability nothing happens."""
 
     @abstractmethod
     def daemonize(self) -> None:

@@ -44,9 +44,9 @@ def check_subscriber(half: Any, driver: type[Driver] | None = None) -> Subscribe
 
 def _check(half: object, kind: type, driver: type[Driver] | None) -> None:
     made_by = _described(type(half) if driver is None else driver, driver)
-    for name in sorted(getattr(kind, "__abstractmethods__", ())):
+    for name in sorted(_required(kind, driver)):
         method = getattr(half, name, None)
-        if not callable(method):
+        if not callable(method) or getattr(type(half), name, None) is getattr(kind, name):
             raise DriverError(
                 f"{made_by} breaks the contract of this release: its {kind.__name__.lower()} "
                 f"({type(half).__name__}) has no method {name}; {_HINT}"
@@ -59,6 +59,17 @@ def _check(half: object, kind: type, driver: type[Driver] | None) -> None:
                 f"{kind.__name__.lower()} takes {_shown(taken)} and is called with "
                 f"({', '.join(asked)}); {_HINT}"
             )
+
+
+def _required(kind: type, driver: type[Driver] | None) -> set[str]:
+    """The methods of a half: those of every driver, and those that go with the driver's capabilities."""
+    names = set(getattr(kind, "__abstractmethods__", ()))
+    if driver is not None:
+        for name, method in vars(kind).items():
+            capability = getattr(method, "capability", "")
+            if capability and getattr(driver.capabilities, capability):
+                names.add(name)
+    return names
 
 
 def _make(driver: type[Driver], half: str, settings: DriverSettings) -> object:

@@ -7,13 +7,14 @@ A driver's publisher or subscriber owns one of these objects; they are not base 
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
 from pubsub_lib.api import OnConnected, OnEnvelope
+from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.core.limits import check_name
+from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.threads.start import ReadyThread
@@ -134,6 +135,16 @@ class SubscriberState:
                 raise
             ready.run(target)
             self._thread = ready.thread
+
+    def receive(self, frames: Sequence[bytes], limits: Limits) -> None:
+        """Decode a message and deliver it, or count why it was dropped. The receiving thread."""
+        try:
+            envelope = codec.decode(frames, limits)
+        except FrameError as error:
+            self.drop(error)
+            return
+        self.counts["received"] += 1
+        self.deliver(envelope)
 
     def deliver(self, envelope: Envelope) -> None:
         """Call the callback; its exceptions are logged and counted as ``callback_errors``. The receiving thread."""

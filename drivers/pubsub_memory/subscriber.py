@@ -9,11 +9,9 @@ from typing import Final
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL
-from pubsub_lib.core.sequencer import MAX_REQUESTS
-from pubsub_lib.driver_state import SubscriberState, check_topic
-from pubsub_lib.errors import FrameError
+from pubsub_lib.driver_state import SubscriberState
 from pubsub_lib.logs import logger
+from pubsub_lib.subscriptions import Subscriptions
 from pubsub_memory.bus import Frames, MemoryBus
 
 _log = logger(__name__)
@@ -33,8 +31,7 @@ class MemorySubscriber(Subscriber):
         self._link = bus.new_link()
         self._changed = threading.Condition()
         self._queue: deque[Frames] = deque()
-        self._subscriptions = {codec.topic_frame(ALL)}
-        self._requests: deque[bytes] = deque()
+        self._subscriptions = Subscriptions()
         self._met = False
         self._life = SubscriberState(self._changed, _log)
 
@@ -48,33 +45,20 @@ class MemorySubscriber(Subscriber):
         """See :meth:`pubsub_lib.api.Subscriber.register_topic`. Takes effect at once."""
         self._life.check_open()
         with self._changed:
-            self._subscriptions.add(codec.subscription(check_topic(topic)))
+            self._subscriptions.add(topic)
 
     def unregister_topic(self, topic: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.unregister_topic`. Messages already queued still arrive."""
         self._life.check_open()
         with self._changed:
-            self._subscriptions.discard(codec.subscription(check_topic(topic)))
-
-    def register_listen_address(self, address: str) -> None:
-        """Nothing to do: a bus connects all its endpoints."""
-        self._life.check_open()
-
-    def unregister_listen_address(self, address: str) -> None:
-        """Nothing to do: a bus connects all its endpoints."""
-        self._life.check_open()
+            self._subscriptions.discard(topic)
 
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`."""
         self._life.check_open()
         frame = codec.hello_request_frame(nonce, topics)
-        private = codec.private_frame(nonce)
         with self._changed:
-            if private not in self._subscriptions:
-                self._subscriptions.add(private)
-                self._requests.append(private)
-                if len(self._requests) > MAX_REQUESTS:  # the oldest request has had enough time for its replies
-                    self._subscriptions.discard(self._requests.popleft())
+            self._subscriptions.add_replies(nonce)
         self._bus.ask(frame)
 
     def daemonize(self) -> None:
@@ -107,9 +91,7 @@ class MemorySubscriber(Subscriber):
         """Whether this is the topic frame of a registered topic, of a reply to this subscriber's hello request, or of a
         hello to all. Any thread, without a lock.
         """
-        if head[:1] == codec.EVERYTHING:
-            return head in self._subscriptions or codec.EVERYTHING in self._subscriptions
-        return head[: head.find(0) + 1] in self._subscriptions
+        return self._subscriptions.matches(head)
 
     def deliver(self, frames: Frames) -> None:
         """Queue the messages that the link delivers."""
@@ -139,13 +121,7 @@ class MemorySubscriber(Subscriber):
             if frames is _MET:
                 self._life.connected()
                 continue
-            try:
-                envelope = codec.decode(frames, self._limits)
-            except FrameError as error:
-                self._life.drop(error)
-                continue
-            self._life.counts["received"] += 1
-            self._life.deliver(envelope)
+            self._life.receive(frames, self._limits)
 
     def _next(self) -> Frames | None:
         """Wait for the next message and return it; ``_MET`` when a publisher was connected, None when closed."""

@@ -64,14 +64,6 @@ class PollingSubscriber(Subscriber):
         with self._changed:
             self._topics -= {topic}
 
-    def register_listen_address(self, address: str) -> None:
-        """Nothing to do: the store's URL is the only address."""
-        self._life.check_open()
-
-    def unregister_listen_address(self, address: str) -> None:
-        """Nothing to do: the store's URL is the only address."""
-        self._life.check_open()
-
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`. The reply's reading of the store begins after this
         call."""

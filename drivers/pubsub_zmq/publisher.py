@@ -3,7 +3,7 @@
 import errno
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Final
@@ -15,12 +15,12 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.driver_state import PublisherState
-from pubsub_lib.errors import FrameError, PubSubError, TransportError
+from pubsub_lib.errors import TransportError
+from pubsub_lib.hello_requests import HelloRequests
 from pubsub_lib.logs import logger
 from pubsub_lib.port_owner import owner_of_port
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
-from pubsub_zmq.hello_requests import CONNECTED, HelloRequests
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_zmq.socket_lock import SocketLock, lock_of
@@ -63,14 +63,13 @@ class ZmqPublisher(Publisher):
         self._outbox: SendQueue | None = None
         self._ipc_lock: SocketLock | None = None
         self._threads: tuple[threading.Thread, ...] = ()
-        self._asks = HelloRequests(options.questions_per_second)
+        self._asks = HelloRequests(limits, options.questions_per_second)
         self._subscribed = 0
         self._linger = 0.0
         self.endpoint = ""
         """The bound address after ``initialize``, with the real port also for a wildcard."""
-        # One dict for each counting thread, so that none needs a lock.
+        # Changed by the socket's user only, so that it needs no lock of its own.
         self._sending = dict.fromkeys(("frames", "send_errors", "connected", "disconnected", "overflow"), 0)
-        self._answering = dict.fromkeys(("asks", "callback_errors", "foreign", "oversized"), 0)
 
     def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         """Bind. See :meth:`pubsub_lib.api.Publisher.initialize`. It may be called again after a failure."""
@@ -90,7 +89,7 @@ class ZmqPublisher(Publisher):
             self._life.begin()
             self._threads = (sending.thread, answering.thread)
             sending.run(partial(self._run, context, xpub, monitor, waker, outbox))
-            answering.run(partial(self._answer, on_hello_request, on_connected))
+            answering.run(partial(self._asks.answer, on_hello_request, on_connected))
 
     def send_event(self, envelope: Envelope) -> None:
         """Encode and send, or queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.
@@ -108,10 +107,10 @@ class ZmqPublisher(Publisher):
         """The counters that the API requires, and: ``frames`` (fewer than ``sent`` when messages shared frames),
         ``send_errors`` (frames that ZeroMQ refused), ``connected`` and ``disconnected`` subscribers, ``asks`` (hello
         requests) and their errors. Messages dropped at a slow subscriber's high-water mark are not visible here; the
-        subscriber counts them as ``lost``.
+        replica finds the gap in the sequences.
         """
         outbox = self._outbox
-        return {"sent": 0 if outbox is None else outbox.accepted, **self._sending, **self._answering}
+        return {"sent": 0 if outbox is None else outbox.accepted, **self._sending, **self._asks.counts}
 
     def close(self) -> None:
         """Send the queued messages and release everything. See :meth:`pubsub_lib.api.Publisher.close`."""
@@ -286,29 +285,3 @@ class ZmqPublisher(Publisher):
                 self._asks.connected()
             elif event == zmq.EVENT_DISCONNECTED:
                 self._sending["disconnected"] += 1
-
-    # -- the thread that answers hello requests ----------------------------------------------------------------------
-
-    def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
-        # A separate thread: callbacks may wait for locks that a sender holds while it waits for the sending thread.
-        while (frame := self._asks.take()) is not None:
-            if frame == CONNECTED:
-                self._call(on_connected)
-                continue
-            self._answering["asks"] += 1
-            try:
-                ask = codec.read_hello_request(frame, self._limits)
-            except FrameError as error:
-                self._answering[error.reason] += 1
-                continue
-            self._call(partial(on_hello_request, ask))
-
-    def _call(self, callback: Callable[[], None]) -> None:
-        try:
-            callback()
-        except PubSubError as error:
-            self._answering["callback_errors"] += 1
-            _log.warning("a hello request or a new connection was not answered: %s", error)
-        except BaseException:  # noqa: BLE001 - a service's error must not end this thread
-            self._answering["callback_errors"] += 1
-            _log.exception("answering a hello request or a new connection failed")

@@ -11,7 +11,6 @@ import zmq
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
-from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.driver_state import SubscriberState
 from pubsub_lib.errors import FrameError
 from pubsub_lib.logs import logger
@@ -55,14 +54,12 @@ class Receiver:
             options.max_reconnect_interval,
             _MAX_QUIET + 2 * (options.connect_timeout + options.max_reconnect_interval),
         )
-        self._gaps = SequenceGaps()
         # Only the thread counts, and keys never change, so that readers copy without a lock and the hot path has none.
         self._counts = life.counts
 
     def counters(self) -> Mapping[str, int]:
         """Any thread."""
-        tally = self._gaps.tally
-        return {**self._counts, **self._health.counts, "lost": max(0, tally.holes - tally.filled)}
+        return {**self._counts, **self._health.counts}
 
     def run(
         self,
@@ -113,7 +110,6 @@ class Receiver:
                 sub.subscribe(codec.subscription(what))
             elif order == "unsubscribe":
                 sub.unsubscribe(codec.subscription(what))
-                self._gaps.forget_topic(what)
             elif order == "connect":
                 self._connect(sub, what)
             else:
@@ -162,11 +158,7 @@ class Receiver:
                 self._life.drop(error)
                 continue
             self._counts["received"] += 1
-            if envelope.hello is None:
-                self._gaps.received(
-                    envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages)
-                )
-            elif envelope.hello.nonce:
+            if envelope.hello is not None and envelope.hello.nonce:
                 envelope, ended = self._pending.answered(envelope, self._health.up)
                 self._unsubscribe(sub, ended)
             self._life.deliver(envelope)

@@ -60,12 +60,6 @@ class LocalSubscriber(Subscriber):
         """Takes effect at once."""
         self._prefixes.discard(codec.subscription(check_topic(topic)))
 
-    def register_listen_address(self, address: str) -> None:
-        """Nothing to do: there is one wire."""
-
-    def unregister_listen_address(self, address: str) -> None:
-        """Nothing to do: there is one wire."""
-
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """The reply comes over the same lossy link."""
         private = codec.private_frame(nonce)

@@ -41,7 +41,7 @@ class DropsSilently(MemorySubscriber):
 
 class DeliversNeighbours(MemorySubscriber):
     def matches(self, head: bytes) -> bool:
-        return any(head.startswith(one.rstrip(b"\0")) for one in tuple(self._subscriptions))
+        return any(head.startswith(one.rstrip(b"\0")) for one in self._subscriptions.prefixes())
 
 
 class DeliversUnregisteredTopics(MemorySubscriber):
@@ -142,7 +142,7 @@ class SendsAfterClose(MemoryPublisher):
 class DeliversTwice(MemorySubscriber):
     def deliver(self, frames: Frames) -> None:
         super().deliver(frames)
-        if len(self._subscriptions) > 1:
+        if len(self._subscriptions.prefixes()) > 1:
             super().deliver(frames)
 
 
@@ -164,14 +164,14 @@ class HangsInClose(MemorySubscriber):
 
 
 class EndsAtARequestError(MemoryPublisher):
-    def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         def once(ask: Any) -> None:
             try:
                 on_hello_request(ask)
             except ValueError:
-                self._life.closed = True
+                self._asks.close()
 
-        super()._answer(once, on_connected)
+        super().initialize(once, on_connected)
 
 
 class BlocksInRequestHello(MemorySubscriber):

@@ -43,12 +43,12 @@ class ReceivesAllHelloReplies(Receiver):
 class AnswersWhenAllAreConnected(ZmqPublisher):
     """Not broken: replies only when the check's three subscribers are connected, so that all could receive it."""
 
-    def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         def patient(ask: HelloRequest) -> None:
             poll(lambda: self.counters()["connected"] >= 3, 1.0)
             on_hello_request(ask)
 
-        super()._answer(patient, on_connected)
+        super().initialize(patient, on_connected)
 
 
 class NeverRecovers(Receiver):
@@ -110,8 +110,8 @@ class ReportsTheFirstConnectionOnly(Receiver):
 
 
 class PublisherReportsNoConnection(ZmqPublisher):
-    def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
-        super()._answer(on_hello_request, lambda: None)
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
+        super().initialize(on_hello_request, lambda: None)
 
 
 class LeaksWithoutSubscribers(ZmqPublisher):

@@ -13,11 +13,11 @@ RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "test_zmq.py")
 SUBSCRIBER = partial(_mutant, "drivers/pubsub_zmq/subscriber.py", "test_zmq.py")
 PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "test_zmq.py")
 OUTBOX = partial(_mutant, "drivers/pubsub_zmq/send_queue.py", "test_zmq.py")
-ASKS = partial(_mutant, "drivers/pubsub_zmq/hello_requests.py", "test_zmq.py")
+ASKS = partial(_mutant, "pubsub_lib/hello_requests.py", "test_zmq.py")
+REQUESTS = partial(_mutant, "pubsub_lib/hello_requests.py", "test_memory.py")
 LIFE = partial(_mutant, "pubsub_lib/driver_state.py", "test_zmq.py")
 BUS = partial(_mutant, "drivers/pubsub_memory/bus.py", "test_memory.py")
 MEMORY_SUBSCRIBER = partial(_mutant, "drivers/pubsub_memory/subscriber.py", "test_memory.py")
-MEMORY_PUBLISHER = partial(_mutant, "drivers/pubsub_memory/publisher.py", "test_memory.py")
 PUSHER = partial(_mutant, "drivers/pubsub_zmq/multiproc/publisher.py", "test_ipc.py")
 PULLER = partial(_mutant, "drivers/pubsub_zmq/multiproc/subscriber.py", "test_ipc.py")
 POLLING = partial(_mutant, "drivers/pubsub_sql/subscriber.py", "test_polling.py")
@@ -194,17 +194,16 @@ OTHERS = (
     ),
     MEMORY_SUBSCRIBER(
         "memory_subscriber_asks_before_it_listens",
-        "                    self._subscriptions.discard(self._requests.popleft())\n        self._bus.ask(frame)\n",
-        "                    self._subscriptions.discard(self._requests.popleft())\n"
-        "            self._subscriptions.discard(private)\n        self._bus.ask(frame)\n"
-        "        with self._changed:\n            self._subscriptions.add(private)\n",
+        "            self._subscriptions.add_replies(nonce)\n        self._bus.ask(frame)\n",
+        "            pass\n        self._bus.ask(frame)\n        with self._changed:\n"
+        "            self._subscriptions.add_replies(nonce)\n",
         "test_hello_request_is_answered_at_once_and_the_reply_is_received",
         "the reply may come before the subscriber listens for it",
     ),
-    MEMORY_PUBLISHER(
+    REQUESTS(
         "memory_publisher_is_not_notified_of_hello_requests",
-        "            self._asks.append(frame)\n            self._changed.notify()\n",
-        "            self._asks.append(frame)\n",
+        "            self._waiting.extend(frames[:room])\n            self._changed.notify()\n",
+        "            self._waiting.extend(frames[:room])\n",
         "test_hello_request_is_answered_at_once_and_the_reply_is_received",
         "a hello request is not answered before a subscriber joins",
     ),

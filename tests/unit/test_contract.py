@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pubsub_lib import Publisher, Replica, Settings, Store, Worker, contract, loader
@@ -187,3 +188,39 @@ def test_shipped_drivers_keep_the_contract(name: str) -> None:
     given = DriverSettings(store_url="sqlite:///net.db", addresses=(), bind_address="tcp://127.0.0.1:8866")
     contract.publisher(driver, given).close()
     contract.subscriber(driver, given).close()
+
+
+class Silent(DriverSubscriber):
+    """Without the methods that go with a capability."""
+
+    initialize = register_topic = unregister_topic = daemonize = counters = close = lambda self, *given: None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("changed", "missing"),
+    [
+        ({"bind_based": True}, "register_listen_address"),
+        ({"bind_based": False}, "request_hello"),
+        ({"bind_based": False, "fan_out": False}, ""),
+    ],
+)
+def test_a_method_is_required_only_with_its_capability(changed: dict[str, bool], missing: str) -> None:
+    class Toy(Driver):
+        name = "toy"
+        capabilities = msgspec.structs.replace(MemoryDriver.capabilities, **changed)
+
+        @classmethod
+        def publisher(cls, settings: DriverSettings) -> DriverPublisher:
+            return MemoryDriver.publisher(settings)
+
+        @classmethod
+        def subscriber(cls, settings: DriverSettings) -> DriverSubscriber:
+            return Silent()
+
+    if not missing:
+        found = contract.subscriber(Toy, MEMORY)
+        found.request_hello("n", ["t"])
+        found.register_listen_address("tcp://10.0.0.1:1")
+        return
+    with pytest.raises(DriverError, match=f"its subscriber .*has no method {missing}"):
+        contract.subscriber(Toy, MEMORY)

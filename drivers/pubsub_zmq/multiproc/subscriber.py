@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
-from pubsub_lib.core.sequencer import MAX_REQUESTS
 from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.logs import logger
@@ -53,8 +52,6 @@ class IpcSubscriber(Subscriber):
         self._buffer = buffer
         self._state = threading.Lock()
         self._topics: frozenset[str] = frozenset()
-        self._asked: dict[str, None] = {}
-        """Nonces of this subscriber's hello requests, the latest last. Other hello replies are not delivered."""
         self._stop = -1
         """An eventfd that ends the thread's wait; -1 while there is no thread. Guarded by the lock."""
         self._ended = False
@@ -79,24 +76,6 @@ class IpcSubscriber(Subscriber):
         self._life.check_open()
         with self._state:
             self._topics -= {check_topic(topic)}
-
-    def register_listen_address(self, address: str) -> None:
-        """Nothing to do: workers connect to this socket."""
-        self._life.check_open()
-
-    def unregister_listen_address(self, address: str) -> None:
-        """Nothing to do: workers connect to this socket."""
-        self._life.check_open()
-
-    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
-        """Only remember the nonce: the hop has no direction back to the workers, so no reply comes. The contract allows
-        this."""
-        self._life.check_open()
-        codec.hello_request_frame(nonce, topics)
-        with self._state:
-            self._asked[nonce] = None
-            if len(self._asked) > MAX_REQUESTS:
-                del self._asked[next(iter(self._asked))]
 
     def daemonize(self) -> None:
         """Lock and bind the socket, and start the thread. See :meth:`pubsub_lib.api.Subscriber.daemonize`.
@@ -221,6 +200,6 @@ class IpcSubscriber(Subscriber):
         return envelope
 
     def _wanted(self, envelope: Envelope) -> bool:
-        if envelope.hello is not None and envelope.hello.nonce:
-            return envelope.hello.nonce in self._asked
+        if envelope.hello is not None and envelope.hello.nonce:  # a reply, but the hop carries no hello requests
+            return False
         return ALL in self._topics or envelope.topic in self._topics

@@ -151,7 +151,7 @@ def test_closed_publisher_gets_no_hello_request() -> None:
 
 
 def test_old_hello_requests_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pubsub_memory.subscriber.MAX_REQUESTS", 64)
+    monkeypatch.setattr("pubsub_lib.subscriptions.MAX_REQUESTS", 64)
     with scene(rig()) as on:
         listener = on.listening("t")
         for number in range(100):

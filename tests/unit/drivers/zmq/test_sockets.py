@@ -182,7 +182,7 @@ while True:
 """
 
 
-def test_lost_messages_of_a_slow_subscriber_are_counted() -> None:
+def test_lost_messages_of_a_slow_subscriber_leave_a_gap_in_the_sequences() -> None:
     with world() as on:
         limits = Limits(max_frame_bytes=300_000, max_value_bytes=250_000)
         sender = on.sender(send_hwm=5, limits=limits)
@@ -202,13 +202,15 @@ def test_lost_messages_of_a_slow_subscriber_are_counted() -> None:
         eventually(lambda: sender.publisher.counters()["frames"] >= 400, "all frames were handed to ZeroMQ")
         listener.received.hook = lambda envelope: None
         stuck.set()
-        eventually(lambda: bool(sender.send("a")) and listener.counter("lost") > 0, "the loss was counted")
+
+        def gap() -> bool:
+            sender.send("a")
+            numbers = listener.numbers("a")
+            return numbers[-1] - numbers[0] + 1 > len(numbers)
+
+        eventually(gap, "messages were lost")
         numbers = listener.numbers("a")
         assert numbers == sorted(set(numbers))
-        # Read the counter after the numbers, so that messages received meanwhile cannot hide a gap.
-        holes = numbers[-1] - numbers[0] + 1 - len(numbers)
-        assert holes > 0
-        assert listener.counter("lost") >= holes
 
 
 def test_blocked_subscriber_with_a_full_queue_continues() -> None:
@@ -360,7 +362,7 @@ def test_messages_sent_alone_and_in_bursts_keep_their_order() -> None:
         assert numbers == list(range(numbers[0], sender.sequences["a"] + 1))
         counters = sender.publisher.counters()
         assert counters["sent"] >= sender.sequences["a"]
-        assert counters["send_errors"] == listener.counter("lost") == 0
+        assert counters["send_errors"] == 0
 
 
 def test_messages_that_wait_share_frames_and_keep_their_order() -> None:
@@ -380,7 +382,6 @@ def test_messages_that_wait_share_frames_and_keep_their_order() -> None:
             assert numbers == list(range(numbers[0], sender.sequences[topic] + 1))
         counters = sender.publisher.counters()
         assert counters["frames"] < counters["sent"]
-        assert listener.counter("lost") == 0
 
 
 def test_goodbye_arrives_when_the_publisher_closes_at_once() -> None:

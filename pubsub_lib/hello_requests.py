@@ -1,10 +1,21 @@
-"""Hello requests and new connections of subscribers, at the publisher: a bounded queue and a rate limit."""
+"""Hello requests and new connections of subscribers, at the publisher of any driver: a bounded queue, a rate limit, and
+the thread that calls back.
+"""
 
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
+
+from pubsub_lib.api import OnConnected, OnHelloRequest
+from pubsub_lib.core import codec
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.errors import FrameError, PubSubError
+from pubsub_lib.logs import logger
+
+_log = logger(__name__)
 
 CONNECTED: Final = b""
 """The item for new connections; a hello request is never empty."""
@@ -32,11 +43,18 @@ class Pace:
 
 
 class HelloRequests:
-    """Many threads put, one takes. The rate is limited for all subscribers together, because a reply is far larger than
-    its request, and stays in memory while its subscriber does not read."""
+    """Many threads put, one answers. The rate is limited for all subscribers together, because a reply is far larger
+    than its request, and stays in memory while its subscriber does not read.
 
-    def __init__(self, per_second: int) -> None:
+    A separate thread answers, because the callbacks may wait for locks that a sender holds while it waits for the
+    driver's own thread.
+    """
+
+    def __init__(self, limits: Limits, per_second: int = MAX_WAITING) -> None:
+        self._limits = limits
         self._pace = Pace(per_second)
+        self.counts = dict.fromkeys(("asks", "callback_errors", "foreign", "oversized", "truncated", "version"), 0)
+        """Changed by the answering thread only. The names never change, so any thread may copy it."""
         self._changed = threading.Condition()
         self._waiting: deque[bytes] = deque()
         self._arrived = False
@@ -70,6 +88,35 @@ class HelloRequests:
                     return self._waiting.popleft()
                 self._changed.wait(pause)
         return None
+
+    def answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
+        """The answering thread: call the callbacks until :meth:`close`. Their exceptions are logged and counted."""
+        while (frame := self.take()) is not None:
+            if frame == CONNECTED:
+                self.call(on_connected)
+            else:
+                self.pass_on(frame, on_hello_request)
+
+    def pass_on(self, frame: bytes, on_hello_request: OnHelloRequest) -> None:
+        """Decode one hello request and call back, or count why it was dropped. The answering thread."""
+        self.counts["asks"] += 1
+        try:
+            request = codec.read_hello_request(frame, self._limits)
+        except FrameError as error:
+            self.counts[error.reason] += 1
+            return
+        self.call(partial(on_hello_request, request))
+
+    def call(self, callback: Callable[[], None]) -> None:
+        """Call back; an exception is logged and counted. The answering thread."""
+        try:
+            callback()
+        except PubSubError as error:
+            self.counts["callback_errors"] += 1
+            _log.warning("a hello request or a new connection was not answered: %s", error)
+        except BaseException:  # noqa: BLE001 - a service's error must not end this thread
+            self.counts["callback_errors"] += 1
+            _log.exception("answering a hello request or a new connection failed")
 
     def close(self) -> None:
         """Drop the queued requests and end every wait. Idempotent."""

@@ -5,7 +5,8 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_zmq.hello_requests import CONNECTED, MAX_WAITING, HelloRequests, Pace
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.hello_requests import CONNECTED, MAX_WAITING, HelloRequests, Pace
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0, 0.5), max_size=200))
@@ -33,14 +34,14 @@ def test_pace_allows_one_seconds_actions_at_once_after_a_pause() -> None:
 
 
 def test_requests_beyond_the_queue_limit_are_counted_and_order_is_kept() -> None:
-    asks = HelloRequests(10)
+    asks = HelloRequests(Limits(), 10)
     assert asks.put([b"%d" % number for number in range(MAX_WAITING + 3)]) == 3
     assert asks.put([b"more"]) == 1
     assert [asks.take() for _ in range(3)] == [b"0", b"1", b"2"]
 
 
 def test_connections_are_taken_at_once_as_one_item_at_any_request_rate() -> None:
-    asks = HelloRequests(1)
+    asks = HelloRequests(Limits(), 1)
     asks.put([b"first", b"second"])
     assert asks.take() == b"first"  # no further request for a second
     asks.connected()
@@ -50,7 +51,7 @@ def test_connections_are_taken_at_once_as_one_item_at_any_request_rate() -> None
 
 def test_close_ends_every_wait() -> None:
     for waiting in ([], [b"first", b"second"]):
-        asks = HelloRequests(1)
+        asks = HelloRequests(Limits(), 1)
         asks.put(waiting)
         for each in waiting[:1]:
             assert asks.take() == each
