@@ -5,6 +5,7 @@ With ``--check`` nothing is written; the exit status is 1 when the page is stale
 """
 
 import sys
+import textwrap
 from collections.abc import Mapping
 from typing import Final
 
@@ -47,55 +48,66 @@ An option of the same meaning in `[pubsub]` takes precedence.
 
 ## Options without effect
 
-Each program logs one warning with these options and with options that Dragonflow does not know
+Each program logs one warning that names these options, and options that Dragonflow does not have
 either, with the nearest name. `publisher-service --check` rejects a name that is nearly one of
 Dragonflow's.
 
-| Dragonflow's option | replacement | reason |
-|---|---|---|
 {replaced}
 
 ## Drivers
 
 A driver that is not installed is rejected by name, and the message names the replacement.
 
-| Dragonflow's `pub_sub_driver` | replacement | reason |
-|---|---|---|
 {drivers}
 
 ## Differences for programs
 
-| Dragonflow | pubsub_lib |
-|---|---|
-| an event without a topic reaches every controller | an object without a topic is on \
-[`DEFAULT_TOPIC`](using.md#the-default-topic), to which every replica subscribes unless `default_topic=False` |
-| `on_create_pre`, `on_update_pre` on the merged object | [`Store.before_write`](using.md#checks-before-a-write), in \
-the same transaction |
-| `register_topic` returns whether the topic is new | `Replica.subscribe` and `unsubscribe` count the users of a \
-topic; the last `unsubscribe` drops it |
-| the first version of an object is 1 | a version is the position of the last change of the object; it also grows \
-over delete and create |
-| a missing key raises | `Store.get` and `Replica.get` return None |
-| the controller chooses publisher or multi-process publisher | `open_publisher(settings, store)` chooses by the \
-driver's capabilities |
+- Dragonflow sends an event without a topic to every controller. Here an object without a topic is
+  on [`DEFAULT_TOPIC`](using.md#the-default-topic), to which every replica subscribes unless
+  `default_topic=False`.
+- [`Store.before_write`](using.md#checks-before-a-write) replaces `on_create_pre` and
+  `on_update_pre`. It gets the merged object, and runs in the same transaction.
+- `register_topic` returns whether the topic is new. `Replica.subscribe` and `unsubscribe` count the
+  users of a topic; the last `unsubscribe` drops the topic.
+- The first version of an object is 1 in Dragonflow. Here a version is the position of the object's
+  last change; it also grows over delete and create.
+- A missing key raises in Dragonflow. `Store.get` and `Replica.get` return None.
+- Dragonflow's controller chooses publisher or multi-process publisher. Here
+  `open_publisher(settings, store)` chooses by the driver's capabilities.
 """
+WIDTH: Final = 100
 
 
 def page() -> str:
     """The text of the page."""
     read = "\n".join(f"| `{old}` | `{new}` |" for old, new in options.dragonflow_names().items())
     return TEXT.format(
-        read=read, replaced=_rows(dragonflow.REPLACED, ""), drivers=_rows(dragonflow.REPLACED_DRIVERS, "none")
+        read=read, replaced=_by_reason(dragonflow.REPLACED), drivers=_by_reason(dragonflow.REPLACED_DRIVERS)
     )
 
 
-def _rows(table: Mapping[str, dragonflow.Replaced], nothing: str) -> str:
-    return "\n".join(f"| `{name}` | {_code(each.by) or nothing} | {each.why} |" for name, each in table.items())
+def _by_reason(table: Mapping[str, dragonflow.Replaced]) -> str:
+    """A list with one item for all names of the same replacement and reason."""
+    names: dict[dragonflow.Replaced, list[str]] = {}
+    for name, each in table.items():
+        names.setdefault(each, []).append(f"`{name}`")
+    items = [f"{', '.join(of)}: {_use(each.by)}{each.why}" for each, of in names.items()]
+    return "\n".join(
+        textwrap.fill(
+            item,
+            WIDTH,
+            initial_indent="- ",
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for item in items
+    )
 
 
-def _code(by: str) -> str:
-    """``lease in [publisher_service]`` -> the name and the group as code."""
-    return " in ".join(f"`{part}`" for part in by.split(" in ")) if by else ""
+def _use(by: str) -> str:
+    """``lease in [publisher_service]`` -> a sentence with the name and the group as code."""
+    return f"use {' in '.join(f'`{part}`' for part in by.split(' in '))}. " if by else "no replacement. "
 
 
 if __name__ == "__main__":

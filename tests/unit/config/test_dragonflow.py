@@ -87,8 +87,12 @@ def test_no_option_is_both_read_and_without_effect() -> None:
 
 def test_page_names_every_option_and_driver_of_the_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for name in [*options.dragonflow_names(), *dragonflow.REPLACED, *dragonflow.REPLACED_DRIVERS]:
-        assert f"| `{name}` |" in page
+    sections = {each.partition("\n")[0]: each for each in page.split("\n## ")}
+    for name in options.dragonflow_names():
+        assert f"| `{name}` |" in sections["Options that are read from `[df]`"]
+    for heading, table in (("Options without effect", dragonflow.REPLACED), ("Drivers", dragonflow.REPLACED_DRIVERS)):
+        for name in table:
+            assert f"`{name}`" in sections[heading]
 
 
 @pytest.mark.parametrize(
