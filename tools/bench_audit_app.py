@@ -8,7 +8,7 @@
 
 It also measures only the join with one count, as the minimum of an audit. It reports medians and ratios.
 The journals are written once and kept in a folder (--cache). Each measurement is a separate process, in turns, and
-starts when Spark runs. The machine should be nearly idle meanwhile. See docs/audit.md, "Speed".
+starts when Spark runs. The machine should be nearly idle meanwhile. See docs/contributing/audit-internals.md.
 """
 
 import argparse

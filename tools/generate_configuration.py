@@ -42,7 +42,7 @@ OURS: Final = (
         "Journals",
         GROUP,
         options.JOURNAL,
-        "Records of the actions of each writer, service and replica, for the audit: [journals](journals.md).",
+        "Records of the actions of each writer, service and replica, for the audit: [journals](audit.md#journals).",
     ),
 )
 TEXT: Final = """\

@@ -22,7 +22,7 @@ class AuditSettings(msgspec.Struct, frozen=True):
 
     @property
     def reach(self) -> int:
-        """The time from an item to its horizon: later evidence does not count (docs/audit.md, "Words")."""
+        """The time from an item to its horizon: later evidence does not count (audit-verdicts.md, "Words")."""
         return self.bound + 2 * self.grace
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Journals: records of the messages and actions of every participant, for the audit (docs/journals.md).
+"""Journals: records of the messages and actions of every participant, for the audit (docs/audit.md, "Journals").
 
 A :class:`~pubsub_lib.journal.writer.Journal` appends entries to a file; finished files become Parquet
 (:mod:`~pubsub_lib.journal.compaction`); both forms are read as :class:`~pubsub_lib.journal.rows.Row`

@@ -1,4 +1,4 @@
-"""The append form of a journal: length, checksum, msgpack; one frame per entry (docs/journals.md).
+"""The append form of a journal: length, checksum, msgpack; one frame per entry (docs/audit.md, "Journals").
 
 An entry holds its participant's data without conversion: all messages of an envelope at once, values included. Hashes
 are computed when the entry is converted to rows, outside the path of the messages.

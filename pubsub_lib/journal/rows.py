@@ -1,4 +1,4 @@
-"""The documented schema of a journal's records, version 1 (docs/journals.md). One row is one record.
+"""The documented schema of a journal's records, version 1 (docs/audit.md, "Journals"). One row is one record.
 
 The audit reads rows. An append file keeps entries (:mod:`~pubsub_lib.journal.entries`), which are cheaper to write and
 are converted to rows when the file is compacted or read.
@@ -39,7 +39,7 @@ class ChangeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Row(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One record. Columns that a kind does not use hold their defaults; docs/journals.md has the table of kinds.
+    """One record. Columns that a kind does not use hold their defaults; docs/audit.md lists the kinds.
 
     Times are microseconds: ``wall`` since 1970 in UTC, ``mono`` of the host's monotonic clock. ``hash``, ``digest``
     and the hashes of changes are 64 bits, signed because Parquet's readers have no unsigned type.

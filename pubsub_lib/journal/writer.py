@@ -294,7 +294,7 @@ class Journal:
         count: int = 0,
         digest: int = 0,
     ) -> None:
-        """Any record without messages; docs/journals.md lists the columns that a kind uses."""
+        """Any record without messages; docs/audit.md, "Journals" lists the columns that a kind uses."""
         self._run().put(
             kind, (outcome,) if outcome else (), service, uuid, topic, sequence, point=point, prev=prev, cause=cause,
             peer=peer, size=size, count=count, digest=digest,

@@ -1,4 +1,4 @@
-"""A replica's journal (docs/journals.md): its received messages and decisions, written before they are applied."""
+"""A replica's journal (docs/audit.md): its received messages and decisions, written before they are applied."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

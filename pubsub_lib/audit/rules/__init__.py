@@ -1,1 +1,1 @@
-"""The definitions of docs/audit.md as Spark tables: a verdict for every message and every object."""
+"""The definitions of docs/contributing/audit-verdicts.md as Spark tables: verdicts on messages and objects."""

@@ -1,4 +1,4 @@
-"""The base tables of the audit: runs, gaps, closed windows, publications, commits, intervals, skew (docs/audit.md).
+"""The base tables of the audit: runs, gaps, closed windows, publications, commits, intervals, skew (audit-verdicts.md).
 
 Every table has the column ``domain``; a row of journals has it beside the columns of the schema. Small tables (one row
 for a run, an interval, a pair of hosts) are broadcast. Large tables are never collected.

@@ -1,4 +1,4 @@
-"""Compares the changelog of the store with the publications (docs/audit.md, "Store to publisher")."""
+"""Compares the changelog of the store with the publications (audit-verdicts.md, "Store to publisher")."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The verdict for every message and replica (docs/audit.md, "Delivery").
+"""The verdict for every message and replica (audit-verdicts.md, "Delivery").
 
 Most items are received and applied in time, and are decided from two joined rows. Only the others are joined with the
 intervals of their replica, as arrays, and judged by rules in the order of the document.
@@ -28,7 +28,7 @@ COLUMNS: Final = (
     "blame", "way", "settled", "detected", "written", "received", "skew",
 )  # fmt: skip
 MESSAGE, POLLING, REPAIR, NO_WAY = "message", "polling", "repair", ""
-"""The ways in which a change comes into a replica: see docs/audit.md, "Delivery"."""
+"""The ways in which a change comes into a replica: see audit-verdicts.md, "Delivery"."""
 _ITEM: Final = ["domain", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "publisher_host"]
 
 

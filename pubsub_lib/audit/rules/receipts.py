@@ -1,4 +1,4 @@
-"""The receipts of replicas, per item: the largest tables of the audit, in one pass each (docs/audit.md, "Words")."""
+"""The receipts of replicas, per item: the largest tables, in one pass each (audit-verdicts.md, "Words")."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Compares the objects of replicas with those of the store, one by one (docs/audit.md, "State")."""
+"""Compares the objects of replicas with those of the store, one by one (audit-verdicts.md, "State")."""
 
 from typing import Final
 

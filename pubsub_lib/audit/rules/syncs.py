@@ -1,4 +1,4 @@
-"""Every sync of every replica: cause, duration, size, and whether it was needless (docs/audit.md, "Syncs")."""
+"""Every sync of every replica: cause, duration, size, and whether it was needless (audit-verdicts.md, "Syncs")."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Receipts that no replica should have, and unrecorded publications (docs/audit.md, "Unrecorded" and "Strays")."""
+"""Receipts that no replica should have, and unrecorded publications (audit-verdicts.md, "Delivery")."""
 
 from typing import Final
 

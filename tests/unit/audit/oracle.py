@@ -1,4 +1,4 @@
-"""A brute-force audit, written from docs/audit.md alone. It shares no code with the pipeline.
+"""A brute-force audit, written from docs/contributing/audit-verdicts.md alone. It shares no code with the pipeline.
 
 It is slow and simple on purpose: sets, loops, one function per definition.
 """

@@ -41,7 +41,7 @@ SETTINGS = AuditSettings(WINDOW, GRACE, BOUND, SILENCE)
 DOMAINS = int(os.environ.get("PUBSUB_TEST_DOMAINS", "15"))
 """Number of generated journals that go through the real command in one run of the tests, beside all known answers. With
 more than 100 there is one more restart, progress is printed, and the journals also go through ``pubsub-audit run``. See
-docs/audit.md, "How it is tested".
+docs/contributing/audit-internals.md, "How it is tested".
 """
 MANY = 100
 OF_THE_STORE = {
