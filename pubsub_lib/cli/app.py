@@ -7,7 +7,6 @@ import logging
 from typing import Any, Final, TextIO
 
 from cliff.app import App
-from cliff.help import HelpAction
 
 from pubsub_lib.cli import commands
 from pubsub_lib.cli.formatting import visible
@@ -27,15 +26,19 @@ _EPILOG: Final = (
 
 
 class PubsubDb(App):
-    """One run of ``pubsub-db``. It writes to the standard streams as they are when it is constructed."""
+    """One run of ``pubsub-db``. It uses the standard streams as they are when it is constructed."""
 
     NAME = NAME
     LOG = LOG
 
-    def __init__(self) -> None:
+    def __init__(self, stdout: TextIO | None = None) -> None:
+        """``stdout``: for results and help, instead of the standard output."""
         version = importlib.metadata.version("pubsub-lib")
         # Deferred, because "pubsub-db ls -h" asks for the help of ls.
-        super().__init__("Inspect and edit a pubsub_lib store.", version, commands.manager(), deferred_help=True)
+        super().__init__(
+            "Inspect and edit a pubsub_lib store.", version, commands.manager(), stdout=stdout, deferred_help=True
+        )
+        self.options = self.parser.parse_args([])  # the defaults, until ``run`` has read the arguments
         self._handler: logging.Handler | None = None
 
     def build_option_parser(
@@ -100,10 +103,11 @@ class PubsubDb(App):
         before = logging.getLogger().level
         try:
             code = self._run(argv)
-            # Flush here: an error at the interpreter's exit would not change the exit code.
-            self.stdout.flush()
-        except SystemExit as ended:  # argparse, and cliff's help, which has no code
-            code = ended.code if isinstance(ended.code, int) else exit_codes.OK
+            if self.stdout.closed:  # by the pager of the help, when the reader of the help has closed the pipe
+                code = exit_codes.CLOSED_PIPE
+            else:
+                # Flush here: an error at the interpreter's exit would not change the exit code.
+                self.stdout.flush()
         except BrokenPipeError:
             code = exit_codes.CLOSED_PIPE
         except PubSubError as error:
@@ -132,31 +136,28 @@ class PubsubDb(App):
         try:
             self.command_manager.find_command([name])
         except ValueError:
-            near = difflib.get_close_matches(name, dict(self.command_manager), 1)
+            near = difflib.get_close_matches(name, self.command_manager.get_command_names(), 1)
             hint = f"did you mean {near[0]!r}?" if near else f"see {NAME} --help"
             raise UsageError(f"there is no command {name!r}; {hint}") from None
 
     def _run(self, argv: list[str]) -> int:
-        self.options, rest = self.parser.parse_known_args(argv)
-        self.configure_logging()
-        if self.options.deferred_help and rest:
-            rest = ["help", *rest]
-        elif not rest:
-            out = self.stdout if self.options.deferred_help else self.stderr
-            self._help(out)
-            return exit_codes.OK if self.options.deferred_help else exit_codes.USAGE
-        return self.run_subcommand(rest)
-
-    def _help(self, out: TextIO) -> None:
-        before, self.stdout = self.stdout, out
         try:
-            HelpAction([], argparse.SUPPRESS, default=self)(self.parser, self.options, None, None)
-        except SystemExit:
-            pass  # cliff's action ends with this exception
-        finally:
-            self.stdout = before
+            self.options, rest = self.parser.parse_known_args(argv)
+            self.configure_logging()
+            if rest:
+                return self.run_subcommand(["help", *rest] if self.options.deferred_help else rest)
+            if not self.options.deferred_help:
+                # The help goes to stderr, because a script must not take it for the result of a command.
+                PubsubDb(stdout=self.stderr).run([*argv, "--help"])
+                return exit_codes.USAGE
+            self.print_help_if_requested()
+        except SystemExit as ended:  # argparse, and cliff's help, which has no code
+            return ended.code if isinstance(ended.code, int) else exit_codes.OK
+        return exit_codes.OK
 
     def _report(self, error: BaseException, sentence: str, code: int) -> int:
+        if self._handler is None:  # the error precedes the options, for example that of "--version >/dev/full"
+            self.configure_logging()
         LOG.error("%s", " ".join(sentence.split()), exc_info=error if self.options.debug else None)
         return code
 

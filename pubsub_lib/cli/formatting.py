@@ -20,7 +20,7 @@ class Shown(FormattableColumn[Any]):
 
     def human_readable(self) -> str:
         """For ``-f table``: control characters are escaped, except the ends of lines."""
-        return "\n".join(visible(line) for line in self._text(self._value).split("\n"))
+        return "\n".join(visible(line) for line in self._text(self.machine_readable()).split("\n"))
 
 
 def moment(unix: float) -> str:

@@ -1,24 +1,17 @@
 """The base classes of the commands: the five formats, JSON values, empty results, exit codes."""
 
+import abc
 import argparse
+import functools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import EntryPoint
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from cliff.app import App
 from cliff.command import Command
-from cliff.formatters.base import ListFormatter, SingleFormatter
-from cliff.formatters.commaseparated import CSVLister
-from cliff.formatters.json_format import JSONFormatter
-from cliff.formatters.table import TableFormatter
-from cliff.formatters.value import ValueFormatter
-from cliff.formatters.yaml_format import YAMLFormatter
-from cliff.lister import Lister
-from cliff.show import ShowOne
-from stevedore import ExtensionManager
-from stevedore.extension import Extension
+from cliff.formatters.base import Formatter, ListFormatter, SingleFormatter
+from stevedore import NamedExtensionManager
 
 from pubsub_lib.cli.formatting import visible, visible_json
 from pubsub_lib.command import exit_codes
@@ -27,7 +20,9 @@ from pubsub_lib.errors import UsageError
 
 _log = logging.getLogger("pubsub_lib.cli")
 
-_STRUCTURED = ("json", "yaml")
+_FORMATS: Final = ("table", "json", "yaml", "csv", "value")
+"""The formats of all commands with a result, in the order of their options in the help."""
+_STRUCTURED: Final = ("json", "yaml")
 """The formats that show the structure of a value; in the other formats a value is one JSON text."""
 
 
@@ -46,67 +41,127 @@ class Json:
         return visible_json(self._data.decode())
 
 
-class List(Lister):
+class _Result(Command):
+    """A command with a result that is printed in one of the formats.
+
+    The classes ``Lister`` and ``ShowOne`` of cliff have the same options. They are not used, because their formats and
+    help texts can be changed only through private attributes.
+    """
+
+    app: App
+    exit_code = exit_codes.OK
+    """``take_action`` may set it to NEGATIVE when the result is negative."""
+    sortable = False
+    """Whether the result has rows that the user may sort."""
+
+    @abc.abstractmethod
+    def formatters(self) -> Mapping[str, Formatter]:
+        """The formatters by the name of their format."""
+
+    @abc.abstractmethod
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> None:
+        """Print the result of ``take_action``. Raises UsageError for an unknown column."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options for the format, the columns and the order, worded as in every OpenStack client."""
+        parser = super().get_parser(prog_name)
+        group = parser.add_argument_group("output formatters", "output formatter options")
+        group.add_argument(
+            "-f",
+            "--format",
+            dest="formatter",
+            choices=sorted(self.formatters()),
+            default="table",
+            help="the output format, defaults to table",
+        )
+        group.add_argument(
+            "-c",
+            "--column",
+            action="append",
+            default=[],
+            dest="columns",
+            metavar="COLUMN",
+            help="specify the column(s) to include, can be repeated to show multiple columns",
+        )
+        for each in self.formatters().values():
+            each.add_argument_group(parser)
+        if self.sortable:
+            group.add_argument(
+                "--sort-column",
+                action="append",
+                default=[],
+                dest="sort_columns",
+                metavar="SORT_COLUMN",
+                help="sort the rows by this column; may be repeated: the first column takes precedence",
+            )
+            order = group.add_mutually_exclusive_group()
+            for name in ("ascending", "descending"):
+                order.add_argument(
+                    f"--sort-{name}",
+                    action="store_const",
+                    dest="sort_direction",
+                    const=name,
+                    help=f"sort the column(s) in {name} order",
+                )
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the result. Returns the exit code."""
+        result: Any = super().run(parsed_args)  # what take_action returned
+        self.produce_output(parsed_args, *result)
+        return self.exit_code
+
+
+class List(_Result):
     """A command that lists rows: ``take_action`` returns (column names, rows).
 
     Rows are printed in the order given, unless the user asks for another order. Without rows, a table is not printed
     and the text ``nothing`` goes to stderr; the other formats print an empty result.
     """
 
-    exit_code = exit_codes.OK
-    """``take_action`` may set it to NEGATIVE when the result is negative."""
+    sortable = True
     nothing = "there is nothing to show"
 
-    def _load_formatter_plugins(self) -> "ExtensionManager[ListFormatter]":
-        return _formatters(csv=CSVLister())
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options of cliff; the help of ``--sort-column`` is replaced."""
-        parser = super().get_parser(prog_name)
-        for option in parser._actions:
-            if option.dest == "sort_columns":
-                option.help = "sort the rows by this column; may be repeated: the first column takes precedence"
-        return parser
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the rows. Returns the exit code."""
-        return super().run(parsed_args) or self.exit_code
+    def formatters(self) -> Mapping[str, ListFormatter]:
+        """The formatters of rows."""
+        return list_formatters()
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
-    ) -> int:
+    ) -> None:
         """Print the rows, or log that there are none. Raises UsageError for an unknown column."""
         check_columns([*parsed_args.columns, *parsed_args.sort_columns], column_names)
-        terminal = self.app.stdout.isatty()
+        form, terminal = parsed_args.formatter, self.app.stdout.isatty()
         rows = iter(data)
         first = next(rows, None)
-        if first is None and parsed_args.formatter == "table":
+        if first is None and form == "table":
             _log.info("%s", self.nothing)
-            return exit_codes.OK
-        found: Iterator[Sequence[Any]] = chain(() if first is None else (first,), rows)
-        return super().produce_output(
-            parsed_args, column_names, (_shown(row, parsed_args.formatter, terminal) for row in found)
-        )
+            return
+        found = chain(() if first is None else (first,), rows)
+        shown: Iterable[list[Any]] = (_shown(row, form, terminal) for row in found)
+        if parsed_args.sort_columns:
+            descending = parsed_args.sort_direction == "descending"
+            shown = _in_order(list(shown), column_names, parsed_args.sort_columns, descending)
+        chosen = _chosen(parsed_args.columns, column_names)
+        cells = ([row[at] for at in chosen] for row in shown)
+        self.formatters()[form].emit_list([column_names[at] for at in chosen], cells, self.app.stdout, parsed_args)
 
 
-class Show(ShowOne):
+class Show(_Result):
     """A command that shows one item: ``take_action`` returns (names, values)."""
 
-    exit_code = exit_codes.OK
-    """``take_action`` may set it to NEGATIVE when the result is negative."""
+    def formatters(self) -> Mapping[str, SingleFormatter]:
+        """The formatters of one item."""
+        return single_formatters()
 
-    def _load_formatter_plugins(self) -> "ExtensionManager[SingleFormatter]":
-        return _formatters(csv=_CsvOne())
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the item. Returns the exit code."""
-        return super().run(parsed_args) or self.exit_code
-
-    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]) -> int:
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Any]) -> None:
         """Print the item. Raises UsageError for an unknown column."""
         check_columns(parsed_args.columns, column_names)
-        shown = _shown(data, parsed_args.formatter, self.app.stdout.isatty())
-        return super().produce_output(parsed_args, column_names, shown)
+        form = parsed_args.formatter
+        shown = _shown(data, form, self.app.stdout.isatty())
+        chosen = _chosen(parsed_args.columns, column_names)
+        names, values = [column_names[at] for at in chosen], [shown[at] for at in chosen]
+        self.formatters()[form].emit_one(names, values, self.app.stdout, parsed_args)
 
 
 class Act(Command):
@@ -118,24 +173,76 @@ class Act(Command):
 class _CsvOne(SingleFormatter):
     """One item as CSV: its names and its values, in two lines."""
 
-    def __init__(self) -> None:
-        self._lister = CSVLister()
+    def __init__(self, of_rows: ListFormatter) -> None:
+        self._of_rows = of_rows
 
     def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
-        self._lister.add_argument_group(parser)
+        self._of_rows.add_argument_group(parser)
 
     def emit_one(
         self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: argparse.Namespace
     ) -> None:
-        self._lister.emit_list(column_names, [data], stdout, parsed_args)
+        self._of_rows.emit_list(column_names, [data], stdout, parsed_args)
+
+
+@functools.cache
+def list_formatters() -> Mapping[str, ListFormatter]:
+    """The formatters of rows: those of cliff."""
+    return _of_cliff("list")
+
+
+@functools.cache
+def single_formatters() -> Mapping[str, SingleFormatter]:
+    """The formatters of one item: those of cliff, which has none for CSV."""
+    found = {**_of_cliff("show"), "csv": _CsvOne(list_formatters()["csv"])}
+    return {name: found[name] for name in _FORMATS}
+
+
+def _of_cliff(kind: str) -> dict[str, Any]:
+    """The formatters for the commands of a kind, ``list`` or ``show``. Formats of other packages are left out."""
+    found: NamedExtensionManager[Any] = NamedExtensionManager(
+        f"cliff.formatter.{kind}",
+        _FORMATS,
+        invoke_on_load=True,
+        name_order=True,
+        on_missing_entrypoints_callback=None,  # "show" has no csv
+    )
+    return {each.name: each.obj for each in found}
 
 
 def check_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Raises UsageError for an unknown column. cliff would ignore it for sorting, and omit it from the output."""
-    known = {name.lower().replace(" ", "_") for name in names}
+    """Raises UsageError for an unknown column."""
+    known = {normal(name) for name in names}
     for each in wanted:
-        if each.lower().strip().replace(" ", "_") not in known:
+        if normal(each) not in known:
             raise UsageError(f"there is no column {each!r}; name one of {', '.join(names)}")
+
+
+def normal(column: str) -> str:
+    """A column's name without the differences that users may make: in case, and of spaces for underscores."""
+    return column.strip().lower().replace(" ", "_")
+
+
+def _chosen(wanted: Sequence[str], names: Sequence[str]) -> list[int]:
+    """The places of the columns to show, in the order of the result. Without names in ``wanted``: all columns."""
+    known = {normal(each) for each in wanted}
+    return [at for at, name in enumerate(names) if not wanted or normal(name) in known]
+
+
+def _in_order(rows: list[list[Any]], names: Sequence[str], columns: Sequence[str], descending: bool) -> list[list[Any]]:
+    """The rows sorted by these columns; those without a value are last, or first in descending order."""
+    places = [normal(name) for name in names]
+    for column in reversed(columns):
+        at = places.index(normal(column))
+        try:
+            rows = sorted(rows, key=functools.partial(_rank, at), reverse=descending)
+        except TypeError:
+            _log.warning("the rows are not sorted by the column %r: its values cannot be compared", names[at])
+    return rows
+
+
+def _rank(at: int, row: Sequence[Any]) -> tuple[bool, Any]:
+    return row[at] is None, row[at]
 
 
 def plain(value: Any, formatter: str, *, terminal: bool) -> Any:
@@ -151,22 +258,5 @@ def plain(value: Any, formatter: str, *, terminal: bool) -> Any:
     return visible(value) if people and isinstance(value, str) else value
 
 
-def _shown(row: Sequence[Any], formatter: str, terminal: bool) -> list[Any]:
+def _shown(row: Iterable[Any], formatter: str, terminal: bool) -> list[Any]:
     return [plain(each, formatter, terminal=terminal) for each in row]
-
-
-def _formatters(csv: Any) -> "ExtensionManager[Any]":
-    """The same five formatters for all commands. With entry points a single item would have no csv, and every command
-    would search the whole environment before it starts."""
-    made = {
-        "table": TableFormatter(),
-        "json": JSONFormatter(),
-        "yaml": YAMLFormatter(),
-        "csv": csv,
-        "value": ValueFormatter(),
-    }
-    extensions: list[Extension[Any]] = [
-        Extension(name, EntryPoint(name, f"{type(each).__module__}:{type(each).__name__}", "cliff"), type(each), each)
-        for name, each in made.items()
-    ]
-    return ExtensionManager.make_test_instance(extensions)

@@ -11,7 +11,7 @@ import msgspec
 from cliff.formatters.base import ListFormatter
 
 from pubsub_lib.cli.formatting import cut, padded, visible, visible_json
-from pubsub_lib.cli.output import List, check_columns, plain
+from pubsub_lib.cli.output import List, check_columns, normal, plain
 from pubsub_lib.errors import UsageError
 
 _GAP: Final = "  "
@@ -48,7 +48,7 @@ class RowPrinter:
     ) -> None:
         """``parsed_args`` and ``formatter``: of a cliff list command. Raises UsageError for unknown columns."""
         check_columns(parsed_args.columns, [column.name for column in columns])
-        wanted = [_normal(name) for name in parsed_args.columns]
+        wanted = [normal(name) for name in parsed_args.columns]
         table = parsed_args.formatter == "table"
         self._chosen = [
             at
@@ -66,9 +66,7 @@ class RowPrinter:
         """A printer for a list command. Raises as the constructor, and UsageError for ``--sort-column``."""
         if parsed_args.sort_columns:
             raise UsageError("rows that are shown as they arrive cannot be sorted; omit --sort-column")
-        formatter = command._formatter_plugins[parsed_args.formatter].obj
-        assert formatter is not None, "the five formatters are made, not found"
-        return cls(columns, command.app.stdout, parsed_args, formatter)
+        return cls(columns, command.app.stdout, parsed_args, command.formatters()[parsed_args.formatter])
 
     def row(self, values: Sequence[Any], shown: Sequence[str]) -> None:
         """Print one row: ``values`` for programs, ``shown`` for people (a table), both with all columns."""
@@ -114,7 +112,3 @@ class RowPrinter:
             fit = cut(text, width) if narrow and not column.right else visible(text)
             cells.append(padded(fit, width, right=column.right))
         self._out.write(_GAP.join(cells).rstrip() + "\n")
-
-
-def _normal(name: str) -> str:
-    return name.strip().lower().replace(" ", "_")

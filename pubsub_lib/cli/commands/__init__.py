@@ -35,12 +35,16 @@ COMMANDS: Final = {
 }
 """Name -> ``module:class``, sorted."""
 
-_GROUP: Final = "pubsub_lib.cli"
+_NAMESPACE: Final = "pubsub_lib.cli"
+"""cliff looks for the hooks of a command among the entry points of the group ``pubsub_lib.cli.<name>``."""
+
+
+class _Commands(CommandManager):
+    def load_commands(self, namespace: str) -> None:
+        """Enter the commands of the table. They are not imported."""
+        self.commands.update({name: EntryPoint(name, target, namespace) for name, target in COMMANDS.items()})
 
 
 def manager() -> CommandManager:
     """A cliff manager of these commands. It imports none of them."""
-    made = CommandManager()
-    for name, target in COMMANDS.items():
-        made.commands[name] = EntryPoint(name, target, _GROUP)
-    return made
+    return _Commands(_NAMESPACE)

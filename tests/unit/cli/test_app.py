@@ -1,6 +1,7 @@
 """Behaviour of every command: global options, help, and one sentence and an exit code for each error."""
 
 import logging
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -102,9 +103,28 @@ def test_closed_pipe_ends_the_command_without_error(small: World) -> None:
     assert process.wait() == exit_codes.CLOSED_PIPE
 
 
-def test_output_on_a_full_disk_is_an_error(small: World) -> None:
+HELPS = (("--help",), ("help",), ("ls", "--help"), ("--version",))
+
+
+@pytest.mark.parametrize("arguments", HELPS)
+def test_help_into_a_closed_pipe_ends_without_error(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # without a buffer, argparse itself discards the error
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = start(*arguments, stdout=writer)
+    os.close(writer)
+    assert (process.communicate()[1], process.returncode) == ("", exit_codes.CLOSED_PIPE)
+
+
+@pytest.mark.parametrize("arguments", [("tables", "-f", "json"), *HELPS])
+def test_output_on_a_full_disk_is_an_error(
+    arguments: tuple[str, ...], small: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     with Path("/dev/full").open("w") as full:
-        process = small.process("tables", "-f", "json", stdout=full)
+        process = small.process(*arguments, stdout=full)
         err = process.communicate()[1]
     assert process.returncode == exit_codes.FILE
     assert err == "pubsub-db: a file or the output cannot be used: [Errno 28] No space left on device\n"

@@ -1,5 +1,6 @@
 """The formats: a value is structured in structured formats, and the same JSON text in the others."""
 
+import argparse
 import csv
 import io
 import json
@@ -8,8 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cliff.lister import Lister
 
+from pubsub_lib.cli.app import PubsubDb
 from pubsub_lib.cli.commands import COMMANDS, manager
+from pubsub_lib.cli.commands.ls import Ls
 from pubsub_lib.cli.output import List, Show
 from tests.unit.cli.conftest import alone
 from tests.unit.cli.world import World, fill
@@ -61,6 +65,34 @@ def test_streamed_rows_cannot_be_sorted(small: World) -> None:
 
 def test_help_of_sort_column_is_replaced(small: World) -> None:
     assert "ignored" not in small.run("ls", "--help").out
+
+
+def test_options_of_a_list_are_those_of_cliff() -> None:
+    class Listed(Lister):
+        take_action = Ls.take_action
+
+    app = PubsubDb()
+    ours, of_cliff = (kind(app, None).get_parser("x").parse_args for kind in (Ls, Listed))
+    assert ours(["lport"]) == argparse.Namespace(**vars(of_cliff([])), table="lport", topic=None)
+
+
+@pytest.mark.parametrize("form", ["table", "value", "csv", "json", "yaml"])
+def test_rows_whose_values_cannot_be_compared_are_shown_unsorted(form: str, filled: World) -> None:
+    plain = filled.run("dump", "--table", "lport", "-f", form)
+    output = filled.run("dump", "--table", "lport", "-f", form, "--sort-column", "value")
+    assert (output.code, sorted(output.out)) == (0, sorted(plain.out))
+    warned = "the rows are not sorted by the column 'value': its values cannot be compared"
+    assert (warned in output.err) is (form in ("json", "yaml"))
+
+
+def test_rows_sorted_by_two_columns_with_missing_values() -> None:
+    parsed_args = argparse.Namespace(
+        formatter="value", columns=["a", "B c"], sort_columns=["B C", "a"], sort_direction="ascending"
+    )
+    out = io.StringIO()
+    rows = [(1, "-", None), (3, "-", "x"), (2, "-", "x"), (0, "-", "w")]
+    Ls(PubsubDb(stdout=out), None).produce_output(parsed_args, ("a", "hidden", "b c"), rows)
+    assert out.getvalue() == "0 w\n2 x\n3 x\n1 None\n"
 
 
 EVIL = "k\x1b[31mRED\x1b]0;title\x07\x1b[2J\n\x9b\u202e"

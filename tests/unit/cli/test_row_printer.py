@@ -9,25 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
-from cliff.formatters.base import ListFormatter
-from cliff.formatters.commaseparated import CSVLister
-from cliff.formatters.json_format import JSONFormatter
-from cliff.formatters.table import TableFormatter
-from cliff.formatters.value import ValueFormatter
-from cliff.formatters.yaml_format import YAMLFormatter
 from rich.cells import cell_len
 
-from pubsub_lib.cli.output import Json
+from pubsub_lib.cli.output import Json, list_formatters
 from pubsub_lib.cli.row_printer import Column, RowPrinter
 from pubsub_lib.errors import UsageError
 
-FORMATTERS: dict[str, ListFormatter] = {
-    "csv": CSVLister(),
-    "json": JSONFormatter(),
-    "table": TableFormatter(),
-    "value": ValueFormatter(),
-    "yaml": YAMLFormatter(),
-}
+FORMATTERS = list_formatters()
 COLUMNS = (
     Column("position", "pos", width=5, right=True),
     Column("topic", weight=1),
