@@ -217,7 +217,7 @@ def test_second_service_is_refused_and_the_first_keeps_its_messages(on: Scene) -
 
 
 def test_hello_reply_is_not_delivered(on: Scene) -> None:
-    """The hop carries no hello requests, so nobody has asked."""
+    """The hop carries no hello requests, so no subscriber has asked."""
     listener = on.subscriber(ALL)
     listener.subscriber.request_hello("mine", [ALL])
     on.sender.publisher.send_event(on.sender.hello("mine"))
