@@ -24,6 +24,7 @@ from sqlalchemy import and_, create_engine, delete, update
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.core.model import Full, Point, SyncAnswer, Want
+from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.service.service import PublisherService
 from pubsub_lib.store import repair, schema
@@ -79,14 +80,17 @@ class Bench:
 
     def rot_memory(self, kind: str, key: str) -> None:
         """Damage an object in the replica's memory."""
-        with self.replica._engine.lock:
-            objects = self.replica._cache._topics[TOPIC].tables[TABLE]
+
+        def damage(state: ReplicaState) -> None:
+            objects = state.cache._topics[TOPIC].tables[TABLE]
             if kind == "value":
                 objects[key].value = b'"rotten"'
             elif kind == "version":
                 objects[key].version += 10**9
             else:
-                del objects[key], self.replica._cache._merged.shown[TABLE][key]
+                del objects[key], state.cache._merged.shown[TABLE][key]
+
+        self.replica._engine.read(damage)
 
     def rot_database(self, url: str, kind: str, key: str) -> None:
         """Damage an object in the database, on a separate connection."""
@@ -106,8 +110,7 @@ class Bench:
 
     def in_memory(self, right: Stored) -> bool:
         """Whether the replica holds the right object."""
-        with self.replica._engine.lock:
-            shown = self.replica._cache.record(right.table, right.key)
+        shown = self.replica._engine.read(lambda state: state.cache.record(right.table, right.key))
         return shown is not None and (shown.version, shown.value) == (right.version, right.value)
 
     def in_database(self, right: Stored) -> bool:

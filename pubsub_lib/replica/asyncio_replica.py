@@ -152,7 +152,7 @@ class AsyncReplica:
 
         def begin() -> Replica:
             replica = self._make()
-            replica._engine.watchers = (notifier.notify,)
+            replica._engine.watch(notifier.notify)
             replica._handlers.watchers = (notifier.notify,)
             replica.start()  # after an error the replica is closed
             return replica
@@ -469,13 +469,8 @@ class AsyncReplica:
 
     async def _look(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a quick function that needs the replica's lock: here when the lock is free, else on a thread."""
-        lock = self.threaded._engine.lock
-        if not lock.acquire(blocking=False):
-            return await self._call(fn, *args, **kwargs)
-        try:
-            return fn(*args, **kwargs)
-        finally:
-            lock.release()
+        found = self.threaded._engine.call_if_free(partial(fn, *args, **kwargs))
+        return await self._call(fn, *args, **kwargs) if found is None else found[0]
 
     async def _call(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function that may block, on a thread."""

@@ -1,7 +1,23 @@
 """The check of the option ``paranoid``: the cache must hold exactly the store's objects."""
 
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.model import ALL, Full, TopicSnapshot
+from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer, TopicSnapshot
+from pubsub_lib.core.replica_state import ReplicaState
+
+
+def found_differences(state: ReplicaState, answer: SyncAnswer) -> list[str]:
+    """The first difference of each chain that is at the point of the answer. The caller holds the replica's lock."""
+    found = [
+        differences(state.cache, name, part)
+        for name, part in answer.chains.items()
+        if isinstance(part, Full) and _is_at(state, name, part.head)
+    ]
+    return [each[0] for each in found if each]
+
+
+def _is_at(state: ReplicaState, name: str, head: Point) -> bool:
+    tracker = state.tracker
+    return name in tracker.topics and tracker.chain(name).known == head and not tracker.chain(name).frozen
 
 
 def differences(cache: Cache, chain: str, full: Full) -> list[str]:

@@ -12,80 +12,79 @@ Events are passed to the handlers' threads (step 9) under the lock, to keep thei
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, TypeVarTuple
 
 from pubsub_lib.api import Subscriber
-from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.cache import Cache, Read
 from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.index import Extract
 from pubsub_lib.core.interest import Interest
-from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer, Want
+from pubsub_lib.core.model import Want
+from pubsub_lib.core.objects import Object
 from pubsub_lib.core.replica_state import ReplicaState, StepResult
-from pubsub_lib.core.topic_objects import Rot
-from pubsub_lib.errors import PubSubError, StoreError, TransportError
-from pubsub_lib.failpoints import hit
+from pubsub_lib.core.tracker import Counters
+from pubsub_lib.errors import PubSubError, StoreError, TransportError, WaitTimeout
 from pubsub_lib.logs import fields, logger
-from pubsub_lib.replica.consistency_check import differences
+from pubsub_lib.replica.consistency_check import found_differences
 from pubsub_lib.replica.discovery import Discovery
+from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_rot
+from pubsub_lib.replica.handlers import Handlers
 from pubsub_lib.replica.history_log import log_history_change
 from pubsub_lib.replica.journaling import ReplicaJournal
-from pubsub_lib.replica.status import unfit
+from pubsub_lib.replica.scheduling import Scheduler
+from pubsub_lib.replica.sync_reader import SyncReader, read_all
 from pubsub_lib.settings import Settings
-from pubsub_lib.threads.periodic_thread import PeriodicThread
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _log = logger(__name__)
 
 NEVER_DUE = float("inf")
 
 
-class SyncReader(Protocol):
-    """The method of a store that a replica needs."""
-
-    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
-        """Answer all wants in one consistent reading. Blocks; raises StoreError."""
-
-
 class Engine:
-    """The threads and the state of one replica. ``lock`` guards state and cache; hold it for every access to them.
+    """The state of one replica, and the threads that change it.
 
-    ``on_events`` is called with the lock held. Its arguments are a result that has events or a changed history, and
-    whether they are of a first sync. It must only enqueue.
+    The engine owns the replica's lock: its own methods take it, and no other module does. Other modules reach the state
+    and the cache only in a function that they give to ``read`` or ``wait``. Handlers and watchers are notified with the
+    lock held; they only enqueue.
     """
 
     def __init__(
         self,
         settings: Settings,
+        cache: Cache,
         reader: SyncReader,
         subscriber: Subscriber,
-        cache: Cache,
-        on_events: Callable[[StepResult, bool], None],
+        handlers: Handlers,
+        scheduler: Scheduler,
         rng: random.Random,
         discovery: Discovery | None = None,
-        now: Callable[[], float] = time.monotonic,
         journal: ReplicaJournal | None = None,
     ) -> None:
-        self.now = now
-        """The clock, in seconds, for all state; the threads themselves wait by ``time.monotonic``."""
+        self.now = scheduler.now
+        """The clock, in seconds, for all state."""
+        self.last_error: PubSubError | None = None
+        """The last sync's failure; None after a success. Only the engine sets it, as also ``failure``."""
+        self.failure: PubSubError | None = None
+        """The failure of the consistency check (option ``paranoid``)."""
         self._discovery = discovery
         self._reader = reader
         self._subscriber = subscriber
-        self._on_events = on_events
-        self.lock = threading.RLock()
-        self.changed = threading.Condition(self.lock)
+        self._handlers = handlers
+        self._lock = threading.RLock()
+        """Guards state and cache."""
+        self._changed = scheduler.condition(self._lock)
         """Notified after every step that may end a thread's wait."""
-        self.watchers: tuple[Callable[[], None], ...] = ()
-        """Called at the same times, with the lock held, so they must be quick. Replaced, never changed."""
-        self.state = ReplicaState(settings.timing, settings.limits, rng, cache, self.now())
-        self.state.witness = self._journal = journal
-        self.last_error: PubSubError | None = None
-        """The last sync's failure; None after a success."""
-        self.failure: PubSubError | None = None
-        """The failure of the consistency check (option ``paranoid``)."""
-        self._incomplete: frozenset[str] = frozenset()
-        """Indexes that were logged because they leave objects out."""
-        self._mismatching: frozenset[str] = frozenset()
-        """Topics that were logged because their objects do not match their digest."""
+        self._watchers: tuple[Callable[[], None], ...] = ()
+        """Called at the same times. Replaced, never changed."""
+        self._state = ReplicaState(settings.timing, settings.limits, rng, cache, self.now())
+        self._state.listens = handlers.listening
+        self._state.witness = self._journal = journal
+        self._faults = FaultLog()
         self._paranoid = settings.paranoid
         self._restless = False
         self._job: StartSync | None = None
@@ -93,8 +92,8 @@ class Engine:
         self._topics_lock = threading.Lock()
         """Guards the driver's topics, the replica state's topics *and* their users, which must stay consistent."""
         self._interest = Interest()
-        self._clock = PeriodicThread("clock", self._tick)
-        self._syncs = PeriodicThread("sync", self._sync)
+        self._clock = scheduler.loop("clock", self._tick, self._tick_due)
+        self._syncs = scheduler.loop("sync", self._sync, self._sync_due)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -108,7 +107,8 @@ class Engine:
         self._subscriber.daemonize()
         if self._discovery is not None:
             self._discovery.start()
-        self._start_threads()
+        self._clock.start()
+        self._syncs.start()
         with self._topics_lock:
             self._begin_to_subscribe(topics)
             self._interest.add(topics)
@@ -117,7 +117,7 @@ class Engine:
         """Stop, by ``until`` (of time.monotonic) at the latest. Any thread, also one of this engine's own. Idempotent,
         and allowed before ``start``.
         """
-        with self.lock:
+        with self._lock:
             self._closing = True
             self._announce()
         if self._discovery is not None:
@@ -129,8 +129,8 @@ class Engine:
     def subscribe(self, topics: Sequence[str]) -> None:
         """Add a user to these topics, and subscribe to the new ones. Raises NotSubscribedError without any change."""
         with self._topics_lock:
-            with self.lock:
-                self.state.check_subscribe(topics)
+            with self._lock:
+                self._state.check_subscribe(topics)
             fresh = self._interest.without_users(topics)
             if fresh:
                 if self._journal is not None:
@@ -145,39 +145,93 @@ class Engine:
         with self._topics_lock:
             if self._interest.leave(topic):
                 return False
-            with self.lock:
-                outcome = self.state.unsubscribe(topic)
+            with self._lock:
+                outcome = self._state.unsubscribe(topic)
                 if self._journal is not None:
                     self._journal.dropping(topic)
                 self._notify_handlers(outcome)
             self._subscriber.unregister_topic(topic)
             return True
 
-    def _start_threads(self) -> None:
-        self._clock.start()
-        self._syncs.start()
-
     def resync(self, topics: Sequence[str]) -> None:
         """Read chains again (none named: all that are subscribed to). Raises NotSubscribedError."""
-        with self.lock:
-            self.state.resync(topics or tuple(self.state.tracker.topics), self.now())
+        with self._lock:
+            self._state.resync(topics or tuple(self._state.tracker.topics), self.now())
         self._clock.wake()
 
     def _begin_to_subscribe(self, topics: Sequence[str]) -> None:
-        with self.lock:
-            outcome = self.state.subscribe(topics, self.now())
+        with self._lock:
+            outcome = self._state.subscribe(topics, self.now())
         self._carry_out(outcome)
         self._clock.wake()
+
+    # -- for other threads ---------------------------------------------------------------------------------------
+
+    def read(self, look: Callable[[ReplicaState, *Ts], T], *args: *Ts) -> T:
+        """Call ``look`` with the state and these arguments, with the lock held; it must be quick. Any thread."""
+        with self._lock:
+            return look(self._state, *args)
+
+    def shown(self, table: str, key: str, decode: Read) -> Object[Any] | None:
+        """One visible object: the most frequent ``read``, without its further call."""
+        with self._lock:
+            return self._state.cache.shown(table, key, decode)
+
+    def call_if_free(self, fn: Callable[[], T]) -> tuple[T] | None:
+        """Call ``fn``, whose own reads then do not block, and return (its result,). None, without a call: another
+        thread holds the lock now.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return (fn(),)
+        finally:
+            self._lock.release()
+
+    def wait(self, done: Callable[[ReplicaState], bool], until: float | None, what: str) -> None:
+        """Block until ``done``, which is called as by ``read``, after each step. Raises WaitTimeout after ``until``
+        (None: never), which names ``what``; and every exception of ``done``.
+        """
+        with self._lock:
+            while not done(self._state):
+                left = None if until is None else until - self.now()
+                if left is not None and left <= 0:
+                    raise WaitTimeout(f"timed out waiting for {what}{self.why()}")
+                self._changed.wait(left)
+
+    def wait_for_step(self, seconds: float) -> None:
+        """Block until the next step, at most ``seconds``."""
+        with self._lock:
+            self._changed.wait(seconds)
+
+    def why(self) -> str:
+        """Why the replica may wait longer than expected, as the end of a sentence; "" without a reason."""
+        error = self.last_error
+        return "" if error is None else f": the last sync failed because {error}"
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call ``watcher``, which must be quick, after every step that may end a wait. Before ``start``."""
+        self._watchers = (*self._watchers, watcher)
+
+    def counters(self) -> Counters:
+        """The tracker's counters, which go on counting. Without the lock: each is one number."""
+        return self._state.tracker.counters
+
+    def add_index(self, name: str, table: str, by: Extract) -> None:
+        """See :meth:`.Replica.add_index`."""
+        with self._lock:
+            self._state.cache.add_index(name, table, by)
+        self._report_indexes()
 
     # -- the receiving thread -------------------------------------------------------------------------------------
 
     def _on_envelope(self, envelope: Envelope) -> None:
-        with self.lock:
+        with self._lock:
             if self._closing:
                 return
-            outcome = self.state.feed(envelope, self.now())
+            outcome = self._state.feed(envelope, self.now())
             self._notify_handlers(outcome)
-            restless = self.state.tracker.restless
+            restless = self._state.tracker.restless
             # A hello may end a wait, or cause a hello request, before the clock thread's next deadline.
             wake = restless and (envelope.hello is not None or not self._restless)
             self._restless = restless
@@ -185,22 +239,29 @@ class Engine:
             self._clock.wake()
 
     def _on_connected(self) -> None:
-        with self.lock:
-            self.state.connected(self.now())
+        with self._lock:
+            self._state.connected(self.now())
         self._clock.wake()
 
     # -- the clock thread -----------------------------------------------------------------------------------------
 
+    def _tick_due(self) -> float:
+        with self._lock:
+            return self._state.next_time()
+
     def _tick(self, now: float) -> float:
-        with self.lock:
-            outcome = self.state.tick(now)
+        with self._lock:
+            outcome = self._state.tick(now)
             self._notify_handlers(outcome)
-            tracker = self.state.tracker
+            tracker = self._state.tracker
             self._restless = tracker.restless
-            again = self.state.next_time()
+            again = self._state.next_time()
         self._carry_out(outcome)
-        self._log_rot(outcome.rotted)
-        self.report_indexes()
+        for rot in outcome.rotted:
+            if self._journal is not None:
+                self._journal.rotted(rot)
+            log_rot(rot)
+        self._report_indexes()
         return again
 
     def _carry_out(self, outcome: StepResult) -> None:
@@ -208,7 +269,7 @@ class Engine:
         for request in outcome.hello_requests:
             self._request_hello(request)
         if outcome.sync is not None:
-            with self.lock:
+            with self._lock:
                 self._job = outcome.sync
                 if self._journal is not None:
                     self._journal.sync_begins(outcome.sync)
@@ -230,101 +291,50 @@ class Engine:
 
     # -- the sync thread ------------------------------------------------------------------------------------------
 
+    def _sync_due(self) -> float:
+        return NEVER_DUE if self._job is None else -NEVER_DUE
+
     def _sync(self, now: float) -> float:
-        with self.lock:
+        with self._lock:
             job, self._job = self._job, None
         if job is None or self._closing:
             return NEVER_DUE
         try:
-            answer = self._read(job)
+            answer = read_all(self._reader, job)
         except Exception as error:  # noqa: BLE001 - after any error the tracker must be notified, so that it retries
             self._sync_failed(job, error)
             return self.now()
-        with self.lock:
-            first = not self.state.tracker.synced
-            outcome = self.state.sync_done(job.number, answer, self.now())
+        with self._lock:
+            first = not self._state.tracker.synced
+            outcome = self._state.sync_done(job.number, answer, self.now())
             self.last_error = None
-            mismatching = frozenset(self.state.tracker.mismatching)
+            mismatching = frozenset(self._state.tracker.mismatching)
             self._notify_handlers(outcome, first=first)
         self._carry_out(outcome)
         self._clock.wake()
-        self._log_mismatching(mismatching)
-        self.report_indexes()
+        self._faults.log_mismatching(mismatching)
+        self._report_indexes()
         if self._paranoid:
             self._compare(tuple(job.wants))
         return self.now()
 
-    def _read(self, job: StartSync) -> SyncAnswer:
-        kinds = {want.after is None for want in job.wants.values()}
-        for full in kinds:
-            hit("sync.during_snapshot" if full else "sync.during_delta")
-        answer = self._reader.read_sync(job.wants)
-        missing = job.wants.keys() - answer.chains.keys()
-        if missing:
-            raise StoreError(f"the store's answer lacks {sorted(missing)[:5]}; it must contain all requested topics")
-        return answer
-
-    def _log_mismatching(self, mismatching: frozenset[str]) -> None:
-        """Log each topic once. The number of its further reads is in the metrics."""
-        for topic in sorted(mismatching - self._mismatching):
-            _log.error("%s", unfit(topic), extra=fields(topic=topic))
-        self._mismatching = mismatching
-
-    def _log_rot(self, rotted: Sequence[Rot]) -> None:
-        for rot in rotted:
-            if self._journal is not None:
-                self._journal.rotted(rot)
-            named = ", ".join(f"{table} {key!r}" for table, key in rot.names) or "names unknown"
-            _log.error(
-                "%d objects of the topic %r were altered or lost in this process's memory (%s) and are read again; if "
-                "this happens again, have the host's memory tested",
-                rot.objects,
-                rot.topic,
-                named,
-                extra=fields(topic=rot.topic, objects=rot.objects),
-            )
-
-    def report_indexes(self) -> None:
+    def _report_indexes(self) -> None:
         """Log which indexes leave objects out: one line for each index, until that index is complete again."""
-        if not self.state.cache.indexes():
-            return
-        with self.lock:
-            failing = {index.name: index.status(1) for index in self.state.cache.indexes() if index.left_out}
-            fresh = {name: status for name, status in failing.items() if name not in self._incomplete}
-            self._incomplete = frozenset(failing)
-        for name, status in fresh.items():
-            key, error = next(iter(status.examples.items()))
-            _log.error(
-                "the index %r leaves out %d objects of the table %r, for example %r (%s); lookup does not find them",
-                name,
-                status.left_out,
-                status.table,
-                key,
-                error,
-                extra=fields(index=name, table=status.table, key=key, objects=status.left_out),
-            )
+        indexes = self._state.cache.indexes()
+        if indexes:
+            with self._lock:
+                fresh = self._faults.new_incomplete(indexes)
+            self._faults.log_incomplete(fresh)
 
     def _sync_failed(self, job: StartSync, error: Exception) -> None:
-        foreign = not isinstance(error, PubSubError)
-        with self.lock:
+        with self._lock:
             repeated = self.last_error is not None and str(self.last_error) == str(error)
             self.last_error = error if isinstance(error, PubSubError) else PubSubError(f"internal error: {error!r}")
-            self.state.sync_failed(job.number, self.now())
+            self._state.sync_failed(job.number, self.now())
             if self._journal is not None:
                 self._journal.sync_failed(job, type(error).__name__)
         self._clock.wake()
-        if foreign:
-            _log.error(
-                "internal error in a sync, which will be retried; please report this",
-                exc_info=error,
-                extra=fields(topics=len(job.wants), error=type(error).__name__),
-            )
-        elif not repeated and not self._closing:
-            _log.warning(
-                "a sync failed and will be retried: %s",
-                error,
-                extra=fields(topics=len(job.wants), error=type(error).__name__),
-            )
+        log_failed_sync(job, error, logged=repeated or self._closing)
 
     def _compare(self, chains: Sequence[str]) -> None:
         """Option ``paranoid``: the synced topics must equal the store, object by object, unless they changed since."""
@@ -332,44 +342,25 @@ class Engine:
             answer = self._reader.read_sync({name: Want() for name in chains})
         except StoreError:
             return  # the next sync will report the failure
-        with self.lock:
-            for name, part in answer.chains.items():
-                if isinstance(part, Full) and self._is_at(name, part.head):
-                    found = differences(self.state.cache, name, part)
-                    if found:
-                        self.failure = PubSubError(f"after a sync the replica differs from the store: {found[0]}")
-                        self._announce()
-
-    def _is_at(self, name: str, head: Point) -> bool:
-        tracker = self.state.tracker
-        return name in tracker.topics and tracker.chain(name).known == head and not tracker.chain(name).frozen
-
-    def list_objects(self, journal: ReplicaJournal) -> None:
-        """Write all objects of every topic to the journal, so that an audit can compare them with the store."""
-        with self.lock:
-            tracker, cache = self.state.tracker, self.state.cache
-            for name in tracker.topics:
-                known = tracker.chain(name).known
-                if known is not None and not tracker.chain(name).frozen:
-                    for topic in cache.topics() if name == ALL else [name]:
-                        records = cache.topic_records(topic)
-                        # For a topic without any commit the store has no list to compare with.
-                        if records or known.position:
-                            journal.listing(topic, known, records)
+        with self._lock:
+            for difference in found_differences(self._state, answer):
+                self.failure = PubSubError(f"after a sync the replica differs from the store: {difference}")
+                self._announce()
 
     # -- all threads ----------------------------------------------------------------------------------------------
 
     def _notify_handlers(self, outcome: StepResult, *, first: bool = False) -> None:
         if outcome.history is not None:
             log_history_change(outcome.history)
-        if outcome.events or outcome.history is not None:
-            self._on_events(outcome, first)
+            self._handlers.push_history(outcome.history)
+        if outcome.events:
+            self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
         if outcome.then is not None:
             self._notify_handlers(outcome.then, first=first)
         self._announce()
 
     def _announce(self) -> None:
         """Notify the waiting threads after a step that may end their wait. With the lock held."""
-        self.changed.notify_all()
-        for watcher in self.watchers:
+        self._changed.notify_all()
+        for watcher in self._watchers:
             watcher()

@@ -9,6 +9,7 @@ from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.effects import Apply, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Incomplete, Link, Point, Record, SyncAnswer
+from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.journal import Journal
@@ -189,6 +190,18 @@ class ReplicaJournal:
     def watch(self, rejected: Callable[[], Mapping[str, int]]) -> None:
         """See :meth:`pubsub_lib.journal.Journal.watch`."""
         self._journal.watch(rejected)
+
+    def list_objects(self, state: ReplicaState) -> None:
+        """Write all objects of every topic, so that an audit can compare them with the store."""
+        tracker, cache = state.tracker, state.cache
+        for name in tracker.topics:
+            known = tracker.chain(name).known
+            if known is not None and not tracker.chain(name).frozen:
+                for topic in cache.topics() if name == ALL else [name]:
+                    records = cache.topic_records(topic)
+                    # For a topic without any commit the store has no list to compare with.
+                    if records or known.position:
+                        self.listing(topic, known, records)
 
     def listing(self, topic: str, known: Point, records: Sequence[Record]) -> None:
         """All objects of a topic, at the point ``known``."""

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
@@ -23,8 +24,9 @@ from pubsub_lib.core.index import Extract
 from pubsub_lib.core.limits import check_key, check_name
 from pubsub_lib.core.model import ALL, DEFAULT_TOPIC
 from pubsub_lib.core.objects import Object
-from pubsub_lib.core.replica_state import StepResult
+from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.table import Declared, Table, TableTypes
+from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.errors import (
     ClosedError,
     ConfigError,
@@ -38,12 +40,14 @@ from pubsub_lib.errors import (
 from pubsub_lib.journal import open_journal
 from pubsub_lib.replica import inspection_routes
 from pubsub_lib.replica.discovery import Discovery
-from pubsub_lib.replica.engine import Engine, SyncReader
+from pubsub_lib.replica.engine import Engine
 from pubsub_lib.replica.handlers import Handle, Handlers
 from pubsub_lib.replica.inspection_routes import Contents
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.readback import RETRY, Committed, Readback, check_position
-from pubsub_lib.replica.status import DRIVER_DROPS, ChainStatus, Status, parked_objects, problems
+from pubsub_lib.replica.scheduling import Scheduler, Threads
+from pubsub_lib.replica.status import DRIVER_DROPS, ChainStatus, ParkedObject, Status, parked_objects, problems
+from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.replica.unreadable import Unreadable
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
@@ -121,12 +125,11 @@ class Replica:
             )
         self._timing = settings.timing
         self._endpoint = _endpoint(settings, self) if settings.replica_metrics_port else None
-        self._cache = Cache(self._decoders)
-        self._handlers = self._make_handlers(settings)
+        scheduler = self._make_scheduler()
+        self._handlers = self._make_handlers(settings, scheduler)
         journal = open_journal(settings.journal, "replica", settings.replica_name or socket.gethostname())
         self._journal = None if journal is None else ReplicaJournal(journal, polls=polls)
-        self._engine = self._make_engine(settings, reader, subscriber, rng if rng is not None else random.Random())
-        self._engine.state.listens = self._handlers.listening
+        self._engine = self._make_engine(settings, scheduler, rng if rng is not None else random.Random())
         self._pid = os.getpid()
         self._state_lock = threading.Lock()
         self._started = False
@@ -135,15 +138,17 @@ class Replica:
         self._closed = False
         self._ended = threading.Event()
 
-    def _make_handlers(self, settings: Settings) -> Handlers:
-        return Handlers(settings.handling)
+    def _make_scheduler(self) -> Scheduler:
+        return Threads()
 
-    def _make_engine(
-        self, settings: Settings, reader: SyncReader, subscriber: Subscriber, rng: random.Random
-    ) -> Engine:
+    def _make_handlers(self, settings: Settings, scheduler: Scheduler) -> Handlers:
+        return Handlers(settings.handling, scheduler.now, threaded=scheduler.threaded, condition=scheduler.condition)
+
+    def _make_engine(self, settings: Settings, scheduler: Scheduler, rng: random.Random) -> Engine:
         return Engine(
-            settings, reader, subscriber, self._cache, self._enqueue, rng, self._discovery, journal=self._journal
-        )
+            settings, Cache(self._decoders), self._reader, self._subscriber, self._handlers, scheduler, rng,
+            self._discovery, self._journal,
+        )  # fmt: skip
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -185,7 +190,7 @@ class Replica:
             self._endpoint.close()
         self._engine.close(until)
         if self._journal is not None:
-            self._engine.list_objects(self._journal)
+            self._engine.read(self._journal.list_objects)
             self._journal.close()
         self._handlers.close(max(0.0, until - time.monotonic()))
         if self._own_store is not None:
@@ -227,8 +232,7 @@ class Replica:
     def topics(self) -> tuple[str, ...]:
         """The subscribed topics; ``("",)`` is everything. Raises NotStarted."""
         self._check_started()
-        with self._engine.lock:
-            return tuple(self._engine.state.tracker.topics)
+        return self._engine.read(lambda state: tuple(state.tracker.topics))
 
     @property
     def publishers(self) -> tuple[str, ...]:
@@ -260,8 +264,7 @@ class Replica:
         """
         self._check_started()
         name = self._tables.name(table)
-        with self._engine.lock:
-            return self._cache.shown(name, key, self._decode)
+        return self._engine.shown(name, key, self._decode)
 
     @overload
     def iterate(
@@ -298,8 +301,7 @@ class Replica:
         """
         self._check_started()
         name = None if table is None else self._tables.name(table)
-        with self._engine.lock:
-            return self._cache.objects(name, self._only(topic), self._decode)
+        return self._engine.read(lambda state: state.cache.objects(name, self._only(state, topic), self._decode))
 
     @overload
     def add_index(self, name: str, table: Table[T], by: Callable[[T], Any] | str) -> None: ...
@@ -313,10 +315,7 @@ class Replica:
         when the index's name is taken, InvalidValueError for a table that is not declared.
         """
         self._check()
-        indexed = self._tables.name(table)
-        with self._engine.lock:
-            self._cache.add_index(name, indexed, by)
-        self._engine.report_indexes()
+        self._engine.add_index(name, self._tables.name(table), by)
 
     def lookup(self, index: str, value: object) -> list[tuple[str, Any]]:
         """(key, value) of every object that the index has under ``value``; see :meth:`add_index` for those that it
@@ -324,9 +323,9 @@ class Replica:
         """
         self._check_started()
         check_kind("index", index, str, "a string, the index's name")
-        with self._engine.lock:
-            table = self._cache.index(index).table
-            found = self._cache.lookup(index, value)
+        table, found = self._engine.read(
+            lambda state: (state.cache.index(index).table, state.cache.lookup(index, value))
+        )
         decode = self._decoders.get(table, plain)
         return [(key, decoded(decode, table, key, raw)) for key, raw in found]
 
@@ -362,10 +361,13 @@ class Replica:
         if key is not None:
             check_key(key)
         tables, order = self._names(table), self._order(order)
-        with self._engine.lock:
-            chosen = selector(tables, self._only(topic), key, order)
-            present = self._cache.present(chosen.tables, chosen.topic, chosen.key)
+
+        def add(state: ReplicaState) -> Handle:
+            chosen = selector(tables, self._only(state, topic), key, order)
+            present = state.cache.present(chosen.tables, chosen.topic, chosen.key)
             return self._handlers.add(chosen, handler, present, on_history_changed)
+
+        return self._engine.read(add)
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
@@ -375,16 +377,14 @@ class Replica:
         sync. False before ``start``, and while no topic is subscribed to. Raises ClosedError.
         """
         self._check()
-        with self._engine.lock:
-            return self._engine.state.tracker.synced and self._handlers.initial_done
+        return self._engine.read(lambda state: state.tracker.synced and self._handlers.initial_done)
 
     def staleness(self) -> float:
         """Seconds: the replica has every change that was committed longer ago. Infinite before ``start``, before the
         first sync, and while no topic is subscribed to. Raises ClosedError.
         """
         self._check()
-        with self._engine.lock:
-            return self._engine.state.tracker.staleness(self._engine.now())
+        return self._engine.read(lambda state: state.tracker.staleness(self._engine.now()))
 
     def wait_synced(self, timeout: float | None = None) -> None:
         """Block until ``synced``. Raises WaitTimeout (with the reason, when the store cannot be read), ClosedError,
@@ -443,46 +443,47 @@ class Replica:
         lock for a short time. Raises ClosedError.
         """
         self._check()
-        parked = parked_objects(self._handlers.parked())
-        with self._engine.lock:
-            now = self._engine.now()
-            tracker = self._engine.state.tracker
-            chains = {name: self._chain_status(name, now) for name in tracker.topics}
-            error = self._engine.last_error
-            synced, staleness = self.synced, tracker.staleness(now)
-            return Status(
+        return self._engine.read(self._status, parked_objects(self._handlers.parked()))
+
+    def _status(self, state: ReplicaState, parked: Sequence[ParkedObject]) -> Status:
+        now = self._engine.now()
+        tracker, cache = state.tracker, state.cache
+        chains = {name: _chain_status(tracker, name, now) for name in tracker.topics}
+        error = self._engine.last_error
+        synced, staleness = self.synced, tracker.staleness(now)
+        return Status(
+            synced=synced,
+            staleness=staleness,
+            polling=tracker.freshness.is_polling(now),
+            chains=chains,
+            counters=msgspec.structs.replace(
+                tracker.counters, deltas=dict(tracker.counters.deltas), fulls=dict(tracker.counters.fulls)
+            ),
+            sequences=msgspec.structs.replace(tracker.gaps.tally),
+            faults=msgspec.structs.replace(state.faults),
+            driver=self._subscriber.counters(),
+            handlers=self._handlers.counters(),
+            parked=parked,
+            problems=problems(
+                self._timing,
                 synced=synced,
                 staleness=staleness,
-                polling=tracker.freshness.is_polling(now),
-                chains=chains,
-                counters=msgspec.structs.replace(
-                    tracker.counters, deltas=dict(tracker.counters.deltas), fulls=dict(tracker.counters.fulls)
-                ),
-                sequences=msgspec.structs.replace(tracker.gaps.tally),
-                faults=msgspec.structs.replace(self._engine.state.faults),
-                driver=self._subscriber.counters(),
-                handlers=self._handlers.counters(),
-                parked=parked,
-                problems=problems(
-                    self._timing,
-                    synced=synced,
-                    staleness=staleness,
-                    last_error=error,
-                    failure=self._engine.failure,
-                    mismatching=tracker.mismatching,
-                    started=self._started,
-                    subscribed=bool(tracker.topics) or not self._has_subscribed,
-                ),
-                last_error="" if error is None else str(error),
-                indexes={index.name: index.status(MAX_EXAMPLES) for index in self._cache.indexes()},
-                unreadable=self._unreadable.current(self._version_of),
-                unreadable_reads=self._unreadable.reads,
-                journal={} if self._journal is None else self._journal.counters(),
-                journal_error="" if self._journal is None else self._journal.error,
-            )
+                last_error=error,
+                failure=self._engine.failure,
+                mismatching=tracker.mismatching,
+                started=self._started,
+                subscribed=bool(tracker.topics) or not self._has_subscribed,
+            ),
+            last_error="" if error is None else str(error),
+            indexes={index.name: index.status(MAX_EXAMPLES) for index in cache.indexes()},
+            unreadable=self._unreadable.current(partial(_version_of, cache)),
+            unreadable_reads=self._unreadable.reads,
+            journal={} if self._journal is None else self._journal.counters(),
+            journal_error="" if self._journal is None else self._journal.error,
+        )
 
     def _rejected(self) -> Mapping[str, int]:
-        driver, tracker = self._subscriber.counters(), self._engine.state.tracker.counters
+        driver, tracker = self._subscriber.counters(), self._engine.counters()
         counted = {why: driver.get(why, 0) for why in DRIVER_DROPS}
         return {**counted, "other_history": tracker.foreign, "overflowed": tracker.overflowed}
 
@@ -494,16 +495,17 @@ class Replica:
         """
         self._check_started()
         check_name("topic", topic)
-        with self._engine.lock:
-            subscribed = self._engine.state.tracker.topics
-            chain = ALL if ALL in subscribed else topic
-            if chain not in subscribed:
-                raise NotSubscribedError(
-                    f"the replica is not subscribed to the topic {topic!r}; its topics are {sorted(subscribed)[:5]}"
-                )
-            status = self._chain_status(chain, self._engine.now())
-            records = self._cache.topic_records(topic)
-        return Contents(topic, status.state, status.known, status.staleness, records)
+        return self._engine.read(self._contents, topic)
+
+    def _contents(self, state: ReplicaState, topic: str) -> Contents:
+        subscribed = state.tracker.topics
+        chain = ALL if ALL in subscribed else topic
+        if chain not in subscribed:
+            raise NotSubscribedError(
+                f"the replica is not subscribed to the topic {topic!r}; its topics are {sorted(subscribed)[:5]}"
+            )
+        status = _chain_status(state.tracker, chain, self._engine.now())
+        return Contents(topic, status.state, status.known, status.staleness, state.cache.topic_records(topic))
 
     def resync(self, *topics: str) -> None:
         """Read these topics again (none: all that are subscribed to), as soon as ``sync_interval`` allows. Handlers are
@@ -513,32 +515,21 @@ class Replica:
         self._check_started()
         for topic in topics:
             check_kind("topic", topic, str, "a string")
-        with self._engine.lock:
-            everything = ALL in self._engine.state.tracker.topics
+        everything = self._engine.read(lambda state: ALL in state.tracker.topics)
         self._engine.resync(() if everything else topics)
-
-    def _enqueue(self, outcome: StepResult, first: bool) -> None:
-        if outcome.history is not None:
-            self._handlers.push_history(outcome.history)
-        self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
 
     # -- small things ----------------------------------------------------------------------------------------------
 
-    def _chain_status(self, name: str, now: float) -> ChainStatus:
-        tracker = self._engine.state.tracker
-        chain = tracker.chain(name)
-        return ChainStatus(
-            chain.state.value, chain.known, tracker.freshness.staleness(name, now), chain.reorder_buffer.messages
-        )
-
-    def _awaited(self, position: int | Committed, topics: Sequence[str] | None) -> Sequence[str] | None:
-        """The topics of a wait (None: all that are subscribed to). With the lock held, at every check: a wait for a
-        topic that was unsubscribed meanwhile must raise, because it cannot succeed any more.
+    def _awaited(
+        self, state: ReplicaState, position: int | Committed, topics: Sequence[str] | None
+    ) -> Sequence[str] | None:
+        """The topics of a wait (None: all that are subscribed to). Called at every check: a wait for a topic that was
+        unsubscribed meanwhile must raise, because it cannot succeed any more.
         """
-        subscribed = self._subscribed()
+        subscribed = self._subscribed(state)
         if topics is not None:
             for topic in topics:
-                self._check_subscribed(topic)
+                self._check_subscribed(state, topic)
             return topics
         if not subscribed:
             raise NotSubscribedError(NOT_SUBSCRIBED)
@@ -550,11 +541,10 @@ class Replica:
             raise NotSubscribedError(f"the transaction wrote to {wrote[:5]} and none of these is subscribed to")
         return names
 
-    def _is_synced(self) -> bool:
-        """Whether every subscribed topic was synced. With the lock held."""
-        if not self._subscribed():
+    def _is_synced(self, state: ReplicaState) -> bool:
+        if not self._subscribed(state):
             raise NotSubscribedError(NOT_SUBSCRIBED)
-        return self._engine.state.tracker.synced
+        return state.tracker.synced
 
     def _readback(self, target: int | Committed, topics: Sequence[str] | None) -> Readback:
         self._check_wait(topics)
@@ -569,9 +559,9 @@ class Replica:
     def _read_back(self, readback: Readback, until: float | None) -> bool:
         """Wait. True: the position is applied; False: the store must be queried first."""
 
-        def ready() -> bool:
-            readback.topics = self._awaited(readback.target, readback.topics)
-            return readback.look(self._engine.state.tracker) or readback.question is not None
+        def ready(state: ReplicaState) -> bool:
+            readback.topics = self._awaited(state, readback.target, readback.topics)
+            return readback.look(state.tracker) or readback.question is not None
 
         self._wait(ready, until, f"position {readback.number}")
         return readback.question is None
@@ -581,22 +571,16 @@ class Replica:
         left = self._left(until)
         if left is not None and left <= 0:
             raise WaitTimeout(f"the store could not be queried for the commit in time: {error}")
-        with self._engine.lock:
-            self._engine.changed.wait(RETRY if left is None else min(left, RETRY))
+        self._engine.wait_for_step(RETRY if left is None else min(left, RETRY))
 
-    def _wait(self, done: Callable[[], bool], until: float | None, what: str) -> None:
-        engine = self._engine
-        with engine.lock:
-            while True:
-                self._check()
-                if engine.failure is not None:
-                    raise engine.failure
-                if done():
-                    return
-                left = self._left(until)
-                if left is not None and left <= 0:
-                    raise WaitTimeout(f"timed out waiting for {what}{self._why()}")
-                engine.changed.wait(left)
+    def _wait(self, done: Callable[[ReplicaState], bool], until: float | None, what: str) -> None:
+        def ready(state: ReplicaState) -> bool:
+            self._check()
+            if self._engine.failure is not None:
+                raise self._engine.failure
+            return done(state)
+
+        self._engine.wait(ready, until, what)
 
     def _deadline(self, timeout: float | None) -> float | None:
         check_timeout(timeout)
@@ -605,24 +589,20 @@ class Replica:
     def _left(self, until: float | None) -> float | None:
         return None if until is None else until - self._engine.now()
 
-    def _why(self) -> str:
-        error: PubSubError | None = self._engine.last_error
-        return "" if error is None else f": the last sync failed because {error}"
-
-    def _subscribed(self) -> Collection[str]:
+    def _subscribed(self, state: ReplicaState) -> Collection[str]:
         """The subscribed topics; before ``start`` also those of the constructor, because a handler may be registered
-        before ``start``. With the lock held."""
-        subscribed = self._engine.state.tracker.topics
+        before ``start``."""
+        subscribed = state.tracker.topics
         return subscribed if self._has_subscribed else {*self._topics, *subscribed}
 
-    def _only(self, topic: str | None) -> str | None:
+    def _only(self, state: ReplicaState, topic: str | None) -> str | None:
         """The topic that restricts a read. ``ALL`` means no restriction, because no object has the topic ``ALL``."""
         if topic is not None:
-            self._check_subscribed(topic)
+            self._check_subscribed(state, topic)
         return None if topic == ALL else topic
 
-    def _check_subscribed(self, topic: str) -> None:
-        subscribed = self._subscribed()
+    def _check_subscribed(self, state: ReplicaState, topic: str) -> None:
+        subscribed = self._subscribed(state)
         check_kind("topic", topic, str, "a string")
         if topic not in subscribed and ALL not in subscribed:
             raise NotSubscribedError(
@@ -647,11 +627,6 @@ class Replica:
             self._unreadable.note(found, error)
             raise
 
-    def _version_of(self, table: str, key: str) -> int | None:
-        """The version of the visible object; None when it does not exist. With the lock held."""
-        found = self._cache.record(table, key)
-        return None if found is None else found.version
-
     def _names(self, tables: str | Table[Any] | Order | None) -> str | list[str] | None:
         if tables is None or isinstance(tables, str | Table):
             return None if tables is None else self._tables.name(tables)
@@ -661,6 +636,19 @@ class Replica:
     def _order(self, order: Order) -> Sequence[str]:
         check_kind("order", order, Iterable, "a list of tables")
         return order if isinstance(order, str) else [self._tables.name(each) for each in order]
+
+
+def _chain_status(tracker: Tracker, name: str, now: float) -> ChainStatus:
+    chain = tracker.chain(name)
+    return ChainStatus(
+        chain.state.value, chain.known, tracker.freshness.staleness(name, now), chain.reorder_buffer.messages
+    )
+
+
+def _version_of(cache: Cache, table: str, key: str) -> int | None:
+    """The version of the visible object; None when it does not exist."""
+    found = cache.record(table, key)
+    return None if found is None else found.version
 
 
 def _values(objects: Sequence[Object[Any]], *, skip: bool) -> Iterator[tuple[str, Any]]:

@@ -21,77 +21,30 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from pubsub_lib.api import Subscriber
 from pubsub_lib.arguments import check_timeout
-from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Heads
-from pubsub_lib.core.replica_state import StepResult
+from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.table import Declared, TableTypes
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import WaitTimeout
 from pubsub_lib.fault_injection import PERFECT, Loss
-from pubsub_lib.replica.engine import Engine, SyncReader
-from pubsub_lib.replica.handlers import Handlers
 from pubsub_lib.replica.replica import Replica
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
-from pubsub_lib.testing.local_time import LocalTime, TimeCondition
+from pubsub_lib.testing.local_time import LocalScheduler, LocalTime
 from pubsub_lib.testing.local_wire import LocalSubscriber, LocalWire
 
 PATIENCE: Final = 600.0
 """Seconds of the local clock after which a wait without a timeout ends, usually because of an error in the test."""
 _MEMORY: Final = Path("/dev/shm")
 """Linux's in-memory file system, for the temporary folder."""
-
-
-class LocalEngine(Engine):
-    """A replica's engine whose two loops are run by the local time."""
-
-    def __init__(
-        self,
-        time: LocalTime,
-        settings: Settings,
-        reader: SyncReader,
-        subscriber: Subscriber,
-        cache: Cache,
-        on_events: Callable[[StepResult, bool], None],
-        rng: random.Random,
-    ) -> None:
-        super().__init__(settings, reader, subscriber, cache, on_events, rng, now=time.now)
-        self._time = time
-        self.changed = TimeCondition(time, self.lock)
-
-    def run(self, now: float) -> bool:
-        """Do a tick and a sync, if they are due."""
-        with self.lock:
-            ticks = self.state.next_time() <= now
-        if ticks:
-            self._tick(now)
-        syncs = self._job is not None
-        if syncs:
-            self._sync(now)
-        return ticks or syncs
-
-    def next_time(self) -> float:
-        """The next deadline of the replica's state."""
-        with self.lock:
-            return self.state.next_time()
-
-    def close(self, until: float) -> None:
-        """See :meth:`.Engine.close`."""
-        self._time.remove(self)
-        super().close(until)
-
-    def _start_threads(self) -> None:
-        self._time.add(self)
 
 
 class LocalReplica(Replica):
@@ -133,19 +86,31 @@ class LocalReplica(Replica):
 
     def lacks(self, heads: Heads) -> str:
         """Return what this replica must still apply or handle to reach these heads of the store; "" for nothing."""
-        tracker = self._engine.state.tracker
-        with self._engine.lock:
-            if self._engine.failure is not None:
-                raise self._engine.failure
-            if tracker.topics and not tracker.synced:
-                return f"it is not synced{self._why()}"
-            for topic in tracker.topics:
-                head = heads.store if topic == ALL else heads.topics[topic].point if topic in heads.topics else None
-                known = tracker.chain(topic).known
-                if head is not None and (known is None or known.position < head.position):
-                    return f"it knows {topic or 'everything'!r} up to {known}, not to {head}{self._why()}"
-        waiting = self._handlers.counters().waiting
-        return f"its handlers have {waiting} changes to handle" if waiting else ""
+        lacking = self._engine.read(self._not_applied, heads)
+        waiting = 0 if lacking else self._handlers.counters().waiting
+        return f"its handlers have {waiting} changes to handle" if waiting else lacking
+
+    def _not_applied(self, state: ReplicaState, heads: Heads) -> str:
+        if self._engine.failure is not None:
+            raise self._engine.failure
+        tracker, why = state.tracker, self._engine.why()
+        if tracker.topics and not tracker.synced:
+            return f"it is not synced{why}"
+        for topic in tracker.topics:
+            head = heads.store if topic == ALL else heads.topics[topic].point if topic in heads.topics else None
+            known = tracker.chain(topic).known
+            if head is not None and (known is None or known.position < head.position):
+                return f"it knows {topic or 'everything'!r} up to {known}, not to {head}{why}"
+        return ""
+
+    def refuse_handlers(self, what: str) -> None:
+        """Raises UsageError in a handler of this replica."""
+        self._handlers.refuse_handlers(what)
+
+    @property
+    def given_up(self) -> int:
+        """The number of changes that handlers gave up so far."""
+        return self._handlers.counters().parked
 
     def raised(self) -> list[tuple[str, BaseException]]:
         """(handler's name and object, error) of every change that handlers gave up, oldest first."""
@@ -154,13 +119,8 @@ class LocalReplica(Replica):
             for name, parked in self._handlers.parked()
         ]
 
-    def _make_handlers(self, settings: Settings) -> Handlers:
-        return Handlers(settings.handling, self._time.now, threaded=False, condition=partial(TimeCondition, self._time))
-
-    def _make_engine(
-        self, settings: Settings, reader: SyncReader, subscriber: Subscriber, rng: random.Random
-    ) -> Engine:
-        return LocalEngine(self._time, settings, reader, subscriber, self._cache, self._enqueue, rng)
+    def _make_scheduler(self) -> LocalScheduler:
+        return LocalScheduler(self._time)
 
     def _deadline(self, timeout: float | None) -> float:
         check_timeout(timeout)
@@ -290,12 +250,12 @@ class Local:
 
     def _refuse_handlers(self) -> None:
         for replica in self._open():
-            replica._handlers.refuse_handlers("flush or advance")
+            replica.refuse_handlers("flush or advance")
 
     def _raise_handler_errors(self) -> None:
         for number, replica in enumerate(self._replicas):
             raised = replica.raised()
-            given_up = replica._handlers.counters().parked
+            given_up = replica.given_up
             new = given_up - self._reported.get(number, 0)
             self._reported[number] = given_up
             if new and raised:

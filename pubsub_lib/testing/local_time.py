@@ -88,3 +88,49 @@ class TimeCondition(threading.Condition):
                 break
             self.wait(left)
         return result
+
+
+class LocalScheduler:
+    """Runs the loops of one replica in the thread that waits. See :class:`pubsub_lib.replica.scheduling.Scheduler`."""
+
+    threaded = False
+
+    def __init__(self, time: LocalTime) -> None:
+        self.now = time.now
+        self._time = time
+
+    def condition(self, lock: "threading.RLock | None" = None) -> TimeCondition:
+        """A condition whose waits step the local time."""
+        return TimeCondition(self._time, lock)
+
+    def loop(self, name: str, step: Callable[[float], float], due: Callable[[], float]) -> "LocalLoop":
+        """A part of the local time."""
+        return LocalLoop(self._time, step, due)
+
+
+class LocalLoop:
+    """Calls ``step`` when it is due by ``due()``. See :class:`pubsub_lib.replica.scheduling.Loop`."""
+
+    def __init__(self, time: LocalTime, step: Callable[[float], float], due: Callable[[], float]) -> None:
+        self._time = time
+        self._step = step
+        self.next_time = due
+
+    def start(self) -> None:
+        """Join the parts of the local time."""
+        self._time.add(self)
+
+    def close(self, timeout: float) -> bool:
+        """Leave the parts of the local time."""
+        self._time.remove(self)
+        return True
+
+    def wake(self) -> None:
+        """Nothing to do: ``due()`` is called again before each step."""
+
+    def run(self, now: float) -> bool:
+        """Do the step, if it is due."""
+        due = self.next_time() <= now
+        if due:
+            self._step(now)
+        return due

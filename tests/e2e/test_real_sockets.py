@@ -22,6 +22,7 @@ from tests.conftest import IN_CI
 from tests.e2e.network import Namespace, missing, namespaces
 from tests.e2e.service_host import LONG, Host, Watched, fork, write
 from tests.unit.drivers.zmq.world import RawSocket
+from tests.unit.world import busy
 
 TOPICS = ("a", "b", "c")
 BACK_SECONDS = 2.0
@@ -90,7 +91,7 @@ def test_replica_over_its_high_water_mark_converges_by_single_deltas(sqlite_url:
             with store.transaction() as tx:
                 tx.set("t", f"k{number % 7}", f"{number}{'x' * size}", topic=TOPICS[number % 3])
 
-        with replica._engine.lock:  # the receiving thread blocks, as on a very slow machine
+        with busy(replica):  # the receiving thread blocks, as on a very slow machine
             for number in range(150):
                 put(number, 200_000)
             assert poll(lambda: publisher.counters()["frames"] >= 150, LONG), "not all frames were handed to ZeroMQ"

@@ -16,7 +16,7 @@ def _mutant(path: str, name: str, before: str, after: str, tests: str, wrong: st
 
 INDEX = partial(_mutant, "pubsub_lib/core/index.py")
 TABLE = partial(_mutant, "pubsub_lib/core/table.py")
-ENGINE = partial(_mutant, "pubsub_lib/replica/engine.py")
+FAULT_LOG = partial(_mutant, "pubsub_lib/replica/fault_log.py")
 REPLICA = partial(_mutant, "pubsub_lib/replica/replica.py")
 STATUS = partial(_mutant, "pubsub_lib/replica/status.py")
 UNREADABLE = partial(_mutant, "pubsub_lib/replica/unreadable.py")
@@ -29,17 +29,17 @@ MUTANTS = (
         f"{LEFT_OUT}::test_objects_that_an_index_leaves_out_are_counted_named_and_logged_once",
         "an object that was written again is still counted as left out",
     ),
-    ENGINE(
+    FAULT_LOG(
         "index_is_logged_at_each_tick",
-        "            self._incomplete = frozenset(failing)\n",
+        "        self._incomplete = frozenset(failing)\n",
         "",
         f"{LEFT_OUT}::test_objects_that_an_index_leaves_out_are_counted_named_and_logged_once",
         "an index that leaves objects out is logged for as long as it does",
     ),
-    ENGINE(
+    FAULT_LOG(
         "index_is_logged_once_for_ever",
-        "            self._incomplete = frozenset(failing)\n",
-        "            self._incomplete |= frozenset(failing)\n",
+        "        self._incomplete = frozenset(failing)\n",
+        "        self._incomplete |= frozenset(failing)\n",
         f"{LEFT_OUT}::test_an_object_that_an_index_leaves_out_later_is_logged_then",
         "an index that was complete again and fails again is not logged",
     ),

@@ -48,36 +48,36 @@ WAKE_UPS = (
     ),
     ENGINE(
         "clock_is_not_woken_after_a_sync",
-        "        self._carry_out(outcome)\n        self._clock.wake()\n        self._log_mismatching(mismatching)",
-        "        self._carry_out(outcome)\n        self._log_mismatching(mismatching)",
+        "        self._carry_out(outcome)\n        self._clock.wake()\n        self._faults.log_mismatching(",
+        "        self._carry_out(outcome)\n        self._faults.log_mismatching(",
         "test_clock_starts_when_a_link_begins_to_wait",
         "links that a sync leaves waiting start no clock",
     ),
     ENGINE(
         "clock_is_not_woken_after_a_failed_sync",
-        "        self._clock.wake()\n        if foreign:",
-        "        if foreign:",
+        "        self._clock.wake()\n        log_failed_sync(",
+        "        log_failed_sync(",
         "test_failed_sync_is_retried_after_its_backoff",
         "a sync that failed is not tried again after its backoff",
     ),
     ENGINE(
         "clock_is_not_woken_after_a_follow",
-        "        self._carry_out(outcome)\n        self._clock.wake()\n\n    # -- the receiving",
-        "        self._carry_out(outcome)\n\n    # -- the receiving",
+        "        self._carry_out(outcome)\n        self._clock.wake()\n\n    # -- for other",
+        "        self._carry_out(outcome)\n\n    # -- for other",
         "test_clock_starts_when_a_link_begins_to_wait",
         "a new topic is not read when its wait for a hello ends",
     ),
     ENGINE(
         "clock_is_not_woken_by_a_connection",
-        "            self.state.connected(self.now())\n        self._clock.wake()",
-        "            self.state.connected(self.now())",
+        "            self._state.connected(self.now())\n        self._clock.wake()",
+        "            self._state.connected(self.now())",
         "test_connection_leads_to_a_hello_request",
         "the replica does not ask for hello replies when it is connected again",
     ),
     ENGINE(
         "clock_is_not_woken_by_a_resync",
-        "tuple(self.state.tracker.topics), self.now())\n        self._clock.wake()",
-        "tuple(self.state.tracker.topics), self.now())",
+        "tuple(self._state.tracker.topics), self.now())\n        self._clock.wake()",
+        "tuple(self._state.tracker.topics), self.now())",
         "test_resync_and_follow_start_at_once",
         "resync() does nothing before the next tick",
     ),
@@ -90,19 +90,19 @@ WAKE_UPS = (
     ),
     ENGINE(
         "sync_thread_is_woken_before_it_has_a_job",
-        "            with self.lock:\n                self._job = outcome.sync\n"
+        "            with self._lock:\n                self._job = outcome.sync\n"
         "                if self._journal is not None:\n"
         "                    self._journal.sync_begins(outcome.sync)\n            self._syncs.wake()\n",
-        "            self._syncs.wake()\n            with self.lock:\n                self._job = outcome.sync\n"
+        "            self._syncs.wake()\n            with self._lock:\n                self._job = outcome.sync\n"
         "                if self._journal is not None:\n                    self._journal.sync_begins(outcome.sync)\n",
         "test_resync_and_follow_start_at_once",
         "the sync thread looks for its job, finds none, and sleeps",
     ),
     ENGINE(
         "job_that_comes_during_a_reading_is_forgotten",
-        "            self._sync_failed(job, error)\n            return self.now()\n        with self.lock:\n",
+        "            self._sync_failed(job, error)\n            return self.now()\n        with self._lock:\n",
         "            self._sync_failed(job, error)\n            return self.now()\n"
-        "        with self.lock:\n            self._job = None\n",
+        "        with self._lock:\n            self._job = None\n",
         "test_timed_out_sync_does_not_delay_the_next_one",
         "after a sync that took too long, the next one is not done before its own timeout",
     ),
@@ -121,11 +121,11 @@ WAKE_UPS = (
         "test_replica_closed_while_it_works_ends_once",
         "wait_for() without a timeout blocks forever in a closed replica",
     ),
-    REPLICA(
+    ENGINE(
         "wait_lets_the_lock_go_before_it_waits",
-        "                engine.changed.wait(left)",
-        "                engine.lock.release()\n                engine.lock.acquire()\n"
-        "                engine.changed.wait(left)",
+        "                self._changed.wait(left)",
+        "                self._lock.release()\n                self._lock.acquire()\n"
+        "                self._changed.wait(left)",
         "test_wait_for_always_returns_when_the_commit_is_applied",
         "a change that is applied between the look and the wait is not noticed",
     ),
@@ -210,17 +210,19 @@ WAKE_UPS = (
 LOCKS = (
     ENGINE(
         "events_of_a_message_are_queued_without_the_lock",
-        "            outcome = self.state.feed(envelope, self.now())\n            self._notify_handlers(outcome)\n"
+        "            outcome = self._state.feed(envelope, self.now())\n            self._notify_handlers(outcome)\n"
         "            restless",
-        "            outcome = self.state.feed(envelope, self.now())\n        self._notify_handlers(outcome)\n"
-        "        with self.lock:\n            restless",
+        "            outcome = self._state.feed(envelope, self.now())\n        self._notify_handlers(outcome)\n"
+        "        with self._lock:\n            restless",
         "test_handler_registered_while_links_arrive_gets_all_changes",
         "events of two steps may reach a handler in the wrong order",
     ),
     ENGINE(
         "events_of_a_sync_are_queued_without_the_lock",
         "            self._notify_handlers(outcome, first=first)\n        self._carry_out(outcome)",
-        "        if outcome.events:\n            self._on_events(outcome, first)\n        with self.lock:\n"
+        "        if outcome.events:\n"
+        "            self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)\n"
+        "        with self._lock:\n"
         "            self._announce()\n        self._carry_out(outcome)",
         "test_incomplete_delta_is_followed_by_a_full_sync_at_once",
         "events of a sync and of a message may reach a handler in the wrong order",
@@ -229,16 +231,16 @@ LOCKS = (
         "events_of_an_unfollow_are_queued_without_the_lock",
         "                    self._journal.dropping(topic)\n                self._notify_handlers(outcome)\n",
         "                    self._journal.dropping(topic)\n            if outcome.events:\n"
-        "                self._on_events(outcome, False)\n            with self.lock:\n"
+        "                self._handlers.push(outcome.events, by_sync=outcome.by_sync)\n            with self._lock:\n"
         "                self._announce()\n",
         "test_events_of_a_dropped_topic_keep_their_order",
         "the deletes of an unsubscribe may overtake changes that came before",
     ),
     ENGINE(
         "messages_are_applied_without_the_lock",
-        "            outcome = self.state.feed(envelope, self.now())\n            self._notify_handlers(outcome)\n"
+        "            outcome = self._state.feed(envelope, self.now())\n            self._notify_handlers(outcome)\n"
         "            restless",
-        "        outcome = self.state.feed(envelope, self.now())\n        with self.lock:\n"
+        "        outcome = self._state.feed(envelope, self.now())\n        with self._lock:\n"
         "            self._notify_handlers(outcome)\n            restless",
         "test_link_that_begins_to_wait_during_a_tick_starts_the_clock",
         "two threads change the tracker and the cache at the same time",
@@ -254,18 +256,20 @@ LOCKS = (
     ),
     REPLICA(
         "handler_is_registered_after_the_lock",
-        "            return self._handlers.add(chosen,",
-        "        return self._handlers.add(chosen,",
+        "            return self._handlers.add(chosen, handler, present, on_history_changed)\n\n"
+        "        return self._engine.read(add)\n",
+        "            return lambda: self._handlers.add(chosen, handler, present, on_history_changed)\n\n"
+        "        return self._engine.read(add)()\n",
         "test_handler_registered_while_links_arrive_gets_all_changes",
         "a change that comes between the first look and the registration never reaches the handler",
     ),
-    REPLICA(
+    ENGINE(
         "history_notice_follows_the_events",
-        "            self._handlers.push_history(outcome.history)\n"
-        "        self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)",
+        "            self._handlers.push_history(outcome.history)\n        if outcome.events:\n"
+        "            self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)\n",
+        "        if outcome.events:\n"
         "            self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)\n"
-        "            self._handlers.push_history(outcome.history)\n            return\n"
-        "        self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)",
+        "        if outcome.history is not None:\n            self._handlers.push_history(outcome.history)\n",
         "test_handler_is_notified_of_changed_history_before_versions_go_back",
         "a handler gets a lower version without a notice and ignores it as old",
     ),
@@ -383,10 +387,12 @@ ORDER = (
         "asks_before_it_receives",
         "        self._subscriber.daemonize()\n        if self._discovery is not None:\n"
         "            self._discovery.start()\n"
-        "        self._start_threads()\n        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
+        "        self._clock.start()\n        self._syncs.start()\n"
+        "        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
         "            self._interest.add(topics)\n",
         "        if self._discovery is not None:\n            self._discovery.start()\n"
-        "        self._start_threads()\n        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
+        "        self._clock.start()\n        self._syncs.start()\n"
+        "        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
         "            self._interest.add(topics)\n        self._subscriber.daemonize()\n",
         "test_clock_starts_when_a_link_begins_to_wait",
         "the replies to the first hello request are not received",

@@ -86,7 +86,7 @@ def _replica(world: World, topics: Sequence[str] = ("t",)) -> tuple[WatchedRepli
 
 def _link_begins_to_wait(world: World, lost: bool) -> Started:
     replica, store = _replica(world)
-    _lose(lost, replica._engine._clock)
+    _lose(lost, replica.threads.loops["clock"])
 
     def begin() -> None:
         store.commit()
@@ -109,34 +109,34 @@ def _digest_differs(world: World, lost: bool) -> Started:
 
 def _sync_fails(world: World, lost: bool) -> Started:
     replica, store = _replica(world)
-    _lose(lost, replica._engine._clock)
+    _lose(lost, replica.threads.loops["clock"])
     store.failures = [unavailable()]
 
     def begin() -> None:
         store.commit()
         replica.resync("t")
         if lost:
-            PeriodicThread.wake(replica._engine._clock)  # this wake-up is not the tested one
+            PeriodicThread.wake(replica.threads.loops["clock"])  # this wake-up is not the tested one
 
     return begin, lambda: replica.known("t") == 3
 
 
 def _topic_is_followed(world: World, lost: bool) -> Started:
     replica, _ = _replica(world)
-    _lose(lost, replica._engine._clock)
+    _lose(lost, replica.threads.loops["clock"])
     return lambda: replica.subscribe("u"), lambda: replica.known("u") == 2
 
 
 def _replica_is_connected(world: World, lost: bool) -> Started:
     replica, _ = _replica(world)
-    _lose(lost, replica._engine._clock)
+    _lose(lost, replica.threads.loops["clock"])
     asked = len(replica.driver.asked)
     return replica.driver.connect, lambda: len(replica.driver.asked) > asked
 
 
 def _sync_is_to_start(world: World, lost: bool) -> Started:
     replica, store = _replica(world)
-    syncs = replica._engine._syncs
+    syncs = replica.threads.loops["sync"]
     if lost:
 
         def wake_later() -> None:

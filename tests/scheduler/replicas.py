@@ -1,6 +1,7 @@
 """A real replica (Replica, Engine, Handlers) around doubles, with its invariants at any moment."""
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -8,12 +9,16 @@ from typing import Any, cast
 from pubsub_lib import Replica, Settings, Timing
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.model import ALL, EMPTY, Heads, Link, SyncAnswer, Want
-from pubsub_lib.core.replica_state import StepResult
 from pubsub_lib.journal import Journal
-from pubsub_lib.replica.engine import Engine, SyncReader
+from pubsub_lib.replica.engine import Engine
 from pubsub_lib.replica.handlers import Handlers
 from pubsub_lib.replica.journaling import ReplicaJournal
+from pubsub_lib.replica.scheduling import Scheduler, Threads
+from pubsub_lib.replica.sync_reader import SyncReader
+from pubsub_lib.threads.periodic_thread import PeriodicThread
 from tests.scheduler.doubles import JournalDouble, StoreDouble, SubscriberDouble
 from tests.scheduler.explore import World
 from tests.unit.core.builders import envelope, hello
@@ -59,47 +64,35 @@ class WatchedReplica(Replica):
         settings = Settings(store_url="sqlite://", timing=timing)
         rng = random.Random(world.scheduler.chooser.seed)
         super().__init__(settings, topics, store=store, subscriber=driver or self.driver, rng=rng)
+        self.tracker = self._engine.read(lambda state: state.tracker)
+        """For conditions of the scheduler, which must not take a lock. One controlled thread runs at a time."""
 
-    def _make_handlers(self, settings: Settings) -> Handlers:
-        world = self.world
-        condition = cast("Callable[[], Any]", world.threading.Condition)
-        return Handlers(settings.handling, lambda: world.now, condition=condition)
+    def _make_scheduler(self) -> "WatchedThreads":
+        self.threads = WatchedThreads(self.world)
+        return self.threads
 
-    def _make_engine(
-        self, settings: Settings, reader: SyncReader, subscriber: Subscriber, rng: random.Random
-    ) -> Engine:
-        world = self.world
+    def _make_handlers(self, settings: Settings, scheduler: Scheduler) -> "WatchedHandlers":
+        return WatchedHandlers(self, settings.handling, scheduler.now, condition=scheduler.condition)
+
+    def _make_engine(self, settings: Settings, scheduler: Scheduler, rng: random.Random) -> Engine:
+        world, reader, cache = self.world, self._reader, Cache({})
         if self.entries is not None:
             self._journal = ReplicaJournal(cast("Journal", self.entries), polls=False)
             reader = JournalledReader(world, reader, self.entries)
-        engine = Engine(
-            settings, reader, subscriber, self._cache, self._checked, rng, now=lambda: world.now, journal=self._journal
-        )
-        guard(world, self._cache, engine, self.entries)
-        return engine
-
-    def _checked(self, outcome: StepResult, first: bool) -> None:
-        world, lock = self.world, cast("Any", self._engine.lock)
-        world.check(lock.is_mine, "events are queued without the lock")
-        world.check(not self.stopped, "events come after close()")
-        for event in outcome.events if self._handlers.listening() else ():
-            ident = event.table, event.key
-            shown = self.versions.get(ident, event.old_version)
-            world.check(event.old_version == shown, f"{ident}: an event from {event.old_version} after {shown}")
-            self.versions[ident] = event.version if event.new_value is not None else None
-        self._enqueue(outcome, first)
+        guard(world, cache, self.threads, self.entries)
+        return Engine(settings, cache, reader, self._subscriber, self._handlers, scheduler, rng, journal=self._journal)
 
     def known(self, topic: str) -> int:
         """Position up to which the replica has everything of a topic."""
-        tracker = self._engine.state.tracker
+        tracker = self.tracker
         point = tracker.chain(topic).known if topic in tracker.topics else None
         return 0 if point is None else point.position
 
     def check_staleness(self, store: StoreDouble, topic: str) -> None:
         """The reported staleness is never too small."""
-        with self._engine.lock:
-            claimed = self.staleness()
-            truth = store.behind(self.known(topic), self.world.now)
+        claimed, truth = self._engine.read(
+            lambda state: (self.staleness(), store.behind(self.known(topic), self.world.now))
+        )
         self.world.check(
             claimed >= truth - 1e-9, f"staleness {claimed:g} s; the oldest missing change is {truth:g} s old"
         )
@@ -108,6 +101,54 @@ class WatchedReplica(Replica):
         """Close; no event may come afterwards."""
         self.close()
         self.stopped = True
+
+
+class WatchedThreads(Threads):
+    """The threads of one replica on the virtual clock, and its lock for a look at who holds it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(now=lambda: world.now)
+        self.loops: dict[str, PeriodicThread] = {}
+        self._lock: Any = None
+
+    @property
+    def hold_the_lock(self) -> bool:
+        """Whether the running thread holds the replica's lock."""
+        return bool(self._lock.is_mine)
+
+    def condition(self, lock: "threading.RLock | None" = None) -> threading.Condition:
+        self._lock = self._lock or lock
+        return super().condition(lock)
+
+    def loop(self, name: str, step: Callable[[float], float], due: Callable[[], float]) -> PeriodicThread:
+        return self.loops.setdefault(name, PeriodicThread(name, step))
+
+
+class WatchedHandlers(Handlers):
+    """Checks each event that is queued."""
+
+    def __init__(self, owner: WatchedReplica, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._replica = owner
+
+    def push_history(self, change: HistoryChange) -> None:
+        self._check()
+        super().push_history(change)
+
+    def push(self, events: Sequence[Event], *, initial: bool = False, by_sync: int = 0) -> None:
+        self._check()
+        world, versions = self._replica.world, self._replica.versions
+        for event in events if self.listening() else ():
+            ident = event.table, event.key
+            shown = versions.get(ident, event.old_version)
+            world.check(event.old_version == shown, f"{ident}: an event from {event.old_version} after {shown}")
+            versions[ident] = event.version if event.new_value is not None else None
+        super().push(events, initial=initial, by_sync=by_sync)
+
+    def _check(self) -> None:
+        world = self._replica.world
+        world.check(self._replica.threads.hold_the_lock, "events are queued without the lock")
+        world.check(not self._replica.stopped, "events come after close()")
 
 
 class JournalledReader:
@@ -129,14 +170,14 @@ class JournalledReader:
         return self._reader.read_sync(wants)
 
 
-def guard(world: World, cache: Cache, engine: Engine, journal: JournalDouble | None) -> None:
+def guard(world: World, cache: Cache, threads: WatchedThreads, journal: JournalDouble | None) -> None:
     """Every access to the cache checks that the engine's lock is held, and every change that the journal has it."""
 
     def guarded(name: str) -> None:
         method = getattr(cache, name)
 
         def call(*given: Any, **named: Any) -> Any:
-            world.check(cast("Any", engine.lock).is_mine, f"the cache's {name}() is called without the lock")
+            world.check(threads.hold_the_lock, f"the cache's {name}() is called without the lock")
             if journal is not None and name == "apply_run":
                 for link in cast("Sequence[Link]", given[0]):
                     lacks = journal.lacks("applied", link.topic, link.point.position)
@@ -166,7 +207,7 @@ def synced(world: World, replica: WatchedReplica) -> WatchedReplica:
     """Start it, and wait for its first sync."""
     with world.calm():
         replica.start()
-        tracker = replica._engine.state.tracker
+        tracker = replica.tracker
         world.until(lambda: tracker.topics and tracker.synced, "the first sync", 5.0)
         world.sleep(0.1)
     return replica

@@ -138,8 +138,8 @@ def test_replica_equals_the_store_within_the_bound(first: int) -> None:
         world.together(system.replica.stop, system.publisher.close, system.store.commit)
         world.sleep(2 * TIMING.max_idle_time)
         threads: list[Any] = [
-            system.replica._engine._clock._thread,
-            system.replica._engine._syncs._thread,
+            system.replica.threads.loops["clock"]._thread,
+            system.replica.threads.loops["sync"]._thread,
             system.publisher._loop._thread,
         ]
         for thread in threads:

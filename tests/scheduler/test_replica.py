@@ -47,10 +47,10 @@ def test_link_that_begins_to_wait_during_a_tick_starts_the_clock() -> None:
         store = StoreDouble(world)
         replica = synced(world, replica_of(world, store))
         lost, late = store.commit(), store.commit()
-        world.together(replica._engine._clock.wake, lambda: deliver(replica, *late))
+        world.together(replica.threads.loops["clock"].wake, lambda: deliver(replica, *late))
         deliver(replica, *lost)  # it was only late: no link waits any more
         store.commit()
-        world.together(replica._engine._clock.wake, lambda: deliver(replica, *store.commit()))
+        world.together(replica.threads.loops["clock"].wake, lambda: deliver(replica, *store.commit()))
         world.until(lambda: replica.known("t") == 4, "the delta", SLOW_TICKS.message_delay_window + SOON)
 
     explore(scenario, deviations=1)
@@ -81,7 +81,7 @@ def test_reply_ends_a_topics_wait_while_another_link_waits() -> None:
         deliver(replica, *store.commit())  # it waits for the one before it, for a minute
         replica.subscribe("u")
         world.until(lambda: "u" in replica.driver.asked[-1].topics, "the hello request", SOON)
-        world.together(lambda: answer(replica, store), replica._engine._clock.wake)
+        world.together(lambda: answer(replica, store), replica.threads.loops["clock"].wake)
         world.until(lambda: replica.known("u") == 2, "the new topic's sync", SOON)
 
     explore(scenario, deviations=1)
@@ -200,7 +200,7 @@ def test_connection_leads_to_a_hello_request() -> None:
         store.commit()
         replica = synced(world, replica_of(world, store))
         before = len(replica.driver.asked)
-        world.together(replica.driver.connect, replica._engine._clock.wake)
+        world.together(replica.driver.connect, replica.threads.loops["clock"].wake)
         jitter = SLOW_TICKS.round_trip
         world.until(lambda: len(replica.driver.asked) > before, "a hello request", jitter + SOON)
 
@@ -253,7 +253,7 @@ def test_handler_is_notified_of_changed_history_before_versions_go_back() -> Non
         store.history = store.history.restored(1, seed=7)
         links = store.commit()  # position 2, of another history
         replica.resync()
-        world.together(lambda: deliver(replica, *links), replica._engine._clock.wake)
+        world.together(lambda: deliver(replica, *links), replica.threads.loops["clock"].wake)
         world.until(lambda: seen[-1] == 2, "the object of the restored store", SLOW_TICKS.message_delay_window + SOON)
         world.check(len(notices) == 1, f"{len(notices)} notices")
 
@@ -287,7 +287,7 @@ def test_failing_notice_of_history_change_is_not_overtaken(failures: int, tries:
         store.history = store.history.restored(1, seed=7)
         links = store.commit()  # position 2, of another history
         replica.resync()
-        world.together(lambda: deliver(replica, *links), replica._engine._clock.wake)
+        world.together(lambda: deliver(replica, *links), replica.threads.loops["clock"].wake)
         world.until(lambda: versions[-1] == 2, "the object of the restored store", 60.0)
 
     explore(scenario, deviations=1)
@@ -442,7 +442,7 @@ def test_replica_closed_by_a_handler_ends() -> None:
 
 def check_ended(world: World, replica: WatchedReplica) -> None:
     """No thread of the replica runs."""
-    for loop in (replica._engine._clock, replica._engine._syncs):
+    for loop in (replica.threads.loops["clock"], replica.threads.loops["sync"]):
         thread: Any = loop._thread
         world.check(not thread.is_alive(), f"{thread.name} runs after close()")
     world.check(replica.driver.closed, "the driver is open")

@@ -1,10 +1,12 @@
 """Settings and helpers for tests of publishers and replicas: SQLite, a bus for each test, and short times."""
 
 import itertools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from pubsub_lib import Settings, Timing
+from pubsub_lib import Replica, Settings, Timing
 from pubsub_lib.core.handler_queue import HandlerPolicy
 
 QUICK = Timing(
@@ -20,6 +22,7 @@ QUICK = Timing(
     max_sync_backoff=0.2,
     sync_timeout=10.0,
 )
+LONG = 120.0
 _buses = itertools.count()
 
 
@@ -52,3 +55,22 @@ class Recorder:
     def brief(self) -> list[tuple[str, str, Any]]:
         """(action, key, new value) of each change."""
         return [(change.action, change.key, change.new) for change in self.changes]
+
+
+@contextmanager
+def busy(replica: Replica) -> Iterator[None]:
+    """Another thread holds the replica's lock during the block."""
+    holds, free = threading.Event(), threading.Event()
+
+    def hold(state: object) -> None:
+        holds.set()
+        free.wait()
+
+    holder = threading.Thread(target=replica._engine.read, args=(hold,), name="holder")
+    holder.start()
+    try:
+        assert holds.wait(LONG)
+        yield
+    finally:
+        free.set()
+        holder.join(LONG)

@@ -85,7 +85,8 @@ def sabotage(replica: Replica) -> tuple[str, str]:
     """
     record = min(replica.records(), key=lambda each: (each.table, each.key))
     # A topic has only the tables that hold an object.
-    tables = [topic.tables.get(record.table, {}) for topic in replica._engine.state.cache._topics.values()]
+    topics = replica._engine.read(lambda state: list(state.cache._topics.values()))
+    tables = [topic.tables.get(record.table, {}) for topic in topics]
     (entry,) = [objects[record.key] for objects in tables if record.key in objects]
     entry.value = b'{"sabotaged":true}'
     return record.table, record.key

@@ -15,7 +15,7 @@ from pubsub_lib import Event, Publisher, Settings, Store
 from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.errors import ClosedError, DriverError, NotStarted, UsageError, WaitTimeout
 from pubsub_lib.replica.asyncio_replica import THREADS, AsyncReplica, Notifier
-from tests.unit.world import settings
+from tests.unit.world import busy, settings
 
 LONG = 120.0
 DRIVERS = ("memory", "zmq_pubsub_driver", "db_polling_pubsub_driver")
@@ -201,32 +201,21 @@ def test_the_loop_is_not_blocked_while_the_replica_is_busy(sqlite_url: str) -> N
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
             await w.write_and_wait("1", 1)
-            busy, free = threading.Event(), threading.Event()
-
-            def hold() -> None:
-                with w.replica.threaded._engine.lock:
-                    busy.set()
-                    free.wait(LONG)
-
-            holder = threading.Thread(target=hold)
-            holder.start()
-            await asyncio.to_thread(busy.wait, LONG)
-            calls = [
-                asyncio.create_task(call)
-                for call in (
-                    w.replica.get("a", "1"),
-                    w.replica.staleness(),
-                    w.replica.wait_for(1, LONG),
-                    w.replica.status(),
-                )
-            ]
-            await asyncio.sleep(0.05)
-            assert not any(call.done() for call in calls)
-            with pytest.raises(TimeoutError):  # a waiting call can be cancelled
-                await asyncio.wait_for(w.replica.wait_synced(LONG), 0.05)
-            free.set()
+            with busy(w.replica.threaded):
+                calls = [
+                    asyncio.create_task(call)
+                    for call in (
+                        w.replica.get("a", "1"),
+                        w.replica.staleness(),
+                        w.replica.wait_for(1, LONG),
+                        w.replica.status(),
+                    )
+                ]
+                await asyncio.sleep(0.05)
+                assert not any(call.done() for call in calls)
+                with pytest.raises(TimeoutError):  # a waiting call can be cancelled
+                    await asyncio.wait_for(w.replica.wait_synced(LONG), 0.05)
             assert (await asyncio.gather(*calls))[0] == 1
-            holder.join()
 
     run(main())
 
@@ -402,7 +391,7 @@ def test_a_cancelled_iteration_and_a_removed_handler_get_no_changes(sqlite_url: 
 def test_a_cancelled_on_leaves_no_handler(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
-            with w.replica.threaded._engine.lock:  # so that the call cannot end yet
+            with busy(w.replica.threaded):  # so that the call cannot end yet
                 adding = asyncio.create_task(w.replica.on("a", Recorder().handle))
                 await asyncio.sleep(0.05)
                 adding.cancel()
@@ -557,7 +546,7 @@ def test_a_later_exception_of_a_cancelled_on_is_not_reported(sqlite_url: str) ->
 def test_a_cancelled_on_during_close_raises_only_cancelled_error(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
-            with w.replica.threaded._engine.lock:  # so that neither call can end yet
+            with busy(w.replica.threaded):  # so that neither call can end yet
                 adding = asyncio.create_task(w.replica.on("a", Recorder().handle))
                 await asyncio.sleep(0)
                 closing = asyncio.create_task(w.replica.close())
@@ -572,7 +561,7 @@ def test_a_cancelled_on_during_close_raises_only_cancelled_error(sqlite_url: str
 
 
 def test_a_failed_consistency_check_is_raised_at_the_end(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pubsub_lib.replica.engine.differences", lambda *_: ["a '1' is 2 and should be 1"])
+    monkeypatch.setattr("pubsub_lib.replica.consistency_check.differences", lambda *_: ["a '1' is 2 and should be 1"])
 
     async def main() -> None:
         with pytest.raises(Exception, match="differs from the store: a '1'"):

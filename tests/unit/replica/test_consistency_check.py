@@ -1,11 +1,16 @@
 """The differences that the consistency check finds."""
 
+import random
+
 import pytest
 
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.digest import fingerprint
-from pubsub_lib.core.model import ALL, Full, Head, Point, Record, TopicSnapshot
-from pubsub_lib.replica.consistency_check import differences
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, Full, Head, Point, Record, SyncAnswer, TopicSnapshot
+from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.replica.consistency_check import differences, found_differences
 
 POINT = Point(2, 99)
 ONE = Record("a", "1", 1, b"1")
@@ -42,3 +47,17 @@ def test_each_difference_is_one_sentence(here: list[Record], there: list[Record]
 
 def test_a_topic_that_the_store_does_not_have_is_a_difference() -> None:
     assert differences(cache(ONE), ALL, Full({}, POINT)) == ["topic 't' is in the replica but not in the store"]
+
+
+def test_only_chains_at_the_point_of_the_answer_are_compared() -> None:
+    state = ReplicaState(Timing(sync_jitter=0.0), Limits(), random.Random(1), Cache(), 0.0)
+    state.subscribe(["t"], 0.0)
+    answer = SyncAnswer(POINT, {"t": full(ONE, TWO)})
+    assert found_differences(state, answer) == [], "the replica has not read the topic yet"
+    sync = state.tick(Timing().hello_wait).sync
+    assert sync is not None
+    state.sync_done(sync.number, SyncAnswer(POINT, {"t": full(ONE)}), Timing().hello_wait)
+    assert found_differences(state, answer) == ["a '2' of topic 't' is missing"]
+    assert found_differences(state, SyncAnswer(POINT, {"t": full(ONE), "u": full(TWO)})) == []
+    state.resync(["t"], Timing().hello_wait)
+    assert found_differences(state, answer) == [], "the topic is being read again"

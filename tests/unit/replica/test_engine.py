@@ -12,9 +12,9 @@ from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.model import Point, SyncAnswer, Want
-from pubsub_lib.core.replica_state import StepResult
-from pubsub_lib.errors import StoreUnavailable
-from tests.unit.world import settings
+from pubsub_lib.core.replica_state import ReplicaState, StepResult
+from pubsub_lib.errors import StoreUnavailable, WaitTimeout
+from tests.unit.world import busy, settings
 
 LONG = 120.0
 
@@ -46,24 +46,27 @@ def test_the_sync_thread_survives_every_exception_of_a_reader(
     with caplog.at_level(logging.WARNING), Replica(config, topics=["t"], store=reader) as replica:
         replica.wait_synced(timeout=LONG)
         assert replica.status().counters.syncs_failed == 3
-    messages = [record.getMessage() for record in caplog.records if record.name.endswith("engine")]
+    messages = [record.getMessage() for record in caplog.records if record.name.endswith("fault_log")]
     assert messages.count("a sync failed and will be retried: out") == 1, "an outage is logged once"
     assert sum("please report" in message for message in messages) == 1
 
 
-def test_a_follow_up_step_has_its_notice_between_the_events(config: Settings, store: Store) -> None:
+def test_a_follow_up_step_has_its_notice_between_the_events(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     point = Point(9, 1)
     first, second = (
         Event("a", "2", "t", "delete", 5, 4, b"1", None, 9),
         Event("a", "2", "t", "create", 4, None, None, b"1", 9),
     )
     calls: SimpleQueue[object] = SimpleQueue()
+    change = HistoryChange({"t": (point, point)})
+    steps = [StepResult([first], then=StepResult([second], history=change))]
     with Replica(config, topics=["t"], store=store) as replica:
         replica.wait_synced(timeout=LONG)
         replica.on("a", lambda change: calls.put(change.version), key="2", on_history_changed=calls.put)
-        change = HistoryChange({"t": (point, point)})
-        with replica._engine.lock:
-            replica._engine._notify_handlers(StepResult([first], then=StepResult([second], history=change)))
+        monkeypatch.setattr(ReplicaState, "tick", lambda *_: steps.pop() if steps else StepResult())
+        replica.resync("t")  # wakes the clock
         assert [calls.get(timeout=LONG) for _ in range(3)] == [5, change, 4]
 
 
@@ -133,3 +136,25 @@ def test_close_ends_all_threads(config: Settings, store: Store) -> None:
 
 def _nothing(change: Any) -> None:
     pass
+
+
+def test_a_wait_ends_by_a_step_or_by_its_timeout(config: Settings, store: Store) -> None:
+    with Replica(config, topics=["t"], store=store) as replica:
+        engine = replica._engine
+        engine.wait(lambda state: state.tracker.synced, None, "the sync")
+        with pytest.raises(WaitTimeout, match="timed out waiting for rain"):
+            engine.wait(lambda state: False, engine.now() + 0.01, "rain")
+
+
+def test_a_call_that_must_not_block_is_left_out_while_another_thread_holds_the_lock(
+    config: Settings, store: Store
+) -> None:
+    replica = Replica(config, topics=["t"], store=store)
+    assert replica._engine.call_if_free(replica.staleness) == (float("inf"),)
+    with busy(replica):
+        assert replica._engine.call_if_free(replica.staleness) is None
+    with pytest.raises(ZeroDivisionError):
+        replica._engine.call_if_free(lambda: 1 // 0)
+    with busy(replica):  # the call released the lock
+        pass
+    replica.close()

@@ -76,7 +76,7 @@ def test_objects_returns_the_objects_of_chosen_buckets(config: Settings, store: 
 def test_verify_shows_an_altered_value_and_resync_repairs_it(config: Settings, store: Store, replica: Replica) -> None:
     changes: list[tuple[str, Any, Any]] = []
     replica.on("t", lambda change: changes.append((change.key, change.old, change.new)))
-    entry = replica._cache._topics["a"].tables["t"]["k3"]
+    entry = replica._engine.read(lambda state: state.cache._topics["a"].tables["t"]["k3"])
     entry.value = b'"rot"'
     assert ask(config, "/verify?topic=a")[1]["digest"] != store.topics()["a"].digest
     assert ask(config, "/resync?topic=a", "POST") == (200, {"topics": ["a"]})

@@ -56,7 +56,7 @@ def run(url: str, folder: Path, topics: list[str] | None, breaks: str = "") -> N
             assert tx.commit is not None
             replica.wait_for(tx.commit, timeout=30)
             if breaks:
-                spoil(replica._cache, breaks)
+                replica._engine.read(lambda state: spoil(state.cache, breaks))
         journal_of_store(store, folder)
 
 

@@ -26,7 +26,8 @@ from pubsub_lib.errors import (
     UsageError,
     WaitTimeout,
 )
-from tests.unit.world import Recorder, settings
+from pubsub_lib.replica.scheduling import Scheduler, Threads
+from tests.unit.world import Recorder, busy, settings
 
 LONG = 120.0
 """Seconds; far longer than the waits of these tests, unless something fails."""
@@ -133,20 +134,40 @@ def test_a_wait_for_topics_that_are_not_subscribed_is_refused(
                 wait(0, LONG, topics=topics)
 
 
+class InterruptedReplica(Replica):
+    """Calls ``meanwhile``, when it is set, as soon as a thread waits."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def _make_scheduler(self) -> Scheduler:
+        return Interrupting(self)
+
+
+class Interrupting(Threads):
+    def __init__(self, replica: InterruptedReplica) -> None:
+        super().__init__()
+        self._replica = replica
+
+    def condition(self, lock: "threading.RLock | None" = None) -> threading.Condition:
+        replica = self._replica
+
+        class Waits(threading.Condition):
+            def wait(self, timeout: float | None = None) -> bool:
+                return super().wait(timeout) if replica.meanwhile is None else bool(replica.meanwhile())
+
+        return Waits(lock)
+
+
 @pytest.mark.parametrize("topics", [["mine"], None])
-def test_a_wait_ends_when_its_topic_is_dropped(
-    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch, topics: list[str] | None
-) -> None:
-    with Replica(config, topics=["mine"]) as replica:
-        monkeypatch.setattr(replica._engine.changed, "wait", lambda left: replica.unsubscribe("mine"))
+def test_a_wait_ends_when_its_topic_is_dropped(config: Settings, store: Store, topics: list[str] | None) -> None:
+    with (replica := InterruptedReplica(config, topics=["mine"])):
+        replica.meanwhile = lambda: replica.unsubscribe("mine")
         with pytest.raises(NotSubscribedError):
             replica.wait_for(10**6, LONG, topics=topics)
 
 
-def test_a_wait_for_a_transaction_ends_when_one_of_its_topics_is_dropped(
-    config: Settings, published: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Replica(config, topics=["mine", "yours"]) as replica:
+def test_a_wait_for_a_transaction_ends_when_one_of_its_topics_is_dropped(config: Settings, published: Store) -> None:
+    with (replica := InterruptedReplica(config, topics=["mine", "yours"])):
         replica.wait_synced(LONG)
         with published.transaction() as tx:
             tx.set("a", "1", 1, topic="mine")
@@ -154,7 +175,7 @@ def test_a_wait_for_a_transaction_ends_when_one_of_its_topics_is_dropped(
         assert tx.commit is not None
         later = Point(tx.commit.point.position + 10**6, 1)  # never comes
         commit = msgspec.structs.replace(tx.commit, point=later)
-        monkeypatch.setattr(replica._engine.changed, "wait", lambda left: replica.unsubscribe("yours"))
+        replica.meanwhile = lambda: replica.unsubscribe("yours")
         with pytest.raises(NotSubscribedError, match="not subscribed to the topic 'yours'"):
             replica.wait_for(commit, LONG)
 
@@ -428,8 +449,8 @@ def test_paranoid_replica_fails_when_its_cache_was_altered(config: Settings, sto
     replica = Replica(config, topics=["t"])
     with pytest.raises(PubSubError, match="a '1' of topic 't'"), replica:
         replica.wait_synced(timeout=LONG)
-        with replica._engine.lock:
-            next(iter(replica._cache._topics["t"].tables["a"].values())).value = b"2"
+        entry = replica._engine.read(lambda state: state.cache._topics["t"].tables["a"]["1"])
+        entry.value = b"2"
         replica.wait_for(10**6, timeout=LONG)
 
 
@@ -594,12 +615,10 @@ def test_a_replica_without_topics_is_neither_synced_nor_ready(config: Settings, 
         assert replica.get("a", "1") == 1
 
 
-def test_a_wait_for_the_first_sync_ends_when_the_last_topic_is_dropped(
-    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_for_the_first_sync_ends_when_the_last_topic_is_dropped(config: Settings, store: Store) -> None:
     slow = msgspec.structs.replace(config, timing=msgspec.structs.replace(config.timing, hello_wait=LONG))
-    with Replica(slow, topics=["t"], default_topic=False) as replica:
-        monkeypatch.setattr(replica._engine.changed, "wait", lambda left: replica.unsubscribe("t"))
+    with (replica := InterruptedReplica(slow, topics=["t"], default_topic=False)):
+        replica.meanwhile = lambda: replica.unsubscribe("t")
         with pytest.raises(NotSubscribedError, match="no topic is subscribed to"):
             replica.wait_synced(LONG)
 
@@ -685,7 +704,7 @@ def test_a_handler_for_a_topic_that_was_dropped_is_refused(config: Settings, sto
 def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent(config: Settings, published: Store) -> None:
     with Replica(config, topics=["t"]) as replica:
         replica.wait_synced(timeout=LONG)
-        with replica._engine.lock:
+        with busy(replica):
             child = multiprocessing.get_context("fork").Process(target=_everything_refuses, args=(replica,))
             child.start()
             child.join(LONG)
@@ -842,8 +861,8 @@ def test_wait_for_a_number_includes_the_default_topic_and_wait_for_a_commit_does
         replica.wait_for(tx.commit, timeout=LONG)
         replica.wait_for(tx.commit.point.position, timeout=LONG, topics=["tenant-1"])
         replica.wait_for(tx.commit.point.position, timeout=LONG)
-        covered = replica._engine.state.tracker.covered
-        assert covered([DEFAULT_TOPIC]) >= tx.commit.point.position
+        covered = replica._engine.read(lambda state: state.tracker.covered([DEFAULT_TOPIC]))
+        assert covered >= tx.commit.point.position
 
 
 def test_the_default_topic_can_be_unsubscribed_and_subscribed_again(config: Settings, published: Store) -> None:

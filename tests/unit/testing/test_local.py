@@ -238,7 +238,7 @@ def test_types_indexes_and_errors_are_those_of_production() -> None:
 
 
 def test_flush_fails_when_the_replica_differs_from_the_store(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pubsub_lib.replica.engine.differences", lambda *_: ["a '1' is 2 and should be 1"])
+    monkeypatch.setattr("pubsub_lib.replica.consistency_check.differences", lambda *_: ["a '1' is 2 and should be 1"])
     local.replica(["t"])
     put(local, "1", 1)
     with pytest.raises(Exception, match="the replica differs from the store: a '1' is 2 and should be 1"):

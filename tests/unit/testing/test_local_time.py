@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from pubsub_lib.errors import WaitTimeout
-from pubsub_lib.testing.local_time import INSTANT, LocalTime, TimeCondition
+from pubsub_lib.testing.local_time import INSTANT, LocalScheduler, LocalTime, TimeCondition
 
 
 class Alarm:
@@ -82,3 +82,25 @@ def test_time_condition_steps_with_its_lock_released() -> None:
         assert not condition.wait_for(lambda: len(alarm.rang) > 1, timeout=10.0)
         assert time.now() == 13.0
     assert free == [True]
+
+
+def test_loop_of_a_scheduler_runs_when_it_is_due_until_it_is_closed() -> None:
+    time = LocalTime()
+    moments = [2.0, 2.0, 5.0, math.inf]
+    ran: list[float] = []
+
+    def step(now: float) -> float:
+        ran.append(now)
+        return moments.pop(0)
+
+    scheduler = LocalScheduler(time)
+    loop = scheduler.loop("clock", step, lambda: moments[0])
+    time.step(1.0)
+    loop.start()
+    loop.wake()
+    for _ in range(5):
+        time.step(1.0)
+    assert (ran, scheduler.now(), scheduler.threaded) == ([2.0, 2.0], 4.0, False)
+    assert loop.close(0.0)
+    time.step(10.0)
+    assert ran == [2.0, 2.0]

@@ -72,7 +72,7 @@ def test_verify_against_an_equal_replica(world: World) -> None:
         found = world.run("verify", "verified", "--against", url, "-f", "json").json
         assert [each["right"] for each in found] == [True] * 4
         assert found[2]["check"].startswith("replica: objects at ")
-        entry = replica._cache._topics["verified"].tables["t"]["k3"]
+        entry = replica._engine.read(lambda state: state.cache._topics["verified"].tables["t"]["k3"])
         entry.value = b'"rot"'
         output = world.run("verify", "verified", "--against", url)
         assert output.code == 1
