@@ -1,8 +1,10 @@
 """The threads of a replica survive errors of the store."""
 
+import ast
 import logging
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -158,3 +160,109 @@ def test_a_call_that_must_not_block_is_left_out_while_another_thread_holds_the_l
     with busy(replica):  # the call released the lock
         pass
     replica.close()
+
+
+# -- who uses the engine ------------------------------------------------------------------------------------------
+
+
+def defined(source: str) -> set[str]:
+    """The attributes and methods of the class Engine."""
+    (engine,) = [each for each in ast.parse(source).body if isinstance(each, ast.ClassDef) and each.name == "Engine"]
+    nodes = list(ast.walk(engine))
+    methods = {each.name for each in engine.body if isinstance(each, ast.FunctionDef)}
+    return methods | {
+        each.attr
+        for each in nodes
+        if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store) and ast.unparse(each.value) == "self"
+    }
+
+
+def private_uses(source: str) -> list[str]:
+    """The expressions of a module that use a private attribute of an engine, or its lock by another name."""
+    tree = ast.parse(source)
+    names = {"engine"}
+
+    def is_engine(node: ast.expr | None) -> bool:
+        if isinstance(node, ast.Name):
+            return node.id in names
+        if isinstance(node, ast.NamedExpr):
+            return is_engine(node.value)
+        if isinstance(node, ast.Call):
+            return ast.unparse(node.func).rpartition(".")[2] == "Engine"
+        return isinstance(node, ast.Attribute) and node.attr in ("engine", "_engine")
+
+    nodes = list(ast.walk(tree))
+    for node in nodes:
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            if "Engine" in ast.unparse(node.annotation):
+                names.add(node.arg if isinstance(node, ast.arg) else ast.unparse(node.target))
+        elif isinstance(node, ast.Assign) and is_engine(node.value):
+            names.update(each.id for each in node.targets if isinstance(each, ast.Name))
+        elif isinstance(node, ast.NamedExpr) and is_engine(node.value):
+            names.add(node.target.id)
+    found = []
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and is_engine(node.value) and node.attr.startswith("_"):
+            found.append(ast.unparse(node))
+        elif isinstance(node, ast.Call) and len(node.args) > 1 and is_engine(node.args[0]):
+            if isinstance(node.args[1], ast.Constant) and str(node.args[1].value).startswith("_"):
+                found.append(ast.unparse(node))
+        elif isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Engine" for base in node.bases):
+            own = [each for each in ast.walk(node) if isinstance(each, ast.Attribute) and each.attr in PRIVATE]
+            found.extend(f"{node.name}: {ast.unparse(each)}" for each in own if ast.unparse(each.value) == "self")
+    return found
+
+
+ROOT = Path(__file__).resolve().parents[3]
+NAMES = defined((ROOT / "pubsub_lib/replica/engine.py").read_text())
+PRIVATE = {name for name in NAMES if name.startswith("_")}
+
+
+def test_engine_has_these_public_attributes_and_neither_lock_nor_state() -> None:
+    assert {
+        "start", "close", "subscribe", "unsubscribe", "resync", "add_index",  # what Replica's own methods do
+        "read", "shown", "call_if_free", "wait", "wait_for_step", "watch",  # with the lock held
+        "now", "why", "last_error", "failure", "counters",
+    } == NAMES - PRIVATE  # fmt: skip
+
+
+def test_no_other_module_uses_a_private_attribute_of_the_engine() -> None:
+    folders = ("pubsub_lib", "pubsub_pytest", "drivers", "simulator", "tests", "tools", "docs")
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    texts = {path: path.read_text() for path in files if path != ROOT / "pubsub_lib/replica/engine.py"}
+    found = {
+        str(path.relative_to(ROOT)): uses
+        for path, text in texts.items()
+        if ("replica.engine" in text or "_engine" in text) and (uses := private_uses(text))
+    }
+    assert found == {}, "use a public method of Engine"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "with replica._engine._lock: pass",
+        "self._engine._clock.wake()",
+        "engine = Engine(settings)\nengine._state",
+        "mine = replica.threaded._engine\nmine._changed.wait()",
+        "def guard(given: Engine) -> None:\n    given._lock.acquire()",
+        "monkeypatch.setattr(replica._engine, '_tick', print)",
+        "getattr(replica._engine, '_job')",
+        "class LocalEngine(Engine):\n    def run(self):\n        self._tick(0.0)",
+    ],
+)
+def test_a_private_use_is_found(source: str) -> None:
+    assert len(private_uses(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "replica._engine.read(lambda state: state.tracker)",
+        "self._engine = Engine()",
+        "with self._engine().connect() as connection: connection._x",
+        "class Watched(Engine):\n    def run(self):\n        self._mine = 1",
+    ],
+)
+def test_a_public_use_is_not_found(source: str) -> None:
+    assert private_uses(source) == []
