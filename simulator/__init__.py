@@ -1,4 +1,4 @@
 """A whole system in virtual time: the production core with sockets, threads and the SQL engine replaced.
 
-``docs/simulator.md`` describes the real and the modelled parts; ``tools/simulate`` runs it.
+``docs/contributing/simulator.md`` describes the real and the modelled parts; ``tools/simulate`` runs it.
 """

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Draw docs/tracker-states.md from the table in pubsub_lib/core/transitions.py: ``tools/draw_states.py [--check]``.
+"""Draw docs/contributing/tracker-states.md: ``tools/draw_states.py [--check]``.
 
-With ``--check`` nothing is written; the exit status is 1 when the drawing is stale.
+The source is the table in pubsub_lib/core/transitions.py. With ``--check`` nothing is written; the exit status is 1
+when the drawing is stale.
 """
 
 import ast
@@ -18,7 +19,7 @@ from _generated import write_or_check  # noqa: E402
 from pubsub_lib.core import transitions  # noqa: E402
 from pubsub_lib.core.transitions import FROZEN, SYNCING, TRANSITIONS, State, Trigger  # noqa: E402
 
-PAGE = ROOT / "docs" / "tracker-states.md"
+PAGE = ROOT / "docs" / "contributing" / "tracker-states.md"
 
 
 def meanings(enum: type[StrEnum]) -> dict[str, str]:

@@ -4,7 +4,7 @@
 For transactions of 10 changes and of 1: a publisher's numbering and encoding, a replica's decoding, and all work of a
 replica; then the minimum cost of a replica, step by step, as loops with only that step. It prints µs per change: the
 median of all frames, and the fastest tenth, which shows the machine without other processes in its caches.
-docs/performance.md has its output. It takes ten seconds and 500 MB.
+docs/contributing/profile.md has its output. It takes ten seconds and 500 MB.
 """
 
 import gc

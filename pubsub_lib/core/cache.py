@@ -75,9 +75,9 @@ class Cache:
         """:meth:`apply` for links that follow one another, of any topics. Adds to ``events``; None: no events are
         needed. Returns the mismatches, which nearly always is an empty list.
 
-        The hottest loop of a replica (docs/performance.md). It makes its look-ups once per run. Nearly every change
-        sets an existing object in its only topic: this case takes the short way to ``continue`` and calls no function
-        of this package.
+        The hottest loop of a replica (docs/contributing/profile.md). It makes its look-ups once per run. Nearly every
+        change sets an existing object in its only topic: this case takes the short way to ``continue`` and calls no
+        function of this package.
         """
         if events is None and self._indexes:
             events = []  # indexes are updated from events

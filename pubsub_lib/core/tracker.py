@@ -125,7 +125,7 @@ class Tracker:
     def restless(self) -> bool:
         """True while a clock, a sync's start or a hello request may be due sooner than the last ``next_time()``. While
         it stays true, only a hello, or a count or digest that differs, makes one due sooner still: its sync may then
-        start late by up to ``message_delay_window`` (docs/scheduler.md)."""
+        start late by up to ``message_delay_window`` (docs/contributing/scheduler.md)."""
         return bool(self._holding) or self.syncs.waits or self._hints.waits
 
     @property

@@ -1,4 +1,4 @@
-"""The states of one chain in a replica, as a table. ``docs/tracker-states.md`` is generated from it.
+"""The states of one chain in a replica, as a table. ``docs/contributing/tracker-states.md`` is generated from it.
 
 A *chain* is one topic's links, or (for a replica of everything) all transactions. Only the state decides whether links
 are applied: in the ``FULL…`` states links wait and ``known`` does not change; in all others a link that connects is

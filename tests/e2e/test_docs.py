@@ -8,19 +8,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [
-    ROOT / "README.md",
-    *(page for part in (".", "contributing") for page in sorted((ROOT / "docs" / part).glob("*.md"))),
-]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def samples(page: Path) -> list[str]:
     return SAMPLE.findall(page.read_text())
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if samples(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if samples(page)], ids=name)
 def test_the_samples_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
     script = tmp_path / "samples.py"
     script.write_text("\n".join(samples(page)))
@@ -43,14 +44,14 @@ def test_readme_has_two_short_samples() -> None:
     assert all(len(sample.strip().splitlines()) <= 9 for sample in readme)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_have_existing_targets(page: Path) -> None:
     for target in LINK.findall(page.read_text()):
         if not target.startswith(("http://", "https://")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+            assert (page.parent / target).exists(), f"{name(page)} links to {target}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_pages_have_no_placeholders(page: Path) -> None:
     assert not re.findall(r"@[A-Z_]{3,}@|\bTODO\b|\bTBD\b|\bFIXME\b", page.read_text())
 

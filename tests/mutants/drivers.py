@@ -1,4 +1,4 @@
-"""Mistakes in the threads of the drivers, each caught under a controlled scheduler (docs/scheduler.md)."""
+"""Mistakes in the drivers' threads, each caught under a controlled scheduler (docs/contributing/scheduler.md)."""
 
 from functools import partial
 

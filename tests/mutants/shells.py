@@ -1,7 +1,7 @@
 """Mistakes in the threads around the core: engine, replica, handlers, publisher, worker and service.
 
 Most are a wake-up that is lost, a lock that is let go too early, or an act before the journal has it. The tests run the
-real threads under a controlled scheduler (docs/scheduler.md).
+real threads under a controlled scheduler (docs/contributing/scheduler.md).
 """
 
 from functools import partial

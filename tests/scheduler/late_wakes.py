@@ -1,4 +1,4 @@
-"""The cost of a lost wake-up: ``python -m tests.scheduler.late_wakes`` prints the table of docs/scheduler.md.
+"""The cost of a lost wake-up: ``python -m tests.scheduler.late_wakes`` prints docs/contributing/scheduler.md's table.
 
 Each case runs with default times under many seeds, once as it is, and once with every wake-up of one thread lost from a
 random moment on. A thread that is not woken still runs at its next *tick*: the time until which it sleeps.

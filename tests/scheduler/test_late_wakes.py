@@ -1,4 +1,4 @@
-"""A lost wake-up delays its effect at most until the thread's next tick; see the table in docs/scheduler.md."""
+"""A lost wake-up delays its effect at most until the thread's next tick (docs/contributing/scheduler.md)."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def test_lost_wake_up_delays_the_effect_until_the_next_tick(case: Case) -> None:
 
 
 def test_page_has_every_case_with_its_bounds() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "scheduler.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "contributing" / "scheduler.md").read_text(encoding="utf-8")
     inside = page.split("<!-- late wakes -->\n")[1].split("<!-- /late wakes -->")[0]
 
     def stated(lines: str) -> list[list[str]]:

@@ -30,7 +30,7 @@ def test_300_seeds_have_no_violation() -> None:
     assert status == 0
     assert "300 seeds in" in out.getvalue()
     table = {line[:22].strip(): line[22:].split() for line in out.getvalue().splitlines()}
-    # Each kind occurs at least once here, and at least 100 times in the 5,000 seeds of docs/simulator.md.
+    # Each kind occurs at least once here, and at least 100 times in the 5,000 seeds of docs/contributing/simulator.md.
     assert [kind for kind in (*FAULTS, "one-way partition", "trim under a reader") if int(table[kind][0]) < 1] == []
 
 

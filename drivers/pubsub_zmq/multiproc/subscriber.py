@@ -30,7 +30,7 @@ _BATCH: Final = 200
 """Maximum number of messages in a batch."""
 _BATCH_BYTES: Final = 256 * 1024
 """Maximum bytes in a batch. The decoded objects of a larger batch leave the processor's caches before they are sent
-(docs/performance.md). A quarter of it, the share of one of four workers, fills a frame."""
+(docs/contributing/profile.md). A quarter of it, the share of one of four workers, fills a frame."""
 _DRAIN: Final = 1.0
 """Maximum seconds that ``close`` receives messages that workers have pushed already."""
 _QUIET_MS: Final = 20

@@ -1,4 +1,4 @@
-"""Objects that an index or a reader cannot decode are counted, listed and logged (docs/changing-a-type.md)."""
+"""Objects that an index or a reader cannot decode are counted, listed and logged (docs/using.md)."""
 
 import logging
 import urllib.request

@@ -32,8 +32,8 @@ def test_docs_describe_exactly_the_commands() -> None:
 
 
 def test_docs_list_the_commands_without_a_format() -> None:
-    page = (ROOT / "docs/cli.md").read_text()
-    named = re.search(r"Not for (`.*`): they have no result to format", page)
+    page = " ".join((ROOT / "docs/cli.md").read_text().split())
+    named = re.search(r"Not for (`[^:]*`): they have no result to format", page)
     assert named is not None
     without = {name for name in COMMANDS if issubclass(manager().find_command([name])[0], Act)}
     assert set(re.findall("`([a-z]+)`", named[1])) == without | {"complete", "help"}
