@@ -1,9 +1,7 @@
 """The base class of private database servers: folder, port, start, stop, and databases."""
 
 import itertools
-import os
 import shutil
-import subprocess
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,6 +10,7 @@ from typing import ClassVar, Self
 
 import _processes
 import sqlalchemy
+from _children import Child
 from sqlalchemy.exc import SQLAlchemyError
 
 from pubsub_lib.errors import StoreUnavailable
@@ -37,7 +36,7 @@ class PrivateServer(ABC):
         self._names = (f"db{number}" for number in itertools.count(1))
         self._folder: Path | None = None
         self._port = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Child | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -99,8 +98,7 @@ class PrivateServer(ABC):
     def kill(self) -> None:
         """SIGKILL the server and all its children. Returns when they have ended. The data stays."""
         if self._process is not None:
-            _processes.kill_tree(self._process.pid)
-            self._process.wait()
+            self._process.end()
             self._process = None
 
     def restart(self) -> None:
@@ -157,8 +155,7 @@ class PrivateServer(ABC):
         assert self._folder is not None
         log = self._folder / "server.log"
         log.write_bytes(b"")  # keep only the messages of this run
-        with log.open("ab") as out:
-            self._process = _popen(self._serve_command(self._folder, self._port), self._folder, out.fileno())
+        self._process = _started(self._serve_command(self._folder, self._port), self._folder, log)
         try:
             self._wait_until_ready(log)
         except BaseException:
@@ -167,7 +164,7 @@ class PrivateServer(ABC):
 
     def _wait_until_ready(self, log: Path) -> None:
         assert self._process is not None
-        process, last = self._process, ""
+        process, last = self._process.process, ""
 
         def settled() -> bool:
             nonlocal last
@@ -195,8 +192,7 @@ class PrivateServer(ABC):
     def _run(self, command: Sequence[str]) -> None:
         assert self._folder is not None
         log = self._folder / "create.log"
-        with log.open("wb") as out:
-            status = _popen(command, self._folder, out.fileno()).wait(self.timeout)
+        status = _started(command, self._folder, log).process.wait(self.timeout)
         if status != 0:
             tail = " / ".join(log.read_text(errors="replace").strip().splitlines()[-4:])
             raise StoreUnavailable(f"{command[0]} ended with status {status}: {tail}")
@@ -206,16 +202,14 @@ class _PortTaken(StoreUnavailable):
     """Another process has taken the port; the caller tries another port."""
 
 
-def _popen(command: Sequence[str], folder: Path, out: int) -> "subprocess.Popen[bytes]":
+def _started(command: Sequence[str], folder: Path, log: Path) -> Child:
     user = _processes.unprivileged()
-    return subprocess.Popen(
+    return Child(
+        command[0],
         command,
+        log=log,
+        variables={"HOME": str(folder), "TMPDIR": str(folder), "LC_ALL": "C"},
         cwd=folder,
-        env={**os.environ, "HOME": str(folder), "TMPDIR": str(folder), "LC_ALL": "C"},
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=out,
-        start_new_session=True,  # Ctrl-C reaches only the tests, which then stop the server
         user=None if user is None else user.pw_uid,
         group=None if user is None else user.pw_gid,
         extra_groups=None if user is None else [],

@@ -6,97 +6,33 @@
     tools/bench --case burst10 --rounds 9
     tools/bench --json bench.json                # the table, and the figures in a file
     tools/bench --quick -f json                  # checks that everything arrives; its figures are not meaningful
+    tools/bench settle --replicas 5              # a command measures one thing; tools/bench --help lists the commands
 
 The machine should be nearly idle meanwhile: both sides of a ratio run on the same machine, but a busy machine slows
 several processes down more than one. docs/performance.md describes the measurements and their peers.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from _bench import fullsync, report
-from _bench.cases import cases
-from _bench.measure import QUICK, Row, Sizes
-from _command_line import Parser, positive
-from _termination import interrupt_on_signals
-from rich.console import Console
-
-from pubsub_lib.errors import PubSubError
-
-MET, MISSED, NOT_RUN, INTERRUPTED = 0, 1, 3, 130
-EXIT_CODES = (
-    "exit codes: 0 every ratio is met (with --quick: everything arrived); 1 a ratio is missed; 2 invalid option; "
-    "3 the run failed, or something did not arrive; 130 interrupted"
-)
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options."""
-    names = list(cases(fullsync.DATA))
-    parser = Parser(
-        prog="tools/bench",
-        description="Six small cases, each compared with its peer in the same run; medians and ratios.",
-        epilog=EXIT_CODES,
-    )
-    parser.add_argument("--case", action="append", choices=names, help="run only this case; may be repeated")
-    parser.add_argument("--rounds", type=positive, default=None, metavar="N", help="per case (default: 5; quick: 1)")
-    parser.add_argument("--quick", action="store_true", help="tiny run: only checks that everything arrives")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
-    parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help="format of the output")
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=fullsync.DATA,
-        metavar="DIR",
-        help=f"folder with {fullsync.ROUTES} (default: ../shared/data beside the project; else routes are generated)",
-    )
-    return parser.parse_args(arguments)
-
-
-def measure(options: argparse.Namespace) -> report.Report:
-    """All rows. Raises PubSubError when a case cannot be completed."""
-    rounds = options.rounds or (1 if options.quick else 5)
-    console = Console(stderr=True)
-    on = report.machine()
-    rows: list[Row] = []
-    for name, case in cases(options.data).items():
-        if options.case and name not in options.case:
-            continue
-
-        def log(text: str, name: str = name) -> None:
-            # No live display, because its thread would be forked.
-            if console.is_terminal:
-                console.print(f"\r{name}: {text}\x1b[K", end="", highlight=False)
-
-        rows.extend(case(QUICK if options.quick else Sizes(), rounds, log))
-    if console.is_terminal:
-        console.print("\r\x1b[K", end="")
-    return report.report(rows, rounds, options.quick, on)
+from _children import ROOT
+from _command_line import Parser
+from _measurements import command
+from _measurements.command import COMMANDS, PROG
+from _termination import run
 
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code."""
-    options = parse(arguments)
-    interrupt_on_signals()
-    try:
-        made = measure(options)
-        text = report.as_json(made)
-        if options.json is not None:
-            options.json.write_text(text + "\n", encoding="utf-8")
-    except KeyboardInterrupt:
-        print("tools/bench: interrupted; every process was stopped and every file removed", file=sys.stderr)
-        return INTERRUPTED
-    except (PubSubError, OSError) as error:
-        print(f"tools/bench: {error}", file=sys.stderr)
-        return NOT_RUN
-    if options.format == "json":
-        print(text)
-    else:
-        report.show(made, Console())
-    return MET if made.met else MISSED
+    if arguments and arguments[0] in COMMANDS:
+        return command.run(arguments[0], arguments[1:])
+    if arguments and not arguments[0].startswith("-"):
+        Parser(prog=PROG).error(f"there is no command {arguments[0]!r}; the commands are {', '.join(COMMANDS)}")
+    from _bench import ratios  # a command must not import them: the load command measures its children's memory
+
+    return ratios.main(arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.path.insert(0, str(ROOT))  # tests are not installed; a command runs one of their modules
+    sys.exit(run(PROG, lambda: main(sys.argv[1:])))

@@ -5,11 +5,13 @@ the audit of the run, by the journals of all processes.
 
     tools/demo                # exit code 0: all changes arrived, and the audit finds no error
     tools/demo --sabotage     # exit code 4: one object was corrupted, and the audit names it
+    tools/demo --full         # the full routing table, on SQLite, PostgreSQL, MariaDB or a URL; without an audit
 
 All files are in a temporary folder, which is removed afterwards, except the results of the audit. The tables (or
 JSON) go to stdout, progress to stderr.
 """
 
+import argparse
 import os
 import sys
 import tempfile
@@ -17,11 +19,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from _routes import command
+from _command_line import Parser, at_least
+from _databases import database
+from _routes import command, full
 from _routes.plan import SERVICE, Kill, Plan, ReplicaPlan
 
 from pubsub_lib import Timing
 
+PROG = "tools/demo"
 DATA = Path(__file__).resolve().parent / "data"
 FEWEST_CHANGES = 300
 """With fewer changes the run is too short to kill a process in the middle."""
@@ -51,49 +56,83 @@ TIMING = Timing(
 )
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The exit code."""
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options."""
     about = (
         "Loads BGP routes into SQLite, replays updates with workers of a publisher-service, kills a worker, the "
         "service and a controller, checks that every replica equals the database, and audits the run."
     )
-    parser = command.parser("tools/demo", about, FEWEST_CHANGES, SECONDS, EXIT_CODES)
+    parser = Parser(prog=PROG, description=about, epilog=EXIT_CODES)
+    parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help="of the report on stdout")
     parser.add_argument(
+        "--changes",
+        type=at_least(FEWEST_CHANGES),
+        metavar="N",
+        help=f"replay only the first N updates (at least {FEWEST_CHANGES}, with --full {full.FEWEST_CHANGES})",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=at_least(0),
+        metavar="N",
+        help="spread the updates over N seconds, 0: as fast as the writers can "
+        f"(default: {SECONDS}, with --full {full.SECONDS})",
+    )
+    parser.add_argument(
+        "--routes", type=at_least(1000), metavar="N", help="load only the first N routes (at least 1000)"
+    )
+    audited = parser.add_argument_group("without --full")
+    audited.add_argument(
         "--sabotage",
         action="store_true",
         help=f"corrupt one object in the memory of {REPLICAS[0].name} before the end: the audit must name it",
     )
-    parser.add_argument(
+    audited.add_argument(
         "--out",
         type=Path,
         metavar="FOLDER",
         help="a new folder for the results of the audit (default: named by the time, in the temporary folder)",
     )
+    full.add_options(parser)
     options = parser.parse_args(arguments)
-    named = (
-        f"{time.strftime('pubsub-audit-%Y%m%d-%H%M%S')}-{os.getpid()}"  # so that parallel runs use different folders
+    for name in ("sabotage", "out") if options.full else ("transport", "database", "data"):
+        if getattr(options, name):
+            parser.error(f"--{name} is an option {'without' if options.full else 'with'} --full")
+    if options.full:
+        full.check(parser, options)
+    return options
+
+
+def plan(options: argparse.Namespace, folder: Path) -> Plan:
+    """The plan of the run in this folder."""
+    # With the process id, so that parallel runs use different folders.
+    named = f"{time.strftime('pubsub-audit-%Y%m%d-%H%M%S')}-{os.getpid()}"
+    return Plan(
+        database="SQLite",
+        url=f"sqlite:///{folder / 'demo.sqlite'}",
+        routes=DATA / "rib-small.jsonl.gz",
+        changes=DATA / "updates-small.jsonl.gz",
+        max_routes=options.routes,
+        max_changes=options.changes,
+        replicas=REPLICAS,
+        kills=KILLS,
+        replay_seconds=SECONDS if options.seconds is None else options.seconds,
+        timing=TIMING,
+        results=options.out or Path(tempfile.gettempdir()) / named,
+        sabotage=REPLICAS[0].name if options.sabotage else "",
     )
-    results = options.out or Path(tempfile.gettempdir()) / named
 
-    def work(run: Callable[[Plan], int], folder: Path) -> int:
-        return run(
-            Plan(
-                database="SQLite",
-                url=f"sqlite:///{folder / 'demo.sqlite'}",
-                routes=DATA / "rib-small.jsonl.gz",
-                changes=DATA / "updates-small.jsonl.gz",
-                max_routes=options.routes,
-                max_changes=options.changes,
-                replicas=REPLICAS,
-                kills=KILLS,
-                replay_seconds=options.seconds,
-                timing=TIMING,
-                results=results,
-                sabotage=REPLICAS[0].name if options.sabotage else "",
-            )
-        )
 
-    return command.execute("tools/demo", options.format, work)
+def main(arguments: Sequence[str]) -> int:
+    """The exit code."""
+    options = parse(arguments)
+    if not options.full:
+        return command.execute(PROG, options.format, lambda run, folder: run(plan(options, folder)))
+
+    def in_full(run: Callable[[Plan], int], folder: Path) -> int:
+        with database(options.database, folder) as url:
+            return run(full.plan(options, url))
+
+    return command.execute(PROG, options.format, in_full)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The terms of the protocol as frozen data (docs/protocol.md, "Words").
 
 All structs are array-like and ``gc=False``: they hold no cycles, and a million of them must not slow down the
-collector; ``tools/measure_objects.py`` measures memory and collections against parsed dicts.
+collector; ``tools/bench objects`` measures memory and collections against parsed dicts.
 Fields may only be appended, with a default: these structs are also the wire format.
 """
 

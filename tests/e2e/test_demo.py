@@ -245,6 +245,12 @@ def test_killed_demo_ends_its_processes(tmp_path: Path) -> None:
         (["--seconds", "-1"], "argument --seconds: '-1' is not a whole number from 0 on"),
         (["-f", "xml"], "argument -f/--format: invalid choice: 'xml'"),
         (["--fast"], "unrecognized arguments: --fast"),
+        (
+            ["--full", "--changes", "900"],
+            "argument --changes: '900' is not a whole number from 1000 on, as --full needs",
+        ),
+        (["--full", "--sabotage"], "--sabotage is an option without --full"),
+        (["--database", "mariadb"], "--database is an option with --full"),
     ],
 )
 def test_invalid_option_is_reported_in_one_sentence(arguments: Sequence[str], reason: str, tmp_path: Path) -> None:
@@ -265,9 +271,9 @@ def test_full_disk_is_reported_in_one_sentence(tmp_path: Path) -> None:
 
 
 def test_missing_large_files_are_reported_in_one_sentence(tmp_path: Path) -> None:
-    done = call("realset_app.py", "--data", str(tmp_path), folder=tmp_path)
+    done = call("demo_app.py", "--full", "--data", str(tmp_path), folder=tmp_path)
     assert done.returncode == 2
-    assert_one_sentence(done.stderr, f"tools/realset: {tmp_path} does not hold rib-rrc00-20000111.jsonl.gz; name")
+    assert_one_sentence(done.stderr, f"tools/demo: {tmp_path} does not hold rib-rrc00-20000111.jsonl.gz; name")
 
 
 @pytest.fixture
@@ -283,7 +289,7 @@ def large_files(tmp_path: Path) -> Path:
 def full_set(url: str, large_files: Path, folder: Path, *arguments: str) -> dict[str, Any]:
     """Return the output with ``-f json`` of a short run with the large files' names."""
     given = ["--data", str(large_files), "--database", url, "--routes", "5000", "--changes", "2000"]
-    done = call("realset_app.py", "-f", "json", *given, *arguments, folder=folder)
+    done = call("demo_app.py", "--full", "-f", "json", *given, *arguments, folder=folder)
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = msgspec.json.decode(done.stdout)
     assert report["equal"] is True
@@ -312,14 +318,16 @@ def test_the_full_set_by_polling(sqlite_url: str, large_files: Path, tmp_path: P
 
 
 def test_unknown_database_is_reported_in_one_sentence(large_files: Path, tmp_path: Path) -> None:
-    done = call("realset_app.py", "--data", str(large_files), "--database", "oracle", folder=tmp_path)
+    done = call("demo_app.py", "--full", "--data", str(large_files), "--database", "oracle", folder=tmp_path)
     assert done.returncode == 2
-    assert_one_sentence(done.stderr, "tools/realset: 'oracle' is neither sqlite, postgresql, mariadb nor a URL")
+    assert_one_sentence(
+        done.stderr, "tools/demo: argument --database: 'oracle' is neither sqlite, postgresql, mariadb nor a URL"
+    )
 
 
 def test_database_that_cannot_be_opened_is_reported_in_one_sentence(large_files: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/nowhere/net.sqlite"
-    done = call("realset_app.py", "--data", str(large_files), "--database", url, folder=tmp_path)
+    done = call("demo_app.py", "--full", "--data", str(large_files), "--database", url, folder=tmp_path)
     assert done.returncode == 3
-    assert_one_sentence(done.stderr, "tools/realset: ")
+    assert_one_sentence(done.stderr, "tools/demo: ")
     assert "nowhere" in done.stderr

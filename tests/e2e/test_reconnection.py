@@ -1,6 +1,6 @@
 """A change lost before a reconnection is repaired by one hello request, and not only after ``max_idle_time``.
 
-``tools/reconnection.py`` measures this 20 times; here it runs a few times, with longer limits for a busy machine.
+``tools/bench reconnection`` measures this 20 times; here it runs a few times, with longer limits for a busy machine.
 Without ``on_connected``, the change came 19 s after the reconnection, and one start hello in ten arrived.
 """
 
@@ -16,7 +16,7 @@ ROOM = "6"
 
 def measured(*arguments: str) -> str:
     """Return the output of the command; its exit status shows whether every limit was kept."""
-    command = [sys.executable, str(ROOT / "tools" / "reconnection.py"), "--room", ROOM, *arguments]
+    command = [sys.executable, str(ROOT / "tools" / "bench_app.py"), "reconnection", "--room", ROOM, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

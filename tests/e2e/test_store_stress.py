@@ -1,4 +1,4 @@
-"""Twelve concurrent writers for a moment; ``tools/stress --database all --seconds 60`` is the long form.
+"""Twelve concurrent writers for a moment; ``tools/bench stress --database all --seconds 60`` is the long form.
 
 ``--least`` is the minimum number of transactions of each writer, so that the rare cases also occur on a busy machine.
 """
@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-STRESS = Path(__file__).resolve().parents[2] / "tools" / "stress_app.py"
+BENCH = Path(__file__).resolve().parents[2] / "tools" / "bench_app.py"
 
 
 def stress(url: str, seed: int) -> dict[str, Any]:
-    command = [sys.executable, str(STRESS), "--database", url, "--seed", str(seed), "--seconds", "3", "--least", "25"]
+    given = ["--database", url, "--seed", str(seed), "--seconds", "3", "--least", "25"]
+    command = [sys.executable, str(BENCH), "stress", "-f", "json", *given]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout, done.stderr
-    figures: dict[str, Any] = json.loads(done.stdout)
+    figures: dict[str, Any]
+    (figures,) = json.loads(done.stdout)["findings"]
     assert figures["wrong"] == [], (figures, done.stderr)
     assert done.returncode == 0
     return figures

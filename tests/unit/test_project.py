@@ -96,7 +96,6 @@ LARGE_FILES = {
     "simulator/store.py": (359, "one model of the store"),
     "tools/generate_wire_format.py": (388, "one page with its text"),
     "tools/spark_cluster_app.py": (307, "a script"),
-    "tools/stress_app.py": (363, "a script"),
 }
 LARGE_FUNCTIONS = {
     "pubsub_lib/audit/rules/delivery.py": {"_judge": 54},
@@ -112,7 +111,6 @@ LARGE_FUNCTIONS = {
     "pubsub_lib/store/migrations/versions/r0001_objects.py": {"upgrade": 60},
     "simulator/store.py": {"_write": 59},
     "tools/_bench_audit/journals.py": {"_columns": 61},
-    "tools/realset_app.py": {"main": 52},
 }
 
 

@@ -4,10 +4,10 @@ import gc
 import time
 from collections.abc import Sequence
 
+from _children import Children, Line
 from _processes import free_port
 
 from _bench import raw
-from _bench.children import Line, crew
 from _bench.measure import Log, Row, Sizes, in_turns, row
 from _bench.payload import Plan, plan
 from _bench.replicas import replicate, settings
@@ -49,11 +49,11 @@ def publish(line: Line, port: int, planned: Plan) -> None:
 
 def measure(planned: Plan) -> float:
     """Applied changes per second, from the first ``publish`` to the last change in the replica."""
-    with crew() as start:
+    with Children() as children:
         port = free_port()
-        publisher = start(publish, port, planned)
+        publisher = children.fork(publish, port, planned)
         publisher.receive()
-        replica = start(replicate, port, [planned])
+        replica = children.fork(replicate, port, [planned])
         replica.receive()
         publisher.send()
         begun = publisher.receive()

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import zmq
+from _children import Children, Line
 from _processes import free_port
 
-from _bench.children import Line, crew
 from _bench.payload import TABLE, key, value
 
 WORKERS = 4
@@ -102,13 +102,13 @@ def control(line: Line, port: int, count: int) -> None:
 def measure(count: int) -> float:
     """Applied events per second, from the first worker's first event to the last applied event."""
     each = max(1, count // WORKERS)
-    with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, crew() as start:
+    with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, Children() as children:
         port, path = free_port(), Path(folder, "chain")
-        service = start(serve, path, port)
+        service = children.fork(serve, path, port)
         service.receive()
-        controller = start(control, port, each * WORKERS)
+        controller = children.fork(control, port, each * WORKERS)
         service.receive()
-        workers = [start(work, path, number, each) for number in range(WORKERS)]
+        workers = [children.fork(work, path, number, each) for number in range(WORKERS)]
         for worker in workers:
             worker.receive()
         for worker in workers:

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from _children import Children, Line
 from _processes import free_port
 from _routes import data
 
-from _bench.children import BenchError, Line, crew
-from _bench.measure import Log, Row, Sizes, in_turns, row
+from _bench.measure import BenchError, Log, Row, Sizes, in_turns, row
 from _bench.replicas import TIMING
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.model import SyncAnswer, Want
@@ -76,8 +76,8 @@ def fetch(database: Path) -> Mapping[tuple[str, str], tuple[int, bytes]]:
 
 def bare(database: Path) -> float:
     """Seconds of the plain fetch, in a new process."""
-    with crew() as start:
-        return float(start(bare_process, database).receive())
+    with Children() as children:
+        return float(children.fork(bare_process, database).receive())
 
 
 def bare_process(line: Line, database: Path) -> None:
@@ -103,8 +103,8 @@ class Timed:
 
 def ours(database: Path) -> float:
     """Seconds from the request to the store until the replica is synced, in a new process."""
-    with crew() as start:
-        child = start(sync_process, database, free_port())
+    with Children() as children:
+        child = children.fork(sync_process, database, free_port())
         took = float(child.receive())
         child.receive()
         return took

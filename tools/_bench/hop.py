@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from _children import Children, Line
 from _processes import free_port
 
 from _bench import dragonflow
-from _bench.children import Line, crew
 from _bench.measure import Log, Row, Sizes, in_turns, row
 from _bench.payload import Plan, plan
 from _bench.replicas import replicate, settings
@@ -69,13 +69,13 @@ def serve(line: Line, port: int, path: Path, plans: Sequence[Plan]) -> None:
 
 def measure(plans: Sequence[Plan]) -> float:
     """Applied changes per second, from the first worker's first transaction to the last change in the replica."""
-    with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, crew() as start:
+    with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, Children() as children:
         port, path = free_port(), Path(folder, "hop")
-        service = start(serve, port, path, plans)
+        service = children.fork(serve, port, path, plans)
         service.receive()
-        replica = start(replicate, port, plans)
+        replica = children.fork(replicate, port, plans)
         replica.receive()
-        workers = [start(work, port, path, planned) for planned in plans]
+        workers = [children.fork(work, port, path, planned) for planned in plans]
         for worker in workers:
             worker.receive()
         for worker in workers:

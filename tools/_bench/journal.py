@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from _children import Children, Line
 from _processes import free_port
 
 from _bench.burst import SEED, TOGETHER
-from _bench.children import Line, crew
 from _bench.measure import Log, Row, Sizes, in_turns, row
 from _bench.payload import Plan, plan
 from _bench.replicas import LOOK, check, settings, started
@@ -53,15 +53,15 @@ def run(sizes: Sizes, rounds: int, log: Log) -> Sequence[Row]:
 
 def measure(planned: Plan, *, journals: bool) -> Cost:
     """One burst. Journals are written to a temporary folder; no journal is converted to Parquet meanwhile."""
-    with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, crew() as start:
+    with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, Children() as children:
         port = free_port()
         given = settings(port)
         if journals:
             kept = JournalSettings(folder, roll_bytes=1 << 40, to_parquet=False)
             given = msgspec.structs.replace(given, journal=kept)
-        publisher = start(publish, given, planned)
+        publisher = children.fork(publish, given, planned)
         publisher.receive()
-        replica = start(replicate, given, planned)
+        replica = children.fork(replicate, given, planned)
         replica.receive()
         publisher.send()
         begun = publisher.receive()

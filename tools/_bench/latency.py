@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import zmq
+from _children import Children, Line
 from _processes import free_port
 
 from _bench import hop
-from _bench.children import Line, crew
 from _bench.measure import Log, Row, Sizes, in_turns, row
 from _bench.payload import Plan, plan, value
 from _bench.raw import TOPIC
@@ -88,10 +88,10 @@ def raw_receive(line: Line, port: int, count: int) -> None:
 
 def raw(count: int) -> float:
     """The median, in seconds."""
-    with crew() as start:
+    with Children() as children:
         port = free_port()
-        start(raw_send, port, count).receive()
-        return float(start(raw_receive, port, count).receive())
+        children.fork(raw_send, port, count).receive()
+        return float(children.fork(raw_receive, port, count).receive())
 
 
 # -- ours ------------------------------------------------------------------------------------------------------------
@@ -146,11 +146,11 @@ def work(line: Line, port: int, path: Path, planned: Plan) -> None:
 
 def direct(planned: Plan) -> float:
     """The median, in seconds."""
-    with crew() as start:
+    with Children() as children:
         port = free_port()
-        publisher = start(publish, port, planned)
+        publisher = children.fork(publish, port, planned)
         publisher.receive()
-        replica = start(replicate, port, planned)
+        replica = children.fork(replicate, port, planned)
         replica.receive()
         publisher.send()
         return float(replica.receive())
@@ -158,11 +158,11 @@ def direct(planned: Plan) -> float:
 
 def through(planned: Plan) -> float:
     """The median, in seconds."""
-    with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, crew() as start:
+    with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, Children() as children:
         port, path = free_port(), Path(folder, "hop")
-        service = start(hop.serve, port, path, [planned])
+        service = children.fork(hop.serve, port, path, [planned])
         service.receive()
-        replica = start(replicate, port, planned)
+        replica = children.fork(replicate, port, planned)
         replica.receive()
-        start(work, port, path, planned)
+        children.fork(work, port, path, planned)
         return float(replica.receive())

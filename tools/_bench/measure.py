@@ -6,9 +6,15 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from pubsub_lib.errors import PubSubError
+
 Measured = TypeVar("Measured")
 Log = Callable[[str], None]
 """Shows the progress."""
+
+
+class BenchError(PubSubError):
+    """A case could not be completed: a replica's contents are wrong, or the figures are invalid."""
 
 
 class Sizes(msgspec.Struct, frozen=True):

@@ -6,9 +6,9 @@ A message is one frame: the topic, NUL, and the value. It has no key, version, n
 import time
 
 import zmq
+from _children import Children, Line
 from _processes import free_port
 
-from _bench.children import Child, Line, crew
 from _bench.payload import value
 
 TOPIC = b"Dbench\0"
@@ -47,11 +47,11 @@ def receive(line: Line, port: int, count: int) -> None:
 
 def measure(count: int) -> float:
     """Messages per second, from the sending of the first to the arrival of the last."""
-    with crew() as start:
+    with Children() as children:
         port = free_port()
-        sender = start(send, port, count)
+        sender = children.fork(send, port, count)
         sender.receive()
-        receiver: Child = start(receive, port, count)
+        receiver = children.fork(receive, port, count)
         sender.receive()
         sender.send()
         begun, _ = sender.receive()

@@ -4,7 +4,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from _bench.children import BenchError, Line
+from _children import Line
+
+from _bench.measure import BenchError
 from _bench.payload import Plan
 from _bench.store import PlannedStore
 from pubsub_lib import Replica, Settings, Timing

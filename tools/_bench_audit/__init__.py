@@ -1,1 +1,1 @@
-"""The parts of ``tools/bench_audit``."""
+"""The parts of ``tools/bench audit``."""

@@ -1,7 +1,8 @@
 """The three measurements, each in a separate process: the audit, a bare chain of its joins and counts, and only the
-join of the chain.
+join of the chain. ``python -m _bench_audit.chain WHAT FOLDER MEMORY`` prints one as JSON.
 """
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -130,3 +131,10 @@ def _processor(process: Path) -> float:
 def _peak(process: Path) -> float:
     (line,) = [line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM")]
     return round(int(line.split()[1]) * 1024 / 1e6)
+
+
+if __name__ == "__main__":
+    try:
+        print(msgspec.json.encode(measure(sys.argv[1], Path(sys.argv[2]), sys.argv[3])).decode())
+    except (PubSubError, OSError) as error:
+        sys.exit(" ".join(str(error).split()))

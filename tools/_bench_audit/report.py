@@ -101,11 +101,6 @@ def report(found: Sequence[Figures], memory: str, rounds: int) -> Report:
     return Report(os.cpu_count() or 1, memory, rounds, round(os.getloadavg()[0], 1), found)
 
 
-def as_json(made: Report) -> str:
-    """One indented JSON object."""
-    return msgspec.json.format(msgspec.json.encode(made), indent=2).decode()
-
-
 def show(made: Report, console: Console) -> None:
     """Print the table and the missed requirements."""
     table = Table(box=SIMPLE_HEAD)

@@ -2,9 +2,7 @@
 
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import msgspec
+from _children import Child, python
 from _servers import mariadb_binaries, postgres_binaries
 
 from _mutants.table import Mutant
@@ -82,21 +81,20 @@ class Copy:
         finally:
             path.write_text(source, encoding="utf-8")
 
-    def test(self, tests: Sequence[str]) -> "subprocess.Popen[str]":
+    def test(self, tests: Sequence[str]) -> Child:
         """Start pytest in the copy on some tests; all imports come from the copy."""
         folders = [self.root, self.root / "drivers", self.root / "tools"]
-        environment = {
-            **os.environ,
+        variables = {
             "CI": "true",  # the same examples in every run, and a missing server is a failure of the first run
             "PYTHONPATH": os.pathsep.join(map(str, folders)),
             "PYTHONDONTWRITEBYTECODE": "1",  # see planted()
             "XDG_CACHE_HOME": str(self.root / ".cache"),
         }
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
-        # A separate session, so that a hang can be ended together with the servers that it started.
-        return subprocess.Popen(
-            command, cwd=self.root, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        command = python("pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests)
+        # With the whole session, so that a hang is ended together with the servers that it started.
+        return Child(
+            "pytest", command, variables=variables, whole_session=True,
+            cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
 
@@ -108,7 +106,7 @@ class Laboratory:
         self._timeout = timeout
         self._jobs = jobs
         self._copies: SimpleQueue[Copy] = SimpleQueue()
-        self._running: set[subprocess.Popen[str]] = set()
+        self._running: set[Child] = set()
         self._ended = False
         first = Copy(root, Path(self._folder.name) / "0")
         self._copies.put(first)
@@ -221,24 +219,20 @@ def judged(status: int | None, output: str) -> tuple[Verdict, str]:
     return Verdict.NOT_RUN, last[0]
 
 
-def _result(running: "subprocess.Popen[str]", timeout: float) -> tuple[int | None, str]:
+def _result(running: Child, timeout: float) -> tuple[int | None, str]:
     try:
-        output, _ = running.communicate(timeout=timeout)
-        return running.returncode, output
+        output, _ = running.process.communicate(timeout=timeout)
+        return running.process.returncode, output.decode(errors="replace")
     except subprocess.TimeoutExpired:
         return None, _end(running)
 
 
-def _end(running: "subprocess.Popen[str]") -> str:
+def _end(running: Child) -> str:
     """Send SIGTERM, so that servers are stopped; then kill the remaining processes. Returns the output."""
-    running.terminate()
+    running.process.terminate()
     try:
-        output, _ = running.communicate(timeout=GRACE)
+        output, _ = running.process.communicate(timeout=GRACE)
     except subprocess.TimeoutExpired:
-        output = ""
-    try:
-        os.killpg(running.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # all processes of the session have ended
-    running.wait()
-    return output
+        output = b""
+    running.end()
+    return output.decode(errors="replace")

@@ -1,10 +1,7 @@
 """The audit of a run: ``pubsub-audit run`` reads the journals in a separate process, after all processes have ended."""
 
-import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +11,11 @@ from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
-from _termination import uninterrupted
+from _children import ChildError, Children, attached
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from _routes.children import TOOLS, ChildError
 from _routes.plan import Plan
 from _routes.progress import Progress
 from pubsub_lib.audit.report.report import PAGE, SUMMARY, read_summary
@@ -128,39 +124,16 @@ def _inside(folder: Path) -> dict[str, str]:
 
 def _execute(arguments: list[str], variables: dict[str, str], output: Path) -> tuple[int, str]:
     """The exit status and the last line on stderr of a ``pubsub-audit``; its stdout goes to a file."""
-    path = os.pathsep.join(filter(None, (str(TOOLS), os.environ.get("PYTHONPATH", ""))))
-    command = [sys.executable, "-m", "_routes.attached", "pubsub_lib.audit.main", *arguments]
-    process, last = None, b""
-    try:
-        with uninterrupted(), output.open("wb") as file:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": path, **variables},
-                start_new_session=True,
-            )
-        assert process.stderr is not None
-        for line in process.stderr:
+    command = attached("pubsub_lib.audit.main", *arguments)
+    last = b""
+    with output.open("wb") as file, Children() as children:
+        # Its Java process is not a child of the command, and ends with the session.
+        streams = {"stdout": file, "stderr": subprocess.PIPE}
+        child = children.start("audit", command, variables=variables, whole_session=True, **streams)
+        assert child.process.stderr is not None
+        for line in child.process.stderr:
             last = line.strip() or last
-        return process.wait(), last.decode(errors="replace")
-    finally:
-        if process is not None:
-            _end(process)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    assert process.stderr is not None
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # the usual end
-    # The Java process is not a child of this process; stderr ends when Java has ended, too.
-    for _ in process.stderr:
-        pass
-    process.wait()
-    process.stderr.close()
+        return child.process.wait(), last.decode(errors="replace")
 
 
 def show(made: Audit, console: Console) -> None:

@@ -1,11 +1,10 @@
-"""The common parts of the commands: a temporary folder, complete clean-up, and exit codes."""
+"""A run as a command: a temporary folder, complete clean-up, and exit codes."""
 
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from _command_line import Parser, at_least
 from _termination import interrupt_on_signals
 from rich.console import Console
 
@@ -16,33 +15,6 @@ from _routes.run import Run
 from pubsub_lib.errors import PubSubError
 
 KEPT, BROKEN, NOT_RUN, INTERRUPTED = 0, 1, 3, 130
-EXIT_CODES = (
-    "exit codes: 0 all checks passed; 1 a check failed, for example a replica differs; 2 invalid option; "
-    "3 the run failed (database, disk, a process); 130 interrupted"
-)
-
-
-def parser(prog: str, description: str, fewest_changes: int, seconds: int, codes: str = EXIT_CODES) -> Parser:
-    """The options of all commands."""
-    made = Parser(prog=prog, description=description, epilog=codes)
-    made.add_argument(
-        "-f", "--format", choices=("table", "json"), default="table", help="format of the report on stdout"
-    )
-    made.add_argument(
-        "--changes",
-        type=at_least(fewest_changes),
-        metavar="N",
-        help=f"replay only the first N updates (at least {fewest_changes})",
-    )
-    made.add_argument(
-        "--seconds",
-        type=at_least(0),
-        default=seconds,
-        metavar="N",
-        help=f"spread the updates over N seconds, 0: as fast as the writers can (default: {seconds})",
-    )
-    made.add_argument("--routes", type=at_least(1000), metavar="N", help="load only the first N routes (at least 1000)")
-    return made
 
 
 def execute(prog: str, shown: str, work: Callable[[Callable[[Plan], int], Path], int]) -> int:

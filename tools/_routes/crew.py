@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
+from _children import ChildError
 
 from _routes import data
-from _routes.children import Child, ChildError, Children
+from _routes.children import Child, Children
 from _routes.configuration import Configuration
 from _routes.messages import Away, Finish, Finished, Followed, GoOn, Message, Synced, Written
 from _routes.plan import SERVICE, Kill, Plan, ReplicaTask, Task, WriterTask
@@ -282,7 +283,7 @@ class Crew:
 
     def _start(self, task: Task, environment: Mapping[str, str] | None = None) -> None:
         self._tasks[task.name] = task
-        self._running[task.name] = self._children.start(task, environment)
+        self._running[task.name] = self._children.participate(task, environment)
 
     def _lines(self) -> int:
         return sum(each.done for each in self.written.values())

@@ -3,15 +3,12 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from _termination import uninterrupted
+from _children import Child, ChildError, Children, attached
 
-from _routes.children import TOOLS, ChildError
 from _routes.plan import SERVICE
 
 END = 15.0
@@ -29,7 +26,8 @@ class Service:
         self._log = folder / f"{SERVICE}.log"
         self._notify = folder / "notify"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._children = Children()
+        self._process: Child | None = None
         self._ready = False
         self.starts = 0
 
@@ -40,39 +38,29 @@ class Service:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        self._children.__exit__(kind, error, trace)
         self._socket.close()
 
     def start(self) -> None:
         """Start a new process; see ``ready``. Raises OSError."""
         self._receive()  # discard messages of the previous process
         self._ready = False
-        path = os.pathsep.join(filter(None, (str(TOOLS), os.environ.get("PYTHONPATH", ""))))
-        command = [sys.executable, "-m", "_routes.attached", "pubsub_lib.service", "--log-level", "warning"]
-        with uninterrupted(), self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--config-file", str(self._configuration)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": path, "NOTIFY_SOCKET": str(self._notify)},
-                start_new_session=True,
-            )
-            self.starts += 1
+        command = attached("pubsub_lib.service", "--log-level", "warning", "--config-file", self._configuration)
+        variables = {"NOTIFY_SOCKET": str(self._notify)}
+        self._process = self._children.start(SERVICE, command, log=self._log, variables=variables)
+        self.starts += 1
 
     def ready(self) -> bool:
         """Whether the service is ready since its last start. Does not block. Raises ChildError when it ended."""
         self._ready = self._ready or b"READY=1" in self._receive()
-        status = self._running().poll()
+        status = self._running().process.poll()
         if status is not None:
-            raise ChildError(f"the {SERVICE} ended with status {status}: {self._last_words()}")
+            raise ChildError(f"the {SERVICE} ended with status {status}: {self._running().last_words()}")
         return self._ready
 
     def pause(self) -> None:
         """Send SIGSTOP, and wait until all threads of the service are stopped. Raises ChildError when it has ended."""
-        process = self._running()
+        process = self._running().process
         process.send_signal(signal.SIGSTOP)
         # /proc would show the state of only one thread. NOWAIT leaves the exit status to Popen.
         found = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -81,26 +69,17 @@ class Service:
 
     def resume(self) -> None:
         """Send SIGCONT."""
-        self._running().send_signal(signal.SIGCONT)
+        self._running().process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """Send SIGKILL, and wait for the end of the process."""
-        process = self._running()
-        process.kill()
-        process.wait()
+        self._running().kill()
 
     def end(self) -> None:
         """Send SIGTERM, as an administrator would. Raises ChildError when the service does not end with status 0."""
-        process = self._running()
-        process.terminate()
-        try:
-            status = process.wait(END)
-        except subprocess.TimeoutExpired:
-            raise ChildError(f"the {SERVICE} did not end within {END:.0f} s after SIGTERM") from None
-        if status != 0:
-            raise ChildError(f"the {SERVICE} ended with status {status} after SIGTERM: {self._last_words()}")
+        self._running().stop(END)
 
-    def _running(self) -> "subprocess.Popen[bytes]":
+    def _running(self) -> Child:
         if self._process is None:
             raise ChildError(f"the {SERVICE} was not started")
         return self._process
@@ -112,7 +91,3 @@ class Service:
                 received += self._socket.recv(4096) + b"\n"
             except BlockingIOError:
                 return received
-
-    def _last_words(self) -> str:
-        lines = self._log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it wrote no error"

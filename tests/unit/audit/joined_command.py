@@ -1,25 +1,22 @@
-"""``tools/joined``: random runs of real trackers, journals and stores, judged by the oracle and by Spark.
+"""``tools/bench joined``: random runs of real trackers, journals and stores, judged by the oracle and by Spark.
 
 Every second run is on SQLite, the others are on PostgreSQL; in two of four runs one replica breaks a rule once. Exit
-status: 0 no healthy replica was accused, every planted fault was named, Spark and the oracle agree; 1 otherwise; 2
-wrong arguments.
+code 0: no healthy replica was accused, every planted fault was named, Spark and the oracle agree; 1 otherwise.
 """
 
 import argparse
 import shutil
-import signal
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
+from _command_line import Parser, positive
+from _measurements.command import Finding, Findings, log
 from _servers import PrivatePostgres
 
-from pubsub_lib.errors import PubSubError
 from tests.unit.audit.joined_parts import FAULTS
 from tests.unit.audit.joined_runs import Tally, judged_alike, run
 from tests.unit.audit.oracle import Oracle
@@ -33,29 +30,9 @@ SHOWN: Final = 20
 """Maximum number of wrong results that are printed."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The exit status of the command. Blocks until the end. Prints the tally to stdout, progress to stderr."""
-    options = _options(arguments)
-    tally, began = Tally(), time.monotonic()
-    try:
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="joined-")))
-            server = stack.enter_context(PrivatePostgres()) if "postgresql" in options.databases else None
-            spark = None if options.no_spark else stack.enter_context(_session())
-            for first in range(0, options.runs, options.together):
-                numbers = range(first, min(first + options.together, options.runs))
-                _some(tally, folder, options.seed, numbers, options.databases, server, spark)
-                print(f"{numbers.stop} runs after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    except (PubSubError, OSError) as error:
-        print(f"tools/joined: {error}", file=sys.stderr)
-        return 1
-    _show(tally, options.seed, options.runs, judged=not options.no_spark)
-    return 1 if tally.wrong else 0
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="tools/joined", description=__doc__)
-    parser.add_argument("--runs", type=int, default=200, metavar="N", help="number of runs (200)")
+def options(parser: Parser) -> None:
+    """The options of the command."""
+    parser.add_argument("--runs", type=positive, default=200, metavar="N", help="number of runs (200)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="first seed; each run adds 1 (0)")
     parser.add_argument(
         "--databases",
@@ -65,12 +42,23 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         help="sqlite, postgresql (default: both in turn)",
     )
     parser.add_argument("--no-spark", action="store_true", help="judge by the oracle alone")
-    parser.add_argument("--together", type=int, default=500, metavar="N", help="runs that Spark judges at once (500)")
-    options = parser.parse_args(arguments)
-    for name in ("runs", "together"):
-        if getattr(options, name) < 1:
-            parser.error(f"--{name} must be 1 or more, not {getattr(options, name)}")
-    return options
+    parser.add_argument(
+        "--together", type=positive, default=500, metavar="N", help="runs that Spark judges at once (500)"
+    )
+
+
+def measure(options: argparse.Namespace) -> Findings:
+    """All runs, then the tally; progress goes to stderr."""
+    tally, began = Tally(), time.monotonic()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="joined-")))
+        server = stack.enter_context(PrivatePostgres()) if "postgresql" in options.databases else None
+        spark = None if options.no_spark else stack.enter_context(_session())
+        for first in range(0, options.runs, options.together):
+            numbers = range(first, min(first + options.together, options.runs))
+            _some(tally, folder, options.seed, numbers, options.databases, server, spark)
+            log(f"{numbers.stop} runs after {time.monotonic() - began:.0f} s")
+    yield from _tally(tally, options.seed, options.runs, judged=not options.no_spark)
 
 
 def _databases(text: str) -> tuple[str, ...]:
@@ -137,29 +125,25 @@ def _empty(database: str, folder: Path, number: int, server: "PrivateServer | No
             path.unlink()
 
 
-def _show(tally: Tally, seed: int, runs: int, *, judged: bool) -> None:
+def _tally(tally: Tally, seed: int, runs: int, *, judged: bool) -> Findings:
     shares = ", ".join(f"{number} on {name}" for name, number in sorted(tally.runs.items()))
-    print(f"{runs} runs, seeds {seed} to {seed + runs - 1}: {shares}; batches of up to {tally.largest} messages")
+    words = f"{runs} runs, seeds {seed} to {seed + runs - 1}: {shares}; batches of up to {tally.largest} messages"
+    yield Finding("runs", words, {"seed": seed, "runs": tally.runs, "largest_batch": tally.largest})
     verdicts = ", ".join(f"{number} {name}" for name, number in sorted(tally.verdicts.items()))
-    print(f"{tally.healthy} healthy runs, verdicts: {verdicts or 'none'}")
+    words = f"{tally.healthy} healthy runs, verdicts: {verdicts or 'none'}"
+    yield Finding("healthy", words, {"runs": tally.healthy, "verdicts": tally.verdicts})
     for (fault, how), number in sorted(tally.named.items()):
-        print(f"planted {fault}: {number} named by: {how}")
-    print(f"accusations of healthy replicas: {len(tally.accusations)}")
-    print(f"planted faults that were not named: {len(tally.unnamed)} of {sum(tally.runs.values()) - tally.healthy}")
-    print(f"tables in which Spark and the oracle differ: {len(tally.differing)}" if judged else "not judged by Spark")
+        yield Finding(f"planted {fault}", f"planted {fault}: {number} named by: {how}", {"number": number, "by": how})
+    planted = sum(tally.runs.values()) - tally.healthy
+    yield _wrong("accusations", "accusations of healthy replicas: {}", tally.accusations)
+    yield _wrong("unnamed", f"planted faults that were not named: {{}} of {planted}", tally.unnamed)
+    if judged:
+        yield _wrong("differing", "tables in which Spark and the oracle differ: {}", tally.differing)
+    else:
+        yield Finding("differing", "not judged by Spark")
     for each in tally.wrong[:SHOWN]:
-        print(f"wrong: {each}")
+        yield Finding("wrong", f"wrong: {each}", {"sentence": each}, met=False)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-if __name__ == "__main__":
-    for each in (signal.SIGINT, signal.SIGTERM):  # a shell starts commands in the background with SIGINT ignored
-        signal.signal(each, _interrupt)
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        print("tools/joined: interrupted", file=sys.stderr)
-        sys.exit(130)
+def _wrong(name: str, text: str, found: Sequence[str]) -> Finding:
+    return Finding(name, text.format(len(found)), {"number": len(found)}, not found)

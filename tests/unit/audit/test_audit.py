@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from _measurements import command
 
-from tests.unit.audit import joined_command
 from tests.unit.audit.joined_parts import FAULTS
 from tests.unit.audit.joined_runs import Tally, run
 
 ROOT = Path(__file__).resolve().parents[3]
 RUNS = int(os.environ.get("PUBSUB_TEST_JOINED", "200"))
-"""Number of runs on the model of a store, for each test here; ``tools/joined`` runs on real stores."""
+"""Number of runs on the model of a store, for each test here; ``tools/bench joined`` runs on real stores."""
 
 
 def test_healthy_replicas_are_not_accused(tmp_path: Path, seed: int) -> None:
@@ -35,7 +35,7 @@ def test_every_broken_rule_is_named_and_no_other_replica_accused(tmp_path: Path,
 
 def test_joined_command_prints_a_tally(capsys: pytest.CaptureFixture[str], seed: int) -> None:
     arguments = ["--runs", "12", "--seed", str(seed), "--databases", "sqlite", "--no-spark"]
-    assert joined_command.main(arguments) == 0
+    assert command.run("joined", arguments) == 0
     output = capsys.readouterr().out
     assert f"12 runs, seeds {seed} to {seed + 11}: 12 on sqlite" in output
     assert "accusations of healthy replicas: 0" in output
@@ -44,7 +44,7 @@ def test_joined_command_prints_a_tally(capsys: pytest.CaptureFixture[str], seed:
 
 def test_joined_command_rejects_an_unknown_database(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        joined_command.main(["--databases", "oracle"])
+        command.run("joined", ["--databases", "oracle"])
     assert ended.value.code == 2
     assert "no such database: oracle; there are sqlite, postgresql" in capsys.readouterr().err
 
@@ -53,11 +53,8 @@ def test_joined_command_rejects_an_unknown_database(capsys: pytest.CaptureFixtur
 @pytest.mark.postgresql
 def test_spark_and_oracle_agree_on_runs_with_real_stores(seed: int) -> None:
     """In another process, because the command ends its Spark session, which the tests here share."""
-    command = [sys.executable, "-m", joined_command.__name__, "--runs", "24", "--seed", str(seed)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}  # as tools/joined sets it
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=900
-    )
+    bench = [sys.executable, str(ROOT / "tools" / "bench_app.py"), "joined", "--runs", "24", "--seed", str(seed)]
+    done = subprocess.run(bench, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "12 on postgresql, 12 on sqlite" in done.stdout
     assert "tables in which Spark and the oracle differ: 0" in done.stdout

@@ -8,15 +8,14 @@ from pathlib import Path
 import bench_app
 import pytest
 from _bench import fullsync, payload
-from _bench.children import BenchError, Line, crew
-from _bench.measure import in_turns, row
+from _bench.measure import BenchError, in_turns, row
 from _bench.payload import Plan
 from _bench.replicas import check
 from _bench.store import PlannedStore
 
 from pubsub_lib import Replica, Settings
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.model import ALL, EMPTY, ZERO, Full, Link, TopicSnapshot, Want
+from pubsub_lib.core.model import ALL, EMPTY, ZERO, Full, TopicSnapshot, Want
 from pubsub_lib.errors import StoreError
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -88,27 +87,6 @@ def test_a_replica_that_missed_the_last_link_fails_the_check() -> None:
         with pytest.raises(BenchError, match="differ from the 20 expected"):
             check(replica, [planned])
         check(replica, [short])
-
-
-def failing(line: Line, links: list[Link]) -> None:
-    line.send(len(links))
-    line.wait()
-    raise ValueError("on purpose")
-
-
-def silent(line: Line) -> None:
-    line.wait()
-
-
-def test_error_names_a_process_that_fails_or_sends_nothing() -> None:
-    with crew() as start:
-        child = start(failing, [])
-        assert child.receive() == 0
-        child.send()
-        with pytest.raises(BenchError, match=r"'failing' failed: (?s:.)*on purpose"):
-            child.receive()
-        with pytest.raises(BenchError, match="'silent' sent nothing"):
-            start(silent).receive(0.05)
 
 
 def test_ratio_of_medians_is_judged_by_least_or_most() -> None:

@@ -1,13 +1,13 @@
-"""``tools/bench_audit``: its journals and the judgement of its figures are correct. Its runs are not tested."""
+"""``tools/bench audit``: its journals and the judgement of its figures are correct. Its runs are not tested."""
 
 from collections import Counter
 from pathlib import Path
 
-import bench_audit_app
 import pytest
 from _bench_audit import report
 from _bench_audit.chain import AUDIT, BARE, JOIN, Measured
 from _bench_audit.journals import journals, whole
+from _measurements import command
 
 from pubsub_lib.journal.reading import find, read
 from tests.unit.audit.oracle import Oracle
@@ -61,9 +61,9 @@ def test_time_may_only_grow_linearly_with_messages() -> None:
 
 def test_unwritable_disk_is_exit_code_3_and_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    assert bench_audit_app.main(["--size", "1", "--cache", str(tmp_path / "file")]) == 3
+    assert command.run("audit", ["--size", "1", "--cache", str(tmp_path / "file")]) == 3
     output = capsys.readouterr().err
-    assert output.startswith("tools/bench_audit: ")
+    assert output.startswith("tools/bench audit: ")
     assert output.count("\n") == 1
 
 
@@ -74,6 +74,6 @@ def test_report_names_verdicts_that_are_not_ok() -> None:
 
 def test_invalid_option_is_exit_code_2_and_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        bench_audit_app.parse(["--size", "many"])
+        command.run("audit", ["--size", "many"])
     assert ended.value.code == 2
     assert "'many' is not a whole number from 1 on" in capsys.readouterr().err

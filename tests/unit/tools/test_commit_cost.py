@@ -1,9 +1,7 @@
-"""``tools/commit_cost.py`` refuses hellos all the time while it measures, and reports the time of commits."""
+"""``tools/bench commit-cost`` refuses hellos all the time while it measures, and reports the time of commits."""
 
-import argparse
-
-import commit_cost
 import pytest
+from _measurements import command, commit_cost
 
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.model import ALL
@@ -14,7 +12,7 @@ def test_commit_cost_measures_while_hellos_are_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit_cost, "LIMIT", 60.0)  # this test does not measure the time
-    status = commit_cost.main(argparse.Namespace(topics=300, commits=5, send_wait=0.01))
+    status = command.run("commit-cost", ["--topics", "300", "--commits", "5", "--send-wait", "0.01"])
     printed = capsys.readouterr().out.splitlines()
     assert status == 0
     assert printed[0].startswith("topics 300, commits 5, refused hellos ")
@@ -28,7 +26,7 @@ def test_commit_cost_over_the_limit_is_a_failure(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit_cost, "LIMIT", -60.0)
-    assert commit_cost.main(argparse.Namespace(topics=2, commits=2, send_wait=0.001)) == 1
+    assert command.run("commit-cost", ["--topics", "2", "--commits", "2", "--send-wait", "0.001"]) == 1
 
 
 def test_stub_refuses_only_hellos() -> None:

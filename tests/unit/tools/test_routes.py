@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from _children import ChildError
 from _routes import command, comparison, data, dump
-from _routes.audit import Audit, audit, claimed
-from _routes.children import ChildError
+from _routes.audit import Audit, _execute, audit, claimed
 from _routes.comparison import Differences
 from _routes.plan import PROGRESS, SESSION, Plan
 from _routes.progress import Progress
@@ -26,6 +26,7 @@ from rich.console import Console
 from pubsub_lib import Event, Replica, Settings, Store
 from pubsub_lib.audit.report.report import save_summary
 from pubsub_lib.audit.report.summary import Balance, Count, nothing
+from pubsub_lib.command.exit_codes import AUDIT_USAGE
 from pubsub_lib.core.model import Record
 from pubsub_lib.errors import StoreFull, UsageError
 from pubsub_lib.store.verbs import Stored
@@ -299,6 +300,13 @@ def test_audit_results_are_in_the_named_folder(tmp_path: Path, monkeypatch: pyte
     assert Path(found.page).is_file()
 
 
+def test_a_failed_audit_process_has_a_status_and_last_words(tmp_path: Path) -> None:
+    status, complaint = _execute(["run", str(tmp_path / "none"), "--out"], {"X": "1"}, tmp_path / "out")
+    assert status == AUDIT_USAGE
+    assert "--out" in complaint
+    assert (tmp_path / "out").read_bytes() == b""
+
+
 def test_interrupt_during_the_start_of_the_audit_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
@@ -309,7 +317,7 @@ def test_interrupt_during_the_start_of_the_audit_ends_it(tmp_path: Path, monkeyp
         return started[0]
 
     monkeypatch.setattr("_routes.audit.java_home", lambda: None)
-    monkeypatch.setattr("_routes.audit.subprocess.Popen", interrupted)
+    monkeypatch.setattr("_children.subprocess.Popen", interrupted)
     plan = Plan("SQLite", "sqlite://", tmp_path, tmp_path, (), results=tmp_path / "results")
     with pytest.raises(KeyboardInterrupt):
         audit(plan, tmp_path, Progress(Console(file=io.StringIO())))

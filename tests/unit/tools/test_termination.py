@@ -12,10 +12,10 @@ from _processes import alive, children, poll
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60.0
 COMMANDS = {
-    "reconnection": ("tools/reconnection.py --only cut --count 1000", 1),
-    "settle": ("tools/settle.py --replicas 2 --topics 10 --idle 1000", 2),
-    "idle_cost": ("tools/idle_cost.py --topics 10 --subscribers 1 --seconds 1000", 1),
-    "stress": ("tools/stress_app.py --database sqlite --writers 2 --seconds 1000", 5),
+    "reconnection": ("tools/bench_app.py reconnection --only cut --count 1000", 1),
+    "settle": ("tools/bench_app.py settle --replicas 2 --topics 10 --idle 1000", 2),
+    "idle_cost": ("tools/bench_app.py idle-cost --topics 10 --subscribers 1 --seconds 1000", 1),
+    "stress": ("tools/bench_app.py stress --database sqlite --writers 2 --seconds 1000", 4),
     "simulate": ("tools/_simulate.py --seeds 100000 --jobs 2", 2),
 }
 """Command line, and the number of its children when all are started."""

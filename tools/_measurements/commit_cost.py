@@ -1,22 +1,23 @@
-#!/usr/bin/env python3
-"""Measures the cost of a commit while the transport refuses hellos.
+"""Measures the cost of a commit while the transport refuses hellos: ``tools/bench commit-cost``.
 
-``tools/commit_cost.py [--topics N] [--commits N] [--send-wait S]``, in the environment that ``tools/test`` sets up.
 One program writes to a SQLite database of N idle topics and publishes by itself, through a stub for the transport that
 accepts links at once. Half of the commits are made while no hello is sent. During the other half, a thread requests
-hellos about all topics without pause, and the stub refuses each hello after S seconds. Exit status 1: this adds 5 ms
+hellos about all topics without pause, and the stub refuses each hello after S seconds. Exit code 1: this adds 5 ms
 or more to the median of a commit.
 """
 
 import argparse
 import statistics
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from _command_line import Parser, positive
+
+from _measurements.command import Finding, Findings
+from _measurements.topics import commit, fill, names
 from pubsub_lib import Publisher, Settings, Store
 from pubsub_lib.api import OnConnected, OnHelloRequest
 from pubsub_lib.api import Publisher as DriverPublisher
@@ -24,7 +25,6 @@ from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.errors import TransportError
 
 LIMIT = 0.005
-BATCH = 5000
 
 
 class Refusing(DriverPublisher):
@@ -66,38 +66,45 @@ class Refusing(DriverPublisher):
         self.refuses.clear()
 
 
-def main(arguments: argparse.Namespace) -> int:
-    """Measure once and print one line per figure."""
-    topics = tuple(f"topic-{number}" for number in range(arguments.topics))
+def options(parser: Parser) -> None:
+    """The options of the command."""
+    parser.add_argument("--topics", type=positive, default=1000, metavar="N", help="(default: %(default)s)")
+    parser.add_argument(
+        "--commits", type=positive, default=200, metavar="N", help="of each half (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--send-wait", type=float, default=0.5, metavar="S", help="seconds until a hello is refused (%(default)s)"
+    )
+
+
+def measure(options: argparse.Namespace) -> Findings:
+    """Measure once."""
+    topics = names(options.topics)
     with tempfile.TemporaryDirectory(prefix="pubsub-commit-") as folder:
         settings = Settings(store_url=f"sqlite:///{folder}/commits.db", service_name="commit-cost")
-        driver = Refusing(arguments.send_wait)
+        driver = Refusing(options.send_wait)
         with Store(settings) as store:
             fill(store, topics)
             with Publisher(settings, store, driver) as publisher:
                 wait_for_start_hello(publisher)
-                calm = [commit(store, topics, number) for number in range(arguments.commits)]
+                calm = [commit(store, topics, number, time.monotonic()) for number in range(options.commits)]
                 with refusing(driver, topics):
-                    refused = [commit(store, topics, number) for number in range(arguments.commits)]
-                print(f"topics {arguments.topics}, commits {arguments.commits}, refused hellos {driver.refused}")
+                    refused = [commit(store, topics, number, time.monotonic()) for number in range(options.commits)]
+    figures = {"topics": options.topics, "commits": options.commits, "refused_hellos": driver.refused}
+    words = f"topics {options.topics}, commits {options.commits}, refused hellos {driver.refused}"
+    yield Finding("commits", words, figures)
+    yield of_commits("calm", "a commit, no hello is sent", calm)
+    yield of_commits("refused", "a commit, hellos are refused", refused)
     added = statistics.median(refused) - statistics.median(calm)
-    print(f"a commit, no hello is sent    {in_words(calm)}")
-    print(f"a commit, hellos are refused  {in_words(refused)}")
-    print(f"added                         {1000 * added:.2f} ms at the median, limit {1000 * LIMIT:.0f} ms")
-    return 0 if added < LIMIT else 1
+    words = f"added                         {1000 * added:.2f} ms at the median, limit {1000 * LIMIT:.0f} ms"
+    yield Finding("added", words, {"median_seconds": added, "limit_seconds": LIMIT}, added < LIMIT)
 
 
-def in_words(seconds: list[float]) -> str:
+def of_commits(name: str, title: str, seconds: Sequence[float]) -> Finding:
     """The median and the maximum."""
-    return f"{1000 * statistics.median(seconds):.2f} ms at the median, {1000 * max(seconds):.1f} ms at most"
-
-
-def fill(store: Store, topics: tuple[str, ...]) -> None:
-    """One object in each topic."""
-    for start in range(0, len(topics), BATCH):
-        with store.transaction() as tx:
-            for topic in topics[start : start + BATCH]:
-                tx.set("t", topic, 0, topic=topic)
+    median, most = statistics.median(seconds), max(seconds)
+    words = f"{title:<30}{1000 * median:.2f} ms at the median, {1000 * most:.1f} ms at most"
+    return Finding(name, words, {"median_seconds": median, "max_seconds": most})
 
 
 def wait_for_start_hello(publisher: Publisher) -> None:
@@ -107,10 +114,10 @@ def wait_for_start_hello(publisher: Publisher) -> None:
 
 
 @contextmanager
-def refusing(driver: Refusing, topics: tuple[str, ...]) -> Iterator[None]:
+def refusing(driver: Refusing, topics: Sequence[str]) -> Iterator[None]:
     """During the block, hellos are refused without pause."""
     driver.refuses.set()
-    asking = threading.Thread(target=driver.ask, args=(topics,))
+    asking = threading.Thread(target=driver.ask, args=(tuple(topics),))
     asking.start()
     try:
         driver.hello_in_flight.wait()
@@ -118,20 +125,3 @@ def refusing(driver: Refusing, topics: tuple[str, ...]) -> Iterator[None]:
     finally:
         driver.refuses.clear()
         asking.join()
-
-
-def commit(store: Store, topics: tuple[str, ...], number: int) -> float:
-    """Commit one change. Returns the seconds."""
-    topic = topics[number % len(topics)]
-    began = time.monotonic()
-    with store.transaction() as tx:
-        tx.set("t", topic, began, topic=topic)
-    return time.monotonic() - began
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--topics", type=int, default=1000)
-    parser.add_argument("--commits", type=int, default=200)
-    parser.add_argument("--send-wait", type=float, default=0.5)
-    sys.exit(main(parser.parse_args()))

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Measures the cost of one change on its path, in processor time of one thread: ``tools/measure_path.py``.
+"""Measures the cost of one change on its path, in processor time of one thread: ``tools/bench path``.
 
 For transactions of 10 changes and of 1: a publisher's numbering and encoding, a replica's decoding, and all work of a
 replica; then the minimum cost of a replica, step by step, as loops with only that step. It prints µs per change: the
@@ -7,19 +6,19 @@ median of all frames, and the fastest tenth, which shows the machine without oth
 docs/contributing/profile.md has its output. It takes ten seconds and 500 MB.
 """
 
+import argparse
 import gc
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TypeVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
+from _bench.measure import BenchError
 from _bench.payload import Plan, plan
+from _command_line import Parser, at_least, positive
 
+from _measurements.command import Finding, Findings
 from pubsub_lib.core import codec
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.digest import fingerprint
@@ -29,8 +28,6 @@ from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.timing import Timing
 
-KEYS = 100_000
-CHANGES = 60_000
 TOGETHER = 200
 """Number of changes of one call, as in the bursts of tools/bench."""
 TOPIC = "path"
@@ -40,34 +37,46 @@ Frame = tuple[bytes, bytes]
 Item = TypeVar("Item")
 
 
-def main() -> None:
-    """Print a table for large transactions and one for small ones."""
+def options(parser: Parser) -> None:
+    """The options of the command."""
+    parser.add_argument("--keys", type=positive, default=100_000, metavar="N", help="(default: %(default)s)")
+    parser.add_argument(
+        "--changes", type=at_least(2000), default=60_000, metavar="N", help="of each size (default: %(default)s)"
+    )
+
+
+def measure(options: argparse.Namespace) -> Findings:
+    """The steps for large transactions, then for small ones."""
     for changes in (10, 1):
-        planned = plan(TOPIC, KEYS, CHANGES // changes, changes, 1)
+        planned = plan(TOPIC, options.keys, options.changes // changes, changes, 1)
         gc.collect()
         gc.freeze()  # the plan does not belong to the library's work
-        print(f"transactions of {changes}, {KEYS:,} keys, µs per change: median, fastest tenth")
-        frames = publish(planned, TOGETHER // changes)
-        costs("replica: decode", decoded, frames)
-        replicate("replica: all, without a listener", planned, frames, listens=False)
-        replicate("replica: all, with events for a listener", planned, frames, listens=True)
+        words = f"transactions of {changes}, {options.keys:,} keys, µs per change: median, fastest tenth"
+        yield Finding(f"transactions of {changes}", words, {"keys": options.keys, "changes": options.changes})
+        costs, frames = publish(planned, TOGETHER // changes)
+        yield costs
+        yield measured("replica: decode", decoded, frames)
+        yield replicate("replica: all, without a listener", planned, frames, listens=False)
+        yield replicate("replica: all, with events for a listener", planned, frames, listens=True)
         if changes > 1:
             for name, step in floors(planned):
-                costs(f"floor: {name}", lambda frame, step=step: step(decoded(frame)), frames)  # type: ignore[misc]
+                yield measured(f"floor: {name}", lambda frame, step=step: step(decoded(frame)), frames)  # type: ignore[misc]
 
 
-def costs(name: str, work: Callable[[Item], Sequence[Change]], items: Iterable[Item]) -> None:
-    """Print the cost of each change that ``work`` returns for an item."""
+def measured(name: str, work: Callable[[Item], Sequence[Change]], items: Iterable[Item]) -> Finding:
+    """The cost of each change that ``work`` returns for an item."""
     taken = []
     for item in items:
         begun = time.thread_time()
         done = work(item)
         taken.append((time.thread_time() - begun) / len(done) * 1e6)
-    print(f"  {name:<60}{statistics.median(taken):6.2f}{statistics.quantiles(taken, n=10)[0]:6.2f}", flush=True)
+    median, fastest = statistics.median(taken), statistics.quantiles(taken, n=10)[0]
+    figures = {"median_microseconds": median, "fastest_tenth_microseconds": fastest}
+    return Finding(name, f"  {name:<60}{median:6.2f}{fastest:6.2f}", figures)
 
 
-def publish(planned: Plan, together: int) -> Sequence[Frame]:
-    """Print the cost of a publisher. Returns the frames that it sends."""
+def publish(planned: Plan, together: int) -> tuple[Finding, Sequence[Frame]]:
+    """The cost of a publisher, and the frames that it sends."""
     publishing = Sequencer(TOPIC, "0" * 32, TIMING, LIMITS, 0.0)
     frames: list[Frame] = []
 
@@ -76,12 +85,11 @@ def publish(planned: Plan, together: int) -> Sequence[Frame]:
         return changes_of(links)
 
     calls = (planned.links[first : first + together] for first in range(0, len(planned.links), together))
-    costs("publisher: number and encode", send, calls)
-    return frames
+    return measured("publisher: number and encode", send, calls), frames
 
 
-def replicate(name: str, planned: Plan, frames: Sequence[Frame], *, listens: bool) -> None:
-    """Print the cost of a replica that holds the objects before the first transaction."""
+def replicate(name: str, planned: Plan, frames: Sequence[Frame], *, listens: bool) -> Finding:
+    """The cost of a replica that holds the objects before the first transaction."""
     replica_state = ReplicaState(TIMING, LIMITS, random.Random(1), Cache(), 0.0)
     replica_state.listens = lambda: listens
     replica_state.subscribe([TOPIC], 0.0)
@@ -96,9 +104,10 @@ def replicate(name: str, planned: Plan, frames: Sequence[Frame], *, listens: boo
         replica_state.feed(envelope, now)
         return changes_of(message.link for message in envelope.messages)
 
-    costs(name, receive, frames)
+    finding = measured(name, receive, frames)
     if replica_state.tracker.chain(TOPIC).known != planned.end.point or replica_state.faults.mismatches:
-        raise SystemExit("the replica did not apply all changes: these figures are invalid")
+        raise BenchError("the replica did not apply all changes: these figures are invalid")
+    return finding
 
 
 def decoded(frame: Frame) -> Sequence[Change]:
@@ -143,7 +152,3 @@ def floors(planned: Plan) -> Iterator[tuple[str, Callable[[Sequence[Change]], Se
     yield "find its object", find
     yield "replace it in a plain dict, without any check", replace
     yield "compute one fingerprint of each", check
-
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Trace one ``set`` from its transaction to a replica's handler: ``tools/trace_path.py [-f json] [--count N]``.
+"""Traces one ``set`` from its transaction to a replica's handler: ``tools/bench trace [-f json] [--count N]``.
 
 A writer with a publisher and a replica run in one process, over SQLite and ``zmq_pubsub_driver``. After some warm-up
 transactions each thread's calls of the library's and the drivers' functions are counted (``threading.setprofile``). A
@@ -8,7 +7,6 @@ number of calls is printed, so that a hello or a timer between two steps does no
 """
 
 import argparse
-import json
 import sys
 import tempfile
 import threading
@@ -21,12 +19,14 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 import msgspec
+from _bench.measure import BenchError
+from _children import ROOT
+from _command_line import Parser, positive
 from _processes import free_port
-from _termination import run
 
+from _measurements.command import Finding, Findings
 from pubsub_lib import Publisher, Replica, Settings, Store, Timing
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 OURS: Final = (f"{ROOT}/pubsub_lib/", f"{ROOT}/drivers/")
 WARM_UP: Final = 20
 PATIENCE: Final = 60.0
@@ -131,7 +131,7 @@ def traces(count: int) -> list[Trace]:
                 tx.set("lport", "p1", {"number": number}, topic="t")
             replica_has_it = handled.acquire(timeout=PATIENCE)
             if not replica_has_it:
-                raise SystemExit(f"tools/trace_path: transaction {number} was not handled within {PATIENCE:g} s")
+                raise BenchError(f"transaction {number} was not handled within {PATIENCE:g} s")
             assert tx.commit is not None
             replica.wait_handled(tx.commit, PATIENCE) if number < WARM_UP else time.sleep(SETTLE)
             if number >= WARM_UP:
@@ -158,23 +158,14 @@ def table(trace: Trace) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The exit status."""
-    parser = argparse.ArgumentParser(prog="tools/trace_path.py", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("-f", choices=("table", "json"), default="table", help="(default: %(default)s)")
-    parser.add_argument("--count", type=int, default=15, metavar="N", help="traces to choose from (%(default)s)")
-    options = parser.parse_args(arguments)
-    if options.count < 1:
-        parser.error(f"--count {options.count} must be at least 1")
+def options(parser: Parser) -> None:
+    """The options of the command."""
+    parser.add_argument("--count", type=positive, default=15, metavar="N", help="traces to choose from (%(default)s)")
+
+
+def measure(options: argparse.Namespace) -> Findings:
+    """The trace with the median number of calls."""
     found = sorted(traces(options.count), key=lambda trace: (trace.calls, trace.moves))
     chosen = found[len(found) // 2]
-    if options.f == "json":
-        figures = {name: getattr(chosen, name) for name in ("calls", "functions", "files", "moves")}
-        print(json.dumps({**figures, "threads": msgspec.to_builtins(chosen.threads)}, indent=2))
-    else:
-        print(table(chosen))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run("tools/trace_path.py", lambda: main(sys.argv[1:])))
+    figures = {name: getattr(chosen, name) for name in ("calls", "functions", "files", "moves")}
+    yield Finding("set", table(chosen), {**figures, "threads": chosen.threads})

@@ -1,16 +1,13 @@
-#!/usr/bin/env python3
-"""Change objects without the library, and measure how soon they are repaired and how many objects that reads.
+"""Changes objects without the library, and measures how soon they are repaired and how many objects that reads.
 
-``tools/rot.py [--objects N] [--within S] [--rounds N]``, in the environment that ``tools/test`` sets up. A value, a
-version and a whole object are damaged in a replica's memory and in the database (SQLite), idle and while a writer
-writes. Prints a line for each: seconds until the repair, and the objects that it read. Exit status 1: not within the
-given time, or more than 1 % of the objects read.
+``tools/bench rot``: a value, a version and a whole object are damaged in a replica's memory and in the database
+(SQLite), idle and while a writer writes. Prints a line for each: seconds until the repair, and the objects that it
+read. Exit code 1: not within the given time, or more than 1 % of the objects read.
 """
 
 import argparse
 import itertools
 import secrets
-import sys
 import tempfile
 import threading
 import time
@@ -18,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from _termination import run
+from _command_line import Parser, positive
 from sqlalchemy import and_, create_engine, delete, update
 
+from _measurements.command import Finding, Findings
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.core.model import Full, Point, SyncAnswer, Want
@@ -182,7 +180,7 @@ def wait(done: Callable[[], bool], limit: float) -> float:
     return time.monotonic() - began
 
 
-def measure(folder: str, objects: int, within: float, rounds: int = 1) -> Iterator[Figure]:
+def figures(folder: str, objects: int, within: float, rounds: int = 1) -> Iterator[Figure]:
     """Each kind of damage in both places, idle and while a writer writes."""
     keys = (f"p{number}" for number in itertools.count(7, 31))
     with bench(folder, objects, within) as all_of_it:
@@ -215,26 +213,25 @@ def within_bounds(figure: Figure, objects: int, within: float) -> bool:
     return figure.seconds <= within and figure.read <= SHARE * objects
 
 
-def main(arguments: argparse.Namespace) -> int:
-    """Print a line for each figure."""
-    status = 0
+def options(parser: Parser) -> None:
+    """The options of the command."""
+    parser.add_argument("--objects", type=positive, default=20_000, metavar="N", help="(default: %(default)s)")
+    parser.add_argument(
+        "--within", type=float, default=20.0, metavar="S",
+        help="recount_time of replica and service, in seconds (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--rounds", type=positive, default=1, metavar="N", help="(default: %(default)s)")
+
+
+def measure(options: argparse.Namespace) -> Findings:
+    """A finding for each damage."""
     with tempfile.TemporaryDirectory(prefix="pubsub-rot-") as folder:
-        for figure in measure(folder, arguments.objects, arguments.within, arguments.rounds):
-            good = within_bounds(figure, arguments.objects, arguments.within)
-            status |= not good
-            print(
-                f"{figure.where:8} {figure.what:7} {figure.how:7} repaired after {figure.seconds:6.2f} s "
-                f"(at most {arguments.within:g}), {figure.read} of {arguments.objects} objects read"
-                f"{'' if good else '  OUT OF BOUNDS'}",
-                flush=True,
+        for each in figures(folder, options.objects, options.within, options.rounds):
+            good = within_bounds(each, options.objects, options.within)
+            words = (
+                f"{each.where:8} {each.what:7} {each.how:7} repaired after {each.seconds:6.2f} s "
+                f"(at most {options.within:g}), {each.read} of {options.objects} objects read"
+                f"{'' if good else '  OUT OF BOUNDS'}"
             )
-    return status
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--objects", type=int, default=20_000)
-    parser.add_argument("--within", type=float, default=20.0, help="recount_time of replica and service, in seconds")
-    parser.add_argument("--rounds", type=int, default=1)
-    given = parser.parse_args()
-    sys.exit(run("tools/rot.py", lambda: main(given)))
+            name = f"{each.where}, {each.what}, {each.how}"
+            yield Finding(name, words, {"seconds": each.seconds, "read": each.read, "objects": options.objects}, good)

@@ -1,22 +1,30 @@
-#!/usr/bin/env python3
-"""Measures the cost of one cached object in several forms: ``tools/measure_objects.py [OBJECTS]`` (default 200,000).
+"""Measures the cost of one cached object in several forms: ``tools/bench objects [OBJECTS]``.
 
 Each form is measured in a separate process: the added resident memory, and the time of one full collection of the
 garbage collector. pubsub_lib/core/model.py explains why they matter.
 """
 
+import argparse
 import gc
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # run from a source tree, installed or not
+import msgspec
+from _children import Children, attached
+from _command_line import Parser, positive
 
-from pubsub_lib.core.model import Record  # noqa: E402
+from _measurements.command import Finding, Findings
+from pubsub_lib.core.model import Record
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """Of one form."""
+
+    bytes_per_object: float
+    collection_seconds: float
 
 
 def _values(objects: int) -> Iterable[tuple[str, bytes]]:
@@ -46,8 +54,8 @@ def _collection() -> float:
     return time.perf_counter() - began
 
 
-def measure(way: str, objects: int) -> str:
-    """One line: bytes per object, and the time of one full collection."""
+def cost(way: str, objects: int) -> Cost:
+    """In this process."""
     gc.collect()
     gc.freeze()  # exclude the objects of the interpreter and its modules
     before = _resident()
@@ -55,12 +63,23 @@ def measure(way: str, objects: int) -> str:
     grown = _resident() - before
     took = min(_collection() for _ in range(3))
     del held
-    return f"{way:<14}{grown / objects:6.0f} bytes per object, full collection {took * 1000:7.1f} ms"
+    return Cost(grown / objects, took)
+
+
+def options(parser: Parser) -> None:
+    """The options of the command."""
+    parser.add_argument("objects", nargs="?", type=positive, default=200_000, metavar="OBJECTS", help="(%(default)s)")
+
+
+def measure(options: argparse.Namespace) -> Findings:
+    """A finding for each form."""
+    with Children() as children:
+        for way in WAYS:
+            found = msgspec.json.decode(children.output(way, attached(__name__, way, options.objects)), type=Cost)
+            collection = f"full collection {found.collection_seconds * 1000:7.1f} ms"
+            words = f"{way:<14}{found.bytes_per_object:6.0f} bytes per object, {collection}"
+            yield Finding(way, words, msgspec.to_builtins(found))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        print(measure(sys.argv[1], int(sys.argv[2])))
-    else:
-        for each in WAYS:
-            subprocess.run([sys.executable, __file__, each, *(sys.argv[1:] or ["200000"])], check=True)
+    print(msgspec.json.encode(cost(sys.argv[1], int(sys.argv[2]))).decode())

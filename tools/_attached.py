@@ -1,4 +1,4 @@
-"""``python -m _routes.attached MODULE ARGUMENT …``: run a module in this process, which is killed with its parent."""
+"""``python -m _attached MODULE ARGUMENT …``: run a module in this process, which is killed with its parent."""
 
 import ctypes
 import os

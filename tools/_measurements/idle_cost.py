@@ -1,68 +1,65 @@
-#!/usr/bin/env python3
-"""Measures the cost of a publisher service while nothing is written.
+"""Measures the cost of a publisher service while nothing is written: ``tools/bench idle-cost``.
 
-``tools/idle_cost.py [--topics N] [--subscribers N] [--seconds S]``, in the environment that ``tools/test`` sets up.
 Fills a SQLite database with topics, starts a service with default times, lets subscribers ask for hello replies every
 ``max_idle_time`` as replicas do, and prints the share of one core that the service took, its memory, and the answers.
 """
 
 import argparse
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import zmq
+from _children import Children, attached
+from _command_line import Parser, positive
 from _processes import free_port
-from _termination import run
 
+from _measurements.command import Finding, Findings
+from _measurements.topics import fill, names
 from pubsub_lib import Settings, Store
 from pubsub_lib.core import codec
 from pubsub_lib.core.timing import Timing
 
 PER_CONTEXT = 500
-BATCH = 5000
 TICK = os.sysconf("SC_CLK_TCK")
+END = 30.0
+"""Maximum number of seconds for a normal end of the service."""
 
 
-def main(arguments: argparse.Namespace) -> int:
-    """Measure once and print one line per figure."""
-    with tempfile.TemporaryDirectory(prefix="pubsub-idle-") as folder:
-        config = Path(folder) / "net.conf"
-        port = free_port()
+def options(parser: Parser) -> None:
+    """The options of the command."""
+    parser.add_argument("--topics", type=positive, default=10_000, metavar="N", help="(default: %(default)s)")
+    parser.add_argument("--subscribers", type=positive, default=1000, metavar="N", help="(default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="(default: %(default)s)")
+
+
+def measure(options: argparse.Namespace) -> Findings:
+    """Measure once."""
+    with tempfile.TemporaryDirectory(prefix="pubsub-idle-") as folder, Children() as children:
+        config, port = Path(folder) / "net.conf", free_port()
         config.write_text(
             f"[pubsub]\nstore_url = sqlite:///{folder}/net.db\nenable_pub_sub = true\nservice_name = idle\n"
             f"publisher_bind_address = 127.0.0.1\npublisher_port = {port}\n"
             f"publisher_multiproc_socket = {folder}/hop/socket\n[publisher_service]\nmetrics_port = 0\n"
         )
-        fill(Settings.from_file(config).store_url, arguments.topics)
-        command = [sys.executable, "-m", "pubsub_lib.service", "--config-file", str(config), "--log-level", "warning"]
-        with subprocess.Popen(command) as service:
-            try:
-                sockets = [subscriber(port, context) for context in connected(arguments.subscribers)]
-                ask_and_count(sockets, arguments.topics, 2 * Timing().max_idle_time)  # warm-up: all subscribers connect
-                before = cpu(service.pid)
-                asked, answered = ask_and_count(sockets, arguments.topics, arguments.seconds)
-                used = cpu(service.pid) - before
-                print(f"topics {arguments.topics}, subscribers {arguments.subscribers}, {arguments.seconds:g} s")
-                print(f"share of one core  {100 * used / arguments.seconds:.1f} %")
-                print(f"resident memory    {resident(service.pid) / 2**20:.0f} MiB")
-                print(f"hello replies         {asked} asked, {answered} answered")
-            finally:
-                service.terminate()
-                service.wait(30)
-    return 0
-
-
-def fill(url: str, topics: int) -> None:
-    """One object in each topic."""
-    with Store(url) as store:
-        for start in range(0, topics, BATCH):
-            with store.transaction() as tx:
-                for number in range(start, min(start + BATCH, topics)):
-                    tx.set("t", f"k{number}", number, topic=f"topic-{number}")
+        with Store(Settings.from_file(config).store_url) as store:
+            fill(store, names(options.topics))
+        command = attached("pubsub_lib.service", "--config-file", config, "--log-level", "warning")
+        service = children.start("service", command)
+        sockets = [subscriber(port, context) for context in connected(options.subscribers)]
+        ask_and_count(sockets, options.topics, 2 * Timing().max_idle_time)  # warm-up: all subscribers connect
+        before = cpu(service.pid)
+        asked, answered = ask_and_count(sockets, options.topics, options.seconds)
+        share, memory = 100 * (cpu(service.pid) - before) / options.seconds, resident(service.pid) / 2**20
+        service.stop(END)
+    given = {"topics": options.topics, "subscribers": options.subscribers, "seconds": options.seconds}
+    words = f"topics {options.topics}, subscribers {options.subscribers}, {options.seconds:g} s"
+    yield Finding("idle", words, given)
+    yield Finding("processor", f"share of one core  {share:.1f} %", {"percent_of_a_core": share})
+    yield Finding("memory", f"resident memory    {memory:.0f} MiB", {"mebibytes": memory})
+    words = f"hello replies      {asked} asked, {answered} answered"
+    yield Finding("hello replies", words, {"asked": asked, "answered": answered})
 
 
 def connected(count: int) -> "list[zmq.Context[zmq.Socket[bytes]]]":
@@ -114,12 +111,3 @@ def cpu(pid: int) -> float:
 def resident(pid: int) -> int:
     """Resident bytes of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--topics", type=int, default=10_000)
-    parser.add_argument("--subscribers", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    given = parser.parse_args()
-    sys.exit(run("tools/idle_cost.py", lambda: main(given)))

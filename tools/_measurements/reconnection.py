@@ -1,18 +1,14 @@
-#!/usr/bin/env python3
 """Measures how soon after a reconnection a replica has a change that was lost before, and whether start hellos arrive.
 
-``tools/reconnection.py [--count N] [--cut S] [--delay S] [--jitter S] [--room S] [--only WHAT]``, in the environment
-that ``tools/test`` sets up. Real ZeroMQ over loopback, a publisher service in a separate process, SQLite, and
+``tools/bench reconnection``: real ZeroMQ over loopback, a publisher service in a separate process, SQLite, and
 ``max_idle_time`` 20. The replica connects through a proxy that delays bytes by ``--delay`` in each direction, so that
 round trips are visible. Prints the medians and the bound: three round trips (measured: a hello request and its reply)
-and the jitters. Exit status 1: a median is over its bound, or a start hello did not arrive.
+and the jitters. Exit code 1: a median is over its bound, or a start hello did not arrive.
 """
 
 import argparse
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,9 +17,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from _bench.measure import BenchError
+from _children import Child, Children, attached
+from _command_line import Parser, positive
 from _processes import free_port
-from _termination import run, uninterrupted
 
+from _measurements.command import Finding, Findings
 from pubsub_lib import Publisher, Replica, Settings, Store, Timing, contract, loader
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core.envelope import Envelope
@@ -57,10 +56,10 @@ class Times:
         return len(self._moments)
 
     def after(self, count: int, what: str) -> float:
-        """The time after the first ``count`` ones. Raises SystemExit when it is not noted in time."""
+        """The time after the first ``count`` ones. Raises BenchError when it is not noted in time."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._moments) > count, PATIENCE):
-                raise SystemExit(f"timeout after {PATIENCE:g} s: {what}")
+                raise BenchError(f"timeout after {PATIENCE:g} s: {what}")
             return self._moments[count]
 
 
@@ -84,8 +83,9 @@ class Observed(ForwardingSubscriber):
 class Service:
     """The publisher service, which can be killed and started again with the same port."""
 
-    def __init__(self, folder: str, store_url: str) -> None:
+    def __init__(self, folder: str, store_url: str, children: Children) -> None:
         port = free_port()
+        self._children = children
         self.address = f"tcp://127.0.0.1:{port}"
         self._config = Path(folder) / "net.conf"
         self._config.write_text(
@@ -94,19 +94,17 @@ class Service:
             f"publisher_multiproc_socket = {folder}/hop/socket\n"
             "[publisher_service]\nmetrics_port = 0\nlease = 2\nfollow_interval = 0.05\ngrace = 0.3\n"
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Child | None = None
 
     def start(self) -> None:
         """Start it; does not wait for its socket."""
-        arguments = ["-m", "pubsub_lib.service", "--config-file", str(self._config), "--log-level", "error"]
-        with uninterrupted():
-            self._process = subprocess.Popen([sys.executable, *arguments])
+        command = attached("pubsub_lib.service", "--config-file", self._config, "--log-level", "error")
+        self._process = self._children.start("service", command)
 
     def kill(self) -> None:
         """SIGKILL. Idempotent."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(PATIENCE)
 
 
 class Scenario:
@@ -115,7 +113,7 @@ class Scenario:
     def __init__(self, folder: str, delay: float, jitter: float, stack: ExitStack) -> None:
         url = f"sqlite:///{folder}/net.db"
         self.timing = Timing(max_idle_time=IDLE, connect_jitter=jitter, sync_jitter=jitter)
-        self.service = Service(folder, url)
+        self.service = Service(folder, url, stack.enter_context(Children()))
         self.proxy = StreamProxy("tcp://127.0.0.1:0", self.service.address, delay)
         stack.callback(self.proxy.close)
         self.settings = Settings(
@@ -124,7 +122,6 @@ class Scenario:
         self.store = stack.enter_context(Store(url))
         self._number = 0
         self.write()
-        stack.callback(self.service.kill)
         self.service.start()
         self.subscriber = Observed(_subscriber(self.settings))
         self.arrived = Times()
@@ -186,41 +183,55 @@ class Scenario:
         return statistics.median(found)
 
 
-def main(arguments: argparse.Namespace) -> int:
-    """Measure and print one line per figure."""
-    good = True
-    print(f"load {os.getloadavg()[0]:.1f}, max_idle_time {IDLE:g} s, delay {arguments.delay:g} s in each direction")
-    if arguments.only != "hello":
-        with tempfile.TemporaryDirectory(prefix="pubsub-reconnection-") as folder, ExitStack() as stack:
-            on = Scenario(folder, arguments.delay, arguments.jitter, stack)
-            on.settle()
-            trip = on.round_trip()
-            bound = ROUND_TRIPS * trip + on.timing.connect_jitter + on.timing.sync_jitter + arguments.room
-            print(f"round trip          {trip:.3f} s; bound {bound:.3f} s (jitters {2 * arguments.jitter:g} s)")
-            breaks = {f"cut of {arguments.cut:g} s": lambda: on.cut(arguments.cut), "restarted service": on.restart}
-            for what, break_and_restore in breaks.items():
-                if not arguments.only or what.startswith(arguments.only):
-                    seconds = [on.repaired(break_and_restore) for _ in range(arguments.count)]
-                    good &= report(what, bound, seconds)
-    if arguments.only in ("", "hello"):
-        with tempfile.TemporaryDirectory(prefix="pubsub-reconnection-") as folder:
-            good &= start_hellos(folder, arguments.count)
-    return 0 if good else 1
-
-
-def report(what: str, bound: float, seconds: list[float]) -> bool:
-    """Print one scenario. Returns whether its median is within the bound."""
-    median = statistics.median(seconds)
-    print(
-        f"{what:<19} repaired {median:.3f} s after the reconnection (median of {len(seconds)}; "
-        f"{min(seconds):.3f} to {max(seconds):.3f}): {'within' if median <= bound else 'OVER'} {bound:.3f} s",
-        flush=True,
+def options(parser: Parser) -> None:
+    """The options of the command."""
+    parser.add_argument("--count", type=positive, default=20, metavar="N", help="repetitions of each scenario (20)")
+    parser.add_argument("--cut", type=float, default=2.0, metavar="S", help="seconds of the network's cut (2)")
+    parser.add_argument("--delay", type=float, default=0.05, metavar="S", help="delay of bytes in one direction (0.05)")
+    parser.add_argument("--jitter", type=float, default=0.5, metavar="S", help="connect_jitter and sync_jitter (0.5)")
+    parser.add_argument(
+        "--room", type=float, default=0.0, metavar="S", help="added to the bound, for a busy machine (0)"
     )
-    return median <= bound
+    parser.add_argument("--only", choices=("cut", "restart", "hello"), default="", help="run only this scenario")
 
 
-def start_hellos(folder: str, count: int) -> bool:
-    """Print how many hellos at a publisher's start reached a listener that was waiting for the publisher."""
+def measure(options: argparse.Namespace) -> Findings:
+    """A finding for each scenario."""
+    words = f"max_idle_time {IDLE:g} s, delay {options.delay:g} s in each direction"
+    yield Finding("network", f"load {os.getloadavg()[0]:.1f}, {words}", {"delay_seconds": options.delay})
+    if options.only != "hello":
+        with tempfile.TemporaryDirectory(prefix="pubsub-reconnection-") as folder, ExitStack() as stack:
+            yield from repairs(Scenario(folder, options.delay, options.jitter, stack), options)
+    if options.only in ("", "hello"):
+        with tempfile.TemporaryDirectory(prefix="pubsub-reconnection-") as folder:
+            yield start_hellos(folder, options.count)
+
+
+def repairs(on: Scenario, options: argparse.Namespace) -> Findings:
+    """The round trip with the bound, and the repair after each kind of break."""
+    on.settle()
+    trip = on.round_trip()
+    bound = ROUND_TRIPS * trip + on.timing.connect_jitter + on.timing.sync_jitter + options.room
+    words = f"round trip          {trip:.3f} s; bound {bound:.3f} s (jitters {2 * options.jitter:g} s)"
+    yield Finding("round trip", words, {"seconds": trip, "bound_seconds": bound})
+    breaks = {f"cut of {options.cut:g} s": lambda: on.cut(options.cut), "restarted service": on.restart}
+    for what, break_and_restore in breaks.items():
+        if not options.only or what.startswith(options.only):
+            yield repair(what, bound, [on.repaired(break_and_restore) for _ in range(options.count)])
+
+
+def repair(what: str, bound: float, seconds: list[float]) -> Finding:
+    """Whether the median is within the bound."""
+    median = statistics.median(seconds)
+    words = (
+        f"{what:<19} repaired {median:.3f} s after the reconnection (median of {len(seconds)}; "
+        f"{min(seconds):.3f} to {max(seconds):.3f}): {'within' if median <= bound else 'OVER'} {bound:.3f} s"
+    )
+    return Finding(what, words, {"median_seconds": median, "seconds": seconds}, median <= bound)
+
+
+def start_hellos(folder: str, count: int) -> Finding:
+    """How many hellos at a publisher's start reached a listener that was waiting for the publisher."""
     url = f"sqlite:///{folder}/hello.db"
     seconds: list[float] = []
     with Store(url) as store:
@@ -229,9 +240,11 @@ def start_hellos(folder: str, count: int) -> bool:
                 tx.set("t", topic, 1, topic=topic)
         for _ in range(count):
             seconds += start_hello(url, store)
-    received = f"received by {len(seconds)} of {count}"
-    print(f"hello at the start  {received}, at most {max(seconds, default=0.0):.3f} s after the connection", flush=True)
-    return len(seconds) == count
+    latest = max(seconds, default=0.0)
+    words = f"hello at the start  received by {len(seconds)} of {count}, at most {latest:.3f} s after the connection"
+    return Finding(
+        "start hello", words, {"received": len(seconds), "of": count, "seconds": seconds}, len(seconds) == count
+    )
 
 
 def start_hello(url: str, store: Store) -> list[float]:
@@ -267,15 +280,3 @@ def _subscriber(settings: Settings) -> Subscriber:
 
 def _is_reply(envelope: Envelope) -> bool:
     return envelope.hello is not None and bool(envelope.hello.nonce)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--count", type=int, default=20, help="number of repetitions of each scenario")
-    parser.add_argument("--cut", type=float, default=2.0, help="seconds for which the network is cut")
-    parser.add_argument("--delay", type=float, default=0.05, help="delay of bytes in one direction, in seconds")
-    parser.add_argument("--jitter", type=float, default=0.5, help="connect_jitter and sync_jitter")
-    parser.add_argument("--room", type=float, default=0.0, help="seconds added to the bound, for a busy machine")
-    parser.add_argument("--only", choices=("cut", "restart", "hello"), default="", help="run only this scenario")
-    given = parser.parse_args()
-    sys.exit(run("tools/reconnection.py", lambda: main(given)))
