@@ -16,7 +16,7 @@ PORTIONS = partial(_mutant, "pubsub_lib/core/hello_portions.py", "tests/unit/cor
 GREETING = partial(_mutant, "pubsub_lib/core/sequencer.py", "tests/scheduler/test_publisher.py")
 RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/conformance/test_zmq_broken.py")
 SOCKETS = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/unit/drivers/zmq/test_sockets.py")
-PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "tests/conformance/test_zmq_broken.py")
+REQUESTS = partial(_mutant, "pubsub_lib/hello_requests.py", "tests/conformance/test_zmq_broken.py")
 BUS = partial(_mutant, "drivers/pubsub_memory/bus.py", "tests/unit/drivers/test_memory.py")
 LIFE = partial(_mutant, "pubsub_lib/driver_state.py", "tests/unit/test_driver_state.py")
 UNBROKEN = "test_the_same_checks_pass_for_the_driver_unbroken"
@@ -148,10 +148,10 @@ MUTANTS = (
         "test_driver_reconnects_within_two_seconds_after_an_oversized_frame",
         "after one frame that is too large a replica polls forever",
     ),
-    PUBLISHER(
+    REQUESTS(
         "publisher_answers_no_connection",
-        "                self._call(on_connected)\n",
-        "",
+        "                self.call(on_connected)\n",
+        "                pass\n",
         f"{UNBROKEN}[test_on_connected_must_be_called_at_each_connection]",
         "a publisher sends no hello when a subscriber connects",
     ),

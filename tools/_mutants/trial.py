@@ -81,13 +81,15 @@ class Copy:
         finally:
             path.write_text(source, encoding="utf-8")
 
-    def test(self, tests: Sequence[str]) -> Child:
-        """Start pytest in the copy on some tests; all imports come from the copy."""
+    def test(self, tests: Sequence[str], write_bytecode: bool = False) -> Child:
+        """Start pytest in the copy on some tests; all imports come from the copy. ``write_bytecode``: only without a
+        mutant, so that the runs that follow need not compile again.
+        """
         folders = [self.root, self.root / "drivers", self.root / "tools"]
         variables = {
             "CI": "true",  # the same examples in every run, and a missing server is a failure of the first run
             "PYTHONPATH": os.pathsep.join(map(str, folders)),
-            "PYTHONDONTWRITEBYTECODE": "1",  # see planted()
+            "PYTHONDONTWRITEBYTECODE": "" if write_bytecode else "1",  # see planted()
             "XDG_CACHE_HOME": str(self.root / ".cache"),
         }
         command = python("pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests)
@@ -129,7 +131,7 @@ class Laboratory:
         """Check that the tests pass without a mutant. Raises TrialError with pytest's output when they do not."""
         copy = self._copies.get()
         try:
-            status, output = self._run(copy, tests)
+            status, output = self._run(copy, tests, write_bytecode=True)
         finally:
             self._copies.put(copy)
         if status != 0:
@@ -164,11 +166,11 @@ class Laboratory:
             self._copies.put(copy)
         return Trial(area, mutant.name, outcome, round(time.monotonic() - started, 1), by)
 
-    def _run(self, copy: Copy, tests: Sequence[str]) -> tuple[int | None, str]:
+    def _run(self, copy: Copy, tests: Sequence[str], write_bytecode: bool = False) -> tuple[int | None, str]:
         """The exit status of pytest, or None when it did not end in time, and its output."""
         if self._ended:
             raise TrialError("interrupted")
-        running = copy.test(tests)
+        running = copy.test(tests, write_bytecode)
         self._running.add(running)
         try:
             return _result(running, self._timeout)
