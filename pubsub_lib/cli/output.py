@@ -3,6 +3,7 @@
 import abc
 import argparse
 import functools
+import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -13,7 +14,7 @@ from cliff.command import Command
 from cliff.formatters.base import Formatter, ListFormatter, SingleFormatter
 from stevedore import NamedExtensionManager
 
-from pubsub_lib.cli.formatting import visible, visible_json
+from pubsub_lib.cli.formatting import Shown, visible, visible_json
 from pubsub_lib.command import exit_codes
 from pubsub_lib.core import values
 from pubsub_lib.errors import UsageError
@@ -255,6 +256,9 @@ def plain(value: Any, formatter: str, *, terminal: bool) -> Any:
     people = formatter == "table" or (terminal and not structured)
     if isinstance(value, Json):
         return value.visible() if people else value.shown(structured)
+    if isinstance(value, Shown) and formatter in ("csv", "value"):
+        value = value.machine_readable()
+        value = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
     return visible(value) if people and isinstance(value, str) else value
 
 

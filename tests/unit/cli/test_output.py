@@ -36,6 +36,15 @@ def test_one_item_in_csv_value_and_yaml(filled: World) -> None:
     assert shown["value"] == {"chassis": "höst-8", "switch": "s1"}
 
 
+@pytest.mark.parametrize("form", ["csv", "value"])
+def test_mappings_and_lists_are_json_text(form: str, filled: World) -> None:
+    out = filled.run("status", "--ask", "0", "-f", form, "-c", "topics").out
+    cell = next(csv.reader(io.StringIO(out.partition("\n")[2])))[0] if form == "csv" else out
+    assert {each["topic"] for each in json.loads(cell)} == {
+        each["topic"] for each in json.loads(filled.run("status", "--ask", "0", "-f", "json").out)["topics"]
+    }
+
+
 def test_rows_in_csv_value_and_yaml(filled: World) -> None:
     assert filled.run("ls", "lport", "-f", "csv", "-c", "key").out == '"key"\n"p1"\n"p2"\n'
     assert filled.run("ls", "lport", "-f", "value", "-c", "key").out == "p1\np2\n"
