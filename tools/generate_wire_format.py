@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from _generated import ROOT, write_or_check
+from _generated import ROOT, wrapped, write_or_check
 
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
@@ -372,7 +372,7 @@ def _kind(kind: Any) -> str:
 
 def page() -> str:
     """The text of the page."""
-    return TEXT.format(
+    text = TEXT.format(
         major=codec.MAJOR,
         minor=codec.MINOR,
         hello_request=table(head_rows(codec.hello_request_frame("abc123", ["a", "b"]))),
@@ -382,6 +382,7 @@ def page() -> str:
         header=codec.MAX_HEADER_BYTES,
         nonce=codec.MAX_NONCE_BYTES,
     )
+    return wrapped(text)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,14 @@ def test_links_have_existing_targets(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
+def test_lines_have_at_most_100_characters(page: Path) -> None:
+    """Except in generated tables and in code."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    kept = ("|", "    ") if re.search(r"tools/(generate_|draw_)|<!-- late wakes -->", text) else ("    ",)
+    assert [line for line in text.splitlines() if len(line) > 100 and not line.startswith(kept)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_pages_have_no_placeholders(page: Path) -> None:
     assert not re.findall(r"@[A-Z_]{3,}@|\bTODO\b|\bTBD\b|\bFIXME\b", page.read_text())
 
