@@ -97,8 +97,11 @@ assert settings.addresses == ("tcp://10.0.0.7:8866", "tcp://10.0.0.8:8866")
 assert settings.driver_options["send_hwm"] == 50_000
 ```
 
-Without a file, pass the same to `Settings(...)`, with a `Timing` and a `Limits` whose fields have
-the names of the options.
+Without a file, use `Settings(...)`. Options of the program have the same names. The others are
+fields of `timing=Timing(…)` and `limits=Limits(…)`, and, without their prefix, of
+`store=StoreSettings(…)`, `handling=HandlerPolicy(…)` and `journal=JournalSettings(…)`. In place of
+the publish-subscribe options there are `driver`, `addresses`, `bind_address`, `multiproc_driver`,
+`multiproc_socket`, and the dicts `driver_options` and `multiproc_options`.
 
 - Type, range and default of an option are in parentheses. A value outside the range is rejected. A
   list is separated by commas.
@@ -129,7 +132,8 @@ The message names the reason. Every program rejects:
 - `max_sync_backoff` below `sync_backoff`, `handler_max_backoff` below `handler_backoff`,
   `max_reconnect_interval` below `reconnect_interval`;
 - no `store_url`; `publisher-service` without `service_name` or with `enable_pub_sub = false`;
-- a driver that is not installed, or that cannot serve the addresses.
+- a driver that is not installed, or that cannot serve the addresses;
+- an option in `[DEFAULT]` or `[df]` that is read from another group only.
 
 `publisher_bind_address = *` (or `0.0.0.0`, `[::]`) binds only `local_ip`, by default loopback, with
 a warning, unless `insecure = true`.
@@ -149,8 +153,8 @@ a warning, unless `insecure = true`.
 - `journal_folder` below the folder of `publisher_multiproc_socket`, while that folder is missing;
 - `journal_keep_bytes`, `journal_keep_seconds` below `journal_roll_bytes`, `journal_roll_seconds`;
 - `keep_time` of `follow_interval` + `grace` or less;
-- settings without effect: an option in `[DEFAULT]` or `[df]` that is read from another group only,
-  an option that is set twice, an unknown group `[pubsub_…]` or `[publisher_…]`, a typo in `[df]`.
+- settings without effect: an option that is set twice, an unknown group `[pubsub_…]` or
+  `[publisher_…]`, a typo in `[df]`.
 
 `publisher-service --check --connect` also tests the database, folders, sockets and ports
 ([operating](operating.md#set-up)).
