@@ -44,9 +44,16 @@ def check_subscriber(half: Any, driver: type[Driver] | None = None) -> Subscribe
 
 def _check(half: object, kind: type, driver: type[Driver] | None) -> None:
     made_by = _described(type(half) if driver is None else driver, driver)
-    for name in sorted(_required(kind, driver)):
+    capabilities = _by_capability(kind)
+    required = set(getattr(kind, "__abstractmethods__", ())) | {
+        name for name, capability in capabilities.items() if _declared(driver, capability)
+    }
+    for name in sorted(required | capabilities.keys()):
         method = getattr(half, name, None)
-        if not callable(method) or getattr(type(half), name, None) is getattr(kind, name):
+        inherited = getattr(type(half), name, None) is getattr(kind, name)
+        if inherited and name not in required:
+            continue
+        if inherited or not callable(method):
             raise DriverError(
                 f"{made_by} breaks the contract of this release: its {kind.__name__.lower()} "
                 f"({type(half).__name__}) has no method {name}; {_HINT}"
@@ -61,15 +68,14 @@ def _check(half: object, kind: type, driver: type[Driver] | None) -> None:
             )
 
 
-def _required(kind: type, driver: type[Driver] | None) -> set[str]:
-    """The methods of a half: those of every driver, and those that go with the driver's capabilities."""
-    names = set(getattr(kind, "__abstractmethods__", ()))
-    if driver is not None:
-        for name, method in vars(kind).items():
-            capability = getattr(method, "capability", "")
-            if capability and getattr(driver.capabilities, capability):
-                names.add(name)
-    return names
+def _by_capability(kind: type) -> dict[str, str]:
+    """The methods of a half that go with a capability -> this capability."""
+    return {name: method.capability for name, method in vars(kind).items() if hasattr(method, "capability")}
+
+
+def _declared(driver: type[Driver] | None, capability: str) -> bool:
+    """Whether the driver has a capability. A half that was passed in without its driver has those of a replica's."""
+    return capability == "fan_out" if driver is None else bool(getattr(driver.capabilities, capability))
 
 
 def _make(driver: type[Driver], half: str, settings: DriverSettings) -> object:

@@ -2,6 +2,7 @@
 the thread that calls back.
 """
 
+import math
 import threading
 import time
 from collections import deque
@@ -24,17 +25,19 @@ MAX_WAITING: Final = 10_000
 
 
 class Pace:
-    """A rate limit: ``per_second`` actions a second, and as many at once after a pause. Does no I/O; times in seconds,
-    by the caller's clock."""
+    """A rate limit: ``per_second`` actions a second (infinite: no limit), and as many at once after a pause. Does no
+    I/O; times in seconds, by the caller's clock."""
 
-    def __init__(self, per_second: int) -> None:
+    def __init__(self, per_second: float) -> None:
         self._per_second = per_second
-        self._left = float(per_second)
+        self._left = per_second
         self._at = 0.0
 
     def wait(self, now: float) -> float:
         """Return 0.0 when an action may be done now, and count it; otherwise the seconds until the next attempt."""
-        self._left = min(float(self._per_second), self._left + (now - self._at) * self._per_second)
+        if math.isinf(self._per_second):
+            return 0.0
+        self._left = min(self._per_second, self._left + (now - self._at) * self._per_second)
         self._at = now
         if self._left < 1:
             return (1 - self._left) / self._per_second
@@ -50,7 +53,7 @@ class HelloRequests:
     driver's own thread.
     """
 
-    def __init__(self, limits: Limits, per_second: int = MAX_WAITING) -> None:
+    def __init__(self, limits: Limits, per_second: float = math.inf) -> None:
         self._limits = limits
         self._pace = Pace(per_second)
         self.counts = dict.fromkeys(("asks", "callback_errors", "foreign", "oversized", "truncated", "version"), 0)

@@ -28,6 +28,8 @@ from pubsub_lib.errors import ConfigError, InvalidValueError
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.masking import masked_fields, masked_repr
 
+__all__ = ["Settings", "StoreSettings"]
+
 _CHANGE_OVERHEAD: Final = 4096
 """Maximum size of the rest of a frame with one value: names, keys, points (all bounded, rule W3)."""
 

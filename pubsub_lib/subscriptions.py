@@ -9,7 +9,7 @@ from pubsub_lib.driver_state import check_topic
 
 
 class Subscriptions:
-    """Prefixes of topic frames. The caller's lock guards the changes; :meth:`matches` needs none."""
+    """Prefixes of topic frames. The caller's lock guards every call but :meth:`matches`."""
 
     def __init__(self) -> None:
         self._prefixes = {codec.topic_frame(ALL)}
@@ -27,17 +27,19 @@ class Subscriptions:
         self._prefixes.discard(prefix)
         return prefix
 
-    def add_replies(self, nonce: str) -> bytes:
-        """Receive the replies to this hello request. Returns their prefix. Replies to the oldest request are not
-        received any more when there are too many requests: it has had enough time.
+    def add_replies(self, nonce: str) -> tuple[bytes, bytes | None]:
+        """Receive the replies to this hello request. Returns their prefix, and that of the oldest request when there
+        are too many: its replies are not received any more, it has had enough time.
         """
         prefix = codec.private_frame(nonce)
+        ended = None
         if prefix not in self._prefixes:
             self._prefixes.add(prefix)
             self._private.append(prefix)
             if len(self._private) > MAX_REQUESTS:
-                self._prefixes.discard(self._private.popleft())
-        return prefix
+                ended = self._private.popleft()
+                self._prefixes.discard(ended)
+        return prefix, ended
 
     def prefixes(self) -> tuple[bytes, ...]:
         """All prefixes, for a new connection to a broker."""

@@ -87,9 +87,9 @@ class ZmqSubscriber(Subscriber):
         self._life.start("pubsub-zmq", self._prepare)
 
     def counters(self) -> Mapping[str, int]:
-        """The counters that the API requires, and: ``lost`` (messages that are missing by the sequences),
-        ``connected``, ``disconnected`` and ``reconnected`` connections, and ``revived`` connections, which ZeroMQ had
-        given up. A connection given up after its handshake counts as ``oversized``, the usual cause.
+        """The counters that the API requires, and: ``connected``, ``disconnected`` and ``reconnected`` connections,
+        and ``revived`` connections, which ZeroMQ had given up. A connection given up after its handshake counts as
+        ``oversized``, the usual cause.
         """
         self._life.check_process()
         return self._receiver.counters()

@@ -258,7 +258,9 @@ def plain(value: Any, formatter: str, *, terminal: bool) -> Any:
         return value.visible() if people else value.shown(structured)
     if isinstance(value, Shown) and formatter in ("csv", "value"):
         value = value.machine_readable()
-        value = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+        value = (
+            json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else "" if value is None else value
+        )
     return visible(value) if people and isinstance(value, str) else value
 
 

@@ -16,6 +16,7 @@ from pubsub_lib.errors import ConfigError
 
 Options = TypeVar("Options", bound=msgspec.Struct)
 
+_EXTRA: Final = frozenset(("secret", "sample_default", "old_names", "dragonflow_names"))
 DRAGONFLOW: Final = "df"
 """The group of a Dragonflow file from which options are still read."""
 
@@ -30,9 +31,9 @@ def option(
 ) -> msgspec.Meta:
     """What an option has beyond its type and bounds.
 
-    ``secret``: logs do not show the value. ``sample``: the value in the sample file, when the default is no example.
-    The option is also read by its old names in its own group, and by its Dragonflow names in ``[df]``. The core, which
-    does not import this module, writes the same as a ``Meta``.
+    ``secret``: the log of oslo.config does not show the value. ``sample``: the value in the sample file, when the
+    default is no example. The option is also read by its old names in its own group, and by its Dragonflow names in
+    ``[df]``. The core, which does not import this module, writes the same as a ``Meta``.
     """
     extra = {
         "secret": secret,
@@ -71,8 +72,25 @@ def _described(struct: type[msgspec.Struct]) -> list[tuple[inspect.Field, inspec
     return [(field, field.type) for field in info.fields if isinstance(field.type, inspect.Metadata)]
 
 
+def _check(field: inspect.Field, meta: inspect.Metadata, extra: Mapping[str, Any]) -> None:
+    """Refuse (TypeError) a field that no option of an INI file can be: an error of the program that declares it."""
+    unknown = set(extra) - _EXTRA
+    if unknown:
+        raise TypeError(f"{field.name} has unknown keys in its Meta: {sorted(unknown)}; give some of {sorted(_EXTRA)}")
+    if field.default_factory is not msgspec.NODEFAULT:
+        raise TypeError(f"{field.name} has a default_factory, which an INI file cannot have; give a default")
+    match meta.type:
+        case inspect.VarTupleType(item_type=item) if not isinstance(item, inspect.StrType):
+            raise TypeError(f"{field.name} is a tuple of {item}; an INI file has lists of text only")
+        case inspect.LiteralType(values=values) if not all(isinstance(each, str) for each in values):
+            raise TypeError(f"{field.name} has choices that are not text, {values}; an INI file has text only")
+    if field.required and not isinstance(meta.type, inspect.StrType):
+        raise TypeError(f"{field.name} has no default; only text may be required, because a missing option is empty")
+
+
 def _opt(field: inspect.Field, meta: inspect.Metadata, prefix: str) -> cfg.Opt:
     extra = meta.extra or {}
+    _check(field, meta, extra)
     old = [cfg.DeprecatedOpt(each) for each in extra.get("old_names", ())]
     old += [cfg.DeprecatedOpt(each, group=DRAGONFLOW) for each in extra.get("dragonflow_names", ())]
     common: dict[str, Any] = {

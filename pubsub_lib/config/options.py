@@ -50,10 +50,14 @@ def dragonflow_names() -> dict[str, str]:
     }
 
 
+def old_names() -> dict[str, str]:
+    """Old name in ``[pubsub]`` -> our name."""
+    return {str(old.name): option.dest for option in OPTIONS for old in option.deprecated_opts if old.group is None}
+
+
 def names() -> list[str]:
     """All names by which the options of ``[pubsub]`` are read in that group, old ones included."""
-    old = [str(old.name) for option in OPTIONS for old in option.deprecated_opts if old.group is None]
-    return [*(option.dest for option in OPTIONS), *old]
+    return [*(option.dest for option in OPTIONS), *old_names()]
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

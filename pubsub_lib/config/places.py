@@ -46,10 +46,11 @@ def _in_dragonflow(sections: Mapping[str, Collection[str]]) -> Iterator[str]:
 
 def _is_set(name: str, groups: Collection[str], sections: Mapping[str, Collection[str]]) -> bool:
     """Whether the option is set in a group where it is read, by any of its names there."""
-    read = options.dragonflow_names()
+    from_dragonflow = options.dragonflow_names()
+    read = {**options.old_names(), **from_dragonflow}
     ours = read.get(name, name)
     names = {ours, *(old for old, new in read.items() if new == ours)}
-    places = [*groups, GROUP, dragonflow.GROUP] if ours in read.values() else groups
+    places = [*groups, GROUP, dragonflow.GROUP] if ours in from_dragonflow.values() else groups
     return any(not names.isdisjoint(sections.get(group, ())) for group in places)
 
 
@@ -59,7 +60,7 @@ def _words(name: str, group: str, belongs: Collection[str]) -> str:
 
 def _read() -> Iterator[tuple[str, list[str]]]:
     """(group, names of its options)."""
-    yield GROUP, [option.dest for option in options.OPTIONS]
+    yield GROUP, options.names()
     yield options.SERVICE_GROUP, [option.dest for option in options.SERVICE]
     for _, (group, opts) in sorted(installed_drivers.readable_options().items()):
         yield group, [option.dest for option in opts]

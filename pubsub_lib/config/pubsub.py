@@ -1,7 +1,7 @@
 """The options of Dragonflow's publish-subscribe spec, and the driver and addresses that follow from them.
 
 Names and defaults are the spec's, and are still read from the group ``[df]`` of a Dragonflow file; only the switch has
-lost Dragonflow's name.
+lost Dragonflow's name, and ``insecure`` is ours.
 """
 
 import ipaddress

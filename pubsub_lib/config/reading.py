@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +33,14 @@ class Configuration(msgspec.Struct, frozen=True):
     """With the group ``[pubsub]``."""
     files: Mapping[str, Sections]
     """By path. oslo.config gives the values of known options only, so the names are read apart."""
+
+    def __repr__(self) -> str:
+        """Without the values, which may be passwords: logs and tracebacks show it."""
+        return f"Configuration({', '.join(self.files)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same for rich."""
+        return [("files", list(self.files))]
 
     @classmethod
     def of(cls, conf: cfg.ConfigOpts) -> "Configuration":
@@ -85,6 +94,10 @@ class Configuration(msgspec.Struct, frozen=True):
 
 
 def _value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> Any:
+    for old in option.deprecated_opts:
+        variable = f"OS_{group}__{old.name}".upper()
+        if old.group is None and variable in os.environ:  # oslo.config reads old names in files only
+            raise ConfigError(f"the environment variable {variable} is not read; name it OS_{_variable(group, option)}")
     try:
         value = conf[group][option.dest]
     except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError) as error:
@@ -95,11 +108,15 @@ def _value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> Any:
         ) from error
     except (cfg.Error, ValueError) as error:
         raise ConfigError(
-            f"the option {option.name!r} in group [{group}] cannot be used: {_reason(error)}; correct it"
+            f"the option {option.name!r} in group [{group}] cannot be used: {_reason(error, option)}; correct it"
         ) from error
     if isinstance(value, float) and not math.isfinite(value):  # nan is within every range
         raise ConfigError(f"the option {option.name!r} in group [{group}] is {value} but must be finite; correct it")
     return value
+
+
+def _variable(group: str, option: cfg.Opt) -> str:
+    return f"{group}__{option.dest}".upper()
 
 
 def _check_names(path: str, sections: Sections) -> None:
@@ -148,7 +165,8 @@ def refuse_unknown(sections: Sections, group: str, known: Sequence[str], path: s
     """Raises ConfigError for an option of this group of a file that is not one of these, naming the nearest one."""
     for name in sections.get(group, {}):
         if name not in known:  # oslo.config does not read max-idle-time for max_idle_time
-            near = difflib.get_close_matches(name, known, 1)
+            ours = options.old_names() if group == GROUP else {}
+            near = [ours.get(each, each) for each in difflib.get_close_matches(name, known, 1)]
             elsewhere = groups_of(name)
             hint = f"did you mean {near[0]!r}?" if near else "remove it"
             if elsewhere:
@@ -168,9 +186,12 @@ def files_of(conf: cfg.ConfigOpts) -> list[Path]:
     ]
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: BaseException, option: cfg.Opt) -> str:
     """Why a value is invalid, without oslo.config's internal description of the value's place."""
     text = _one_line(error)
+    maximum = getattr(option.type, "max", None)
+    if maximum is not None:
+        text = text.replace(f"equal to {maximum:g}", f"equal to {maximum:.15g}")  # not 2.14748e+06
     before, separator, reason = text.partition(" is not valid: ")
     return reason[:1].lower() + reason[1:] if separator and "LocationInfo(" in before else text
 

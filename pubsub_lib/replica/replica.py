@@ -107,13 +107,13 @@ class Replica:
         self._tables = TableTypes(tables)
         self._decoders: dict[str, Decode] = {name: decoder_of(kind) for name, kind in self._tables.types.items()}
         self._unreadable = Unreadable()
-        binds = polls = False
-        if subscriber is None:
-            driver = loader.load(settings.driver, settings.needs())
-            subscriber = contract.subscriber(driver, settings.for_driver())
-            binds = driver.capabilities.bind_based
-            polls = not driver.capabilities.carries_envelopes
-        self._subscriber = contract.check_subscriber(subscriber)
+        driver = loader.load(settings.driver, settings.needs()) if subscriber is None else None
+        if driver is None:
+            self._subscriber = contract.check_subscriber(subscriber)
+        else:
+            self._subscriber = contract.subscriber(driver, settings.for_driver())
+        binds = driver is not None and driver.capabilities.bind_based
+        polls = driver is not None and not driver.capabilities.carries_envelopes
         self._own_store = _reader(settings) if store is None else None
         reader = store if self._own_store is None else self._own_store
         assert reader is not None
@@ -121,7 +121,7 @@ class Replica:
         self._discovery: Discovery | None = None
         if binds and settings.discovery_interval > 0 and isinstance(reader, Store):
             self._discovery = Discovery(
-                reader.directory.live, subscriber, settings.addresses, settings.discovery_interval
+                reader.directory.live, self._subscriber, settings.addresses, settings.discovery_interval
             )
         self._timing = settings.timing
         self._endpoint = _endpoint(settings, self) if settings.replica_metrics_port else None

@@ -39,19 +39,19 @@ class Scheduler(Protocol):
 
     def loop(self, name: str, step: Callable[[float], float], due: Callable[[], float]) -> Loop:
         """A loop that is not started yet. ``step(now)`` returns the time of its next call. ``due()`` returns the same
-        for the present state; it takes the replica's lock.
+        for the present state; it may take the replica's lock.
         """
 
 
 class Threads:
-    """The scheduler of production: each loop and each handler is a thread. ``now`` is the clock of the state; the loops
-    wait by ``time.monotonic``.
-    """
+    """The scheduler of production: each loop and each handler is a thread."""
 
     threaded = True
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self.now = now
+    @property
+    def now(self) -> Callable[[], float]:
+        """``time.monotonic``, by which the loops wait, too."""
+        return time.monotonic
 
     def condition(self, lock: "threading.RLock | None" = None) -> threading.Condition:
         """See :class:`Scheduler`, also for the other methods."""

@@ -6,6 +6,7 @@ name is looked up.
 
 import ipaddress
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -97,12 +98,11 @@ def _names(found: _Found) -> Iterator[str]:
                 yield f"no program and no installed driver reads the group [{group}]; remove it, or install its driver"
             if group not in read and group != dragonflow.GROUP:
                 continue
-            for name, values in given.items():
-                if len(values) > 1:
-                    yield (
-                        f"{name} is set {len(values)} times in [{group}], and only one of them counts; remove the "
-                        "others"
-                    )
+            ours = options.old_names() if group == GROUP else {}
+            times = Counter(ours.get(name, name) for name, values in given.items() for _ in values)
+            for name, number in times.items():
+                if number > 1:
+                    yield f"{name} is set {number} times in [{group}], and only one of them counts; remove the others"
         typos = dragonflow.typos(list(sections.get(dragonflow.GROUP, ())), options.dragonflow_names())
         for name, near in typos.items():
             yield f"[{dragonflow.GROUP}] sets an unknown option {name!r}; did you mean {near!r}?"

@@ -1,5 +1,7 @@
 """The settings of the publisher service from an INI file, and the checks that they can be used together."""
 
+import msgspec
+
 from pubsub_lib.config import options
 from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER, WILDCARDS, is_loopback
 from pubsub_lib.config.reading import Configuration, refuse_unknown
@@ -25,7 +27,10 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
     values = configuration.values(options.SERVICE_GROUP, options.SERVICE)
     if not values["address"] and is_bound(settings):  # with other drivers no replica connects to the service
         values["address"] = reachable(settings.bind_address, configuration.conf[GROUP].local_ip)
-    service = ServiceSettings(**values)
+    try:
+        service = msgspec.convert(values, ServiceSettings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"the group [{options.SERVICE_GROUP}] cannot be used: {error}; correct it") from error
     check(settings)
     _check_ports(settings, service)
     _warn_of_loopback(service.address)

@@ -108,7 +108,12 @@ class TcpSubscriber(Subscriber):
 
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         request = packet(b"A", codec.hello_request_frame(nonce, topics))
-        self._change(lambda: packet(b"S", self._subscriptions.add_replies(nonce)) + request)
+
+        def change() -> bytes:
+            prefix, ended = self._subscriptions.add_replies(nonce)
+            return packet(b"S", prefix) + request + (packet(b"U", ended) if ended is not None else b"")
+
+        self._change(change)
 
     def _change(self, change: Callable[[], bytes]) -> None:
         self.life.check_open()

@@ -107,9 +107,13 @@ class WatchedThreads(Threads):
     """The threads of one replica on the virtual clock, and its lock for a look at who holds it."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(now=lambda: world.now)
+        self._world = world
         self.loops: dict[str, PeriodicThread] = {}
         self._lock: Any = None
+
+    @property
+    def now(self) -> Callable[[], float]:
+        return lambda: self._world.now
 
     @property
     def hold_the_lock(self) -> bool:

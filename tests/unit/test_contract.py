@@ -196,6 +196,21 @@ class Silent(DriverSubscriber):
     initialize = register_topic = unregister_topic = daemonize = counters = close = lambda self, *given: None  # type: ignore[assignment]
 
 
+def test_a_subscriber_that_is_passed_in_must_send_hello_requests() -> None:
+    """A replica needs them; of its driver, and so of the other capabilities, nothing is known."""
+    with pytest.raises(DriverError, match=r"its subscriber .*has no method request_hello"):
+        contract.check_subscriber(Silent())
+
+
+def test_a_method_without_its_capability_must_still_take_the_arguments_of_the_call() -> None:
+    class Wrong(MemorySubscriber):
+        def register_listen_address(self, first: str, second: str) -> None:  # type: ignore[override]
+            """One argument too many."""
+
+    with pytest.raises(DriverError, match=r"the method register_listen_address .* takes"):
+        contract.check_subscriber(Wrong(MemoryBus(), MEMORY.limits, 10))
+
+
 @pytest.mark.parametrize(
     ("changed", "missing"),
     [

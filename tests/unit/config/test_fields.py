@@ -76,10 +76,41 @@ class Exclusive(msgspec.Struct):
 
 
 class Unreadable(msgspec.Struct):
-    table: Annotated[dict[str, int], option("What.")] = {}
+    table: Annotated[dict[str, int] | None, option("What.")] = None
 
 
-@pytest.mark.parametrize(("struct", "reason"), [(Exclusive, "exclusive bound"), (Unreadable, "no option of an INI")])
+class Numbers(msgspec.Struct):
+    ports: Annotated[tuple[int, ...], option("Where.")] = (1,)
+
+
+class Made(msgspec.Struct):
+    name: Annotated[str, option("Who.")] = msgspec.field(default_factory=str)
+
+
+class Choice(msgspec.Struct):
+    level: Annotated[Literal[1, 2], option("How much.")] = 1
+
+
+class Needed(msgspec.Struct):
+    count: Annotated[int, option("How many.")]
+
+
+class Misspelt(msgspec.Struct):
+    name: Annotated[str, Meta(description="Who.", extra={"oldnames": ("x",)})] = ""
+
+
+@pytest.mark.parametrize(
+    ("struct", "reason"),
+    [
+        (Exclusive, "exclusive bound"),
+        (Unreadable, "no option of an INI"),
+        (Numbers, "lists of text only"),
+        (Made, "default_factory"),
+        (Choice, "choices that are not text"),
+        (Needed, "only text may be required"),
+        (Misspelt, "unknown keys .*oldnames"),
+    ],
+)
 def test_a_field_that_no_option_can_have_is_refused(struct: type[msgspec.Struct], reason: str) -> None:
     with pytest.raises(TypeError, match=reason):
         opts_of(struct)

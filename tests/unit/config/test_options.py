@@ -96,6 +96,11 @@ def test_maximum_of_every_time_fits_a_timer() -> None:
     assert {name for name, seconds in maximum.items() if seconds is None or seconds > threading.TIMEOUT_MAX} == set()
 
 
+def test_every_time_is_described_in_seconds() -> None:
+    floats = [each for each in (*options.OPTIONS, *options.SERVICE) if isinstance(each, cfg.FloatOpt)]
+    assert [each.name for each in floats if not str(each.help).endswith(" In seconds.")] == []
+
+
 def test_every_option_has_a_help_sentence() -> None:
     for _, opts in options.list_opts():
         for option in opts:

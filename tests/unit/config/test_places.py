@@ -96,3 +96,17 @@ def test_settings_refuse_a_file_with_misplaced_options(tmp_path: Path) -> None:
         "belongs in [pubsub], lease is set in [DEFAULT] and belongs in [publisher_service]; move each to its group, or "
         "set it there as well if another program reads the one that you have"
     )
+
+
+def test_old_names_belong_in_our_group() -> None:
+    assert groups_of("max_handler_backoff") == ["pubsub"]
+    assert groups_of("queue_limit") == ["pubsub", "pubsub_memory"]
+    assert found(DEFAULT="max_handler_backoff") == ["max_handler_backoff is set in [DEFAULT] and belongs in [pubsub]"]
+
+
+@pytest.mark.parametrize(
+    ("name", "set_as"),
+    [("queue_limit", "queue_limit"), ("handler_queue_limit", "queue_limit"), ("queue_limit", "handler_queue_limit")],
+)
+def test_option_of_other_programs_is_ignored_when_ours_is_set_by_any_name(name: str, set_as: str) -> None:
+    assert found(DEFAULT=name, pubsub=set_as) == []

@@ -86,3 +86,30 @@ def test_dragonflow_options_without_effect_are_named_once_for_each_file(
         configuration.warn_of_dragonflow()
     (record,) = [each for each in caplog.records if each.name == "pubsub_lib.config.reading"]
     assert "nb_db_class (set store_url in [pubsub])" in record.getMessage()
+
+
+def test_environment_variable_of_an_old_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """oslo.config would ignore it."""
+    monkeypatch.setenv("OS_PUBSUB__QUEUE_LIMIT", "7")
+    configuration = Configuration.read(written(tmp_path, f"[pubsub]\n{URL}"))
+    with pytest.raises(ConfigError, match="OS_PUBSUB__QUEUE_LIMIT is not read; name it OS_PUBSUB__HANDLER_QUEUE_LIMIT"):
+        configuration.values(GROUP, options.OPTIONS)
+
+
+def test_typo_of_an_old_name_is_answered_with_the_new_one(tmp_path: Path) -> None:
+    configuration = Configuration.read(written(tmp_path, f"[pubsub]\n{URL}max_handler_backof = 1\n"))
+    with pytest.raises(ConfigError, match="did you mean 'handler_max_backoff'"):
+        configuration.check_names()
+
+
+def test_configuration_shows_no_value(tmp_path: Path) -> None:
+    path = written(tmp_path, "[pubsub]\nstore_url = postgresql://me:tOpSeCrEt@db/net\n")
+    configuration = Configuration.read(path)
+    assert repr(configuration) == f"Configuration({path})"
+    assert "tOpSeCrEt" not in repr(configuration.__rich_repr__())
+
+
+def test_maximum_is_written_in_full(tmp_path: Path) -> None:
+    path = written(tmp_path, f"[pubsub]\n{URL}store_pool_size = 99999999999\n")
+    with pytest.raises(ConfigError, match="less than or equal to 2147483647;"):
+        Configuration.read(path).values(GROUP, options.OPTIONS)

@@ -205,6 +205,11 @@ def test_check_accepts_consistent_options(case: str, written: Written) -> None:
     assert found_in(written(GOOD[case])) == []
 
 
+def test_check_finds_an_option_set_by_its_old_and_its_new_name(written: Written) -> None:
+    (sentence,) = found_in(written(HERE + "queue_limit = 3\nhandler_queue_limit = 9\n"))
+    assert sentence.startswith("handler_queue_limit is set 2 times in [pubsub]")
+
+
 def test_check_rejects_journal_folder_below_missing_socket_folder(written: Written, tmp_path: Path) -> None:
     """With mode 0755, and the start rejects such a folder for its socket."""
     hop = tmp_path / "hop"

@@ -133,3 +133,9 @@ def test_loopback_address_is_warned_of(
 ) -> None:
     read(tmp_path, GOOD + f"[publisher_service]\naddress = {address}\n")
     assert (f"other hosts cannot reach this service: the directory will name it as {address}" in caplog.text) is warned
+
+
+def test_empty_metrics_address_is_refused(tmp_path: Path) -> None:
+    """It would bind every interface."""
+    with pytest.raises(ConfigError, match=r"\[publisher_service\] cannot be used: .*metrics_address"):
+        read(tmp_path, GOOD + "[publisher_service]\nmetrics_address =\n")
