@@ -8,12 +8,19 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def main() -> None:
-    """Does not return. Linux: the setting survives exec. Exit status 1 when the parent has already ended."""
+def die_with_parent() -> None:
+    """From now on this process is killed with its parent (Linux). Ends it with status 1 when the parent has already
+    ended.
+    """
     parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)  # the parent ended before the setting took effect
+
+
+def main() -> None:
+    """Does not return. The setting survives exec."""
+    die_with_parent()
     os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])
 
 

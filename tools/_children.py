@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
+from _attached import die_with_parent
 from _processes import kill_tree
 from _termination import uninterrupted
 
@@ -270,6 +271,7 @@ def _read(lines: Iterable[bytes], on_line: Callable[[bytes | None], None]) -> No
 
 
 def _run(pipe: "Connection[Any, Any]", target: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    die_with_parent()  # the pipe does not show its end: this process has a copy of the parent's end
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the start of a child delays it in the parent
     try:
