@@ -12,6 +12,7 @@ from pubsub_lib import Replica, Store
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from pubsub_lib.replica.discovery import MAX_MISSED, Discovery, resolved
 from pubsub_memory import MemoryDriver
+from pubsub_memory.subscriber import MemorySubscriber
 from tests.unit.world import settings
 
 
@@ -184,6 +185,8 @@ def test_a_replica_of_a_bind_based_driver_runs_discovery(
 ) -> None:
     binding = msgspec.structs.replace(MemoryDriver.capabilities, bind_based=True)
     monkeypatch.setattr(MemoryDriver, "capabilities", binding)
+    for name in ("register_listen_address", "unregister_listen_address"):
+        monkeypatch.setattr(MemorySubscriber, name, lambda subscriber, address: None, raising=False)
     enter(store, "api-1")
     with Replica(settings(sqlite_url, discovery_interval=0.01), ["t"]) as replica:
         assert poll(lambda: replica.publishers == ("tcp://api-1:1",), 20.0)
