@@ -14,7 +14,7 @@ from sqlalchemy import Connection, and_, select, update
 
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import EMPTY, ZERO, Link, Point
-from pubsub_lib.store import changelog, rows, schema, snapshot, writer
+from pubsub_lib.store import changelog, rows, schema, snapshot, statements, writer
 from pubsub_lib.store.links import object_row
 from pubsub_lib.store.repair_plan import Fix, Plan, by_table, sums
 from pubsub_lib.store.verbs import Identity, Stored
@@ -87,11 +87,12 @@ def _since(connection: Connection, planned: Point, now: Point) -> list[Link] | N
 
 def lock(connection: Connection, idents: Collection[Identity]) -> list[rows.Seen]:
     """Lock those of these objects that exist, in the order of every writer; damaged ones too."""
+    made = statements.of(connection)
     found = []
     for table, keys in by_table(idents).items():
         for part in rows.chunks(keys):
-            query = rows.lock_objects(connection.dialect.name, table, part)
-            found += [rows.seen(row) for row in connection.execute(query)]
+            query = made.lock_objects(len(part))
+            found += [rows.seen(row) for row in query.rows(connection, {"table": table, **made.listed("key", part)})]
     return found
 
 

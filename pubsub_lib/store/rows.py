@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import ARRAY, Row, Select, Text, func, literal, select, true
+from sqlalchemy import Row, Select, select
 
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import Change, Head, Link, Point
@@ -40,6 +40,12 @@ def _count(row: Row[Any]) -> int:
 def head(row: Row[Any]) -> Head:
     """A row of the topics."""
     return Head(Point(row.position, row.nonce), _count(row), digest.join(row.digest_lo, row.digest_hi))
+
+
+def head_of(row: Sequence[Any]) -> Head:
+    """A row of the topics, all columns in the table's order."""
+    _topic, position, nonce, count, low, high = row
+    return Head(Point(position, nonce), count, digest.join(low, high))
 
 
 def head_row(link: Link) -> dict[str, Any]:
@@ -97,7 +103,7 @@ def link(row: Row[Any]) -> Link:
     )
 
 
-def stored(row: Row[Any]) -> Stored:
+def stored(row: Sequence[Any]) -> Stored:
     """A row of the objects, all columns in the table's order: by name, they would cost half of a full sync."""
     columns: tuple[Any, ...] = tuple(row)
     table, key, topic, version, value, low, high, _bucket = columns
@@ -117,7 +123,7 @@ class Seen(msgspec.Struct, frozen=True):
     """Whether its bucket is not that of its table and key."""
 
 
-def seen(row: Row[Any]) -> Seen:
+def seen(row: Sequence[Any]) -> Seen:
     """A row of the objects, all columns in the table's order, for callers that search for damage. Raises nothing."""
     columns: tuple[Any, ...] = tuple(row)
     table, key, topic, version, value, low, high, bucket = columns
@@ -161,23 +167,3 @@ def select_objects(table: str, keys: Iterable[str]) -> Select[Any]:
         .where(objects.table_name == table, objects.object_key.in_(list(keys)))
         .order_by(objects.object_key)
     )
-
-
-def lock_objects(dialect: str, table: str, keys: Sequence[str]) -> Select[Any]:
-    """The same, locked. ``keys`` sorted as bytes.
-
-    PostgreSQL gets one index lookup per key, forced by LATERAL. Without it, PostgreSQL reads the whole table for an IN
-    list with an order while its statistics lag behind, as they do during a bulk load; then the time of a statement
-    grows with the table.
-    """
-    if dialect != "postgresql":
-        return select_objects(table, keys).with_for_update()
-    objects = schema.objects.c
-    wanted = func.unnest(literal(list(keys), ARRAY(Text))).table_valued("key", name="wanted").render_derived()
-    found = (
-        select(schema.objects)
-        .where(objects.table_name == table, objects.object_key == wanted.c.key)
-        .with_for_update()
-        .lateral("found")
-    )
-    return select(found).select_from(wanted.join(found, true()))

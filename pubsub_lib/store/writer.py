@@ -10,19 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import ARRAY, Connection, Table, Text, and_, func, insert, literal, select, update
-from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy import Connection, Table, func, select
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Head, Link, Point
 from pubsub_lib.errors import SchemaError, StoreBusy, VersionMismatch
 from pubsub_lib.failpoints import hit
-from pubsub_lib.store import changelog, rows, schema, verbs
+from pubsub_lib.store import changelog, rows, schema, statements, verbs
 from pubsub_lib.store.links import Commit, Rows, assemble
-from pubsub_lib.store.types import Name, NowMicroseconds
+from pubsub_lib.store.prepared import NOTHING
 from pubsub_lib.store.verbs import Effect, Encode, Identity, Operation, Stored
 
-_COUNTER = schema.store.c.id == 1
+_COUNTER = statements.COUNTER
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -87,9 +86,10 @@ def _check_merged(operations: Sequence[Operation], stored: Mapping[Identity, Sto
 
 
 def _lock(connection: Connection, work: Work) -> dict[Identity, Stored]:
+    made = statements.of(connection)
     if connection.dialect.name == "sqlite":
         # A user's session may not have written yet; its reads would then be checked against an old state.
-        connection.execute(update(schema.store).where(_COUNTER).values(position=schema.store.c.position))
+        made.touch_counter.run(connection, [NOTHING])
     by_table: dict[str, set[str]] = {}
     for operation in work.operations:
         by_table.setdefault(operation.table, set()).add(operation.key)
@@ -99,7 +99,7 @@ def _lock(connection: Connection, work: Work) -> dict[Identity, Stored]:
     for table in sorted(by_table):
         # Sorted as bytes, as the databases do: all writers lock in one order, so they cannot deadlock here.
         for keys in rows.chunks(sorted(by_table[table], key=str.encode)):
-            for row in connection.execute(rows.lock_objects(connection.dialect.name, table, keys)):
+            for row in made.lock_objects(len(keys)).rows(connection, {"table": table, **made.listed("key", keys)}):
                 item = rows.stored(row)
                 found[item.table, item.key] = item
     return found
@@ -107,23 +107,20 @@ def _lock(connection: Connection, work: Work) -> dict[Identity, Stored]:
 
 def advance(connection: Connection, by: int, nonce: int) -> tuple[Point, Point, int]:
     """Take ``by`` positions: (the point before, the transaction's point, the database's clock in microseconds)."""
-    store = schema.store.c
-    step = (
-        update(schema.store).where(_COUNTER).values(position=store.position + by, prev_nonce=store.nonce, nonce=nonce)
-    )
-    if connection.dialect.update_returning:
-        row = connection.execute(
-            step.returning(store.position, store.prev_nonce, NowMicroseconds().label("now"))
-        ).one_or_none()
-        if row is None:
+    made = statements.of(connection)
+    values = {"by": by, "new_nonce": nonce}
+    if made.returning:
+        found = made.advance.rows(connection, values)
+        if not found:
             raise _no_counter()
-        return Point(row.position - by, row.prev_nonce), Point(row.position, nonce), int(row.now)
-    query = select(store.position, store.nonce, NowMicroseconds().label("now")).where(_COUNTER).with_for_update()
-    row = connection.execute(query).one_or_none()
-    if row is None:
+        ((position, before, now),) = found
+        return Point(position - by, before), Point(position, nonce), int(now)
+    found = made.read_counter.rows(connection)
+    if not found:
         raise _no_counter()
-    connection.execute(step)
-    return Point(row.position, row.nonce), Point(row.position + by, nonce), int(row.now)
+    ((position, before, now),) = found
+    made.advance.run(connection, [values])
+    return Point(position, before), Point(position + by, nonce), int(now)
 
 
 def hold_counter(connection: Connection) -> None:
@@ -137,10 +134,11 @@ def _no_counter() -> SchemaError:
 
 def heads_of(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
     """The heads of those of these topics that were ever written, locked."""
+    made = statements.of(connection)
     found: dict[str, Head] = {}
     for part in rows.chunks(topics):
-        query = select(schema.topics).where(schema.topics.c.topic.in_(part)).with_for_update()
-        found.update((row.topic, rows.head(row)) for row in connection.execute(query))
+        for row in made.lock_heads(len(part)).rows(connection, made.listed("topic", part)):
+            found[row[0]] = rows.head_of(row)
     return found
 
 
@@ -166,63 +164,38 @@ def write_objects(connection: Connection, changed: Rows) -> None:
         _create(connection, changed.created)
     if changed.changed:
         upsert(connection, schema.objects, changed.changed)
-    objects = schema.objects.c
+    made = statements.of(connection)
     by_table: dict[str, list[str]] = {}
     for table, key in changed.removed:
         by_table.setdefault(table, []).append(key)
     for table, keys in by_table.items():
         for part in rows.chunks(keys):
-            connection.execute(
-                schema.objects.delete().where(and_(objects.table_name == table, objects.object_key.in_(part)))
-            )
+            made.delete_objects(len(part)).run(connection, [{"table": table, **made.listed("key", part)}])
 
 
 def _create(connection: Connection, created: Sequence[Mapping[str, Any]]) -> None:
     """Insert objects that did not exist when they were read. Another writer may have created one since; then the
     transaction must be retried."""
+    made = statements.of(connection)
     if connection.dialect.name != "postgresql":
-        connection.execute(insert(schema.objects), created)
+        made.insert_objects.run(connection, created)
         return
     # psycopg sends many rows as a pipeline, and logs a warning when one of them fails: ON CONFLICT avoids the failure.
     # One array per column, not one parameter per value: the statement is short and equal for any number of rows.
-    columns = list(schema.objects.columns)
-    arrays = [
-        literal([row[each.name] for row in created], ARRAY(Text() if isinstance(each.type, Name) else each.type))
-        for each in columns
-    ]
-    given = func.unnest(*arrays).table_valued(*(each.name for each in columns), name="given").render_derived()
-    quiet = (
-        postgresql.insert(schema.objects)
-        .from_select([each.name for each in columns], select(*(given.c[each.name] for each in columns)))
-        .on_conflict_do_nothing()
-        .returning(schema.objects.c.version)
-    )
-    if len(connection.execute(quiet).all()) != len(created):
+    arrays = {f"all_{name}": [row[name] for row in created] for name in created[0]}
+    if len(made.create_objects().rows(connection, arrays)) != len(created):
         raise StoreBusy("another writer created one of these objects at the same moment; run the transaction again")
 
 
 def write_links(connection: Connection, links: Sequence[Link], now_stamp: int) -> None:
     """Write the links of a transaction, and their topics' heads."""
     upsert(connection, schema.topics, [rows.head_row(link) for link in links])
-    connection.execute(insert(schema.links), [rows.link_row(link, now_stamp) for link in links])
+    statements.of(connection).insert_links.run(connection, [rows.link_row(link, now_stamp) for link in links])
 
 
 def upsert(connection: Connection, table: Table, many: Sequence[Mapping[str, Any]]) -> None:
     """Insert or replace whole rows by primary key, in as few round trips as the dialect allows."""
-    keys = [column.name for column in table.primary_key]
-    others = [column.name for column in table.columns if column.name not in keys]
-    if connection.dialect.name == "mysql":
-        statement = mysql.insert(table)
-        connection.execute(
-            statement.on_duplicate_key_update({name: statement.inserted[name] for name in others}), list(many)
-        )
-        return
-    make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    conflict = make(table)
-    connection.execute(
-        conflict.on_conflict_do_update(index_elements=keys, set_={name: conflict.excluded[name] for name in others}),
-        list(many),
-    )
+    statements.of(connection).upsert(table).run(connection, many)
 
 
 def max_bytes(connection: Connection, limits: Limits) -> int:

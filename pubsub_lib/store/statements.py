@@ -1,0 +1,144 @@
+"""The statements of the commit sequence for one dialect, each prepared at its first use."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    ARRAY,
+    Connection,
+    Dialect,
+    Table,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from pubsub_lib.store import schema
+from pubsub_lib.store.prepared import Prepared
+from pubsub_lib.store.types import Name, NowMicroseconds
+
+COUNTER: Final = schema.store.c.id == 1
+_DIALECTS: Final = 16
+"""Dialects whose statements are kept: one for each engine, so that many engines of a test do not add up."""
+
+
+class Statements:
+    """The statements by purpose. Any thread may use them: two threads may prepare the same one, with one result."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self.returning = dialect.update_returning
+        self._arrays = dialect.name == "postgresql"
+        store = schema.store.c
+        self.touch_counter = self._made(update(schema.store).where(COUNTER).values(position=store.position))
+        step = (
+            update(schema.store)
+            .where(COUNTER)
+            .values(position=store.position + bindparam("by"), prev_nonce=store.nonce, nonce=bindparam("new_nonce"))
+        )
+        now = NowMicroseconds().label("now")
+        self.advance = self._made(step.returning(store.position, store.prev_nonce, now) if self.returning else step)
+        self.read_counter = self._made(select(store.position, store.nonce, now).where(COUNTER).with_for_update())
+        self.insert_objects = self._made(insert(schema.objects))
+        self.insert_links = self._made(insert(schema.links))
+        self.upsert = cache(self._upsert)
+        self.lock_objects = lru_cache(64)(self._lock_objects)
+        self.lock_heads = lru_cache(64)(self._lock_heads)
+        self.delete_objects = lru_cache(64)(self._delete_objects)
+        self.create_objects = cache(self._create_objects)
+
+    def _made(self, statement: Any) -> Prepared:
+        return Prepared(statement, self._dialect)
+
+    def _lock_objects(self, count: int) -> Prepared:
+        """The objects of one table with these keys, locked, in the order in which every writer locks them.
+
+        PostgreSQL gets one index lookup per key, forced by LATERAL. Without it, PostgreSQL reads the whole table for an
+        IN list with an order while its statistics lag behind, as they do during a bulk load; then the time of a
+        statement grows with the table.
+        """
+        objects = schema.objects.c
+        if self._arrays:
+            wanted = (
+                func.unnest(bindparam("key", type_=ARRAY(Text))).table_valued("key", name="wanted").render_derived()
+            )
+            found = (
+                select(schema.objects)
+                .where(objects.table_name == bindparam("table"), objects.object_key == wanted.c.key)
+                .with_for_update()
+                .lateral("found")
+            )
+            return self._made(select(found).select_from(wanted.join(found, true())))
+        query = (
+            select(schema.objects)
+            .where(objects.table_name == bindparam("table"), self._among(objects.object_key, "key", count))
+            .order_by(objects.object_key)
+        )
+        return self._made(query.with_for_update())
+
+    def _lock_heads(self, count: int) -> Prepared:
+        topics = schema.topics
+        return self._made(select(topics).where(self._among(topics.c.topic, "topic", count)).with_for_update())
+
+    def _delete_objects(self, count: int) -> Prepared:
+        objects = schema.objects.c
+        of_table = objects.table_name == bindparam("table")
+        return self._made(schema.objects.delete().where(and_(of_table, self._among(objects.object_key, "key", count))))
+
+    def _among(self, column: Any, name: str, count: int) -> Any:
+        """The condition that a column has one of ``count`` values. PostgreSQL gets them as one array."""
+        if self._arrays:
+            return column == any_(bindparam(name, type_=ARRAY(Text)))
+        return column.in_([bindparam(f"{name}_{number}", type_=column.type) for number in range(count)])
+
+    def listed(self, name: str, values: Sequence[str]) -> Mapping[str, Any]:
+        """The values of such a condition."""
+        if self._arrays:
+            return {name: list(values)}
+        return {f"{name}_{number}": value for number, value in enumerate(values)}
+
+    def _create_objects(self) -> Prepared:
+        """PostgreSQL: one array for each column."""
+        columns = list(schema.objects.columns)
+        arrays = [
+            bindparam(f"all_{each.name}", type_=ARRAY(Text() if isinstance(each.type, Name) else each.type))
+            for each in columns
+        ]
+        given = func.unnest(*arrays).table_valued(*(each.name for each in columns), name="given").render_derived()
+        return self._made(
+            postgresql.insert(schema.objects)
+            .from_select([each.name for each in columns], select(*(given.c[each.name] for each in columns)))
+            .on_conflict_do_nothing()
+            .returning(schema.objects.c.version)
+        )
+
+    def _upsert(self, table: Table) -> Prepared:
+        """Insert or replace a whole row by primary key."""
+        keys = [column.name for column in table.primary_key]
+        others = [column.name for column in table.columns if column.name not in keys]
+        if self._dialect.name == "mysql":
+            statement = mysql.insert(table)
+            return self._made(statement.on_duplicate_key_update({name: statement.inserted[name] for name in others}))
+        make = postgresql.insert if self._arrays else sqlite.insert
+        conflict = make(table)
+        return self._made(
+            conflict.on_conflict_do_update(index_elements=keys, set_={name: conflict.excluded[name] for name in others})
+        )
+
+
+@lru_cache(_DIALECTS)
+def _of(dialect: Dialect) -> Statements:
+    return Statements(dialect)
+
+
+def of(connection: Connection) -> Statements:
+    """The statements for the database of this connection."""
+    return _of(connection.dialect)
