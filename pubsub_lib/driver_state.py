@@ -51,7 +51,9 @@ class PublisherState:
             raise TransportError("this publisher was initialized before; make a new one")
 
     def begin(self) -> None:
-        """For the end of ``initialize``: from now on the publisher may be used, only in this process."""
+        """For ``initialize``, before a thread can call back: from now on the publisher may send, only in this process.
+        A callback may send at once.
+        """
         self._pid = os.getpid()
 
     def check_open(self) -> None:

@@ -33,10 +33,10 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, entry: str
 def test_driver_options_do_not_load_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     options = "from oslo_config import cfg\nOPTIONS = (cfg.StrOpt('colour'),)"
     driver = "raise ImportError('no such transport')"
-    install(monkeypatch, tmp_path, "toy", "pubsub_toy.driver:Toy", driver=driver, options=options)
-    group, opts = installed_drivers.options_of("toy")
-    assert (group, [option.name for option in opts]) == ("pubsub_toy", ["colour"])
-    assert "pubsub_toy.driver" not in sys.modules
+    install(monkeypatch, tmp_path, "fixture", "pubsub_fixture.driver:Toy", driver=driver, options=options)
+    group, opts = installed_drivers.options_of("fixture")
+    assert (group, [option.name for option in opts]) == ("pubsub_fixture", ["colour"])
+    assert "pubsub_fixture.driver" not in sys.modules
 
 
 def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
