@@ -16,6 +16,15 @@ from pubsub_lib.store.fork_safety import ForkGate, GatedPool
 from pubsub_lib.store.settings import StoreSettings
 
 
+def pair(url: URL, settings: StoreSettings, *, primary: bool) -> tuple[Engine, Engine]:
+    """The engines of the writers and of the readers of one store, not connected yet."""
+    gate = ForkGate(settings.lock_timeout)
+    return (
+        make(url, settings, writes=True, primary=primary, gate=gate),
+        make(url, settings, writes=False, primary=primary, gate=gate),
+    )
+
+
 def make(url: URL, settings: StoreSettings, *, writes: bool, primary: bool, gate: ForkGate | None = None) -> Engine:
     """An engine that is not connected yet. ``writes``: for writers; ``primary``: refuse a PostgreSQL standby.
 

@@ -39,7 +39,6 @@ from pubsub_lib.store import (
 from pubsub_lib.store.before_write import BeforeWrite, WriteHooks
 from pubsub_lib.store.commit import Committer, commit_or_drop, dropped_on_error
 from pubsub_lib.store.directory import Directory
-from pubsub_lib.store.fork_safety import ForkGate
 from pubsub_lib.store.inspection import Inspection
 from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
@@ -136,9 +135,7 @@ class Store:
         self._origin = check_name("service", origin) if origin else ""
         self._read_only = read_only
         self._found = False  # the schema; checked at the first use when it is not checked here
-        gate = ForkGate(settings.lock_timeout)
-        self._writers = engine.make(self._url, settings, writes=True, primary=not read_only, gate=gate)
-        self._readers = engine.make(self._url, settings, writes=False, primary=not read_only, gate=gate)
+        self._writers, self._readers = engine.pair(self._url, self._settings, primary=not self._read_only)
         self._pid = os.getpid()
         self._abandoned: list[object] = []
         self._closed = False
@@ -609,10 +606,10 @@ class Store:
     def _adopt(self) -> None:
         """In a forked child: take new connections and locks, and drop the callbacks without ``after_fork``."""
         if self._pid != os.getpid():
-            # A forked child must neither use nor close its parent's connections: they are kept, untouched.
-            self._abandoned += [self._writers.pool, self._readers.pool]
-            self._writers.dispose(close=False)
-            self._readers.dispose(close=False)
+            # A forked child must neither use nor close its parent's connections: they are kept, untouched. It needs
+            # engines of its own, because another thread may have held a lock of theirs for its first connection.
+            self._abandoned += [self._writers, self._readers]
+            self._writers, self._readers = engine.pair(self._url, self._settings, primary=not self._read_only)
             self._callback_lock = threading.Lock()
             self._hooks.after_fork()
             # A publisher's thread and sockets do not exist in the child; but a worker opens its own again.

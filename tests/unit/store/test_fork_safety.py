@@ -1,5 +1,6 @@
 """Forks while threads use the store: the child inherits no held lock, and no callback."""
 
+import faulthandler
 import os
 import signal
 import threading
@@ -7,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from sqlalchemy import Connection
 
 from pubsub_lib.store import Store, StoreSettings
 from tests.unit.store.conftest import Opener
@@ -18,9 +20,10 @@ def put(store: Store, key: str, value: object = 1) -> None:
 
 
 def child(work: Callable[[], object], seconds: int = 120) -> int:
-    """Run ``work`` in a forked child; returns its exit status: 0 when ``work`` returned. A hanging child is killed."""
+    """Run ``work`` in a forked child: 0 when ``work`` returned. A hanging child is killed, with a traceback."""
     pid = os.fork()
     if pid == 0:
+        faulthandler.register(signal.SIGALRM, file=2, chain=True)
         signal.alarm(seconds)
         status = 1
         try:
@@ -67,6 +70,33 @@ def test_children_of_a_busy_parent_write_and_read(open_store: Opener) -> None:
         for thread in threads:
             thread.join()
     assert len(list(store.objects())) == 2 + 2 * 12
+
+
+def test_fork_during_the_first_connection_of_another_thread(
+    open_store: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # At its first connection SQLAlchemy learns what the server supports, once for each engine.
+    put(open_store(), "parent")
+    store = open_store(create=False)
+    connecting = threading.Event()
+    learn = store._writers.dialect.initialize
+
+    def initialize(connection: Connection) -> None:
+        connecting.set()
+        time.sleep(0.2)  # work, not synchronisation: long enough for a fork during it
+        learn(connection)
+
+    def in_child() -> None:
+        put(store, "child")
+        assert store._writers.dialect.server_version_info
+
+    monkeypatch.setattr(store._writers.dialect, "initialize", initialize)
+    thread = threading.Thread(target=put, args=(store, "thread"))
+    thread.start()
+    assert connecting.wait(60)
+    assert child(in_child) == 0
+    thread.join()
+    assert len(list(store.objects())) == 3
 
 
 def test_fork_waits_for_transaction_of_another_thread(sqlite_url: str) -> None:

@@ -87,7 +87,7 @@ def test_every_format(form: str, small: World) -> None:
     assert (output.code, output.err) == (0, "")
     assert "tenant-1" in output.out
     assert "'topic'" not in output.out  # JSON text, not Python's
-    assert (output.out.count('[{"topic": "tenant-1"') == 1) is (form == "value")
+    assert ('{"topic": "tenant-1", ' in output.out) is (form == "value")
     assert (": 2 objects, head" in output.out) is (form == "table")
 
 
