@@ -170,6 +170,10 @@ class Forked:
         """Send an object to the process."""
         self._pipe.send(what)
 
+    def sent(self, patience: float) -> bool:
+        """Whether the process sends something, or has ended, within this time; ``receive`` then does not wait."""
+        return self._pipe.poll(max(0.0, patience))
+
     def receive(self, patience: float = PATIENCE) -> Any:
         """The next object that the process sends. Raises ChildError for an error, its end or a timeout."""
         try:

@@ -3,7 +3,9 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from _command_line import Parser, positive
 from _measurements.command import MET, MISSED, NOT_RUN, PROG, listed
@@ -11,10 +13,12 @@ from rich.console import Console
 
 from _bench import fullsync, report
 from _bench.cases import cases
+from _bench.e2e import peers
 from _bench.measure import QUICK, Row, Sizes
 from pubsub_lib.errors import PubSubError
 
-EXIT_CODES = (
+E2E: Final = "e2e"
+EXIT_CODES: Final = (
     "exit codes: 0 every ratio is met (with --quick: everything arrived); 1 a ratio is missed;\n"
     "2 invalid option; 3 the run failed, or something did not arrive; 130 interrupted"
 )
@@ -22,11 +26,13 @@ EXIT_CODES = (
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options."""
-    names = list(cases(fullsync.DATA))
+    names = [*cases(fullsync.DATA), E2E]
     parser = Parser(
         prog=PROG,
         usage=f"{PROG} [options]\n       {PROG} COMMAND [options]",
-        description="Six small cases, each compared with its peer in the same run; medians and ratios.",
+        description="Six small cases, each compared with its peer in the same run; medians and ratios. The case e2e, "
+        "from a transaction to a handler in another process, runs only when it is named: it downloads its peers, once, "
+        "into the user's cache folder.",
         epilog=f"{EXIT_CODES}\n\ncommands, each with --help:\n{listed()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -42,7 +48,22 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="DIR",
         help=f"folder with {fullsync.ROUTES} (default: ../shared/data beside the project; else routes are generated)",
     )
+    parser.add_argument(
+        "--peers",
+        type=named,
+        metavar="NAMES",
+        help=f"peers of e2e, with commas, or none (default: {','.join(peers.NAMES)}; quick: {peers.POSTGRESQL})",
+    )
+    parser.add_argument("--e2e-matrix", action="store_true", help="e2e: every number of writers, changes and watchers")
     return parser.parse_args(arguments)
+
+
+def named(text: str) -> Sequence[str]:
+    """The type of ``--peers``."""
+    try:
+        return peers.parsed(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def measure(options: argparse.Namespace) -> report.Report:
@@ -51,19 +72,26 @@ def measure(options: argparse.Namespace) -> report.Report:
     console = Console(stderr=True)
     on = report.machine()
     rows: list[Row] = []
+
+    def log(name: str, text: str) -> None:
+        # No live display, because its thread would be forked.
+        if console.is_terminal:
+            console.print(f"\r{name}: {text}\x1b[K", end="", highlight=False)
+
     for name, case in cases(options.data).items():
-        if options.case and name not in options.case:
-            continue
+        if not options.case or name in options.case:
+            rows.extend(case(QUICK if options.quick else Sizes(), rounds, partial(log, name)))
+    details = None
+    if E2E in (options.case or ()):
+        from _bench.e2e import run as e2e  # it needs the extras service and postgresql, which the other cases do not
 
-        def log(text: str, name: str = name) -> None:
-            # No live display, because its thread would be forked.
-            if console.is_terminal:
-                console.print(f"\r{name}: {text}\x1b[K", end="", highlight=False)
-
-        rows.extend(case(QUICK if options.quick else Sizes(), rounds, log))
+        how = e2e.Options(rounds, options.quick, options.e2e_matrix, options.peers)
+        result = e2e.run(how, partial(log, E2E))
+        rows.extend(result.rows)
+        details = result.details
     if console.is_terminal:
         console.print("\r\x1b[K", end="")
-    return report.report(rows, rounds, options.quick, on)
+    return report.report(rows, rounds, options.quick, on, details)
 
 
 def main(arguments: Sequence[str]) -> int:

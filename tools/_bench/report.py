@@ -11,6 +11,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from _bench.e2e import figures
+from _bench.e2e.figures import EndToEnd
 from _bench.measure import Row
 from _bench.payload import VALUE_BYTES
 
@@ -35,6 +37,8 @@ class Report(msgspec.Struct, frozen=True):
     rounds: int
     quick: bool
     cases: Sequence[Row]
+    e2e: EndToEnd | None = None
+    """All figures of the case ``e2e``, if it ran."""
 
     @property
     def met(self) -> bool:
@@ -50,9 +54,9 @@ def machine() -> Machine:
     )  # fmt: skip
 
 
-def report(rows: Sequence[Row], rounds: int, quick: bool, on: Machine) -> Report:
+def report(rows: Sequence[Row], rounds: int, quick: bool, on: Machine, e2e: EndToEnd | None = None) -> Report:
     """The report of all rows."""
-    return Report(on, VALUE_BYTES, rounds, quick, rows)
+    return Report(on, VALUE_BYTES, rounds, quick, rows, e2e)
 
 
 def as_json(made: Report) -> str:
@@ -88,6 +92,8 @@ def show(made: Report, console: Console) -> None:
     for each in made.cases:
         if each.note:
             console.print(f"{each.name}: {each.note}.")
+    if made.e2e is not None:
+        figures.show(made.e2e, console)
 
 
 def _processor() -> str:

@@ -166,6 +166,17 @@ def killed(_line: Line) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def test_sent_waits_for_an_object_or_the_end_of_a_forked_process() -> None:
+    with Children() as family:
+        child = family.fork(failing, [])
+        assert child.sent(30.0)
+        assert child.receive() == 0
+        assert not child.sent(-1.0)
+        child.send()
+        assert child.sent(30.0)
+        assert family.fork(killed).sent(30.0)
+
+
 def test_error_names_a_forked_process_that_fails_sends_nothing_or_ends() -> None:
     with Children() as family:
         child = family.fork(failing, [])

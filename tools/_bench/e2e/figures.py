@@ -1,0 +1,116 @@
+"""The figures of the case: those with a required ratio as rows, and every side's as a table."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from _bench.e2e.measured import Measured
+from _bench.e2e.plan import VALUE_BYTES, Cell
+from _bench.e2e.side import Facts, LeftOut
+from _bench.measure import Row, row
+
+Results = Mapping[tuple[Cell, str], Sequence[Measured]]
+"""(cell, name of the side) → its rounds."""
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """A required ratio of ``side`` to the better one of ``peers``. With ``paced`` it compares the median latency."""
+
+    name: str
+    side: str
+    peers: Sequence[str]
+    writers: int
+    paced: bool
+    at: Literal["least", "most"]
+    ratio: float
+
+
+REQUIREMENTS: Final = (
+    Requirement("e2e-etcd", "sqlite", ("etcd",), 1, False, "least", 2.0),
+    Requirement("e2e-ovsdb", "sqlite", ("ovsdb",), 1, False, "least", 4.0),
+    Requirement("e2e-notify", "postgresql", ("listen-notify",), 1, False, "least", 0.7),
+    Requirement("e2e-notify-4", "postgresql", ("listen-notify",), 4, False, "least", 0.5),
+    Requirement("e2e-latency", "sqlite", ("etcd", "ovsdb"), 1, True, "most", 0.8),
+)
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One side's medians in one cell. ``rate``: of an unpaced cell; ``p50_ms`` and ``p99_ms``: of a paced one.
+    ``fewest``: the smallest number of handler calls of a watcher, of ``events``; a side may merge changes.
+    """
+
+    cell: Cell
+    side: str
+    events: int
+    fewest: int
+    rate: float
+    rate_rounds: Sequence[float]
+    p50_ms: float = 0.0
+    p50_rounds: Sequence[float] = ()
+    p99_ms: float = 0.0
+    p99_rounds: Sequence[float] = ()
+
+
+class EndToEnd(msgspec.Struct, frozen=True):
+    """The part of the report beside the rows."""
+
+    sides: Sequence[Facts]
+    left_out: Sequence[LeftOut]
+    figures: Sequence[Figure]
+
+
+def figure(cell: Cell, side: str, rounds: Sequence[Measured]) -> Figure:
+    """The medians."""
+    rates, p50s, p99s = ([each.rate for each in rounds], [each.p50 for each in rounds], [each.p99 for each in rounds])
+    made = Figure(cell, side, cell.events, min(each.fewest for each in rounds), statistics.median(rates), rates)
+    if not cell.rate:
+        return made
+    return msgspec.structs.replace(
+        made, p50_ms=statistics.median(p50s), p50_rounds=p50s, p99_ms=statistics.median(p99s), p99_rounds=p99s
+    )
+
+
+def rows(results: Results, rounds: int) -> Sequence[Row]:
+    """One row for each requirement whose sides have completed all their rounds."""
+    made = []
+    for each in REQUIREMENTS:
+        values = {
+            name: [measured.p50 * 1000 if each.paced else measured.rate for measured in done]
+            for (cell, name), done in results.items()
+            if (cell.writers, cell.changes, cell.watchers, cell.rate > 0) == (each.writers, 1, 1, each.paced)
+            and len(done) == rounds
+        }
+        peers = {name: statistics.median(values[name]) for name in each.peers if name in values}
+        if each.side not in values or not peers:
+            continue
+        best = (min if each.paced else max)(peers, key=lambda name: peers[name])
+        unit, what = ("µs", "p50 to the handler at 100/s") if each.paced else ("transactions/s", "to the handler")
+        title = f"{each.side}, {each.writers} writer{'' if each.writers == 1 else 's'}, 1 watcher, {what}"
+        pairs = list(zip(values[each.side], values[best], strict=True))
+        made.append(row(each.name, title, unit, best, pairs, each.at, each.ratio))
+    return made
+
+
+def show(made: EndToEnd, console: Console) -> None:
+    """Print a line for each cell, a column for each side, and what each peer does not give."""
+    names = [each.name for each in made.sides]
+    table = Table("transactions/s; or p50, p99 in ms", *names, box=SIMPLE_HEAD)
+    lines: dict[str, dict[str, str]] = {}
+    for each in made.figures:
+        text = f"{each.p50_ms:.1f}, {each.p99_ms:.1f}" if each.cell.rate else f"{each.rate:,.0f}"
+        lines.setdefault(each.cell.title, {})[each.side] = text
+    for title, texts in lines.items():
+        table.add_row(title, *(texts.get(name, "") for name in names))
+    console.print(table)
+    console.print(f"e2e: values of {VALUE_BYTES} bytes; lines without a required ratio: one round.")
+    for side in made.sides:
+        lacks = f" It does not give: {side.lacks}." if side.lacks else ""
+        client = f"{side.version}, {side.client}" if side.version else side.client
+        console.print(f"{side.name} ({client}): {side.durable}.{lacks}", highlight=False)
+    for left in made.left_out:
+        console.print(f"{left.name} is left out: {left.why}", highlight=False)
