@@ -22,7 +22,7 @@ from _bench.e2e.side import Facts, LeftOut, LeftOutError
 from _bench.measure import BenchError
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
-QUICK = ["1w-1c-1r", "4w-1c-1r", "1w-1c-1r-paced", "1w-10c-2r"]
+QUICK = ["1×1×1", "4×1×1", "1×1×1 100/s", "1×10×2"]
 
 
 def quick(named: str) -> Any:
@@ -35,15 +35,16 @@ def quick(named: str) -> Any:
 def check_figures(found: Any, names: Sequence[str]) -> None:
     assert [each["name"] for each in found["e2e"]["sides"]] == names
     assert found["e2e"]["left_out"] == []
-    cells = {each.name: each for each in (*plan.judged(True), *plan.others(True, False))}
+    assert found["e2e"]["syncs"] > 0
+    cells = {each.short: each for each in (*plan.judged(True), *plan.others(True, False))}
     assert list(cells) == QUICK
     figures = found["e2e"]["figures"]
-    assert {(name, each["side"]) for each in figures for name in [msgspec.convert(each["cell"], Cell).name]} == {
+    assert {(name, each["side"]) for each in figures for name in [msgspec.convert(each["cell"], Cell).short]} == {
         (cell, side) for cell in QUICK for side in names
     }
     for each in figures:
         assert each["fewest"] == each["events"] == msgspec.convert(each["cell"], Cell).events
-        assert each["rate"] > 0
+        assert min(each["confirmed"], each["rate"]) > 0
         assert (each["p99_ms"] >= each["p50_ms"] > 0) == (each["cell"]["rate"] > 0)
 
 
@@ -76,7 +77,7 @@ def test_values_have_their_size_and_keys_repeat() -> None:
 
 def test_matrix_has_every_size_once() -> None:
     cells = [*plan.judged(False), *plan.others(False, matrix=True)]
-    assert len(cells) == len({each.name for each in cells}) == 36
+    assert len(cells) == len({each.short for each in cells}) == 36
     assert {each.rate <= plan.RATE for each in cells} == {True}
     assert all(each.rate * each.changes * each.watchers <= 10_000 for each in cells)
 
@@ -115,14 +116,16 @@ def test_figures_are_of_the_last_watcher_and_of_all_handler_calls() -> None:
         Watched(3_000_000_000, 10, array("q", [1_000_000] * 9)),
         Watched(5_000_000_000, 9, array("q", [8_000_000])),
     ]
-    assert computed(cell, 1_000_000_000, reports) == Measured(2.5, 1.0, 8.0, 9)
+    assert computed(cell, [(1_000_000_000, 3_000_000_000), (2_000_000_000, 2_500_000_000)], reports) == Measured(
+        2.5, 5.0, 1.0, 8.0, 9
+    )
     assert (percentile(range(1, 101), 99), percentile(range(1, 101), 50), percentile([7], 99)) == (99, 50, 7)
 
 
 def results(**rates: Sequence[float]) -> Results:
     """Rounds of unpaced and paced cells; the latency in ms is the rate."""
     return {
-        (cell, name.replace("_", "-")): [Measured(rate, rate, rate, 0) for rate in values]
+        (cell, name.replace("_", "-")): [Measured(rate, rate, rate, rate, 0) for rate in values]
         for cell in plan.judged(False)
         for name, values in rates.items()
     }
@@ -174,7 +177,7 @@ def test_a_peer_that_fails_is_left_out_and_ours_fails_the_run(monkeypatch: pytes
         order.append(named[id(side)])
         if order[-1] in broken:
             raise BenchError("a watcher ended")
-        return Measured(1.0, 1.0, 1.0, cell.events)
+        return Measured(1.0, 1.0, 1.0, 1.0, cell.events)
 
     monkeypatch.setattr(run, "measure", measure)
     cell, done = plan.cell(1, 1, 1), dict[tuple[Cell, str], list[Measured]]()
@@ -236,4 +239,4 @@ def test_every_peer_states_what_it_does_not_give() -> None:
 
     lacks = [etcd.LACKS, jetstream.LACKS, notify.FACTS.lacks, ovsdb.LACKS, redis_stream.LACKS]
     assert all("staleness" in each for each in lacks)
-    assert msgspec.json.encode(EndToEnd([notify.FACTS], [], []))
+    assert msgspec.json.encode(EndToEnd(1.0, [notify.FACTS], [], []))

@@ -41,7 +41,8 @@ REQUIREMENTS: Final = (
 
 class Figure(msgspec.Struct, frozen=True):
     """One side's medians in one cell. ``rate``: of an unpaced cell; ``p50_ms`` and ``p99_ms``: of a paced one.
-    ``fewest``: the smallest number of handler calls of a watcher, of ``events``; a side may merge changes.
+    ``confirmed``: the rate of the writes alone. ``fewest``: the smallest number of handler calls of a watcher, of
+    ``events``; a side may merge changes.
     """
 
     cell: Cell
@@ -49,6 +50,7 @@ class Figure(msgspec.Struct, frozen=True):
     events: int
     fewest: int
     rate: float
+    confirmed: float
     rate_rounds: Sequence[float]
     p50_ms: float = 0.0
     p50_rounds: Sequence[float] = ()
@@ -57,8 +59,9 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class EndToEnd(msgspec.Struct, frozen=True):
-    """The part of the report beside the rows."""
+    """The part of the report beside the rows. ``syncs``: synced blocks of 4 KiB per second (median)."""
 
+    syncs: float
     sides: Sequence[Facts]
     left_out: Sequence[LeftOut]
     figures: Sequence[Figure]
@@ -67,7 +70,8 @@ class EndToEnd(msgspec.Struct, frozen=True):
 def figure(cell: Cell, side: str, rounds: Sequence[Measured]) -> Figure:
     """The medians."""
     rates, p50s, p99s = ([each.rate for each in rounds], [each.p50 for each in rounds], [each.p99 for each in rounds])
-    made = Figure(cell, side, cell.events, min(each.fewest for each in rounds), statistics.median(rates), rates)
+    confirmed, fewest = statistics.median(each.confirmed for each in rounds), min(each.fewest for each in rounds)
+    made = Figure(cell, side, cell.events, fewest, statistics.median(rates), confirmed, rates)
     if not cell.rate:
         return made
     return msgspec.structs.replace(
@@ -89,8 +93,8 @@ def rows(results: Results, rounds: int) -> Sequence[Row]:
         if each.side not in values or not peers:
             continue
         best = (min if each.paced else max)(peers, key=lambda name: peers[name])
-        unit, what = ("µs", "p50 to the handler at 100/s") if each.paced else ("transactions/s", "to the handler")
-        title = f"{each.side}, {each.writers} writer{'' if each.writers == 1 else 's'}, 1 watcher, {what}"
+        unit, what = ("µs", "p50 at 100/s") if each.paced else ("tx/s", "durable")
+        title = f"e2e {each.side}, {each.writers} writer{'' if each.writers == 1 else 's'}, {what}"
         pairs = list(zip(values[each.side], values[best], strict=True))
         made.append(row(each.name, title, unit, best, pairs, each.at, each.ratio))
     return made
@@ -99,15 +103,23 @@ def rows(results: Results, rounds: int) -> Sequence[Row]:
 def show(made: EndToEnd, console: Console) -> None:
     """Print a line for each cell, a column for each side, and what each peer does not give."""
     names = [each.name for each in made.sides]
-    table = Table("transactions/s; or p50, p99 in ms", *names, box=SIMPLE_HEAD)
+    table = Table("e2e", *names, box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
     lines: dict[str, dict[str, str]] = {}
     for each in made.figures:
-        text = f"{each.p50_ms:.1f}, {each.p99_ms:.1f}" if each.cell.rate else f"{each.rate:,.0f}"
-        lines.setdefault(each.cell.title, {})[each.side] = text
+        if each.cell.rate:
+            lines.setdefault(f"{each.cell.short}, p50", {})[each.side] = f"{each.p50_ms:.1f}"
+            lines.setdefault(f"{each.cell.short}, p99", {})[each.side] = f"{each.p99_ms:.1f}"
+        else:
+            lines.setdefault(each.cell.short, {})[each.side] = f"{each.rate:,.0f}"
     for title, texts in lines.items():
         table.add_row(title, *(texts.get(name, "") for name in names))
     console.print(table)
-    console.print(f"e2e: values of {VALUE_BYTES} bytes; lines without a required ratio: one round.")
+    console.print(
+        f"e2e: writers × changes × watchers; transactions/s, or with a rate p50 and p99 in ms. Values of {VALUE_BYTES} "
+        "bytes. Lines without a required ratio have one round. The disk of the temporary folder syncs "
+        f"{made.syncs:,.0f} blocks/s.",
+        highlight=False,
+    )
     for side in made.sides:
         lacks = f" It does not give: {side.lacks}." if side.lacks else ""
         client = f"{side.version}, {side.client}" if side.version else side.client

@@ -20,12 +20,13 @@ PROBE_PAUSE = 0.05
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One round's figures. ``rate``: transactions per second until the last watcher's handler has run. ``p50`` and
-    ``p99``: milliseconds from before the write to the handler, of a paced cell. ``fewest``: of the watchers' numbers
-    of handler calls.
+    """One round's figures. ``rate``: transactions per second until the last watcher's handler has run. ``confirmed``:
+    until the last write was confirmed, which is without the delivery. ``p50`` and ``p99``: milliseconds from before the
+    write to the handler, of a paced cell. ``fewest``: of the watchers' numbers of handler calls.
     """
 
     rate: float
+    confirmed: float
     p50: float
     p99: float
     fewest: int
@@ -44,7 +45,7 @@ def write(line: Line, session: Session, cell: Cell, number: int) -> None:
             if pause:
                 time.sleep(max(0.0, begun / 1e9 + (each + number / cell.writers) * pause - time.monotonic()))
             put(cell.transaction(number, each))
-        line.send(begun)
+        line.send((begun, time.monotonic_ns()))
         line.wait()
 
 
@@ -66,8 +67,8 @@ def measure(side: Side, cell: Cell) -> Measured:
         connect(watchers, writers[0])
         for writer in writers:
             writer.send()
-        begun = min(int(writer.receive()) for writer in writers)
-        return computed(cell, begun, [watcher.receive() for watcher in watchers])
+        written = [writer.receive() for writer in writers]
+        return computed(cell, written, [watcher.receive() for watcher in watchers])
 
 
 def connect(watchers: Sequence[Forked], writer: Forked) -> None:
@@ -85,14 +86,16 @@ def connect(watchers: Sequence[Forked], writer: Forked) -> None:
             raise BenchError(f"{len(left)} of {len(watchers)} watchers received nothing for {CONNECT:.0f} s")
 
 
-def computed(cell: Cell, begun: int, reports: Sequence[Watched]) -> Measured:
-    """The figures of all watchers' reports."""
-    seconds = (max(each.ended for each in reports) - begun) / 1e9
+def computed(cell: Cell, written: Sequence[tuple[int, int]], reports: Sequence[Watched]) -> Measured:
+    """The figures of all writers' begins and ends, in nanoseconds, and of all watchers' reports."""
+    begun, transactions = min(begin for begin, _ in written), cell.writers * cell.each
+    rate = transactions * 1e9 / (max(each.ended for each in reports) - begun)
+    confirmed = transactions * 1e9 / (max(end for _, end in written) - begun)
     took = array("q")
     for each in reports:
         took.extend(each.took)
     p50, p99 = (statistics.median(took) / 1e6, percentile(took, 99) / 1e6) if took else (0.0, 0.0)
-    return Measured(cell.writers * cell.each / seconds, p50, p99, min(each.events for each in reports))
+    return Measured(rate, confirmed, p50, p99, min(each.events for each in reports))
 
 
 def percentile(values: Sequence[int], percent: int) -> float:

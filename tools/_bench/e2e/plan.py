@@ -41,16 +41,9 @@ class Cell(msgspec.Struct, frozen=True):
         return self.writers * self.each * self.changes
 
     @property
-    def name(self) -> str:
-        """For the report: ``1w-10c-1r``, writers, changes and watchers."""
-        return f"{self.writers}w-{self.changes}c-{self.watchers}r{'-paced' if self.rate else ''}"
-
-    @property
-    def title(self) -> str:
-        """For the table."""
-        counted = [(self.writers, "writer"), (self.watchers, "watcher"), (self.changes, "change")]
-        words = ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in counted)
-        return f"{words}, {self.rate:g}/s" if self.rate else words
+    def short(self) -> str:
+        """For the table: ``1×10×1``, writers, changes and watchers."""
+        return f"{self.writers}×{self.changes}×{self.watchers}{f' {self.rate:g}/s' if self.rate else ''}"
 
     def transaction(self, writer: int, number: int) -> Changes:
         """The writer's transaction with this number, stamped with the current time."""

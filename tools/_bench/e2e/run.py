@@ -1,10 +1,11 @@
 """The case: every cell in turns of all sides."""
 
+import statistics
 from collections.abc import Sequence
 
 import msgspec
 
-from _bench.e2e import figures, plan
+from _bench.e2e import disk, figures, plan
 from _bench.e2e.figures import EndToEnd
 from _bench.e2e.measured import Measured, measure
 from _bench.e2e.peers import NAMES, POSTGRESQL
@@ -44,15 +45,19 @@ def run(options: Options, log: Log) -> Result:
     fails; a peer that fails is left out from then on, with its error.
     """
     results: dict[tuple[Cell, str], list[Measured]] = {}
+    syncs = []
     with opened(options.names, log) as sides:
         facts = [side.facts for side in sides.all.values()]
         cells = [(cell, options.rounds) for cell in plan.judged(options.quick)]
         cells += [(cell, 1) for cell in plan.others(options.quick, options.matrix)]
         for cell, rounds in cells:
             for number in range(rounds):
+                syncs.append(disk.syncs())
                 turn(sides, cell, number, results, log)
     shown = [figures.figure(cell, name, rounds) for (cell, name), rounds in results.items()]
-    return Result(figures.rows(results, options.rounds), EndToEnd(facts, sides.left_out, shown))
+    return Result(
+        figures.rows(results, options.rounds), EndToEnd(statistics.median(syncs), facts, sides.left_out, shown)
+    )
 
 
 def turn(sides: Sides, cell: Cell, number: int, results: dict[tuple[Cell, str], list[Measured]], log: Log) -> None:
@@ -60,7 +65,7 @@ def turn(sides: Sides, cell: Cell, number: int, results: dict[tuple[Cell, str], 
     names = list(sides.all)
     first = number % len(names)
     for name in names[first:] + names[:first]:
-        log(f"{cell.title}: round {number + 1}, {name}")
+        log(f"{cell.short}: round {number + 1}, {name}")
         try:
             results.setdefault((cell, name), []).append(measure(sides.all[name], cell))
         except (PubSubError, OSError) as error:
