@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from _bench.e2e.measured import Measured
 from _bench.e2e.plan import VALUE_BYTES, Cell
@@ -103,12 +103,12 @@ def rows(results: Results, rounds: int) -> Sequence[Row]:
 def show(made: EndToEnd, console: Console) -> None:
     """Print a line for each cell, a column for each side, and what each peer does not give."""
     names = [each.name for each in made.sides]
-    table = Table("e2e", *names, box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
+    table = Table(Column("e2e", no_wrap=True), *names, box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     lines: dict[str, dict[str, str]] = {}
     for each in made.figures:
         if each.cell.rate:
-            lines.setdefault(f"{each.cell.short}, p50", {})[each.side] = f"{each.p50_ms:.1f}"
-            lines.setdefault(f"{each.cell.short}, p99", {})[each.side] = f"{each.p99_ms:.1f}"
+            lines.setdefault(f"{each.cell.short} p50", {})[each.side] = f"{each.p50_ms:.1f}"
+            lines.setdefault(f"{each.cell.short} p99", {})[each.side] = f"{each.p99_ms:.1f}"
         else:
             lines.setdefault(each.cell.short, {})[each.side] = f"{each.rate:,.0f}"
     for title, texts in lines.items():

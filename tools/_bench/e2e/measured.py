@@ -14,8 +14,10 @@ from _bench.e2e.seen import Seen, Watched
 from _bench.e2e.side import Session, Side
 from _bench.measure import BenchError
 
-CONNECT = 60.0
+CONNECT = 120.0
 """Maximum number of seconds until every watcher has received a probe."""
+MEASURE = 600.0
+"""Maximum number of seconds of a measurement: the largest cell has 200,000 handler calls."""
 PROBE_PAUSE = 0.05
 
 
@@ -67,8 +69,8 @@ def measure(side: Side, cell: Cell) -> Measured:
         connect(watchers, writers[0])
         for writer in writers:
             writer.send()
-        written = [writer.receive() for writer in writers]
-        return computed(cell, written, [watcher.receive() for watcher in watchers])
+        written = [writer.receive(MEASURE) for writer in writers]
+        return computed(cell, written, [watcher.receive(MEASURE) for watcher in watchers])
 
 
 def connect(watchers: Sequence[Forked], writer: Forked) -> None:
