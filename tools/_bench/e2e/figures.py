@@ -103,7 +103,8 @@ def rows(results: Results, rounds: int) -> Sequence[Row]:
 def show(made: EndToEnd, console: Console) -> None:
     """Print a line for each cell, a column for each side, and what each peer does not give."""
     names = [each.name for each in made.sides]
-    table = Table(Column("e2e", no_wrap=True), *names, box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    columns = (Column(name, no_wrap=True, min_width=max(6, len(name))) for name in ("e2e", *names))
+    table = Table(*columns, box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     lines: dict[str, dict[str, str]] = {}
     for each in made.figures:
         if each.cell.rate:
