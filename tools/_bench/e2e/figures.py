@@ -103,7 +103,7 @@ def rows(results: Results, rounds: int) -> Sequence[Row]:
 def show(made: EndToEnd, console: Console) -> None:
     """Print a line for each cell, a column for each side, and what each peer does not give."""
     names = [each.name for each in made.sides]
-    columns = (Column(name, no_wrap=True, min_width=max(6, len(name))) for name in ("e2e", *names))
+    columns = (Column(name, no_wrap=True, min_width=len(name)) for name in ("e2e", *names))
     table = Table(*columns, box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     lines: dict[str, dict[str, str]] = {}
     for each in made.figures:
@@ -111,7 +111,7 @@ def show(made: EndToEnd, console: Console) -> None:
             lines.setdefault(f"{each.cell.short} p50", {})[each.side] = f"{each.p50_ms:.1f}"
             lines.setdefault(f"{each.cell.short} p99", {})[each.side] = f"{each.p99_ms:.1f}"
         else:
-            lines.setdefault(each.cell.short, {})[each.side] = f"{each.rate:,.0f}"
+            lines.setdefault(each.cell.short, {})[each.side] = f"{each.rate:.0f}"
     for title, texts in lines.items():
         table.add_row(title, *(texts.get(name, "") for name in names))
     console.print(table)
