@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,19 +11,20 @@ from enum import StrEnum
 from importlib.util import cache_from_source
 from pathlib import Path
 from queue import SimpleQueue
+from typing import NamedTuple
 
 import msgspec
-from _children import Child, python
+from _children import Children
 from _servers import mariadb_binaries, postgres_binaries
 
+from _mutants.runner import Runner, RunnerError
 from _mutants.table import Mutant
 from pubsub_lib.errors import ConfigError
 
 TIMEOUT = 300.0
 """Maximum number of seconds for the tests of one mutant. Far above the longest tests, so that it only ends hangs."""
-GRACE = 30.0
-"""Seconds after SIGTERM in which pytest stops its private servers; then all its processes are killed."""
 LEFT_OUT = (".*", "*.egg-info", "build", "dist", "_build")
+OPTIONS = ("-x", "-q", "-m", "not slow", "-p", "no:cacheprovider")
 TESTS_FAILED = 1
 SERVERS: Mapping[str, Callable[[], object]] = {"postgresql": postgres_binaries, "mariadb": mariadb_binaries}
 Pair = tuple[str, Mutant]
@@ -81,23 +81,22 @@ class Copy:
         finally:
             path.write_text(source, encoding="utf-8")
 
-    def test(self, tests: Sequence[str], write_bytecode: bool = False) -> Child:
-        """Start pytest in the copy on some tests; all imports come from the copy. ``write_bytecode``: only without a
-        mutant, so that the runs that follow need not compile again.
-        """
+    def runner(self) -> Runner:
+        """A process that runs pytest in the copy; all imports of the project come from the copy."""
         folders = [self.root, self.root / "drivers", self.root / "tools"]
         variables = {
             "CI": "true",  # the same examples in every run, and a missing server is a failure of the first run
             "PYTHONPATH": os.pathsep.join(map(str, folders)),
-            "PYTHONDONTWRITEBYTECODE": "" if write_bytecode else "1",  # see planted()
             "XDG_CACHE_HOME": str(self.root / ".cache"),
         }
-        command = python("pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests)
-        # With the whole session, so that a hang is ended together with the servers that it started.
-        return Child(
-            "pytest", command, variables=variables, whole_session=True,
-            cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        return Runner(self.root, self.root.with_suffix(".output"), variables)
+
+
+class Bench(NamedTuple):
+    """A copy, and the process that runs pytest in it."""
+
+    copy: Copy
+    runner: Runner
 
 
 class Laboratory:
@@ -107,13 +106,18 @@ class Laboratory:
         self._folder = tempfile.TemporaryDirectory(prefix="pubsub-mutants-")
         self._timeout = timeout
         self._jobs = jobs
-        self._copies: SimpleQueue[Copy] = SimpleQueue()
-        self._running: set[Child] = set()
+        self._runners = Children()
+        self._benches: SimpleQueue[Bench] = SimpleQueue()
         self._ended = False
-        first = Copy(root, Path(self._folder.name) / "0")
-        self._copies.put(first)
+        copies = [Copy(root, Path(self._folder.name) / "0")]
         for number in range(1, jobs):  # copies of the first copy, so that edits meanwhile do not matter
-            self._copies.put(Copy(first.root, Path(self._folder.name) / str(number)))
+            copies.append(Copy(copies[0].root, Path(self._folder.name) / str(number)))
+        try:
+            for copy in copies:
+                self._benches.put(Bench(copy, self._runners.add(copy.runner)))
+        except BaseException:
+            self._stop()
+            raise
 
     def __enter__(self) -> "Laboratory":
         return self
@@ -124,16 +128,15 @@ class Laboratory:
 
     def _stop(self) -> None:
         self._ended = True
-        for running in list(self._running):
-            _end(running)
+        self._runners.__exit__()
 
     def check(self, tests: Sequence[str]) -> None:
         """Check that the tests pass without a mutant. Raises TrialError with pytest's output when they do not."""
-        copy = self._copies.get()
+        bench = self._benches.get()
         try:
-            status, output = self._run(copy, tests, write_bytecode=True)
+            status, output = self._run(bench.runner, tests, write_bytecode=True)
         finally:
-            self._copies.put(copy)
+            self._benches.put(bench)
         if status != 0:
             how = "took too long" if status is None else "did not pass"
             raise TrialError(f"{output}\nthe tests {how} without any mutant, so mutants cannot be judged")
@@ -155,27 +158,25 @@ class Laboratory:
                 raise
 
     def _try(self, area: str, mutant: Mutant) -> Trial:
-        copy, started = self._copies.get(), time.monotonic()
+        bench, started = self._benches.get(), time.monotonic()
         try:
-            with copy.planted(mutant):
-                status, output = self._run(copy, mutant.tests)
+            with bench.copy.planted(mutant):
+                status, output = self._run(bench.runner, mutant.tests)
             outcome, by = judged(status, output)
         except ValueError as error:
             outcome, by = Verdict.DOES_NOT_APPLY, str(error)
         finally:
-            self._copies.put(copy)
+            self._benches.put(bench)
         return Trial(area, mutant.name, outcome, round(time.monotonic() - started, 1), by)
 
-    def _run(self, copy: Copy, tests: Sequence[str], write_bytecode: bool = False) -> tuple[int | None, str]:
-        """The exit status of pytest, or None when it did not end in time, and its output."""
-        if self._ended:
-            raise TrialError("interrupted")
-        running = copy.test(tests, write_bytecode)
-        self._running.add(running)
+    def _run(self, runner: Runner, tests: Sequence[str], write_bytecode: bool = False) -> tuple[int | None, str]:
+        """The exit status of pytest, or None when it did not end in time, and its output. ``write_bytecode``: only
+        without a mutant, so that the runs that follow need not compile again.
+        """
         try:
-            return _result(running, self._timeout)
-        finally:
-            self._running.discard(running)
+            return runner.run([*OPTIONS, *tests], self._timeout, write_bytecode)
+        except RunnerError as error:
+            raise TrialError("interrupted" if self._ended else str(error)) from None
 
 
 def tried(root: Path, pairs: Sequence[Pair], jobs: int, done: Callable[[Trial], None]) -> list[Trial]:
@@ -219,22 +220,3 @@ def judged(status: int | None, output: str) -> tuple[Verdict, str]:
     if status == 0 and " passed" in last[0]:
         return Verdict.SURVIVED, last[0]
     return Verdict.NOT_RUN, last[0]
-
-
-def _result(running: Child, timeout: float) -> tuple[int | None, str]:
-    try:
-        output, _ = running.process.communicate(timeout=timeout)
-        return running.process.returncode, output.decode(errors="replace")
-    except subprocess.TimeoutExpired:
-        return None, _end(running)
-
-
-def _end(running: Child) -> str:
-    """Send SIGTERM, so that servers are stopped; then kill the remaining processes. Returns the output."""
-    running.process.terminate()
-    try:
-        output, _ = running.process.communicate(timeout=GRACE)
-    except subprocess.TimeoutExpired:
-        output = b""
-    running.end()
-    return output.decode(errors="replace")

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60.0
 COMMANDS = {
     "reconnection": ("tools/bench_app.py reconnection --only cut --count 1000", 1),
+    "mutate": ("tools/mutate_app.py tracker --jobs 1", 2),
     "settle": ("tools/bench_app.py settle --replicas 2 --topics 10 --idle 1000", 2),
     "idle_cost": ("tools/bench_app.py idle-cost --topics 10 --subscribers 1 --seconds 1000", 1),
     "stress": ("tools/bench_app.py stress --database sqlite --writers 2 --seconds 1000", 4),
