@@ -14,12 +14,10 @@ TRACKER = partial(_mutant, "pubsub_lib/core/tracker.py", "tests/unit/core/test_t
 HELLOS = partial(_mutant, "pubsub_lib/core/sequencer.py", "tests/unit/core/test_sequencer.py")
 PORTIONS = partial(_mutant, "pubsub_lib/core/hello_portions.py", "tests/unit/core/test_hello_portions.py")
 GREETING = partial(_mutant, "pubsub_lib/core/sequencer.py", "tests/scheduler/test_publisher.py")
-RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/conformance/test_zmq_broken.py")
 SOCKETS = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/unit/drivers/zmq/test_sockets.py")
-REQUESTS = partial(_mutant, "pubsub_lib/hello_requests.py", "tests/conformance/test_zmq_broken.py")
+REQUESTS = partial(_mutant, "pubsub_lib/hello_requests.py", "tests/unit/drivers/zmq/test_sockets.py")
 BUS = partial(_mutant, "drivers/pubsub_memory/bus.py", "tests/unit/drivers/test_memory.py")
 LIFE = partial(_mutant, "pubsub_lib/driver_state.py", "tests/unit/test_driver_state.py")
-UNBROKEN = "test_the_same_checks_pass_for_the_driver_unbroken"
 
 MUTANTS = (
     TRACKER(
@@ -134,11 +132,11 @@ MUTANTS = (
         "test_connection_right_before_a_hello_makes_another_hello",
         "a subscriber that connects right before a hello receives none for max_idle_time",
     ),
-    RECEIVER(
+    SOCKETS(
         "subscriber_reports_the_first_connection_only",
         '        if self._health.counts["connected"] > connected:\n',
         '        if self._health.counts["connected"] > connected == 0:\n',
-        f"{UNBROKEN}[test_on_connected_must_be_called_at_each_connection]",
+        "test_on_connected_is_called_at_both_halves_for_each_connection",
         "a reconnection triggers nothing in a replica",
     ),
     SOCKETS(
@@ -152,7 +150,7 @@ MUTANTS = (
         "publisher_answers_no_connection",
         "                self.call(on_connected)\n",
         "                pass\n",
-        f"{UNBROKEN}[test_on_connected_must_be_called_at_each_connection]",
+        "test_on_connected_is_called_at_both_halves_for_each_connection",
         "a publisher sends no hello when a subscriber connects",
     ),
     BUS(

@@ -57,9 +57,11 @@ def test_on_connected_is_called_at_both_halves_for_each_connection() -> None:
         listener = on.listener("a", to=(address,))
         for times in (1, 2, 3):
             sender = on.sender(address)
-            eventually(lambda times=times: listener.meetings == times, "the subscriber was notified")  # type: ignore[misc]
+            eventually(lambda times=times: listener.counter("connected") == times, "it connected")  # type: ignore[misc]
             listener.subscriber.request_hello(f"nonce{times}", ["a"])
             eventually(lambda times=times: bool(listener.received.hellos(f"nonce{times}")), "it was answered")  # type: ignore[misc]
+            # No wait: the thread that received the reply had counted the connection, and called back at once.
+            assert listener.meetings == times
             assert sender.meetings
             sender.send("a")
             eventually(lambda times=times: listener.messages("a") == times, "the message sent after that came")  # type: ignore[misc]
