@@ -87,7 +87,7 @@ LOCKS = (
         path=f"{STORE}/engine.py",
         before='"BEGIN IMMEDIATE" if writes else "BEGIN"',
         after='"BEGIN"',
-        tests=(f"{LOST_UPDATE}[sqlite]", f"{NOT_ENDED}[sqlite]"),
+        tests=(f"{NOT_ENDED}[sqlite]", f"{LOST_UPDATE}[sqlite]"),
         wrong="a check for a transaction does not wait for the one that is being committed",
     ),
 )
