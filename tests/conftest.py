@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import hypothesis
 import pytest
-from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer
+from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer, port_variable
 from xdist.workermanage import WorkerController
 
 from pubsub_lib.errors import ConfigError
@@ -99,13 +99,13 @@ def rng(seed: int) -> random.Random:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PrivateServer]:
     """The PostgreSQL server that all tests share; to kill one, take ``private_postgres``."""
-    yield from _serve(PrivatePostgres())
+    yield from _shared(PrivatePostgres())
 
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[PrivateServer]:
     """The MariaDB server that all tests share; to kill one, take ``private_mariadb``."""
-    yield from _serve(PrivateMariaDB())
+    yield from _shared(PrivateMariaDB())
 
 
 @pytest.fixture
@@ -148,6 +148,17 @@ def mariadb_url(mariadb_server: PrivateServer) -> Iterator[str]:
 def database_url(request: pytest.FixtureRequest) -> str:
     """URL of an empty database for this test, which runs once on each of the three databases."""
     return str(request.getfixturevalue(request.param))
+
+
+def _shared(server: PrivateServer) -> Iterator[PrivateServer]:
+    """The server that ``tools/mutate`` has started for all its runs of pytest; else one for this run."""
+    port = os.environ.get(port_variable(server))
+    if port is None:
+        yield from _serve(server)
+        return
+    server.attach(int(port))
+    yield server
+    server.drop_database(server.url)
 
 
 def _serve(server: PrivateServer) -> Iterator[PrivateServer]:

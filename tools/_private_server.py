@@ -3,6 +3,7 @@
 import itertools
 import shutil
 import tempfile
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -81,6 +82,16 @@ class PrivateServer(ABC):
         except BaseException:
             self.stop()
             raise
+
+    def attach(self, port: int) -> None:
+        """Use the server of this kind that another process has started with the same options, and leave it running.
+
+        Raises StoreUnavailable.
+        """
+        self._port = port
+        # Another process that uses the server may have ended without dropping its databases.
+        self._names = (f"db{uuid.uuid4().hex}" for _ in itertools.count())
+        self.url = self.create_database()
 
     def create_database(self) -> str:
         """Create an empty database and return its SQLAlchemy URL. Raises StoreUnavailable."""

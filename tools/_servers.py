@@ -23,7 +23,9 @@ from _private_server import PrivateServer
 
 from pubsub_lib.errors import ConfigError
 
-__all__ = ["PrivateMariaDB", "PrivatePostgres", "PrivateServer", "mariadb_binaries", "postgres_binaries"]
+__all__ = [
+    "PrivateMariaDB", "PrivatePostgres", "PrivateServer", "mariadb_binaries", "port_variable", "postgres_binaries",
+]  # fmt: skip
 
 _SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/local/bin", "/usr/bin")
 
@@ -139,6 +141,11 @@ class PrivateMariaDB(PrivateServer):
         # A connection that a test left open holds metadata locks, and DROP would wait for them.
         left = self._execute(f"SELECT id FROM information_schema.processlist WHERE db = '{database}'")
         self._execute(*map(_kill, left), f"DROP DATABASE IF EXISTS {database}")
+
+
+def port_variable(server: PrivateServer) -> str:
+    """The environment variable with the port of a server of this kind that all tests of a run use."""
+    return f"PUBSUB_TEST_{server.label.upper()}_PORT"
 
 
 def _kill(connection: object) -> str:

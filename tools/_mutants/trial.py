@@ -4,10 +4,11 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
+from functools import partial
 from importlib.util import cache_from_source
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,18 +16,22 @@ from typing import NamedTuple
 
 import msgspec
 from _children import Children
-from _servers import mariadb_binaries, postgres_binaries
+from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer, mariadb_binaries, port_variable, postgres_binaries
 
 from _mutants.runner import Runner, RunnerError
 from _mutants.table import Mutant
-from pubsub_lib.errors import ConfigError
+from pubsub_lib.errors import ConfigError, PubSubError
 
 TIMEOUT = 300.0
 """Maximum number of seconds for the tests of one mutant. Far above the longest tests, so that it only ends hangs."""
 LEFT_OUT = (".*", "*.egg-info", "build", "dist", "_build")
 OPTIONS = ("-x", "-q", "-m", "not slow", "-p", "no:cacheprovider")
 TESTS_FAILED = 1
-SERVERS: Mapping[str, Callable[[], object]] = {"postgresql": postgres_binaries, "mariadb": mariadb_binaries}
+SERVERS: Mapping[str, tuple[Callable[[], object], type[PrivateServer]]] = {
+    "postgresql": (postgres_binaries, PrivatePostgres),
+    "mariadb": (mariadb_binaries, PrivateMariaDB),
+}
+"""Marker → the search for the server's programs, and the server."""
 Pair = tuple[str, Mutant]
 """An area and one of its mutants."""
 
@@ -81,13 +86,14 @@ class Copy:
         finally:
             path.write_text(source, encoding="utf-8")
 
-    def runner(self) -> Runner:
+    def runner(self, servers: Sequence[PrivateServer]) -> Runner:
         """A process that runs pytest in the copy; all imports of the project come from the copy."""
         folders = [self.root, self.root / "drivers", self.root / "tools"]
         variables = {
             "CI": "true",  # the same examples in every run, and a missing server is a failure of the first run
             "PYTHONPATH": os.pathsep.join(map(str, folders)),
             "XDG_CACHE_HOME": str(self.root / ".cache"),
+            **{port_variable(each): str(each.port) for each in servers},
         }
         return Runner(self.root, self.root.with_suffix(".output"), variables)
 
@@ -100,9 +106,13 @@ class Bench(NamedTuple):
 
 
 class Laboratory:
-    """``jobs`` copies of the tree, and the runs of pytest in them. All runs are ended at the end of the block."""
+    """``jobs`` copies of the tree, and the runs of pytest in them. All runs are ended at the end of the block.
 
-    def __init__(self, root: Path, jobs: int, timeout: float = TIMEOUT) -> None:
+    ``servers`` run already: the tests take these and start none. Each test has its own database there. A run ends with
+    all its processes, and with them the connections and locks that a mutant left.
+    """
+
+    def __init__(self, root: Path, jobs: int, timeout: float = TIMEOUT, servers: Sequence[PrivateServer] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="pubsub-mutants-")
         self._timeout = timeout
         self._jobs = jobs
@@ -114,7 +124,7 @@ class Laboratory:
             copies.append(Copy(copies[0].root, Path(self._folder.name) / str(number)))
         try:
             for copy in copies:
-                self._benches.put(Bench(copy, self._runners.add(copy.runner)))
+                self._benches.put(Bench(copy, self._runners.add(partial(copy.runner, servers))))
         except BaseException:
             self._stop()
             raise
@@ -191,16 +201,26 @@ def tried(root: Path, pairs: Sequence[Pair], jobs: int, done: Callable[[Trial], 
         done(trial)
     there = [(area, mutant) for area, mutant in pairs if mutant.marker not in missing]
     if there:
-        with Laboratory(root, min(jobs, len(there))) as laboratory:
+        with ExitStack() as stack:
+            servers = _started({mutant.marker for _, mutant in there}, stack)
+            laboratory = stack.enter_context(Laboratory(root, min(jobs, len(there)), servers=servers))
             laboratory.check(list(dict.fromkeys(test for _, mutant in there for test in mutant.tests)))
             trials += laboratory.tried(there, done)
     return trials
 
 
+def _started(markers: Collection[str], stack: ExitStack) -> list[PrivateServer]:
+    """The servers that these mutants need; they are stopped with the stack. Raises TrialError."""
+    try:
+        return [stack.enter_context(server()) for marker, (_, server) in SERVERS.items() if marker in markers]
+    except PubSubError as error:
+        raise TrialError(str(error)) from error
+
+
 def missing_servers() -> dict[str, str]:
     """Marker → the reason why its server cannot be started."""
     missing = {}
-    for marker, probe in SERVERS.items():
+    for marker, (probe, _) in SERVERS.items():
         try:
             probe()
         except ConfigError as error:

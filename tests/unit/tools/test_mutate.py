@@ -10,6 +10,7 @@ import pytest
 from _mutants import trial
 from _mutants.table import Mutant, defects, tables
 from _mutants.trial import Laboratory, TrialError, Verdict
+from _servers import PrivateMariaDB
 
 from pubsub_lib.errors import ConfigError
 from tests.conftest import IN_CI
@@ -191,7 +192,7 @@ def test_a_mutant_whose_server_is_missing_is_not_run(project: Path, monkeypatch:
     def missing() -> None:
         raise ConfigError("no MariaDB found")
 
-    monkeypatch.setattr(trial, "SERVERS", {"mariadb": missing})
+    monkeypatch.setattr(trial, "SERVERS", {"mariadb": (missing, PrivateMariaDB)})
     needs = msgspec.structs.replace(mutant(), marker="mariadb")
     (tried,) = trial.tried(project, [("shop", needs)], 1, lambda trial: None)
     assert (tried.outcome, tried.by) == (Verdict.NOT_RUN, "no MariaDB found")

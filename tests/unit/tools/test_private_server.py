@@ -1,4 +1,4 @@
-"""Two servers with the same port."""
+"""Two servers with the same port, and two users of one server."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,16 @@ from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer
 
 from pubsub_lib.errors import StoreUnavailable
 
-
-@pytest.mark.parametrize(
+of_each_kind = pytest.mark.parametrize(
     "kind",
     [
         pytest.param(PrivatePostgres, id="postgresql", marks=pytest.mark.postgresql),
         pytest.param(PrivateMariaDB, id="mariadb", marks=pytest.mark.mariadb),
     ],
 )
+
+
+@of_each_kind
 def test_a_port_taken_meanwhile_is_replaced(
     kind: type[PrivateServer], postgres_server: PrivateServer, mariadb_server: PrivateServer,
     monkeypatch: pytest.MonkeyPatch,
@@ -26,6 +28,21 @@ def test_a_port_taken_meanwhile_is_replaced(
     monkeypatch.setattr(_processes, "free_port", lambda: next(ports))
     with kind() as server:
         assert server.port == free
+
+
+@of_each_kind
+def test_attached_server_has_its_own_databases_and_leaves_the_server_running(
+    kind: type[PrivateServer], postgres_server: PrivateServer, mariadb_server: PrivateServer
+) -> None:  # fmt: skip
+    running = postgres_server if kind is PrivatePostgres else mariadb_server
+    one, other = kind(), kind()
+    for each in (one, other):
+        each.attach(running.port)
+    urls = [one.url, other.url, one.create_database(), other.create_database()]
+    assert len({running.url, *urls}) == 5
+    one.stop()
+    for url in urls:
+        other.drop_database(url)
 
 
 def test_restart_before_start_is_an_error() -> None:
