@@ -188,6 +188,22 @@ def test_no_server_is_left_after(
     assert tests.returncode == 2, rest
 
 
+def test_checks_write_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bool] = []
+
+    def check(name: str, command: list[str], environment: dict[str, str]) -> Any:
+        code = "import sys; print(sys.dont_write_bytecode)"
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        written.append(done.stdout == "False\n")
+        return checks.Result(name, 0, 0.0, "")
+
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(checks, "ensure_servers", list)
+    monkeypatch.setattr(checks, "check", check)
+    assert checks.main([]) == 0
+    assert set(written) == {True}
+
+
 def test_named_tests_run_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
 
