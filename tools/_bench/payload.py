@@ -12,12 +12,12 @@ TABLE = "lport"
 VALUE_BYTES = 256
 """Bytes of each value in all cases except the full sync. The peers send exactly these bytes, without key and version.
 """
-_DIGITS = VALUE_BYTES - len('{"data":""}')
+DIGITS = VALUE_BYTES - len('{"data":""}')
 
 
 def value(number: int) -> bytes:
     """Canonical JSON of ``VALUE_BYTES`` bytes; different for every number."""
-    return b'{"data":"%0*d"}' % (_DIGITS, number)
+    return b'{"data":"%0*d"}' % (DIGITS, number)
 
 
 def key(topic: str, number: int) -> str:

@@ -70,8 +70,8 @@ def show(made: Report, console: Console) -> None:
     for name in ("case", "ours", "peer", "", "ratio", "required", ""):
         table.add_column(name, justify="right" if name in ("ours", "peer", "ratio", "required") else "left")
     for each in made.cases:
-        wanted = f"at {each.at} {each.required:g}"
-        verdict = "not judged" if made.quick else "met" if each.met else "[bold red]missed[/]"
+        wanted = "" if each.required is None else f"at {each.at} {each.required:g}"
+        verdict = "not judged" if made.quick or each.required is None else "met" if each.met else "[bold red]missed[/]"
         unit = each.unit
         table.add_row(
             each.title,
