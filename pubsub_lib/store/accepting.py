@@ -10,7 +10,7 @@ the link and reaches another digest compares its buckets with the store, and rea
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import EMPTY, Change, Head, Link
 from pubsub_lib.errors import InvalidValueError, StoreBusy
 from pubsub_lib.store import changelog, repair_plan, repair_write, rows, schema, snapshot, writer
+from pubsub_lib.store.executor import Executor
 from pubsub_lib.store.links import Rows, object_row
 from pubsub_lib.store.verbs import Identity, Stored
 
@@ -104,7 +105,7 @@ def discard(connection: Connection, topic: str, idents: Sequence[Identity]) -> i
     locked = [each.item for each in repair_write.lock(connection, idents)]
     found = [item.ident for item in locked if item.topic == topic and _refused(item.ident)]
     writer.hold_counter(connection)
-    writer.write_objects(connection, Rows([], [], found))
+    writer.write_rows(Executor(connection), Rows([], [], found), [], 0)
     return len(found)
 
 
@@ -128,19 +129,20 @@ def write(
         _set_empty(connection, topic)
         return Written()
     selected, postponed = _cut(batch, limits, writer.max_bytes(connection, limits))
-    tx_prev, point, stamp = writer.advance(connection, len(selected), nonce)
-    head = _head(connection, topic)
+    executor = Executor(connection)
+    step = writer.advance(executor, len(selected), nonce, [topic])
+    head = _head(connection, topic, step.heads)
     # When the head is unknown, the link connects to no link of the topic: a link whose previous point is zero would
     # mean to replicas and repairs that the topic had no earlier history.
-    prev = tx_prev if head == EMPTY else head.point
+    prev = step.before if head == EMPTY else head.point
     changed = Rows([], [], [])
     changes = []
-    for version, (ident, value) in enumerate(selected, tx_prev.position + 1):
+    for version, (ident, value) in enumerate(selected, step.before.position + 1):
         changes.append(_change(ident, version, value, topic, changed))
-    writer.write_objects(connection, changed)
+    writer.write_rows(executor, changed, [], step.now)
     count, total = repair_plan.sums(connection, [topic]).get(topic, (0, 0))
-    link = Link(topic, prev, point, changes, count, total, tx_prev, 1, origin, time.time())
-    writer.write_links(connection, [link], stamp)
+    link = Link(topic, prev, step.point, changes, count, total, step.before, 1, origin, time.time())
+    writer.write_rows(executor, Rows([], [], []), [link], step.now)
     return Written(link) if carried else Written(link, len(changed.changed), len(changed.removed), postponed)
 
 
@@ -182,21 +184,21 @@ def _value(value: bytes, limits: Limits) -> bytes | None:
         return None
 
 
-def _head(connection: Connection, topic: str) -> Head:
+def _head(connection: Connection, topic: str, heads: Mapping[str, Head]) -> Head:
     """The topic's head; when the topic's row is lost, the head of its newest link."""
-    found = writer.heads_of(connection, [topic]).get(topic)
-    return found or changelog.newest(connection, topic) or EMPTY
+    return heads.get(topic) or changelog.newest(connection, topic) or EMPTY
 
 
 def _set_empty(connection: Connection, topic: str) -> None:
     """Set the head of a topic without objects, and so without a link. Replicas detect the new head by the count and
     digest in the next hello reply.
     """
-    head = _head(connection, topic)
+    executor = Executor(connection)
+    head = _head(connection, topic, writer.heads_of(executor, [topic]))
     if repair_plan.sums(connection, [topic]):
         raise StoreBusy(f"an object of the topic {topic!r} was created at the same moment; run it again")
     if head != EMPTY:
-        writer.upsert(connection, schema.topics, [rows.topic_row(topic, Head(head.point, 0, 0))])
+        writer.upsert(executor, schema.topics, rows.topic_row(topic, Head(head.point, 0, 0)))
 
 
 def _change(ident: Identity, version: int, value: bytes | None, topic: str, changed: Rows) -> Change:

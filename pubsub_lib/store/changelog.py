@@ -128,7 +128,8 @@ def _holds(
 def newest(connection: Connection, topic: str) -> Head | None:
     """The head that the topic's newest link records."""
     links = schema.links.c
-    query = select(schema.links).where(links.topic == topic).order_by(links.position.desc()).limit(1)
+    columns = [links[each.name] for each in schema.topics.columns]
+    query = select(*columns).where(links.topic == topic).order_by(links.position.desc()).limit(1)
     row = connection.execute(query).one_or_none()
     return None if row is None else rows.head(row)
 

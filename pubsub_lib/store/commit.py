@@ -14,6 +14,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import OutcomeUnknown, PubSubError, StoreBusy, StoreUnavailable
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import error_mapping, retry, writer
+from pubsub_lib.store.executor import DriverExecutor
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.verbs import Effect, Encode
@@ -89,7 +90,7 @@ class Committer:
                 return doubt.pop()
             doubt.clear()
         with error_mapping.translated("writing a transaction"), self._engine().connect() as connection:
-            commit = writer.write(connection, work, self._encode, self._limits, self._review)
+            commit = writer.write(DriverExecutor(connection), work, self._encode, self._limits, self._review)
             if commit is None:
                 connection.rollback()
                 return None

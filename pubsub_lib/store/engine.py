@@ -70,7 +70,8 @@ def _sqlite(url: URL, settings: StoreSettings, writes: bool, gate: ForkGate) -> 
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
+        # By the driver itself: SQLAlchemy's own way takes 30 times as long.
+        connection.connection.cursor().execute(begin)
 
     return engine
 

@@ -1,18 +1,20 @@
 """Statements that are built and compiled once for a dialect.
 
 SQLAlchemy builds, keys and compiles a statement again at each execution, which took most of a transaction's processor
-time. Here a statement is its text and its parameters' conversions; an execution binds values and calls the driver. It
-still goes through the SQLAlchemy connection, with its events and errors, so a user's own session may execute it.
+time. Here a statement is its text, and the conversions of its parameters and of its rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ClauseElement, Connection, Dialect, Select
+from sqlalchemy import ClauseElement, Dialect, Select, UpdateBase
 from sqlalchemy.sql.compiler import SQLCompiler
+
+from pubsub_lib.store.types import Name
 
 Convert = Callable[[Any], Any]
 NOTHING: Mapping[str, Any] = {}
+Rows = Sequence[Sequence[Any]]
 
 
 class Prepared:
@@ -21,16 +23,21 @@ class Prepared:
     def __init__(self, statement: ClauseElement, dialect: Dialect) -> None:
         compiled = statement.compile(dialect=dialect)
         assert isinstance(compiled, SQLCompiler)
-        self._text = str(compiled)
-        found = {
-            name: each.type.dialect_impl(dialect).bind_processor(dialect) for each, name in compiled.bind_names.items()
+        self.text = str(compiled)
+        """The SQL with the driver's placeholders."""
+        self.returns = isinstance(statement, Select) or (
+            isinstance(statement, UpdateBase) and bool(statement.exported_columns)
+        )
+        """Whether it returns rows."""
+        self._order = compiled.positiontup
+        self._own = {name: value for name, value in compiled.params.items() if value is not None}
+        # Drivers take numbers and bytes as they are.
+        converts = {
+            name: each.type.dialect_impl(dialect).bind_processor(dialect)
+            for each, name in compiled.bind_names.items()
+            if isinstance(each.type, Name)
         }
-        own = compiled.params
-        names = compiled.positiontup
-        self._by_position = names is not None
-        self._order: Sequence[tuple[str, Convert | None, Any]] = [
-            (name, found[name], own[name]) for name in (names if names is not None else found)
-        ]
+        self._converts = {name: convert for name, convert in converts.items() if convert is not None}
         self._results: Sequence[tuple[int, Convert]] = ()
         if isinstance(statement, Select):
             processors = [
@@ -38,31 +45,22 @@ class Prepared:
             ]
             self._results = [(at, each) for at, each in enumerate(processors) if each is not None]
 
-    def rows(self, connection: Connection, values: Mapping[str, Any] = NOTHING) -> Sequence[Sequence[Any]]:
-        """Execute the statement; all its rows, in the order of its columns. Raises SQLAlchemy's errors."""
-        got: Sequence[Any] = connection.exec_driver_sql(self._text, self._bound(values)).all()
+    def bound(self, values: Mapping[str, Any]) -> Any:
+        """The parameters as the driver takes them: a tuple or a mapping."""
+        if self._own:
+            values = {**self._own, **values}
+        if self._converts:
+            values = {**values, **{name: convert(values[name]) for name, convert in self._converts.items()}}
+        return values if self._order is None else tuple([values[name] for name in self._order])
+
+    def converted(self, found: Rows) -> Rows:
+        """Rows of the driver, with the values that the library uses."""
         if not self._results:
-            return got
+            return found
         converted = []
-        for row in got:
+        for row in found:
             columns = list(row)
             for at, convert in self._results:
                 columns[at] = convert(columns[at])
             converted.append(columns)
         return converted
-
-    def run(self, connection: Connection, many: Sequence[Mapping[str, Any]]) -> None:
-        """Execute the statement for each of these values. Raises SQLAlchemy's errors."""
-        bound = [self._bound(values) for values in many]
-        connection.exec_driver_sql(self._text, bound if len(bound) > 1 else bound[0])
-
-    def _bound(self, values: Mapping[str, Any]) -> Any:
-        if self._by_position:
-            return tuple(
-                values.get(name, own) if convert is None else convert(values.get(name, own))
-                for name, convert, own in self._order
-            )
-        return {
-            name: values.get(name, own) if convert is None else convert(values.get(name, own))
-            for name, convert, own in self._order
-        }

@@ -1,6 +1,7 @@
 """Bounded retries of operations that a database may reject now and accept a moment later."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeVar
 
 import tenacity
@@ -31,12 +32,16 @@ def attempt_reads(settings: StoreSettings, fn: Callable[[], T]) -> T:
 
 
 def _attempt(settings: StoreSettings, fn: Callable[[], T], *kinds: type[PubSubError]) -> T:
-    retrying = tenacity.Retrying(
+    return _retrying(settings.retry_attempts, settings.retry_max_seconds, kinds)(fn)
+
+
+@lru_cache(64)
+def _retrying(attempts: int, seconds: float, kinds: tuple[type[PubSubError], ...]) -> tenacity.Retrying:
+    """Kept, because making one takes as long as a statement. Any thread may call it: each call has its own state."""
+    return tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(kinds),
-        stop=tenacity.stop_after_attempt(settings.retry_attempts)
-        | tenacity.stop_after_delay(settings.retry_max_seconds),
+        stop=tenacity.stop_after_attempt(attempts) | tenacity.stop_after_delay(seconds),
         # Full jitter: writers that collided once should not collide again.
         wait=tenacity.wait_random_exponential(multiplier=0.02, max=2.0),
         reraise=True,
     )
-    return retrying(fn)

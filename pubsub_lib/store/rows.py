@@ -37,12 +37,7 @@ def _count(row: Row[Any]) -> int:
     return int(row._mapping["count"])
 
 
-def head(row: Row[Any]) -> Head:
-    """A row of the topics."""
-    return Head(Point(row.position, row.nonce), _count(row), digest.join(row.digest_lo, row.digest_hi))
-
-
-def head_of(row: Sequence[Any]) -> Head:
+def head(row: Sequence[Any]) -> Head:
     """A row of the topics, all columns in the table's order."""
     _topic, position, nonce, count, low, high = row
     return Head(Point(position, nonce), count, digest.join(low, high))

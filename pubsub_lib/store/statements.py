@@ -1,8 +1,8 @@
 """The statements of the commit sequence for one dialect, each prepared at its first use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     ARRAY,
@@ -47,13 +47,18 @@ class Statements:
         now = NowMicroseconds().label("now")
         self.advance = self._made(step.returning(store.position, store.prev_nonce, now) if self.returning else step)
         self.read_counter = self._made(select(store.position, store.nonce, now).where(COUNTER).with_for_update())
-        self.insert_objects = self._made(insert(schema.objects))
+        self.create_objects = self._create_objects()
+        self.replace_objects = self._replace_objects()
         self.insert_links = self._made(insert(schema.links))
         self.upsert = cache(self._upsert)
-        self.lock_objects = lru_cache(64)(self._lock_objects)
-        self.lock_heads = lru_cache(64)(self._lock_heads)
-        self.delete_objects = lru_cache(64)(self._delete_objects)
-        self.create_objects = cache(self._create_objects)
+        self.lock_objects = self._by_count(self._lock_objects)
+        self.lock_heads = self._by_count(self._lock_heads)
+        self.delete_objects = self._by_count(self._delete_objects)
+
+    def _by_count(self, make: Callable[[int], Prepared]) -> Callable[[int], Prepared]:
+        """The statements by number of values. PostgreSQL gets the values as one array, so it needs one statement."""
+        kept = lru_cache(64)(make)
+        return (lambda count: kept(1)) if self._arrays else kept
 
     def _made(self, statement: Any) -> Prepared:
         return Prepared(statement, self._dialect)
@@ -106,32 +111,51 @@ class Statements:
         return {f"{name}_{number}": value for number, value in enumerate(values)}
 
     def _create_objects(self) -> Prepared:
-        """PostgreSQL: one array for each column."""
+        """Insert objects; an error when one of them exists."""
+        return self._made(self._from_arrays() if self._arrays else insert(schema.objects))
+
+    def _replace_objects(self) -> Prepared:
+        """Insert or replace objects."""
+        if not self._arrays:
+            return self._upsert(schema.objects)
+        conflict = self._from_arrays()
+        return self._made(_replaced(conflict, schema.objects))
+
+    def _from_arrays(self) -> postgresql.Insert:
+        """PostgreSQL gets one array for each column: the statement is short, and equal for any number of rows."""
         columns = list(schema.objects.columns)
         arrays = [
             bindparam(f"all_{each.name}", type_=ARRAY(Text() if isinstance(each.type, Name) else each.type))
             for each in columns
         ]
         given = func.unnest(*arrays).table_valued(*(each.name for each in columns), name="given").render_derived()
-        return self._made(
-            postgresql.insert(schema.objects)
-            .from_select([each.name for each in columns], select(*(given.c[each.name] for each in columns)))
-            .on_conflict_do_nothing()
-            .returning(schema.objects.c.version)
-        )
+        found = select(*(given.c[each.name] for each in columns))
+        return postgresql.insert(schema.objects).from_select([each.name for each in columns], found)
+
+    def listed_rows(self, many: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Rows of the objects' table as the values of such a statement."""
+        if not self._arrays:
+            return many
+        return [{f"all_{name}": [row[name] for row in many] for name in many[0]}]
 
     def _upsert(self, table: Table) -> Prepared:
         """Insert or replace a whole row by primary key."""
-        keys = [column.name for column in table.primary_key]
-        others = [column.name for column in table.columns if column.name not in keys]
         if self._dialect.name == "mysql":
             statement = mysql.insert(table)
+            others = [each.name for each in table.columns if not each.primary_key]
             return self._made(statement.on_duplicate_key_update({name: statement.inserted[name] for name in others}))
-        make = postgresql.insert if self._arrays else sqlite.insert
-        conflict = make(table)
-        return self._made(
-            conflict.on_conflict_do_update(index_elements=keys, set_={name: conflict.excluded[name] for name in others})
-        )
+        if self._arrays:
+            return self._made(_replaced(postgresql.insert(table), table))
+        return self._made(_replaced(sqlite.insert(table), table))
+
+
+Conflicting = TypeVar("Conflicting", postgresql.Insert, sqlite.Insert)
+
+
+def _replaced(statement: Conflicting, table: Table) -> Conflicting:
+    keys = [each.name for each in table.primary_key]
+    others = {each.name: statement.excluded[each.name] for each in table.columns if each.name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=others)
 
 
 @lru_cache(_DIALECTS)

@@ -36,6 +36,10 @@ class Name(TypeDecorator[str]):
         """Convert text for the driver."""
         return value.encode() if value is not None and dialect.name == "mysql" else value
 
+    def bind_processor(self, dialect: Dialect) -> Callable[[str | None], Any] | None:
+        """None where drivers take text, as for results."""
+        return super().bind_processor(dialect) if dialect.name == "mysql" else None
+
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], str | None] | None:
         """None where drivers return text by themselves: the processor would be called for every name of a full sync."""
         return super().result_processor(dialect, coltype) if dialect.name == "mysql" else None

@@ -6,19 +6,20 @@ isolation of a user's session: a plain read of InnoDB's REPEATABLE READ would sh
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NoReturn
 
 import msgspec
 from sqlalchemy import Connection, Table, func, select
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Head, Link, Point
-from pubsub_lib.errors import SchemaError, StoreBusy, VersionMismatch
+from pubsub_lib.errors import SchemaError, VersionMismatch
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import changelog, rows, schema, statements, verbs
+from pubsub_lib.store.executor import Call, Executor
 from pubsub_lib.store.links import Commit, Rows, assemble
-from pubsub_lib.store.prepared import NOTHING
 from pubsub_lib.store.verbs import Effect, Encode, Identity, Operation, Stored
 
 _COUNTER = statements.COUNTER
@@ -34,7 +35,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def write(
-    connection: Connection,
+    executor: Executor,
     work: Work,
     encode: Encode,
     limits: Limits,
@@ -46,7 +47,7 @@ def write(
     effects to write. Raises the errors of :func:`.verbs.fold` and ``review``, VersionMismatch when a read object was
     changed, StoreError for an update of a value that was altered in the database, and SQLAlchemy's errors.
     """
-    stored = _lock(connection, work)
+    stored = _lock(executor, work)
     for (table, key), version in work.reads.items():
         now = stored.get((table, key))
         if (now.version if now is not None else 0) != version:
@@ -57,18 +58,16 @@ def write(
     effects = review(verbs.fold(work.operations, stored, encode))
     if not effects:
         return None
-    verbs.check_size(effects, limits, max_bytes(connection, limits))
+    verbs.check_size(effects, limits, max_bytes(executor.connection, limits))
     hit("writer.after_lock")
-    tx_prev, point, now_stamp = advance(connection, sum(effect.changes for effect in effects), work.nonce)
-    hit("writer.after_counter")
     topics = {effect.topic for effect in effects} | {effect.before.topic for effect in effects if effect.before}
-    heads = heads_of(connection, sorted(topics))
-    heads |= _lost_heads(connection, sorted(topics - heads.keys()))
-    links, changed = assemble(effects, tx_prev, point, heads, work.origin, time.time())
-    write_objects(connection, changed)
-    write_links(connection, links, now_stamp)
+    step = advance(executor, sum(effect.changes for effect in effects), work.nonce, sorted(topics))
+    hit("writer.after_counter")
+    heads = step.heads | _lost_heads(executor.connection, sorted(topics - step.heads.keys()))
+    links, changed = assemble(effects, step.before, step.point, heads, work.origin, time.time())
+    write_rows(executor, changed, links, step.now)
     hit("writer.before_commit")
-    return Commit(point, point.nonce, links)
+    return Commit(step.point, step.point.nonce, links)
 
 
 class ReadChanged(VersionMismatch):
@@ -85,42 +84,58 @@ def _check_merged(operations: Sequence[Operation], stored: Mapping[Identity, Sto
             raise rows.damaged(item.table, item.key, item.topic, "its value does not fit its fingerprint")
 
 
-def _lock(connection: Connection, work: Work) -> dict[Identity, Stored]:
-    made = statements.of(connection)
-    if connection.dialect.name == "sqlite":
+def _lock(executor: Executor, work: Work) -> dict[Identity, Stored]:
+    if executor.connection.dialect.name == "sqlite" and not executor.locks_at_begin:
         # A user's session may not have written yet; its reads would then be checked against an old state.
-        made.touch_counter.run(connection, [NOTHING])
+        executor.run(Call(executor.made.touch_counter))
     by_table: dict[str, set[str]] = {}
     for operation in work.operations:
         by_table.setdefault(operation.table, set()).add(operation.key)
     for table, key in work.reads:
         by_table.setdefault(table, set()).add(key)
-    found: dict[Identity, Stored] = {}
-    for table in sorted(by_table):
-        # Sorted as bytes, as the databases do: all writers lock in one order, so they cannot deadlock here.
-        for keys in rows.chunks(sorted(by_table[table], key=str.encode)):
-            for row in made.lock_objects(len(keys)).rows(connection, {"table": table, **made.listed("key", keys)}):
-                item = rows.stored(row)
-                found[item.table, item.key] = item
-    return found
+    # Sorted as bytes, as the databases do: all writers lock in one order, so they cannot deadlock here.
+    parts = [
+        (table, keys)
+        for table in sorted(by_table)
+        for keys in rows.chunks(sorted(by_table[table], key=str.encode))
+    ]
+    return {item.ident: item for row in locked(executor, parts) for item in (rows.stored(row),)}
 
 
-def advance(connection: Connection, by: int, nonce: int) -> tuple[Point, Point, int]:
-    """Take ``by`` positions: (the point before, the transaction's point, the database's clock in microseconds)."""
-    made = statements.of(connection)
-    values = {"by": by, "new_nonce": nonce}
+def locked(executor: Executor, parts: Sequence[tuple[str, Sequence[str]]]) -> Iterator[Sequence[Any]]:
+    """Lock the objects with these tables and keys that exist; their rows. Each part has at most ``rows.CHUNK`` keys."""
+    made = executor.made
+    calls = [
+        Call(made.lock_objects(len(keys)), [{"table": table, **made.listed("key", keys)}]) for table, keys in parts
+    ]
+    return chain.from_iterable(executor.run(*calls))
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A transaction's place in the history: the point ``before`` it, its own, the database's clock in microseconds, and
+    the heads of those of its topics that have a row.
+    """
+
+    before: Point
+    point: Point
+    now: int
+    heads: dict[str, Head]
+
+
+def advance(executor: Executor, by: int, nonce: int, topics: Sequence[str]) -> Step:
+    """Lock the counter, take ``by`` positions, and lock the heads of these topics."""
+    made = executor.made
+    step = Call(made.advance, [{"by": by, "new_nonce": nonce}])
+    lock = [Call(made.lock_heads(len(part)), [made.listed("topic", part)]) for part in rows.chunks(topics)]
     if made.returning:
-        found = made.advance.rows(connection, values)
-        if not found:
-            raise _no_counter()
-        ((position, before, now),) = found
-        return Point(position - by, before), Point(position, nonce), int(now)
-    found = made.read_counter.rows(connection)
-    if not found:
-        raise _no_counter()
-    ((position, before, now),) = found
-    made.advance.run(connection, [values])
-    return Point(position, before), Point(position + by, nonce), int(now)
+        counter, *found = executor.run(step, *lock)
+        ((position, before, now),) = counter or _no_counter()
+        position -= by
+    else:
+        counter, *found = executor.run(Call(made.read_counter), *lock, step)
+        ((position, before, now),) = counter or _no_counter()
+    heads = {row[0]: rows.head(row) for row in chain.from_iterable(found)}
+    return Step(Point(position, before), Point(position + by, nonce), int(now), heads)
 
 
 def hold_counter(connection: Connection) -> None:
@@ -128,18 +143,15 @@ def hold_counter(connection: Connection) -> None:
     connection.execute(select(schema.store.c.position).where(_COUNTER).with_for_update())
 
 
-def _no_counter() -> SchemaError:
-    return SchemaError("the table pubsub_store has lost its row; restore the database from a backup")
+def _no_counter() -> NoReturn:
+    raise SchemaError("the table pubsub_store has lost its row; restore the database from a backup")
 
 
-def heads_of(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
+def heads_of(executor: Executor, topics: Sequence[str]) -> dict[str, Head]:
     """The heads of those of these topics that were ever written, locked."""
-    made = statements.of(connection)
-    found: dict[str, Head] = {}
-    for part in rows.chunks(topics):
-        for row in made.lock_heads(len(part)).rows(connection, made.listed("topic", part)):
-            found[row[0]] = rows.head_of(row)
-    return found
+    made = executor.made
+    calls = [Call(made.lock_heads(len(part)), [made.listed("topic", part)]) for part in rows.chunks(topics)]
+    return {row[0]: rows.head(row) for row in chain.from_iterable(executor.run(*calls))}
 
 
 def _lost_heads(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
@@ -158,44 +170,34 @@ def _lost_heads(connection: Connection, topics: Sequence[str]) -> dict[str, Head
     return found
 
 
-def write_objects(connection: Connection, changed: Rows) -> None:
-    """Write new rows and changed rows, and remove rows."""
+def write_rows(executor: Executor, changed: Rows, links: Sequence[Link], now: int) -> None:
+    """Write a transaction: new rows, changed rows and removed rows of objects, its links, and their topics' heads.
+
+    ``now``: the database's clock in microseconds. Raises StoreBusy when another writer created one of the objects.
+    """
+    made = executor.made
+    calls = []
     if changed.created:
-        _create(connection, changed.created)
+        calls.append(Call(made.create_objects, made.listed_rows(changed.created)))
     if changed.changed:
-        upsert(connection, schema.objects, changed.changed)
-    made = statements.of(connection)
+        calls.append(Call(made.replace_objects, made.listed_rows(changed.changed)))
     by_table: dict[str, list[str]] = {}
     for table, key in changed.removed:
         by_table.setdefault(table, []).append(key)
     for table, keys in by_table.items():
-        for part in rows.chunks(keys):
-            made.delete_objects(len(part)).run(connection, [{"table": table, **made.listed("key", part)}])
+        calls += [
+            Call(made.delete_objects(len(part)), [{"table": table, **made.listed("key", part)}])
+            for part in rows.chunks(keys)
+        ]
+    if links:
+        calls.append(Call(made.upsert(schema.topics), [rows.head_row(link) for link in links]))
+        calls.append(Call(made.insert_links, [rows.link_row(link, now) for link in links]))
+    executor.run(*calls)
 
 
-def _create(connection: Connection, created: Sequence[Mapping[str, Any]]) -> None:
-    """Insert objects that did not exist when they were read. Another writer may have created one since; then the
-    transaction must be retried."""
-    made = statements.of(connection)
-    if connection.dialect.name != "postgresql":
-        made.insert_objects.run(connection, created)
-        return
-    # psycopg sends many rows as a pipeline, and logs a warning when one of them fails: ON CONFLICT avoids the failure.
-    # One array per column, not one parameter per value: the statement is short and equal for any number of rows.
-    arrays = {f"all_{name}": [row[name] for row in created] for name in created[0]}
-    if len(made.create_objects().rows(connection, arrays)) != len(created):
-        raise StoreBusy("another writer created one of these objects at the same moment; run the transaction again")
-
-
-def write_links(connection: Connection, links: Sequence[Link], now_stamp: int) -> None:
-    """Write the links of a transaction, and their topics' heads."""
-    upsert(connection, schema.topics, [rows.head_row(link) for link in links])
-    statements.of(connection).insert_links.run(connection, [rows.link_row(link, now_stamp) for link in links])
-
-
-def upsert(connection: Connection, table: Table, many: Sequence[Mapping[str, Any]]) -> None:
-    """Insert or replace whole rows by primary key, in as few round trips as the dialect allows."""
-    statements.of(connection).upsert(table).run(connection, many)
+def upsert(executor: Executor, table: Table, row: Mapping[str, Any]) -> None:
+    """Insert or replace a whole row by primary key."""
+    executor.run(Call(executor.made.upsert(table), [row]))
 
 
 def max_bytes(connection: Connection, limits: Limits) -> int:

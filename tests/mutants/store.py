@@ -77,7 +77,7 @@ LOCKS = (
     Mutant(
         name="sqlite_session_not_locked_before_its_reads",
         path=f"{STORE}/writer.py",
-        before="made.touch_counter.run(connection, [NOTHING])",
+        before="executor.run(Call(executor.made.touch_counter))",
         after="pass",
         tests=(f"{SESSION_LOST_UPDATE}[sqlite]",),
         wrong="a user's session merges into an old value, and the update of another writer is lost",
@@ -112,8 +112,8 @@ READS = (
     Mutant(
         name="sqlite_readers_without_begin",
         path=f"{STORE}/engine.py",
-        before="        connection.exec_driver_sql(begin)",
-        after="        if writes:\n            connection.exec_driver_sql(begin)",
+        before="        connection.connection.cursor().execute(begin)",
+        after="        if writes:\n            connection.connection.cursor().execute(begin)",
         tests=(f"{ONE_STATE}[sqlite-full]", f"{ONE_STATE}[sqlite-delta]", f"{ONE_STATE}[sqlite-full of all]"),
         wrong="each statement of a sync sees another state of the store",
     ),

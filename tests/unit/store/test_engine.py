@@ -1,5 +1,7 @@
 """The options of every connection (rule S4): isolation, timeouts, read-only readers."""
 
+import sqlite3
+
 import pytest
 from sqlalchemy import Engine, create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
@@ -63,7 +65,7 @@ def test_isolation_a_sqlite_writer_locks_at_begin_and_a_reader_does_not(sqlite_u
     with Store(sqlite_url, settings=settings) as one, Store(sqlite_url, settings=settings) as two:
         with one._writers.connect() as writer:
             writer.execute(text("SELECT 1"))
-            with two._writers.connect() as other, pytest.raises(DBAPIError, match="locked"):
+            with two._writers.connect() as other, pytest.raises(sqlite3.OperationalError, match="locked"):
                 other.execute(text("SELECT 1"))
             assert two.topics() == {}
         with one._readers.connect() as reader:

@@ -1,0 +1,107 @@
+"""Executes prepared statements: through SQLAlchemy in a user's session, directly through the driver in the store's own.
+
+A user's session keeps its events (for example those of tracing). The store's own transactions skip SQLAlchemy's work
+for each statement, which takes 50 times as long as SQLite's for the same statement.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from pubsub_lib.store import statements
+from pubsub_lib.store.prepared import NOTHING, Prepared, Rows
+
+
+class Call(NamedTuple):
+    """A statement, executed once for each of ``many`` values; a statement that returns rows has one."""
+
+    statement: Prepared
+    many: Sequence[Mapping[str, Any]] = (NOTHING,)
+
+
+class Executor:
+    """Statements on one connection, inside the transaction of its user. Belongs to one thread."""
+
+    locks_at_begin = False
+    """Whether a SQLite transaction is known to have locked the database when it began."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.made = statements.of(connection)
+        """The statements for this database."""
+
+    def run(self, *calls: Call) -> list[Rows]:
+        """Execute statements in order; the rows of each, none where it returns none. Raises SQLAlchemy's errors."""
+        found: list[Rows] = []
+        for statement, many in calls:
+            bound = [statement.bound(values) for values in many]
+            result = self.connection.exec_driver_sql(statement.text, bound if len(bound) > 1 else bound[0])
+            found.append(statement.converted(result.all()) if statement.returns else ())
+        return found
+
+
+class DriverExecutor(Executor):
+    """The same without SQLAlchemy's events. PostgreSQL executes the statements of one call in one round trip."""
+
+    locks_at_begin = True
+
+    def __init__(self, connection: Connection) -> None:
+        """Begins a transaction; the user ends it with the connection's ``commit`` or ``rollback``."""
+        super().__init__(connection)
+        if not connection.in_transaction():
+            connection.begin()
+        self._driver: Any = connection.connection.driver_connection
+
+    def run(self, *calls: Call) -> list[Rows]:
+        """As the base class."""
+        with self._wrapped(calls):
+            if len(calls) > 1 and self.connection.dialect.name == "postgresql":
+                return self._in_pipeline(calls)
+            return self._execute(calls)
+
+    def _execute(self, calls: Sequence[Call]) -> list[Rows]:
+        cursors = [self._driver.cursor() for _ in calls]
+        for cursor, (statement, many) in zip(cursors, calls, strict=True):
+            if len(many) > 1:
+                cursor.executemany(statement.text, [statement.bound(values) for values in many])
+            else:
+                cursor.execute(statement.text, statement.bound(many[0]))
+        return [
+            call.statement.converted(cursor.fetchall()) if call.statement.returns else ()
+            for cursor, call in zip(cursors, calls, strict=True)
+        ]
+
+    def _in_pipeline(self, calls: Sequence[Call]) -> list[Rows]:
+        """Raises the error of the first statement that fails; the others and the end of the pipeline fail, too."""
+        error = self.connection.dialect.loaded_dbapi.Error
+        first: BaseException | None = None
+        try:
+            with self._driver.pipeline():
+                try:
+                    return self._execute(calls)
+                except error as failed:  # psycopg logs a warning when an error leaves the pipeline's block
+                    first = failed
+        except error as failed:
+            raise first or failed from None
+        assert first is not None
+        raise first
+
+    @contextmanager
+    def _wrapped(self, calls: Sequence[Call]) -> Iterator[None]:
+        """Raise the driver's errors as SQLAlchemy does. After a lost connection the pool opens new ones."""
+        dialect = self.connection.dialect
+        driver = dialect.loaded_dbapi
+        try:
+            yield
+        except driver.Error as error:
+            lost = dialect.is_disconnect(error, self._driver, None)
+            if lost:
+                self.connection.invalidate(error)
+                self.connection.engine.dispose()
+            text = "; ".join(call.statement.text for call in calls)
+            raise DBAPIError.instance(
+                text, None, error, driver.Error, hide_parameters=True, connection_invalidated=lost, dialect=dialect
+            ) from error

@@ -1,0 +1,134 @@
+"""Both executors give the rows, effects and errors that SQLAlchemy gives for the same statement."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    bindparam,
+    create_engine,
+    event,
+    insert,
+    select,
+    text,
+)
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from pubsub_lib.store.executor import Call, DriverExecutor, Executor
+from pubsub_lib.store.prepared import Prepared
+from pubsub_lib.store.types import Name
+
+metadata = MetaData()
+TABLE = Table(
+    "things", metadata, Column("id", Integer, primary_key=True), Column("name", Name(20)), Column("value", LargeBinary),
+    mysql_engine="InnoDB",
+)  # fmt: skip
+A = {"id": 1, "name": "ä", "value": b"\x00"}
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    made = create_engine(database_url)
+    metadata.create_all(made)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def connection(engine: Engine) -> Iterator[Connection]:
+    with engine.connect() as opened:
+        yield opened
+
+
+@pytest.fixture(params=[Executor, DriverExecutor])
+def executor(request: pytest.FixtureRequest, connection: Connection) -> Executor:
+    made: Executor = request.param(connection)
+    return made
+
+
+def test_rows_are_those_of_the_statement(executor: Executor, connection: Connection) -> None:
+    write = Prepared(insert(TABLE), connection.dialect)
+    query = select(TABLE).where(TABLE.c.name == bindparam("wanted", type_=TABLE.c.name.type)).order_by(TABLE.c.id)
+    read = Prepared(query, connection.dialect)
+    two = [{"id": number, "name": "b", "value": b"b"} for number in (2, 3)]
+    found = executor.run(
+        Call(write, [A]), Call(write, two), *(Call(read, [{"wanted": wanted}]) for wanted in ("ä", "b", "c"))
+    )
+    assert [[tuple(row) for row in rows] for rows in found] == [
+        [], [], [tuple(A.values())], [tuple(row.values()) for row in two], [],
+    ]  # fmt: skip
+    assert [tuple(row) for row in connection.execute(query, {"wanted": "b"})] == [tuple(row.values()) for row in two]
+
+
+def test_own_value_of_a_parameter_is_used_when_none_is_given(executor: Executor, connection: Connection) -> None:
+    executor.run(Call(Prepared(insert(TABLE), connection.dialect), [{"id": 7, "name": "x", "value": b""}]))
+    read = Prepared(select(TABLE.c.name).where(TABLE.c.id == 7), connection.dialect)
+    assert [tuple(row) for row in executor.run(Call(read))[0]] == [("x",)]
+
+
+def test_transaction_of_the_driver_is_that_of_the_connection(engine: Engine) -> None:
+    write = Prepared(insert(TABLE), engine.dialect)
+    with engine.connect() as connection:
+        DriverExecutor(connection).run(Call(write, [A]))
+        connection.rollback()
+        assert connection.execute(select(TABLE)).all() == []
+        connection.rollback()
+        DriverExecutor(connection).run(Call(write, [A]))
+        connection.commit()
+    with engine.connect() as connection:
+        assert len(connection.execute(select(TABLE)).all()) == 1
+
+
+def test_refused_statement_raises_as_sqlalchemy_does(
+    executor: Executor, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    write = Prepared(insert(TABLE), connection.dialect)
+    read = Prepared(select(TABLE.c.name), connection.dialect)
+    executor.run(Call(write, [A]))
+    with pytest.raises(IntegrityError) as raised:
+        executor.run(Call(read), Call(write, [A]), Call(read))
+    assert not raised.value.connection_invalidated
+    assert caplog.messages == []
+    connection.rollback()
+    assert connection.execute(select(TABLE)).all() == []
+
+
+@pytest.mark.parametrize(
+    ("database", "end"),
+    [
+        pytest.param("postgres_url", "SELECT pg_terminate_backend({})", marks=pytest.mark.postgresql),
+        pytest.param("mariadb_url", "KILL {}", marks=pytest.mark.mariadb),
+    ],
+)
+def test_lost_connection_renews_the_pool(database: str, end: str, request: pytest.FixtureRequest) -> None:
+    engine = create_engine(request.getfixturevalue(database))
+    own = text("SELECT pg_backend_pid()" if database == "postgres_url" else "SELECT CONNECTION_ID()")
+    statement = Prepared(select(1), engine.dialect)
+    with engine.connect() as connection, engine.connect() as other:
+        pids = [each.execute(own).scalar_one() for each in (connection, other)]
+    with engine.connect() as connection:
+        executor = DriverExecutor(connection)
+        (pid,) = set(pids) & {connection.execute(own).scalar_one()}
+        with engine.connect() as killer:
+            killer.execute(text(end.format(pid)))
+        with pytest.raises(DBAPIError) as raised:
+            executor.run(Call(statement), Call(statement))
+        assert raised.value.connection_invalidated
+        assert connection.invalidated
+    with engine.connect() as connection:
+        assert connection.execute(own).scalar_one() not in pids
+    engine.dispose()
+
+
+def test_sessions_events_are_kept(connection: Connection) -> None:
+    seen: list[str] = []
+    event.listen(connection, "before_cursor_execute", lambda *given: seen.append(given[2]))
+    read = Prepared(select(TABLE.c.id), connection.dialect)
+    Executor(connection).run(Call(read))
+    assert seen == [read.text]
