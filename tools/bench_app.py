@@ -1,4 +1,4 @@
-"""``tools/bench``: six small cases, each measured in turns with its peer in the same run; medians and ratios.
+"""``tools/bench``: small cases, each measured in turns with its peer in the same run; medians and ratios.
 
 ::
 

@@ -101,6 +101,11 @@ class WriteHooks:
 
         return remove
 
+    @property
+    def any(self) -> bool:
+        """Whether a transaction has to be reviewed, on the thread that made it."""
+        return bool(self._hooks)
+
     def after_fork(self) -> None:
         """In a forked child: another thread of the parent may have held the lock."""
         self._lock = threading.Lock()

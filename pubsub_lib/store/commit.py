@@ -5,8 +5,10 @@ is committed, or it is not, or, when this stays unknown within the bounds of the
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TypeVar
 
+import msgspec
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -14,11 +16,13 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import OutcomeUnknown, PubSubError, StoreBusy, StoreUnavailable
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import error_mapping, retry, writer
+from pubsub_lib.store.before_write import WriteHooks
 from pubsub_lib.store.executor import DriverExecutor
+from pubsub_lib.store.group_commit import Attempt, GroupCommit
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.settings import StoreSettings
-from pubsub_lib.store.verbs import Effect, Encode
-from pubsub_lib.store.writer import Work
+from pubsub_lib.store.verbs import Encode
+from pubsub_lib.store.writer import Outcome, Work
 
 T = TypeVar("T")
 
@@ -49,6 +53,26 @@ def dropped_on_error(connection: Connection, fn: Callable[[Connection], T]) -> T
         raise
 
 
+class _Call(msgspec.Struct):
+    """One call of :meth:`Committer.run` over its attempts."""
+
+    work: Work
+    doubt: Commit | None = None
+    """The commit whose outcome is unknown after the last attempt."""
+    alone: bool = False
+    """Whether the next attempt shares no transaction."""
+
+
+def _failed(error: PubSubError, outcome: Outcome, shared: bool) -> Attempt:
+    """The attempt of one work in a transaction that failed. Its thread gets an error object of its own."""
+    if outcome.error is not None:
+        return Attempt(error=outcome.error)
+    own = copy(error) if shared else error
+    if shared:
+        own.__cause__ = error
+    return Attempt(error=own, shared=shared, doubt=outcome.commit)
+
+
 class Committer:
     """Executes recorded transactions. Any thread; blocks for at most about ``retry_max_seconds`` plus one statement."""
 
@@ -58,24 +82,29 @@ class Committer:
         settings: StoreSettings,
         limits: Limits,
         encode: Encode,
-        review: Callable[[Sequence[Effect]], Sequence[Effect]],
+        hooks: WriteHooks,
     ) -> None:
         self._engine = engine
         self._settings = settings
         self._limits = limits
         self._encode = encode
-        self._review = review
+        self._hooks = hooks
+        self._groups = GroupCommit(self._attempt)
+
+    def after_fork(self) -> None:
+        """In a forked child: another thread of the parent may have been committing."""
+        self._groups = GroupCommit(self._attempt)
 
     def run(self, work: Work) -> Commit | None:
         """Commit; None when nothing changed. Raises ConditionFailed and InvalidValueError (nothing written), StoreBusy,
         StoreUnavailable, StoreFull, StoreReadOnly (nothing written), OutcomeUnknown."""
         if not work.operations:
             return None
-        doubt: list[Commit] = []
+        call = _Call(work)
         try:
-            return retry.attempt(self._settings, lambda: self._once(work, doubt))
+            return retry.attempt(self._settings, lambda: self._once(call))
         except PubSubError as error:
-            if doubt:
+            if call.doubt is not None:
                 raise OutcomeUnknown(
                     "the connection was lost during COMMIT and it is unknown whether the transaction is committed; "
                     f"call committed({work.nonce}) later ({error})",
@@ -83,29 +112,51 @@ class Committer:
                 ) from error
             raise
 
-    def _once(self, work: Work, doubt: list[Commit]) -> Commit | None:
-        """One attempt. ``doubt`` keeps the commit whose outcome is unknown from one attempt to the next."""
-        if doubt:
-            if self._ask(doubt[0]):
-                return doubt.pop()
-            doubt.clear()
-        with error_mapping.translated("writing a transaction"), self._engine().connect() as connection:
-            commit = writer.write(DriverExecutor(connection), work, self._encode, self._limits, self._review)
-            if commit is None:
-                connection.rollback()
-                return None
-            doubt.append(commit)
-            try:
-                commit_or_drop(connection)
-            except SQLAlchemyError as error:
-                if error_mapping.kind_of(error) in error_mapping.DEFINITE:
-                    doubt.clear()
-                    raise
-                # For any other error: look up the transaction before it is tried again.
-                raise StoreUnavailable(f"COMMIT ended without an answer ({error})") from error
-            doubt.clear()
-        hit("writer.after_commit")
-        return commit
+    def _once(self, call: _Call) -> Commit | None:
+        if call.doubt is not None:
+            if self._ask(call.doubt):
+                return call.doubt
+            call.doubt = None
+        attempt = self._executed(call)
+        call.doubt, call.alone = attempt.doubt, isinstance(attempt.error, StoreBusy)
+        if attempt.error is not None:
+            raise attempt.error
+        if attempt.commit is not None:
+            hit("writer.after_commit")
+        return attempt.commit
+
+    def _executed(self, call: _Call) -> Attempt:
+        if self._hooks.any:  # they run on the thread that made the transaction, and may use the store
+            return self._attempt([call.work])[0]
+        attempt = self._groups.run(call.work, alone=call.alone)
+        if attempt.shared and not isinstance(attempt.error, StoreBusy | StoreUnavailable):  # these two are tried again
+            attempt = self._groups.run(call.work, alone=True)
+        return attempt
+
+    def _attempt(self, works: Sequence[Work]) -> list[Attempt]:
+        """Execute these works in one database transaction. Never raises an error of this library."""
+        outcomes: list[Outcome] = []
+        doubt = False
+        try:
+            with error_mapping.translated("writing a transaction"), self._engine().connect() as connection:
+                outcomes = writer.write_together(
+                    DriverExecutor(connection), works, self._encode, self._limits, self._hooks.review
+                )
+                if not any(each.commit for each in outcomes):
+                    connection.rollback()
+                    return [Attempt(error=each.error) for each in outcomes]
+                try:
+                    commit_or_drop(connection)
+                except SQLAlchemyError as error:
+                    if error_mapping.kind_of(error) in error_mapping.DEFINITE:
+                        raise
+                    # For any other error: look up the transaction before it is tried again.
+                    doubt = True
+                    raise StoreUnavailable(f"COMMIT ended without an answer ({error})") from error
+        except PubSubError as error:
+            each_own = outcomes if doubt else [Outcome()] * len(works)
+            return [_failed(error, each, len(works) > 1) for each in each_own]
+        return [Attempt(each.commit, each.error) for each in outcomes]
 
     def _ask(self, commit: Commit) -> bool:
         with error_mapping.translated("looking up a transaction"), self._engine().connect() as connection:

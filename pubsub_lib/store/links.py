@@ -25,6 +25,12 @@ class Rows(msgspec.Struct):
     changed: list[dict[str, Any]]
     removed: list[tuple[str, str]]
 
+    def add(self, other: "Rows") -> None:
+        """Add the rows of another transaction with other objects."""
+        self.created += other.created
+        self.changed += other.changed
+        self.removed += other.removed
+
 
 def object_row(item: Stored) -> dict[str, Any]:
     """An object as a row of the objects' table."""

@@ -5,6 +5,7 @@ time. Here a statement is its text, and the conversions of its parameters and of
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ClauseElement, Dialect, Select, UpdateBase
@@ -38,6 +39,8 @@ class Prepared:
             if isinstance(each.type, Name)
         }
         self._converts = {name: convert for name, convert in converts.items() if convert is not None}
+        plain = len(self._order or ()) > 1 and not self._own and not self._converts
+        self._columns = itemgetter(*self._order) if plain and self._order is not None else None
         self._results: Sequence[tuple[int, Convert]] = ()
         if isinstance(statement, Select):
             processors = [
@@ -47,6 +50,8 @@ class Prepared:
 
     def bound(self, values: Mapping[str, Any]) -> Any:
         """The parameters as the driver takes them: a tuple or a mapping."""
+        if self._columns is not None:
+            return self._columns(values)
         if self._own:
             values = {**self._own, **values}
         if self._converts:

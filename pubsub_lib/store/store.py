@@ -143,7 +143,7 @@ class Store:
         self._callback_lock = threading.Lock()
         self._callback_errors = 0
         self._hooks = WriteHooks(self._tables)
-        self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode, self._hooks.review)
+        self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode, self._hooks)
         self.directory = Directory(self._read, self._write)
         """Services and leases."""
         self.inspect = Inspection(self._read, settings.page_size)
@@ -612,6 +612,7 @@ class Store:
             self._writers, self._readers = engine.pair(self._url, self._settings, primary=not self._read_only)
             self._callback_lock = threading.Lock()
             self._hooks.after_fork()
+            self._committer.after_fork()
             # A publisher's thread and sockets do not exist in the child; but a worker opens its own again.
             self._callbacks = [listed for listed in self._callbacks if listed[1]]
             self._pid = os.getpid()

@@ -149,15 +149,18 @@ def _merge(operation: Operation, current: bytes, encode: Encode) -> bytes:
     return encode(operation.table, value | values.decode(operation.value))
 
 
-def check_size(effects: Sequence[Effect], limits: Limits, max_bytes: int) -> None:
-    """Reject a transaction that is too large. Raises InvalidValueError."""
-    count = sum(effect.changes for effect in effects)
+def check_size(effects: Sequence[Effect], limits: Limits, max_bytes: int) -> int:
+    """The number of changes. Raises InvalidValueError for a transaction that is too large."""
+    count = size = 0
+    for effect in effects:
+        count += effect.changes
+        size += len(effect.key.encode()) + len(effect.value or b"")
     if count > limits.max_transaction_changes:
         raise InvalidValueError(
             f"the transaction has {count} changes; at most {limits.max_transaction_changes} are allowed: split it"
         )
-    size = sum(len(effect.key.encode()) + len(effect.value or b"") for effect in effects)
     if size > max_bytes:
         raise InvalidValueError(
             f"the transaction has {size} bytes of keys and values; at most {max_bytes} are allowed: split it"
         )
+    return count

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Table, func, select
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Head, Link, Point
-from pubsub_lib.errors import SchemaError, VersionMismatch
+from pubsub_lib.errors import PubSubError, SchemaError, VersionMismatch
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import changelog, rows, schema, statements, verbs
 from pubsub_lib.store.executor import Call, Executor
@@ -23,6 +23,10 @@ from pubsub_lib.store.links import Commit, Rows, assemble
 from pubsub_lib.store.verbs import Effect, Encode, Identity, Operation, Stored
 
 _COUNTER = statements.COUNTER
+
+
+Review = Callable[[Sequence[Effect]], Sequence[Effect]]
+"""Gets the effects of the verbs, returns those to write."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -34,12 +38,21 @@ class Work(msgspec.Struct, frozen=True):
     origin: str
 
 
+class Outcome(msgspec.Struct, frozen=True):
+    """The result of one work: its ``commit`` (None: it changes nothing), or the ``error`` because of which it is not
+    written.
+    """
+
+    commit: Commit | None = None
+    error: PubSubError | None = None
+
+
 def write(
     executor: Executor,
     work: Work,
     encode: Encode,
     limits: Limits,
-    review: Callable[[Sequence[Effect]], Sequence[Effect]] = lambda effects: effects,
+    review: Review = list,
 ) -> Commit | None:
     """Execute recorded verbs; None when they change nothing. The caller commits, or rolls back after any exception.
 
@@ -47,7 +60,63 @@ def write(
     effects to write. Raises the errors of :func:`.verbs.fold` and ``review``, VersionMismatch when a read object was
     changed, StoreError for an update of a value that was altered in the database, and SQLAlchemy's errors.
     """
-    stored = _lock(executor, work)
+    (outcome,) = write_together(executor, [work], encode, limits, review)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.commit
+
+
+def write_together(
+    executor: Executor, works: Sequence[Work], encode: Encode, limits: Limits, review: Review = list
+) -> list[Outcome]:
+    """Execute several works, of which no two name the same object, as one transaction after the other.
+
+    An error of this library in one work leaves the others. Raises SQLAlchemy's errors, StoreError when the changelog
+    has no link of a topic whose row was lost, and the exceptions of a user's ``review``: then nothing is written.
+    """
+    stored = _lock(executor, works)
+    max_size = max_bytes(executor.connection, limits)
+    outcomes: list[Outcome] = [Outcome()] * len(works)
+    drafts: list[tuple[int, Sequence[Effect], int]] = []
+    for number, work in enumerate(works):
+        try:
+            effects = _effects(work, stored, encode, review)
+            changes = verbs.check_size(effects, limits, max_size)
+        except PubSubError as error:
+            outcomes[number] = Outcome(error=error)
+        else:
+            if effects:
+                drafts.append((number, effects, changes))
+    if not drafts:
+        return outcomes
+    hit("writer.after_lock")
+    topics = {topic for _, effects, _ in drafts for topic in _topics(effects)}
+    step = advance(executor, sum(changes for *_, changes in drafts), works[drafts[-1][0]].nonce, sorted(topics))
+    hit("writer.after_counter")
+    heads = step.heads | _lost_heads(executor.connection, sorted(topics - step.heads.keys()))
+    last, now, changed, links = step.before, time.time(), Rows([], [], []), list[Link]()
+    for number, effects, changes in drafts:
+        work = works[number]
+        point = Point(last.position + changes, work.nonce)
+        made, written = assemble(effects, last, point, heads, work.origin, now)
+        heads |= {link.topic: Head(link.point, link.count, link.digest) for link in made}
+        outcomes[number] = Outcome(Commit(point, work.nonce, made))
+        changed.add(written)
+        links += made
+        last = point
+    write_rows(executor, changed, links, step.now)
+    hit("writer.before_commit")
+    return outcomes
+
+
+def _topics(effects: Sequence[Effect]) -> Iterator[str]:
+    for effect in effects:
+        yield effect.topic
+        if effect.before is not None:
+            yield effect.before.topic
+
+
+def _effects(work: Work, stored: Mapping[Identity, Stored], encode: Encode, review: Review) -> Sequence[Effect]:
     for (table, key), version in work.reads.items():
         now = stored.get((table, key))
         if (now.version if now is not None else 0) != version:
@@ -55,19 +124,7 @@ def write(
                 f"{table} {key!r} was changed by another writer since this transaction read it; run it again"
             )
     _check_merged(work.operations, stored)
-    effects = review(verbs.fold(work.operations, stored, encode))
-    if not effects:
-        return None
-    verbs.check_size(effects, limits, max_bytes(executor.connection, limits))
-    hit("writer.after_lock")
-    topics = {effect.topic for effect in effects} | {effect.before.topic for effect in effects if effect.before}
-    step = advance(executor, sum(effect.changes for effect in effects), work.nonce, sorted(topics))
-    hit("writer.after_counter")
-    heads = step.heads | _lost_heads(executor.connection, sorted(topics - step.heads.keys()))
-    links, changed = assemble(effects, step.before, step.point, heads, work.origin, time.time())
-    write_rows(executor, changed, links, step.now)
-    hit("writer.before_commit")
-    return Commit(step.point, step.point.nonce, links)
+    return review(verbs.fold(work.operations, stored, encode))
 
 
 class ReadChanged(VersionMismatch):
@@ -84,20 +141,19 @@ def _check_merged(operations: Sequence[Operation], stored: Mapping[Identity, Sto
             raise rows.damaged(item.table, item.key, item.topic, "its value does not fit its fingerprint")
 
 
-def _lock(executor: Executor, work: Work) -> dict[Identity, Stored]:
+def _lock(executor: Executor, works: Sequence[Work]) -> dict[Identity, Stored]:
     if executor.connection.dialect.name == "sqlite" and not executor.locks_at_begin:
         # A user's session may not have written yet; its reads would then be checked against an old state.
         executor.run(Call(executor.made.touch_counter))
     by_table: dict[str, set[str]] = {}
-    for operation in work.operations:
-        by_table.setdefault(operation.table, set()).add(operation.key)
-    for table, key in work.reads:
-        by_table.setdefault(table, set()).add(key)
+    for work in works:
+        for operation in work.operations:
+            by_table.setdefault(operation.table, set()).add(operation.key)
+        for table, key in work.reads:
+            by_table.setdefault(table, set()).add(key)
     # Sorted as bytes, as the databases do: all writers lock in one order, so they cannot deadlock here.
     parts = [
-        (table, keys)
-        for table in sorted(by_table)
-        for keys in rows.chunks(sorted(by_table[table], key=str.encode))
+        (table, keys) for table in sorted(by_table) for keys in rows.chunks(sorted(by_table[table], key=str.encode))
     ]
     return {item.ident: item for row in locked(executor, parts) for item in (rows.stored(row),)}
 
@@ -171,7 +227,7 @@ def _lost_heads(connection: Connection, topics: Sequence[str]) -> dict[str, Head
 
 
 def write_rows(executor: Executor, changed: Rows, links: Sequence[Link], now: int) -> None:
-    """Write a transaction: new rows, changed rows and removed rows of objects, its links, and their topics' heads.
+    """Write transactions: new rows, changed rows and removed rows of objects, their links, and their topics' heads.
 
     ``now``: the database's clock in microseconds. Raises StoreBusy when another writer created one of the objects.
     """
@@ -190,7 +246,8 @@ def write_rows(executor: Executor, changed: Rows, links: Sequence[Link], now: in
             for part in rows.chunks(keys)
         ]
     if links:
-        calls.append(Call(made.upsert(schema.topics), [rows.head_row(link) for link in links]))
+        newest = {link.topic: link for link in links}
+        calls.append(Call(made.upsert(schema.topics), [rows.head_row(link) for link in newest.values()]))
         calls.append(Call(made.insert_links, [rows.link_row(link, now) for link in links]))
     executor.run(*calls)
 

@@ -30,7 +30,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog=PROG,
         usage=f"{PROG} [options]\n       {PROG} COMMAND [options]",
-        description="Six small cases, each compared with its peer in the same run; medians and ratios. The case e2e, "
+        description="Small cases, each compared with its peer in the same run; medians and ratios. The case e2e, "
         "from a transaction to a handler in another process, runs only when it is named: it downloads its peers, once, "
         "into the user's cache folder.",
         epilog=f"{EXIT_CODES}\n\ncommands, each with --help:\n{listed()}",

@@ -1,0 +1,277 @@
+"""Threads that commit at the same time share one transaction, and keep their own conditions, points and errors."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from pubsub_lib.core.model import Link
+from pubsub_lib.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreBusy, StoreError, VersionMismatch
+from pubsub_lib.store import Store, writer
+from pubsub_lib.store.group_commit import MAX_OBJECTS, Attempt, GroupCommit
+from pubsub_lib.store.verbs import Operation
+from pubsub_lib.store.writer import Work
+from tests.e2e.store_checks import assert_consistent
+from tests.unit.store.conftest import Opener
+from tests.unit.store.test_commit import commits, lost_after, lost_before
+
+Do = Callable[[], object]
+
+
+def together(store: Store, *doing: Do) -> list[Future[Any]]:
+    """Run each on a thread: the first is held in its transaction until the others wait in the queue, in this order."""
+    groups = store._committer._groups
+    held, go = threading.Event(), threading.Event()
+    original = groups._attempt
+
+    def attempt(works: Sequence[Work]) -> Sequence[Attempt]:
+        groups._attempt = original
+        held.set()
+        assert go.wait(60)
+        return original(works)
+
+    groups._attempt = attempt
+    with ThreadPoolExecutor(len(doing)) as pool:
+        futures: list[Future[Any]] = [pool.submit(doing[0])]
+        assert held.wait(60)
+        for number, do in enumerate(doing[1:], 1):
+            futures.append(pool.submit(do))
+            with groups._changed:
+                while len(groups._queue) < number:
+                    groups._changed.wait(0.01)  # entering the queue notifies nobody
+        go.set()
+    return futures
+
+
+def put(store: Store, key: str, topic: str = "x", value: object = 1) -> Do:
+    def do() -> object:
+        with store.transaction() as tx:
+            tx.set("t", key, value, topic=topic)
+        assert tx.commit is not None
+        return tx.commit
+
+    return do
+
+
+def create(store: Store, key: str) -> Do:
+    def do() -> object:
+        with store.transaction() as tx:
+            tx.create("t", key, 1, topic="x")
+        return tx.commit
+
+    return do
+
+
+def test_waiting_threads_share_one_transaction(store: Store) -> None:
+    seen: dict[int, list[Link]] = {}
+    store.on_commit(lambda links: seen.setdefault(threading.get_ident(), []).extend(links))
+    with commits(store) as calls:
+        futures = together(store, *(put(store, f"k{number}", f"topic {number % 3}") for number in range(8)))
+    assert calls == [2]
+    made = [each.result() for each in futures]
+    assert [each.point.position for each in made] == list(range(1, 9))
+    assert len({each.nonce for each in made}) == 8
+    assert sorted(link.point.position for links in seen.values() for link in links) == list(range(1, 9))
+    assert all(store.committed(each.nonce) for each in made)
+    assert assert_consistent(store) == 8
+
+
+def test_a_violated_condition_leaves_the_others(store: Store) -> None:
+    put(store, "there")()
+    version = store.get_record("t", "there")
+    assert version is not None
+
+    def stale() -> None:
+        with store.transaction() as tx:
+            tx.set("t", "stale", 1, version=7)
+
+    def read_nothing() -> None:
+        with store.transaction() as tx:
+            tx.get("t", "there")
+            tx.set("t", "by reader", 1)
+
+    def delete() -> None:
+        with store.transaction() as tx:
+            tx.delete("t", "gone")
+
+    with commits(store) as calls:
+        first, *others = together(
+            store,
+            put(store, "a"),
+            create(store, "there"),
+            put(store, "b"),
+            stale,
+            delete,
+            put(store, "c"),
+            create(store, "d"),
+        )
+    assert calls == [2]
+    errors = [each.exception() for each in others]
+    assert [type(each) for each in errors] == [
+        AlreadyExists, type(None), VersionMismatch, NotFound, type(None), type(None),
+    ]  # fmt: skip
+    assert first.exception() is None
+    assert {each.key for each in store.objects()} == {"there", "a", "b", "c", "d"}
+    assert assert_consistent(store) == 5
+
+
+def test_a_group_of_violated_conditions_commits_nothing(store: Store) -> None:
+    put(store, "a")()
+    with commits(store) as calls:
+        futures = together(store, create(store, "a"), create(store, "a"), put(store, "a", value=1))
+    assert calls == [0]
+    assert [type(each.exception()) for each in futures[:2]] == [AlreadyExists, AlreadyExists]
+    assert assert_consistent(store) == 1
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_works_on_one_object_are_committed_one_after_the_other(reads: bool, store: Store) -> None:
+    put(store, "counter", value={"n": 0})()
+
+    def count() -> None:
+        def once(tx: Any) -> None:
+            now = tx.get("t", "counter")["n"] if reads else store.get("t", "counter")["n"]
+            tx.set("t", "counter", {"n": now + 1}, version=None if reads else store.get_record("t", "counter").version)  # type: ignore[union-attr]
+
+        while True:
+            try:
+                store.write(once)
+                return
+            except VersionMismatch:
+                continue
+
+    for each in together(store, *[count] * 4):
+        each.result()
+    assert store.get("t", "counter") == {"n": 4}
+    assert assert_consistent(store) == 5
+
+
+@pytest.mark.parametrize("behaviour", [lost_before, lost_after])
+def test_lost_commit_of_a_group_is_looked_up_for_each(behaviour: Callable[..., None], store: Store) -> None:
+    def normal(commit: Callable[[], None]) -> None:
+        commit()
+
+    with commits(store, normal, behaviour):
+        futures = together(store, *(put(store, f"k{number}") for number in range(5)))
+    made = [each.result() for each in futures]
+    assert len({each.point.position for each in made}) == 5
+    assert assert_consistent(store) == 5
+
+
+def test_an_error_of_the_database_for_one_work_leaves_the_others(store: Store) -> None:
+    put(store, "old", "lost")()
+    with store._writers.begin() as connection:
+        connection.execute(text("DELETE FROM pubsub_topics WHERE topic = 'lost'"))
+        connection.execute(text("DELETE FROM pubsub_links WHERE topic = 'lost'"))
+    futures = together(store, put(store, "a"), put(store, "b"), put(store, "new", "lost"), put(store, "c"))
+    assert [type(each.exception()) for each in futures] == [type(None), type(None), StoreError, type(None)]
+    assert {each.key for each in store.objects(topic="x")} == {"a", "b", "c"}
+
+
+def test_a_busy_database_lets_every_thread_try_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = writer.write_together
+    sizes: list[int] = []
+
+    def busy(executor: Any, works: Sequence[Work], *more: Any) -> Any:
+        sizes.append(len(works))
+        if len(works) > 1:
+            raise StoreBusy("another writer created one of these objects")
+        return original(executor, works, *more)
+
+    monkeypatch.setattr(writer, "write_together", busy)
+    for each in together(store, *(put(store, f"k{number}") for number in range(4))):
+        each.result()
+    assert sorted(sizes) == [1, 1, 1, 1, 3]
+    assert assert_consistent(store) == 4
+
+
+def test_hooks_run_on_the_thread_of_their_transaction(store: Store) -> None:
+    wrong: list[str] = []
+    local = threading.local()
+
+    def hook(proposed: Any) -> None:
+        if getattr(local, "key", None) != proposed.key:
+            wrong.append(proposed.key)
+
+    store.before_write(hook)
+
+    def named(key: str) -> Do:
+        def do() -> None:
+            local.key = key
+            put(store, key)()
+
+        return do
+
+    with ThreadPoolExecutor(4) as pool:
+        for each in [pool.submit(named(f"k{number}")) for number in range(12)]:
+            each.result()
+    assert wrong == []
+    assert assert_consistent(store) == 12
+
+
+def work(*keys: str) -> Work:
+    return Work([Operation("set", "t", key, b"1") for key in keys], {}, hash(keys) % 1000 + 1, "")
+
+
+def grouped(*members: tuple[Work, bool]) -> list[list[int]]:
+    """The groups, as numbers of members, behind a first work that is held."""
+    sizes: list[list[int]] = []
+    queue = GroupCommit(lambda works: [Attempt()] * len(works))
+    from pubsub_lib.store.group_commit import _Waiting
+
+    waiting = [_Waiting(one, alone) for one, alone in members]
+    queue._queue = list(waiting)
+    while queue._queue:
+        sizes.append([waiting.index(each) for each in queue._next_group()])
+    return sizes
+
+
+def test_groups_are_bounded_and_have_no_object_twice() -> None:
+    assert grouped((work("a"), False), (work("b"), False), (work("a", "c"), False), (work("c"), False)) == [
+        [0, 1, 3],
+        [2],
+    ]
+    assert grouped((work("a"), False), (work("b"), True), (work("c"), False)) == [[0, 2], [1]]
+    assert grouped((work("a"), True), (work("b"), False), (work("c"), False)) == [[0], [1, 2]]
+    large = work(*map(str, range(MAX_OBJECTS)))
+    assert grouped((work("a"), False), (large, False), (work("b"), False)) == [[0, 2], [1]]
+    assert grouped((large, False), (work("b"), False)) == [[0], [1]]
+
+
+def test_followers_of_an_interrupted_thread_do_not_know_the_outcome() -> None:
+    held, go = threading.Event(), threading.Event()
+
+    def attempt(works: Sequence[Work]) -> Sequence[Attempt]:
+        if not held.is_set():
+            held.set()
+            assert go.wait(60)
+            return [Attempt()] * len(works)
+        raise KeyboardInterrupt
+
+    queue = GroupCommit(attempt)
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(queue.run, work("a"))
+        assert held.wait(60)
+        others = []
+        for number, key in enumerate("bc", 1):
+            others.append(pool.submit(queue.run, work(key)))
+            with queue._changed:
+                while len(queue._queue) < number:
+                    queue._changed.wait(0.01)
+        go.set()
+    assert first.result() == Attempt()
+    assert isinstance(others[0].exception(), KeyboardInterrupt)
+    assert isinstance(others[1].result().error, OutcomeUnknown)
+
+
+def test_a_forked_child_has_a_queue_of_its_own(open_store: Opener) -> None:
+    from tests.unit.store.test_fork_safety import child
+
+    store = open_store()
+    store._committer._groups._busy = True  # as another thread of the parent leaves it
+    assert child(put(store, "child"), seconds=60) == 0
+    store._committer._groups._busy = False
+    assert assert_consistent(store) == 1
