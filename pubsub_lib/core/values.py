@@ -6,8 +6,8 @@ outside of 64 bits and all other values that JSON does not have are refused, nev
 """
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +16,8 @@ from pubsub_lib.errors import InvalidValueError
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER = msgspec.json.Decoder()
+_NAME: Final = frozenset((str,))
+_TEXT: Final = frozenset((str, bool, type(None)))
 
 
 def encode(value: object, limits: Limits) -> bytes:
@@ -50,48 +52,48 @@ def decode(data: bytes) -> Any:
 
 
 def _check(value: object, limits: Limits) -> None:
-    """Check without recursion. Every node costs at least one byte of JSON, so ``max_value_bytes`` bounds their number,
-    also for a small graph that shares its parts."""
-    nodes = 0
-    stack: list[Iterator[object]] = [iter((value,))]
-    while stack:
-        for item in stack[-1]:
-            nodes += 1
+    """Check level by level, without recursion. Every node costs at least one byte of JSON, so ``max_value_bytes``
+    bounds their number, also for a small graph that shares its parts."""
+    level: list[Collection[object]] = [(value,)]
+    nodes = depth = 0
+    while level:
+        if depth > limits.max_value_depth:
+            raise InvalidValueError(
+                f"the value is nested deeper than {limits.max_value_depth} levels; make it flatter"
+            )
+        deeper: list[Collection[object]] = []
+        for members in level:
+            nodes += len(members)
             if nodes > limits.max_value_bytes:
                 raise InvalidValueError(
                     f"the value has more than {limits.max_value_bytes} bytes of JSON; make it smaller"
                 )
-            inner = _inner(item)
-            if inner is not None:
-                if len(stack) > limits.max_value_depth:
-                    raise InvalidValueError(
-                        f"the value is nested deeper than {limits.max_value_depth} levels; make it flatter"
-                    )
-                stack.append(inner)
-                break
-        else:
-            stack.pop()
+            if not _TEXT.issuperset(map(type, members)):  # most containers hold text only
+                deeper.extend(found for found in map(_inner, members) if found is not None)
+        level = deeper
+        depth += 1
 
 
-def _inner(item: object) -> Iterator[object] | None:
+def _inner(item: object) -> Collection[object] | None:
     """The members of a container, or None for a leaf that JSON has."""
     kind = type(item)
-    if kind is str or kind is bool or item is None:
+    if kind in _TEXT:
         return None
-    if isinstance(item, dict):
-        for name in item:
-            if not isinstance(name, str):
-                raise InvalidValueError(
-                    f"the value has the member name {name!r}, a {type(name).__name__}; use a string"
-                )
-        return iter(item.values())
-    if isinstance(item, list | tuple):
-        return iter(item)
     if kind is int:
         assert isinstance(item, int)
         if not -(2**63) <= item < 2**64:
             raise InvalidValueError(f"the value holds {item}, which has more than 64 bits; write it as a string")
         return None
+    if isinstance(item, dict):
+        if not _NAME.issuperset(map(type, item)):
+            for name in item:
+                if not isinstance(name, str):
+                    raise InvalidValueError(
+                        f"the value has the member name {name!r}, a {type(name).__name__}; use a string"
+                    )
+        return item.values()
+    if isinstance(item, list | tuple):
+        return item
     if kind is float:
         assert isinstance(item, float)
         if not math.isfinite(item):

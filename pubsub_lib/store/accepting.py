@@ -186,7 +186,7 @@ def _value(value: bytes, limits: Limits) -> bytes | None:
 
 def _head(connection: Connection, topic: str, heads: Mapping[str, Head]) -> Head:
     """The topic's head; when the topic's row is lost, the head of its newest link."""
-    return heads.get(topic) or changelog.newest(connection, topic) or EMPTY
+    return heads.get(topic) or changelog.newest(Executor(connection), topic) or EMPTY
 
 
 def _set_empty(connection: Connection, topic: str) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, delete, func, select
 from pubsub_lib.core.model import ALL, ZERO, Delta, Head, Incomplete, Link, Point
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import rows, schema
+from pubsub_lib.store.executor import Call, Executor
 from pubsub_lib.store.types import NowMicroseconds
 
 _BATCH = 1000
@@ -125,13 +126,10 @@ def _holds(
     return False if begin is not None and begin < point.position else None
 
 
-def newest(connection: Connection, topic: str) -> Head | None:
+def newest(executor: Executor, topic: str) -> Head | None:
     """The head that the topic's newest link records."""
-    links = schema.links.c
-    columns = [links[each.name] for each in schema.topics.columns]
-    query = select(*columns).where(links.topic == topic).order_by(links.position.desc()).limit(1)
-    row = connection.execute(query).one_or_none()
-    return None if row is None else rows.head(row)
+    (found,) = executor.run(Call(executor.made.newest_head, [{"of_topic": topic}]))
+    return rows.head(found[0]) if found else None
 
 
 def cut_by_count(connection: Connection, keep: int) -> int:

@@ -138,10 +138,12 @@ class Committer:
         outcomes: list[Outcome] = []
         doubt = False
         try:
-            with error_mapping.translated("writing a transaction"), self._engine().connect() as connection:
-                outcomes = writer.write_together(
-                    DriverExecutor(connection), works, self._encode, self._limits, self._hooks.review
-                )
+            with (
+                error_mapping.translated("writing a transaction"),
+                self._engine().connect() as connection,
+                DriverExecutor(connection) as executor,
+            ):
+                outcomes = writer.write_together(executor, works, self._encode, self._limits, self._hooks.review)
                 if not any(each.commit for each in outcomes):
                     connection.rollback()
                     return [Attempt(error=each.error) for each in outcomes]

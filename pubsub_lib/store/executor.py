@@ -5,8 +5,8 @@ for each statement, which takes 50 times as long as SQLite's for the same statem
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple, Self, cast
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -44,53 +44,54 @@ class Executor:
 
 
 class DriverExecutor(Executor):
-    """The same without SQLAlchemy's events. PostgreSQL executes the statements of one call in one round trip."""
+    """The same without SQLAlchemy's events. PostgreSQL executes the statements of one call in one round trip.
+
+    A context manager that must be left before the connection returns to its pool. Inside, SQLAlchemy cannot execute
+    statements on a PostgreSQL connection.
+    """
 
     locks_at_begin = True
 
     def __init__(self, connection: Connection) -> None:
-        """Begins a transaction; the user ends it with the connection's ``commit`` or ``rollback``."""
+        """Begins a transaction; the user ends it with the connection's ``commit`` or ``rollback``, in the block."""
         super().__init__(connection)
         if not connection.in_transaction():
             connection.begin()
-        self._driver: Any = connection.connection.driver_connection
+        self._driver = cast("Any", connection.connection.driver_connection)
+        pipelined = connection.dialect.name == "postgresql"
+        self._block = self._driver.pipeline() if pipelined else nullcontext()
+        self._pipeline: Any = None
+
+    def __enter__(self) -> Self:
+        self._pipeline = self._block.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.connection.invalidated:
+            with self._wrapped("the end of a pipeline"):
+                # Without the exception, which would only be logged there.
+                self._block.__exit__(None, None, None)
 
     def run(self, *calls: Call) -> list[Rows]:
-        """As the base class."""
-        with self._wrapped(calls):
-            if len(calls) > 1 and self.connection.dialect.name == "postgresql":
-                return self._in_pipeline(calls)
-            return self._execute(calls)
-
-    def _execute(self, calls: Sequence[Call]) -> list[Rows]:
-        cursors = [self._driver.cursor() for _ in calls]
-        for cursor, (statement, many) in zip(cursors, calls, strict=True):
-            if len(many) > 1:
-                cursor.executemany(statement.text, [statement.bound(values) for values in many])
-            else:
-                cursor.execute(statement.text, statement.bound(many[0]))
-        return [
-            call.statement.converted(cursor.fetchall()) if call.statement.returns else ()
-            for cursor, call in zip(cursors, calls, strict=True)
-        ]
-
-    def _in_pipeline(self, calls: Sequence[Call]) -> list[Rows]:
-        """Raises the error of the first statement that fails; the others and the end of the pipeline fail, too."""
-        error = self.connection.dialect.loaded_dbapi.Error
-        first: BaseException | None = None
-        try:
-            with self._driver.pipeline():
-                try:
-                    return self._execute(calls)
-                except error as failed:  # psycopg logs a warning when an error leaves the pipeline's block
-                    first = failed
-        except error as failed:
-            raise first or failed from None
-        assert first is not None
-        raise first
+        """As the base class. A PostgreSQL connection on which a statement failed is not used again."""
+        with self._wrapped("; ".join([call.statement.text for call in calls])):
+            cursors = [self._driver.cursor() for _ in calls]
+            for cursor, (statement, many) in zip(cursors, calls, strict=True):
+                if len(many) > 1:
+                    cursor.executemany(statement.text, [statement.bound(values) for values in many])
+                else:
+                    cursor.execute(statement.text, statement.bound(many[0]))
+            if self._pipeline is not None:
+                # Before any fetch, which would send a flush: after a flush the server does not end the transaction of
+                # a client that stops (idle_in_transaction_session_timeout).
+                self._pipeline.sync()
+            return [
+                call.statement.converted(cursor.fetchall()) if call.statement.returns else ()
+                for cursor, call in zip(cursors, calls, strict=True)
+            ]
 
     @contextmanager
-    def _wrapped(self, calls: Sequence[Call]) -> Iterator[None]:
+    def _wrapped(self, text: str) -> Iterator[None]:
         """Raise the driver's errors as SQLAlchemy does. After a lost connection the pool opens new ones."""
         dialect = self.connection.dialect
         driver = dialect.loaded_dbapi
@@ -98,10 +99,10 @@ class DriverExecutor(Executor):
             yield
         except driver.Error as error:
             lost = dialect.is_disconnect(error, self._driver, None)
-            if lost:
+            if lost or self._pipeline is not None:
                 self.connection.invalidate(error)
+            if lost:
                 self.connection.engine.dispose()
-            text = "; ".join(call.statement.text for call in calls)
             raise DBAPIError.instance(
                 text, None, error, driver.Error, hide_parameters=True, connection_invalidated=lost, dialect=dialect
             ) from error

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ClauseElement, Dialect, Select, UpdateBase
+from sqlalchemy import ClauseElement, Dialect, SelectBase, UpdateBase
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from pubsub_lib.store.types import Name
@@ -26,7 +26,7 @@ class Prepared:
         assert isinstance(compiled, SQLCompiler)
         self.text = str(compiled)
         """The SQL with the driver's placeholders."""
-        self.returns = isinstance(statement, Select) or (
+        self.returns = isinstance(statement, SelectBase) or (
             isinstance(statement, UpdateBase) and bool(statement.exported_columns)
         )
         """Whether it returns rows."""
@@ -42,7 +42,7 @@ class Prepared:
         plain = len(self._order or ()) > 1 and not self._own and not self._converts
         self._columns = itemgetter(*self._order) if plain and self._order is not None else None
         self._results: Sequence[tuple[int, Convert]] = ()
-        if isinstance(statement, Select):
+        if isinstance(statement, SelectBase):
             processors = [
                 each.type.dialect_impl(dialect).result_processor(dialect, None) for each in statement.selected_columns
             ]

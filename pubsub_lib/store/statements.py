@@ -54,6 +54,11 @@ class Statements:
         self.lock_objects = self._by_count(self._lock_objects)
         self.lock_heads = self._by_count(self._lock_heads)
         self.delete_objects = self._by_count(self._delete_objects)
+        self.written_topics = self._by_count(self._written_topics)
+        links = schema.links.c
+        head = [links[each.name] for each in schema.topics.columns]
+        newest = select(*head).where(links.topic == bindparam("of_topic", type_=links.topic.type))
+        self.newest_head = self._made(newest.order_by(links.position.desc()).limit(1))
 
     def _by_count(self, make: Callable[[int], Prepared]) -> Callable[[int], Prepared]:
         """The statements by number of values. PostgreSQL gets the values as one array, so it needs one statement."""
@@ -92,6 +97,14 @@ class Statements:
     def _lock_heads(self, count: int) -> Prepared:
         topics = schema.topics
         return self._made(select(topics).where(self._among(topics.c.topic, "topic", count)).with_for_update())
+
+    def _written_topics(self, count: int) -> Prepared:
+        """Those of these topics that have an object or a link."""
+        objects, links = (
+            select(each.c.topic).where(self._among(each.c.topic, "topic", count))
+            for each in (schema.objects, schema.links)
+        )
+        return self._made(objects.union(links))
 
     def _delete_objects(self, count: int) -> Prepared:
         objects = schema.objects.c

@@ -93,7 +93,7 @@ def write_together(
     topics = {topic for _, effects, _ in drafts for topic in _topics(effects)}
     step = advance(executor, sum(changes for *_, changes in drafts), works[drafts[-1][0]].nonce, sorted(topics))
     hit("writer.after_counter")
-    heads = step.heads | _lost_heads(executor.connection, sorted(topics - step.heads.keys()))
+    heads = step.heads | _lost_heads(executor, sorted(topics - step.heads.keys()))
     last, now, changed, links = step.before, time.time(), Rows([], [], []), list[Link]()
     for number, effects, changes in drafts:
         work = works[number]
@@ -210,16 +210,17 @@ def heads_of(executor: Executor, topics: Sequence[str]) -> dict[str, Head]:
     return {row[0]: rows.head(row) for row in chain.from_iterable(executor.run(*calls))}
 
 
-def _lost_heads(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
+def _lost_heads(executor: Executor, topics: Sequence[str]) -> dict[str, Head]:
     """Of topics without a row: the heads of those that were written before and whose row was lost, from their newest
     link. Starting again from no head would produce a changelog that lacks all older objects. Raises StoreError when the
     changelog has no link of such a topic.
     """
+    made = executor.made
     found: dict[str, Head] = {}
     for part in rows.chunks(topics):
-        written = [select(each.c.topic).where(each.c.topic.in_(part)) for each in (schema.objects, schema.links)]
-        for topic in connection.execute(written[0].union(written[1])).scalars():
-            head = changelog.newest(connection, topic)
+        (written,) = executor.run(Call(made.written_topics(len(part)), [made.listed("topic", part)]))
+        for (topic,) in written:
+            head = changelog.newest(executor, topic)
             if head is None:
                 raise rows.lost_head(topic)
             found[topic] = head

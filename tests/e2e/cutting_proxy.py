@@ -64,7 +64,6 @@ class Pair:
         self._client = client
         self._server = socket.create_connection(("127.0.0.1", proxy.target))
         self._swallow = threading.Event()
-        self._swallowed = threading.Event()
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._up, self._down)]
         for thread in self._threads:
             thread.start()
@@ -90,10 +89,9 @@ class Pair:
                     end(self._client)
                     return
                 if mode == "after":
-                    self._swallow.set()
-                    send(self._server, data)
-                    self._swallowed.wait(30)
-                break
+                    self._swallow.set()  # and forward more: a server may answer only at the end of a pipeline
+                else:
+                    break
             send(self._server, data)
             if b"FOR UPDATE" in data:
                 while proxy.held:
@@ -104,9 +102,8 @@ class Pair:
     def _down(self) -> None:
         while data := receive(self._server):
             if self._swallow.is_set():
-                self._swallowed.set()
-            else:
-                send(self._client, data)
+                break
+            send(self._client, data)
         end(self._client)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from pubsub_lib.core import values
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreBusy, StoreError, VersionMismatch
 from pubsub_lib.store import Store, writer
@@ -133,8 +134,12 @@ def test_works_on_one_object_are_committed_one_after_the_other(reads: bool, stor
 
     def count() -> None:
         def once(tx: Any) -> None:
-            now = tx.get("t", "counter")["n"] if reads else store.get("t", "counter")["n"]
-            tx.set("t", "counter", {"n": now + 1}, version=None if reads else store.get_record("t", "counter").version)  # type: ignore[union-attr]
+            if reads:
+                tx.set("t", "counter", {"n": tx.get("t", "counter")["n"] + 1})
+                return
+            record = store.get_record("t", "counter")
+            assert record is not None
+            tx.set("t", "counter", {"n": values.decode(record.value)["n"] + 1}, version=record.version)
 
         while True:
             try:
