@@ -15,7 +15,7 @@ from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.report import report, summary
 from pubsub_lib.audit.settings import SECOND, AuditSettings
-from pubsub_lib.audit.spark.session import first_line, session, tuning
+from pubsub_lib.audit.spark.session import adapt, first_line, session, tuning
 from pubsub_lib.audit.stream import command
 from pubsub_lib.command import entry, signals
 from pubsub_lib.command.exit_codes import AUDIT_USAGE, CLOSED_PIPE, INTERNAL_ERROR
@@ -224,6 +224,7 @@ def _audit(
     from pubsub_lib.audit.rules.pipeline import audit
 
     try:
+        adapt(spark, gathered.size)  # a running session of the caller has other settings
         rows = journals.load(spark, gathered)
         if gathered.cacheable:
             rows = rows.persist()

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from pubsub_lib.audit.spark.addresses import path_of, to_read
 from pubsub_lib.audit.spark.arrow_tables import small
+from pubsub_lib.audit.spark.settled import together
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
 from pubsub_lib.journal.reading import check_parquet, find, unreadable
@@ -190,7 +191,7 @@ def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
     rows = spark.read.schema(SCHEMA).parquet(*map(to_read, domains))
     every = {domain for of_file in domains.values() for domain in of_file}
     if len(every) == 1:
-        return rows.withColumn("domain", F.lit(every.pop()))
+        return together(rows.withColumn("domain", F.lit(every.pop())))
     # The table uses the names that Spark gives the files: Spark escapes them, and their prefix varies.
     places = [
         {"file": begin + file.removeprefix("file://"), "domain": domain}
@@ -199,4 +200,4 @@ def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
         for begin in ("file:", "file://")
     ]
     known = F.broadcast(small(spark, places, _PLACES))
-    return rows.withColumn("file", F.col("_metadata.file_path")).join(known, "file").drop("file")
+    return together(rows.withColumn("file", F.col("_metadata.file_path")).join(known, "file").drop("file"))

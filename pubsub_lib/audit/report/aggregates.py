@@ -4,9 +4,9 @@ import msgspec
 from pyspark.sql import DataFrame
 
 from pubsub_lib.audit.report import anomalies, latency, streams, windows
-from pubsub_lib.audit.rules.base_tables import settled
 from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import settled
 
 
 class Aggregates(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import partitioned, settled
 
 PARTICIPANTS: Final = ("writer", "service", "replica")
 FOREVER: Final = 2**62
@@ -21,11 +22,6 @@ POINT: Final = ["domain", "topic", "position", "nonce"]
 HOSTS: Final = ["domain", "replica_host", "publisher_host"]
 _SYNCS: Final = "array<struct<number:bigint,position:bigint,wall:bigint,began:bigint,since:bigint>>"
 _EVENTS: Final = ("hello", "ask", "interest", "drop", "sync_begin", "sync_end", "listing", "changelog")
-
-
-def settled(table: DataFrame) -> DataFrame:
-    """The table, computed now and kept. Its plan becomes short: planning on long plans takes longer than the data."""
-    return table.localCheckpoint(eager=True)
 
 
 def events(rows: DataFrame) -> DataFrame:
@@ -143,7 +139,7 @@ def publications(rows: DataFrame) -> DataFrame:
     first = F.struct("wall", "run", "number", "host", "service", "position", "nonce", "written")
     sent = sent.select(*ID, "wall", "run", "number", "host", "service", "position", "nonce", "written", "hash")
     return (
-        sent.repartition(*ID)  # aggregates of structs sort their input: so once only, and not before the exchange, too
+        partitioned(sent, *ID)  # aggregates of structs sort their input: so once only, and not before the exchange, too
         .groupBy(*ID)
         .agg(F.min(first).alias("first"), F.min("hash").alias("sent_low"), F.max("hash").alias("sent_high"))
         .select(

@@ -6,8 +6,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.rules import base_tables
-from pubsub_lib.audit.rules.base_tables import POINT, closed, hidden_at_publisher, settled
+from pubsub_lib.audit.rules.base_tables import POINT, closed, hidden_at_publisher
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import settled
 
 COLUMNS: Final = (*POINT, "verdict")
 

@@ -15,13 +15,13 @@ from pubsub_lib.audit.rules.base_tables import (
     POINT,
     closed,
     hidden_at_publisher,
-    settled,
     unpublished,
     window_of,
     with_skew,
 )
 from pubsub_lib.audit.rules.receipts import neighbours, received
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import checkpointed
 
 COLUMNS: Final = (
     "domain", "name", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "verdict", "detail",
@@ -109,17 +109,17 @@ def delivery(
     settings: AuditSettings,
 ) -> DataFrame:
     """The delivery table without unrecorded items. ``applied``: the replicas' records with outcome applied or old."""
-    joined = settled(_with_receipts(expected, received(receipts), skews, stale, settings))
+    joined = checkpointed(_with_receipts(expected, received(receipts), skews, stale, settings))
     too_late = F.coalesce(F.col("received_last") > F.col("p") + settings.reach, F.lit(False))
     belated = joined.filter(too_late)
     if not belated.isEmpty():  # few, if any: join them again, without the receipts after the horizon
         horizons = belated.select(*ID, "name", (F.col("p") + settings.reach).alias("horizon"))
         in_time = receipts.join(F.broadcast(horizons), [*ID, "name"]).filter("wall <= horizon").drop("horizon")
         again = _with_receipts(belated.select(*expected.columns), received(in_time), skews, stale, settings)
-        joined = joined.filter(~too_late).unionByName(settled(again))
+        joined = joined.filter(~too_late).unionByName(checkpointed(again))
     at_once = _judged(joined.filter("plain"), _delivered(settings, F.col("first.settled")))
     slow = joined.filter(~F.col("plain")).join(F.broadcast(histories), ["domain", "topic", "polls", "name"])
-    slow = settled(slow.withColumn("intervals", _until_horizon(settings)).filter(F.size("intervals") > 0))
+    slow = checkpointed(slow.withColumn("intervals", _until_horizon(settings)).filter(F.size("intervals") > 0))
     if slow.isEmpty():
         return at_once
     slow = _with_applied(slow, applied)

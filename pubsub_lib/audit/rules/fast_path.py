@@ -12,10 +12,11 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.base_tables import settled, with_skew
+from pubsub_lib.audit.rules.base_tables import with_skew
 from pubsub_lib.audit.rules.delivery import MESSAGE
 from pubsub_lib.audit.rules.stream_ids import STREAM, item, lane, named, number
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import settled
 
 _SLOT: Final = 3
 """Bits of the place within a group of neighbours that are compared together."""

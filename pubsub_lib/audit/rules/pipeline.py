@@ -16,8 +16,9 @@ from pubsub_lib.audit.rules import (
     syncs,
     unexpected_receipts,
 )
-from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN, settled
+from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import checkpointed, kept, settled
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -70,21 +71,21 @@ def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_P
         histories=settled(delivery.histories(intervals, topics, skews)),
         stale=settled(receipts.stale(rows, events)),
     )
-    delivered, strayed, kept = _judged(rows, raw_receipts, known, settings, fast_path_from)
+    delivered, strayed, source = _judged(rows, raw_receipts, known, settings, fast_path_from)
     findings = rows.limit(0).select(*POINT, F.lit("").alias("verdict"))
     if has_changelog:
         findings = changelog.findings(rows, events, commits, known.sent_points, known.domains, settings)
     return Tables(
         delivery=delivered,
-        strays=strayed.persist(),
-        store=findings.select(*changelog.COLUMNS).persist(),
-        state=state.differences(rows, events, runs, settings).select(*state.COLUMNS).persist(),
-        syncs=syncs.syncs(events).persist(),
+        strays=kept(strayed, small=True),
+        store=kept(findings.select(*changelog.COLUMNS), small=True),
+        state=kept(state.differences(rows, events, runs, settings).select(*state.COLUMNS), small=True),
+        syncs=kept(syncs.syncs(events), small=True),
         runs=runs,
         domains=known.domains,
         skews=skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"),
         rows=rows,
-        kept=kept,
+        kept=source,
     )
 
 
@@ -108,7 +109,7 @@ def _judged(
     """The tables of deliveries and of strays, and the persisted table behind the deliveries."""
     if _sum(known.overview, "sent") < fast_path_from:
         delivered, strayed = _by_rules(rows, rows, known, settings)
-        delivered = delivered.persist()
+        delivered = kept(delivered)
         return delivered, strayed, delivered
     listeners = known.histories.filter(~F.col("polls")).select("domain", "topic", "name")
     streams = settled(base_tables.streams(known.overview))
@@ -118,15 +119,15 @@ def _judged(
     if clean.every and known.commits.isEmpty():
         return at_once, unexpected_receipts.none(rows), clean.joined
     delivered, strayed = _by_rules(clean.rest(rows), rows, known, settings)
-    return settled(delivered).unionByName(at_once), strayed, clean.joined
+    return checkpointed(delivered).unionByName(at_once), strayed, clean.joined
 
 
 def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSettings) -> tuple[DataFrame, DataFrame]:
     """Deliveries and strays of the messages in ``rest``: records of whole streams."""
-    publications = settled(base_tables.publications(rest))
+    publications = checkpointed(base_tables.publications(rest))
     streams = settled(receipts.sent_streams(publications))
     raw = receipts.raw_receipts(rest, known.runs, known.intervals, settings)
-    received = receipts.looked_up(settled(receipts.receipts(raw, streams)), publications, streams)
+    received = receipts.looked_up(checkpointed(receipts.receipts(raw, streams)), publications, streams)
     publishers = settled(unexpected_receipts.publishers(known.overview, known.runs))
     unsent = settled(unexpected_receipts.unsent(received, publishers, known.skews, settings))
     unrecorded = unexpected_receipts.unrecorded(

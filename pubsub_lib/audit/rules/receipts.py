@@ -5,8 +5,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.base_tables import ID, RUN, settled
+from pubsub_lib.audit.rules.base_tables import ID, RUN
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import partitioned, settled
 
 STREAM: Final = ["domain", "run", "uuid", "topic"]
 _PIECE: Final = 16
@@ -89,7 +90,7 @@ def received(receipts: DataFrame) -> DataFrame:
 
     ``first`` is null when every receipt is astray; ``received_last`` is the wall of the last receipt.
     """
-    together = receipts.repartition(*ID)  # so that both groupings and the join with publications share one exchange
+    together = partitioned(receipts, *ID)  # so that both groupings and the join with publications share one exchange
     regular = ~F.col("astray")
     taken = regular & F.col("outcome").isin("applied", "old")
     in_run = together.groupBy(*ID, "name", "run").agg(

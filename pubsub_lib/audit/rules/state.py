@@ -5,9 +5,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.base_tables import RUN, settled
+from pubsub_lib.audit.rules.base_tables import RUN
 from pubsub_lib.audit.rules.changelog import limits
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import checkpointed, settled
 
 COLUMNS: Final = (
     "domain", "name", "topic", "table", "key", "verdict", "versions_behind", "behind", "version", "stored_version",
@@ -23,7 +24,7 @@ def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: A
     objects = rows.filter(F.col("kind") == "object").select(
         *_LISTING, F.get("changes", F.lit(0)).alias("object")
     ).select(*_LISTING, "object.table", "object.key", "object.version", "object.hash")  # fmt: skip
-    objects = settled(objects)
+    objects = checkpointed(objects)
     whole = settled(_whole(events, runs, objects))
     theirs, mine = _last(whole, "store"), _last(whole, "replica")
     with_store = theirs.select("domain").distinct()

@@ -11,7 +11,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.base_tables import settled
+from pubsub_lib.audit.spark.settled import settled
 
 STREAM: Final = ["domain", "uuid", "topic"]
 _PLACES: Final = 40

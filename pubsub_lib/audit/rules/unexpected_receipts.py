@@ -6,8 +6,9 @@ import msgspec
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.base_tables import ID, POINT, RUN, settled, with_skew
+from pubsub_lib.audit.rules.base_tables import ID, POINT, RUN, with_skew
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import settled
 
 COLUMNS: Final = ("domain", "name", "uuid", "topic", "sequence", "verdict")
 

@@ -13,17 +13,16 @@ from pubsub_lib.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LEAST_PARTITIONS: Final = 2
 _LISTERS: Final = 8
 """Tasks that list journals' files."""
 _PARTITION: Final = 8 << 20
 """Bytes of journals (they are compressed) for one partition of a shuffle."""
 _SMALL: Final = 64 << 20
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
-"""This setting may be changed for each audit of a session."""
-QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+"""With 1 partition the audit is planned for little data (:mod:`pubsub_lib.audit.spark.settled`)."""
+QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -XX:MetaspaceSize=256m"
 """JVM options for a fast start. The default code cache is too small for Spark's plans with these options: a full cache
-stops compilation."""
+stops compilation. With less memory for classes at the begin, the JVM collects garbage whenever it needs more."""
 
 
 def session(
@@ -48,7 +47,8 @@ def session(
         .config("spark.ui.showConsoleProgress", "false" if quiet else "true")
         .config("spark.driver.memory", memory)
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.adaptive.enabled", "true")
+        # For errors, each operation on a column records its line of Python: half of all calls from Python to the JVM.
+        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         # Groupings by a subset of the keys of a join need no further exchange.
         .config("spark.sql.requireAllClusterKeysForCoPartition", "false")
         # Spark lists 33 paths or more by a job, by default with one task for each path: a thousand tasks cost ten times
@@ -84,7 +84,22 @@ def first_line(error: Exception) -> str:
 
 def partitions_for(size: int) -> int:
     """Partitions of a shuffle for journals of ``size`` bytes of Parquet."""
-    return max(_LEAST_PARTITIONS, math.ceil(size / _PARTITION))
+    return max(1, math.ceil(size / _PARTITION))
+
+
+def settings_for(size: int) -> dict[str, str]:
+    """Settings of Spark for one audit of journals of ``size`` bytes of Parquet. A session may change them.
+
+    With one partition nothing is shuffled, so adaptive execution, which runs a job for each shuffle, has no use.
+    """
+    partitions = partitions_for(size)
+    return {PARTITIONS: str(partitions), "spark.sql.adaptive.enabled": "true" if partitions > 1 else "false"}
+
+
+def adapt(spark: "SparkSession", size: int) -> None:
+    """Apply ``settings_for`` to a session before its next audit."""
+    for name, value in settings_for(size).items():
+        spark.conf.set(name, value)
 
 
 def tuning(size: int) -> dict[str, str]:
@@ -93,7 +108,7 @@ def tuning(size: int) -> dict[str, str]:
     The number of shuffle partitions is the smallest with which each partition fits in memory, because each has a cost.
     For little data most of the time would be spent on optimizing machine code, so the JVM optimizes less.
     """
-    partitions = {PARTITIONS: str(partitions_for(size))}
+    settings = settings_for(size)
     if size >= _SMALL:
-        return partitions
-    return {**partitions, "spark.driver.extraJavaOptions": QUICK_JVM}
+        return settings
+    return {**settings, "spark.driver.extraJavaOptions": QUICK_JVM}

@@ -13,7 +13,7 @@ import msgspec
 
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.session import PARTITIONS, partitions_for
+from pubsub_lib.audit.spark.session import adapt
 from pubsub_lib.audit.stream import windows
 from pubsub_lib.audit.stream.intake import Intake, Look
 from pubsub_lib.audit.stream.runs import JournalPart, closed_before, frontier, known, too_late
@@ -170,7 +170,7 @@ def spark_judge(spark: "SparkSession", settings: AuditSettings, out: Path) -> Ju
         from pubsub_lib.audit.rules.pipeline import audit
 
         spool = journals.Input(files, ())
-        spark.conf.set(PARTITIONS, partitions_for(spool.size))
+        adapt(spark, spool.size)
         rows = journals.load(spark, spool)
         if spool.cacheable:
             rows = rows.persist()

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.session import QUICK_JVM, session
+from pubsub_lib.audit.spark.session import QUICK_JVM, adapt, session
+from pubsub_lib.audit.spark.settled import together
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal.rows import COLUMNS, Row, arrow_schema
 from tests.conftest import IN_CI
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
     from pubsub_lib.audit.rules.pipeline import Tables
 
+LITTLE, MUCH = 0, 16 << 20
+"""Sizes of journals: for little data the audit uses one partition."""
 SETTINGS = AuditSettings(WINDOW, GRACE, BOUND, SILENCE)
-Audit = Callable[[Mapping[str, Sequence[Row]]], "Tables"]
+Audit = Callable[[Mapping[str, Sequence[Row]], int], "Tables"]
 
 
 @pytest.fixture(scope="session")
@@ -45,13 +48,16 @@ def spark() -> Iterator["SparkSession"]:
 
 @pytest.fixture(scope="session")
 def audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Audit:
-    """Audit many cases together: domain -> rows."""
+    """Audit many cases together (domain -> rows), like journals of the given size."""
+    from pubsub_lib.audit.rules.pipeline import FAST_PATH_FROM
     from pubsub_lib.audit.rules.pipeline import audit as run
 
-    def all_at_once(cases: Mapping[str, Sequence[Row]]) -> "Tables":
+    def all_at_once(cases: Mapping[str, Sequence[Row]], size: int) -> "Tables":
+        adapt(spark, size)
         path = tmp_path_factory.mktemp("cases") / "cases.parquet"
         write_cases(path, cases)
-        return run(spark.read.parquet(str(path)), SETTINGS, fast_path_from=0)
+        rows = together(spark.read.parquet(str(path)))
+        return run(rows, SETTINGS, fast_path_from=FAST_PATH_FROM if size == LITTLE else 0)
 
     return all_at_once
 

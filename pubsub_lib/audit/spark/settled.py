@@ -1,0 +1,50 @@
+"""Tables that are computed at once and kept. Their plans become short: planning long plans takes longer than the data.
+
+An audit of little data uses a single partition (:func:`~pubsub_lib.audit.spark.session.settings_for`). There a small
+table becomes a part of the plan. So Spark knows its size: an empty table removes all steps that depend on it, and a
+query of the table alone needs no job.
+"""
+
+from typing import TYPE_CHECKING
+
+from pubsub_lib.audit.spark.session import PARTITIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def single(spark: "SparkSession") -> bool:
+    """Whether the audit uses a single partition."""
+    return spark.conf.get(PARTITIONS) == "1"
+
+
+def settled(table: "DataFrame") -> "DataFrame":
+    """A table that is small when the journals are small, computed now."""
+    found = checkpointed(table)
+    if not single(table.sparkSession) or not found.isEmpty():
+        return found
+    return found.limit(0)
+
+
+def checkpointed(table: "DataFrame") -> "DataFrame":
+    """A table with about one row for a message or an object, computed now. It stays with the executors."""
+    return together(table).localCheckpoint(eager=True)
+
+
+def kept(table: "DataFrame", *, small: bool = False) -> "DataFrame":
+    """A table that is read several times. With several partitions its first reader computes it, else it is computed
+    now. ``small``: see :func:`settled`.
+    """
+    if not single(table.sparkSession):
+        return table.persist()
+    return settled(table) if small else checkpointed(table)
+
+
+def together(table: "DataFrame") -> "DataFrame":
+    """The table in one partition, if the audit uses only one: later steps exchange no rows between partitions."""
+    return table.coalesce(1) if single(table.sparkSession) else table
+
+
+def partitioned(table: "DataFrame", *by: str) -> "DataFrame":
+    """The table partitioned by these columns. A single partition is partitioned by any columns."""
+    return table if single(table.sparkSession) else table.repartition(*by)

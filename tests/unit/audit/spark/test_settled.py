@@ -1,0 +1,50 @@
+"""Computed tables: what Spark knows of them when it plans the next steps."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.spark.session import adapt
+from pubsub_lib.audit.spark.settled import kept, partitioned, settled, single, together
+from tests.unit.audit.conftest import LITTLE, MUCH
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def little(spark: "SparkSession") -> Iterator["SparkSession"]:
+    adapt(spark, LITTLE)
+    yield spark
+    adapt(spark, MUCH)
+
+
+def plan(table: "DataFrame") -> str:
+    return str(table._jdf.queryExecution().executedPlan().toString())
+
+
+def test_little_data_is_grouped_and_joined_without_exchange(little: "SparkSession") -> None:
+    assert single(little)
+    rows = together(little.range(10).withColumn("group", F.col("id") % 3))
+    table = settled(partitioned(rows, "group"))
+    assert table.rdd.getNumPartitions() == 1
+    most = table.unionByName(kept(table)).groupBy("group").agg(F.max("id").alias("most"))
+    assert "Exchange" not in plan(most.orderBy("group"))
+    assert [tuple(row) for row in most.orderBy("group").collect()] == [(0, 9), (1, 7), (2, 8)]
+
+
+def test_empty_table_of_little_data_removes_the_steps_after_it(little: "SparkSession") -> None:
+    rows = little.range(10)
+    assert "LocalTableScan <empty>" in plan(rows.join(settled(rows.filter("id > 20")), "id"))
+    assert kept(rows.filter("id > 20"), small=True).columns == ["id"]
+
+
+def test_much_data_keeps_its_partitions(spark: "SparkSession") -> None:
+    adapt(spark, MUCH)
+    rows = spark.range(10, numPartitions=3)
+    assert not single(spark)
+    assert together(rows).rdd.getNumPartitions() == settled(rows).rdd.getNumPartitions() == 3
+    assert "Exchange hashpartitioning(id" in plan(partitioned(rows, "id"))
+    assert kept(rows, small=True).storageLevel.useMemory
