@@ -90,7 +90,7 @@ def partitions_for(size: int) -> int:
 def settings_for(size: int) -> dict[str, str]:
     """Settings of Spark for one audit of journals of ``size`` bytes of Parquet. A session may change them.
 
-    With one partition nothing is shuffled, so adaptive execution, which runs a job for each shuffle, has no use.
+    With one partition few rows are shuffled, so adaptive execution, which runs a job for each shuffle, has no use.
     """
     partitions = partitions_for(size)
     return {PARTITIONS: str(partitions), "spark.sql.adaptive.enabled": "true" if partitions > 1 else "false"}
