@@ -1,8 +1,8 @@
 """Threads of one program that commit at the same time share one database transaction.
 
 The first thread in the queue commits for itself and for those behind it whose objects are others than its own; each
-work keeps its own conditions, point, links and error. Nobody waits in order to collect a group: while one group is
-being committed, the next one gathers.
+work keeps its own conditions, point, links and error. No thread waits to collect a group: while one group is being
+committed, the next one gathers.
 
 Source: DeWitt, Katz, Olken, Shapiro, Stonebraker, Wood: Implementation Techniques for Main Memory Database Systems
 (SIGMOD 1984), section 5.2, "group commit".

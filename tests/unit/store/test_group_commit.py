@@ -42,7 +42,7 @@ def together(store: Store, *doing: Do) -> list[Future[Any]]:
             futures.append(pool.submit(do))
             with groups._changed:
                 while len(groups._queue) < number:
-                    groups._changed.wait(0.01)  # entering the queue notifies nobody
+                    groups._changed.wait(0.01)  # an entry into the queue gives no notification
         go.set()
     return futures
 
