@@ -148,9 +148,9 @@ class Committer:
                     connection.rollback()
                     return [Attempt(error=each.error) for each in outcomes]
                 try:
-                    commit_or_drop(connection)
+                    executor.commit()
                 except SQLAlchemyError as error:
-                    if error_mapping.kind_of(error) in error_mapping.DEFINITE:
+                    if error_mapping.is_refused(error):
                         raise
                     # For any other error: look up the transaction before it is tried again.
                     doubt = True

@@ -105,6 +105,15 @@ DEFINITE: Final = (StoreBusy, StoreFull, StoreReadOnly)
 """Errors at COMMIT after which the transaction is certainly not committed. After any other error it may be."""
 
 
+def is_refused(error: BaseException) -> bool:
+    """Whether a transaction whose COMMIT, or whose last writes, raised this error is certainly not committed."""
+    kind = kind_of(error)
+    original = error.orig if isinstance(error, exc.DBAPIError) else None
+    answered = getattr(original, "sqlstate", None) if type(original).__module__.startswith("psycopg") else None
+    # A server that answers with an error ends the transaction, unless it cannot go on itself.
+    return kind in DEFINITE or (answered is not None and kind is not StoreUnavailable)
+
+
 def kind_of(error: BaseException) -> type[PubSubError]:
     """This library's exception class for an error of SQLAlchemy or of a driver."""
     if isinstance(error, exc.TimeoutError):

@@ -43,8 +43,14 @@ class Executor:
         return found
 
 
+    def write(self, *calls: Call) -> None:
+        """Execute statements whose effect may begin as late as at the COMMIT. Raises as ``run``."""
+        self.run(*calls)
+
+
 class DriverExecutor(Executor):
-    """The same without SQLAlchemy's events. PostgreSQL executes the statements of one call in one round trip.
+    """The same without SQLAlchemy's events. PostgreSQL executes the statements of one call in one round trip, and the
+    writes together with the COMMIT.
 
     A context manager that must be left before the connection returns to its pool. Inside, SQLAlchemy cannot execute
     statements on a PostgreSQL connection.
@@ -61,6 +67,7 @@ class DriverExecutor(Executor):
         pipelined = connection.dialect.name == "postgresql"
         self._block = self._driver.pipeline() if pipelined else nullcontext()
         self._pipeline: Any = None
+        self._writes: list[Call] = []
 
     def __enter__(self) -> Self:
         self._pipeline = self._block.__enter__()
@@ -89,6 +96,27 @@ class DriverExecutor(Executor):
                 call.statement.converted(cursor.fetchall()) if call.statement.returns else ()
                 for cursor, call in zip(cursors, calls, strict=True)
             ]
+
+    def write(self, *calls: Call) -> None:
+        """As the base class."""
+        if self._pipeline is not None:
+            self._writes += calls
+        else:
+            self.run(*calls)
+
+    def commit(self) -> None:
+        """Commit; a connection whose COMMIT failed is not used again. Raises SQLAlchemy's errors.
+
+        SQLAlchemy would return the connection to its pool unchanged. The transaction may still be open there: the
+        look-up whether it is committed would run inside that transaction, and would always find it.
+        """
+        try:
+            if self._pipeline is not None:
+                self.run(*self._writes, Call(self.made.commit))
+            self.connection.commit()  # in a pipeline it is known to be committed, and nothing is sent
+        except BaseException:
+            self.connection.invalidate()
+            raise
 
     @contextmanager
     def _wrapped(self, text: str) -> Iterator[None]:

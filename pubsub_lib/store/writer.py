@@ -250,7 +250,7 @@ def write_rows(executor: Executor, changed: Rows, links: Sequence[Link], now: in
         newest = {link.topic: link for link in links}
         calls.append(Call(made.upsert(schema.topics), [rows.head_row(link) for link in newest.values()]))
         calls.append(Call(made.insert_links, [rows.link_row(link, now) for link in links]))
-    executor.run(*calls)
+    executor.write(*calls)
 
 
 def upsert(executor: Executor, table: Table, row: Mapping[str, Any]) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import exc
-from sqlalchemy.engine.default import DefaultDialect
 
 from pubsub_lib.errors import NotFound, OutcomeUnknown, StoreFull
 from pubsub_lib.store import Store, StoreSettings
+from pubsub_lib.store.executor import DriverExecutor
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
 
@@ -21,23 +21,28 @@ from tests.unit.store.conftest import Opener
 @contextmanager
 def commits(store: Store, *behaviours: Callable[[Callable[[], None]], None]) -> Iterator[list[int]]:
     """Replace the writers' next COMMITs by ``behaviours``; later ones are normal."""
-    dialect = store._writers.dialect
-    assert isinstance(dialect, DefaultDialect)
     left, calls = list(behaviours), [0]
-    original: Callable[[Any], None] = dialect.do_commit
+    original = DriverExecutor.commit
 
-    def do_commit(connection: Any) -> None:
+    def commit(executor: DriverExecutor) -> None:
+        if executor.connection.engine is not store._writers:
+            original(executor)
+            return
         calls[0] += 1
-        if left:
-            left.pop(0)(lambda: original(connection))
-        else:
-            original(connection)
+        try:
+            if left:
+                left.pop(0)(lambda: original(executor))
+            else:
+                original(executor)
+        except BaseException:
+            executor.connection.invalidate()
+            raise
 
-    dialect.do_commit = do_commit  # type: ignore[method-assign]
+    DriverExecutor.commit = commit  # type: ignore[assignment, method-assign]
     try:
         yield calls
     finally:
-        dialect.do_commit = original  # type: ignore[method-assign]
+        DriverExecutor.commit = original  # type: ignore[method-assign]
 
 
 def lost() -> exc.OperationalError:

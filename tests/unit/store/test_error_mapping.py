@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import psycopg
+import pymysql
 import pytest
 from psycopg import errors
 from sqlalchemy import Engine, create_engine, exc, text
@@ -203,14 +205,24 @@ def test_lost_counter_row_is_named(open_store: Opener, database_url: str) -> Non
 
 def test_commit_with_unknown_outcome_is_in_doubt() -> None:
     """SQLSTATE 40003; after the other codes of its class the transaction is rolled back."""
-    for original, kind in (
-        (errors.StatementCompletionUnknown(), StoreUnavailable),
-        (errors.SerializationFailure(), StoreBusy),
-        (errors.DeadlockDetected(), StoreBusy),
+    for original, kind, refused in (
+        (errors.StatementCompletionUnknown(), StoreUnavailable, False),
+        (errors.AdminShutdown(), StoreUnavailable, False),
+        (errors.SerializationFailure(), StoreBusy, True),
+        (errors.DeadlockDetected(), StoreBusy, True),
+        (errors.UniqueViolation(), StoreBusy, True),
+        (errors.NumericValueOutOfRange(), StoreError, True),
+        (psycopg.OperationalError("the connection is closed"), StoreUnavailable, False),
+        (pymysql.err.OperationalError(2013, "lost connection"), StoreUnavailable, False),
+        (pymysql.err.OperationalError(1213, "deadlock"), StoreBusy, True),
+        (pymysql.err.OperationalError(1180, "error during COMMIT"), StoreError, False),
+        (sqlite3.OperationalError("disk I/O error"), StoreError, False),
     ):
         error = exc.DBAPIError("COMMIT", None, original)
         assert error_mapping.kind_of(error) is kind
-        assert (kind in error_mapping.DEFINITE) is (kind is StoreBusy)
+        assert error_mapping.is_refused(error) is refused
+    lost = exc.DBAPIError("COMMIT", None, errors.UniqueViolation(), connection_invalidated=True)
+    assert not error_mapping.is_refused(lost)
 
 
 def test_translated_lets_no_foreign_exception_out() -> None:

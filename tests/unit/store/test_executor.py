@@ -82,10 +82,28 @@ def test_transaction_of_the_driver_is_that_of_the_connection(engine: Engine) -> 
         assert connection.execute(select(TABLE)).all() == []
         connection.rollback()
         with DriverExecutor(connection) as executor:
-            executor.run(Call(write, [A]))
-            connection.commit()
+            executor.write(Call(write, [A]))
+            executor.commit()
     with engine.connect() as connection:
         assert len(connection.execute(select(TABLE)).all()) == 1
+
+
+@pytest.mark.parametrize("times", [1, 12])
+def test_writes_are_committed_in_order_or_not_at_all(times: int, engine: Engine) -> None:
+    write = Prepared(insert(TABLE), engine.dialect)
+    remove = Prepared(TABLE.delete(), engine.dialect)
+    for _ in range(times):  # psycopg prepares a statement in the server after some executions
+        with engine.connect() as connection, DriverExecutor(connection) as executor:
+            executor.write(Call(remove), Call(write, [A]))
+            executor.write(Call(write, [{"id": 2, "name": "b", "value": b"b"}]))
+            executor.commit()
+    with (
+        engine.connect() as connection, pytest.raises(IntegrityError), DriverExecutor(connection) as executor,
+    ):  # fmt: skip
+        executor.write(Call(remove), Call(write, [A]), Call(write, [A]))
+        executor.commit()
+    with engine.connect() as connection:
+        assert [tuple(row) for row in connection.execute(select(TABLE.c.id).order_by(TABLE.c.id))] == [(1,), (2,)]
 
 
 def test_refused_statement_raises_as_sqlalchemy_does(

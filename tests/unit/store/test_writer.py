@@ -44,7 +44,9 @@ def put(store: Store, *keys: str) -> None:
 
 def test_position_objects_are_locked_before_the_counter_and_written_after_it(store: Store, trips: Trips) -> None:
     put(store, "a", "b")
-    statements = [each for trip in trips for each in trip]
+    statements = [each for trip in trips for each in trip if each != "COMMIT"]
+    if store._writers.dialect.name == "postgresql":
+        assert trips[-1][-1] == "COMMIT"
     tables = [
         next(name for name in ("objects", "store", "topics", "links") if f"pubsub_{name}" in each)
         for each in statements
@@ -58,7 +60,7 @@ def test_position_objects_are_locked_before_the_counter_and_written_after_it(sto
 
 
 def test_round_trips_do_not_grow_with_the_keys(store: Store, trips: Trips) -> None:
-    """While the counter is locked, every round trip delays all writers."""
+    """While the counter is locked, every round trip delays all writers. On PostgreSQL the last one has the COMMIT."""
     put(store, "first")  # of a new topic it is checked whether its row was lost
     trips.clear()
     put(store, "a", "b")
