@@ -22,7 +22,7 @@ from pubsub_lib.store.group_commit import Attempt, GroupCommit
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.verbs import Encode
-from pubsub_lib.store.writer import Outcome, Work
+from pubsub_lib.store.writer import Outcome, Review, Work
 
 T = TypeVar("T")
 
@@ -63,14 +63,16 @@ class _Call(msgspec.Struct):
     """Whether the next attempt shares no transaction."""
 
 
-def _failed(error: PubSubError, outcome: Outcome, shared: bool) -> Attempt:
-    """The attempt of one work in a transaction that failed. Its thread gets an error object of its own."""
-    if outcome.error is not None:
-        return Attempt(error=outcome.error)
-    own = copy(error) if shared else error
-    if shared:
+def _failed(error: PubSubError, outcomes: Sequence[Outcome], doubt: bool) -> list[Attempt]:
+    """The attempts of works whose transaction failed. Each thread gets an error object of its own."""
+    if len(outcomes) == 1:
+        return [Attempt(error=error, doubt=outcomes[0].commit if doubt else None)]
+    attempts = []
+    for each in outcomes:
+        own = copy(error)
         own.__cause__ = error
-    return Attempt(error=own, shared=shared, doubt=outcome.commit)
+        attempts.append(Attempt(error=own, shared=True, doubt=each.commit if doubt else None))
+    return attempts
 
 
 class Committer:
@@ -89,11 +91,11 @@ class Committer:
         self._limits = limits
         self._encode = encode
         self._hooks = hooks
-        self._groups = GroupCommit(self._attempt)
+        self._groups = GroupCommit(self._execute_group)
 
     def after_fork(self) -> None:
         """In a forked child: another thread of the parent may have been committing."""
-        self._groups = GroupCommit(self._attempt)
+        self._groups = GroupCommit(self._execute_group)
 
     def run(self, work: Work) -> Commit | None:
         """Commit; None when nothing changed. Raises ConditionFailed and InvalidValueError (nothing written), StoreBusy,
@@ -118,7 +120,7 @@ class Committer:
                 return call.doubt
             call.doubt = None
         attempt = self._executed(call)
-        call.doubt, call.alone = attempt.doubt, isinstance(attempt.error, StoreBusy)
+        call.doubt, call.alone = attempt.doubt, attempt.shared or isinstance(attempt.error, StoreBusy)
         if attempt.error is not None:
             raise attempt.error
         if attempt.commit is not None:
@@ -126,16 +128,27 @@ class Committer:
         return attempt.commit
 
     def _executed(self, call: _Call) -> Attempt:
-        if self._hooks.any:  # they run on the thread that made the transaction, and may use the store
-            return self._attempt([call.work])[0]
-        attempt = self._groups.run(call.work, alone=call.alone)
+        # Hooks run on the thread that made the transaction, and may use the store.
+        if self._hooks.any or call.alone or self._groups.leading:
+            return self._executed_alone(call.work)
+        attempt = self._groups.run(call.work)
         if attempt.shared and not isinstance(attempt.error, StoreBusy | StoreUnavailable):  # these two are tried again
-            attempt = self._groups.run(call.work, alone=True)
+            return self._executed_alone(call.work)
         return attempt
 
-    def _attempt(self, works: Sequence[Work]) -> list[Attempt]:
-        """Execute these works in one database transaction. Never raises an error of this library."""
-        outcomes: list[Outcome] = []
+    def _executed_alone(self, work: Work) -> Attempt:
+        attempts: list[Attempt] = []
+        self._execute([work], attempts, self._hooks.review)
+        return attempts[0]
+
+    def _execute_group(self, works: Sequence[Work], attempts: list[Attempt]) -> None:
+        self._execute(works, attempts, list)
+
+    def _execute(self, works: Sequence[Work], attempts: list[Attempt], review: Review) -> None:
+        """Execute these works in one database transaction; ``attempts`` always holds what is known of them."""
+        outcomes = [Outcome()] * len(works)
+        interrupted = StoreUnavailable("the thread that executed the transaction was interrupted")
+        attempts[:] = _failed(interrupted, outcomes, doubt=False)
         doubt = False
         try:
             with (
@@ -143,22 +156,22 @@ class Committer:
                 self._engine().connect() as connection,
                 DriverExecutor(connection) as executor,
             ):
-                outcomes = writer.write_together(executor, works, self._encode, self._limits, self._hooks.review)
-                if not any(each.commit for each in outcomes):
+                outcomes = writer.write_together(executor, works, self._encode, self._limits, review)
+                if any(each.commit for each in outcomes):
+                    attempts[:] = _failed(interrupted, outcomes, doubt=True)
+                    try:
+                        executor.commit()
+                    except SQLAlchemyError as error:
+                        if error_mapping.is_refused(error):
+                            raise
+                        # For any other error: look up the transaction before it is tried again.
+                        doubt = True
+                        raise StoreUnavailable(f"COMMIT ended without an answer ({error})") from error
+                else:
                     connection.rollback()
-                    return [Attempt(error=each.error) for each in outcomes]
-                try:
-                    executor.commit()
-                except SQLAlchemyError as error:
-                    if error_mapping.is_refused(error):
-                        raise
-                    # For any other error: look up the transaction before it is tried again.
-                    doubt = True
-                    raise StoreUnavailable(f"COMMIT ended without an answer ({error})") from error
+                attempts[:] = [Attempt(each.commit, each.error) for each in outcomes]
         except PubSubError as error:
-            each_own = outcomes if doubt else [Outcome()] * len(works)
-            return [_failed(error, each, len(works) > 1) for each in each_own]
-        return [Attempt(each.commit, each.error) for each in outcomes]
+            attempts[:] = _failed(error, outcomes, doubt)
 
     def _ask(self, commit: Commit) -> bool:
         with error_mapping.translated("looking up a transaction"), self._engine().connect() as connection:

@@ -5,7 +5,7 @@ for each statement, which takes 50 times as long as SQLite's for the same statem
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import Any, NamedTuple, Self, cast
 
 from sqlalchemy import Connection
@@ -70,19 +70,24 @@ class DriverExecutor(Executor):
         self._writes: list[Call] = []
 
     def __enter__(self) -> Self:
-        self._pipeline = self._block.__enter__()
+        with self._wrapped("BEGIN"):
+            self._pipeline = self._block.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if not self.connection.invalidated:
-            with self._wrapped("the end of a pipeline"):
-                # Without the exception, which would only be logged there.
-                self._block.__exit__(None, None, None)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Raises nothing: the result of the transaction is known, or another exception tells it."""
+        if self._pipeline is not None and kind is not None:
+            self.connection.invalidate()  # first, because the end of a pipeline waits for the server
+        try:
+            # Without the exception, which psycopg would log.
+            self._block.__exit__(None, None, None)
+        except self.connection.dialect.loaded_dbapi.Error:
+            self.connection.invalidate()
 
     def run(self, *calls: Call) -> list[Rows]:
         """As the base class. A PostgreSQL connection on which a statement failed is not used again."""
-        with self._wrapped("; ".join([call.statement.text for call in calls])):
-            cursors = [self._driver.cursor() for _ in calls]
+        with self._wrapped("; ".join([call.statement.text for call in calls])), ExitStack() as opened:
+            cursors = [opened.enter_context(closing(self._driver.cursor())) for _ in calls]
             for cursor, (statement, many) in zip(cursors, calls, strict=True):
                 if len(many) > 1:
                     cursor.executemany(statement.text, [statement.bound(values) for values in many])

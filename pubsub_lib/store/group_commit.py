@@ -14,85 +14,96 @@ from typing import Final
 
 import msgspec
 
-from pubsub_lib.errors import OutcomeUnknown, PubSubError
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.verbs import Identity
 from pubsub_lib.store.writer import Work
 
 MAX_OBJECTS: Final = 1000
-"""Objects of a group with several works: a bound for the time in which the counter is locked."""
+MAX_BYTES: Final = 1 << 20
+"""Objects, and bytes of values, of a group with several works: they bound how long the counter is locked."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
     """The result of one attempt to commit a work: its ``commit`` (None: it changes nothing), or an ``error``."""
 
     commit: Commit | None = None
-    error: PubSubError | None = None
+    error: Exception | None = None
     shared: bool = False
     """Whether the error may be that of another work in the group."""
     doubt: Commit | None = None
     """The commit of which it is unknown whether it took effect."""
 
 
-class _Waiting:
-    """A thread in the queue. ``alone``: its work shares no transaction."""
+Execute = Callable[[Sequence[Work], list[Attempt]], None]
+"""Executes works in one database transaction. The list always holds what is known of each, also when an exception that
+is not of this library leaves the function."""
 
-    def __init__(self, work: Work, alone: bool) -> None:
+
+class _Waiting:
+    """A thread in the queue, with its work."""
+
+    def __init__(self, work: Work) -> None:
         self.work = work
-        self.alone = alone
         self.objects: set[Identity] = {(each.table, each.key) for each in work.operations} | work.reads.keys()
+        self.size = sum([len(each.value or b"") for each in work.operations])
         self.attempt: Attempt | None = None
 
 
 class GroupCommit:
     """The queue of a store. Any thread may call it; not across a fork."""
 
-    def __init__(self, attempt: Callable[[Sequence[Work]], Sequence[Attempt]]) -> None:
-        """``attempt`` executes works in one database transaction, on one thread at a time."""
-        self._attempt = attempt
+    def __init__(self, execute: Execute) -> None:
+        """``execute`` is called on one thread at a time."""
+        self._execute = execute
         self._changed = threading.Condition()
         self._queue: list[_Waiting] = []
-        self._busy = False
+        self._leader: int | None = None
 
-    def run(self, work: Work, *, alone: bool = False) -> Attempt:
+    @property
+    def leading(self) -> bool:
+        """Whether this thread is executing a group, and so cannot wait for another one."""
+        return self._leader == threading.get_ident()
+
+    def run(self, work: Work) -> Attempt:
         """Commit ``work``, possibly together with others. Blocks for the groups before and its own."""
-        mine = _Waiting(work, alone)
-        with self._changed:
-            self._queue.append(mine)
-            self._changed.wait_for(lambda: mine.attempt is not None or (not self._busy and self._queue[0] is mine))
-            if mine.attempt is not None:
-                return mine.attempt
-            group = self._next_group()
-            self._busy = True
-        attempts: Sequence[Attempt] = ()
+        mine, group, attempts = _Waiting(work), list[_Waiting](), list[Attempt]()
         try:
-            attempts = self._attempt([each.work for each in group])
-        finally:
             with self._changed:
-                for number, each in enumerate(group):
-                    each.attempt = attempts[number] if attempts else _interrupted(each.work)
-                self._busy = False
-                self._changed.notify_all()
-        return attempts[0]
+                self._queue.append(mine)
+                self._changed.wait_for(
+                    lambda: mine.attempt is not None or (self._leader is None and self._queue[0] is mine)
+                )
+                if mine.attempt is not None:
+                    return mine.attempt
+                self._leader = threading.get_ident()
+                group = self._next_group()
+            self._execute([each.work for each in group], attempts)
+            return attempts[0]
+        finally:
+            if mine.attempt is None:
+                with self._changed:
+                    self._end(mine, group, attempts)
+
+    def _end(self, mine: _Waiting, group: Sequence[_Waiting], attempts: Sequence[Attempt]) -> None:
+        """Give the group its results; or, after an interrupt, leave the queue."""
+        if self.leading:
+            self._leader = None
+        for each, attempt in zip(group, attempts, strict=False):
+            each.attempt = attempt
+        # Without results when this thread was interrupted before the execution.
+        again = [each for each in group if each.attempt is None]
+        self._queue = [each for each in (*again, *self._queue) if each is not mine]
+        self._changed.notify_all()
 
     def _next_group(self) -> list[_Waiting]:
         """Take the first of the queue, and those after it that may share its transaction, in their order."""
         first = self._queue[0]
-        group, objects = [first], set(first.objects)
+        group, objects, size = [first], set(first.objects), first.size
         for each in self._queue[1:]:
-            joins = not (first.alone or each.alone) and objects.isdisjoint(each.objects)
-            if joins and len(objects) + len(each.objects) <= MAX_OBJECTS:
+            fits = len(objects) + len(each.objects) <= MAX_OBJECTS and size + each.size <= MAX_BYTES
+            if fits and objects.isdisjoint(each.objects):
                 group.append(each)
                 objects |= each.objects
+                size += each.size
         self._queue = [each for each in self._queue if each not in group]
         return group
-
-
-def _interrupted(work: Work) -> Attempt:
-    return Attempt(
-        error=OutcomeUnknown(
-            "the thread that committed several transactions was interrupted, and it is unknown whether this one is "
-            f"committed; call committed({work.nonce}) later",
-            work.nonce,
-        )
-    )

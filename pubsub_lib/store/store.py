@@ -537,6 +537,7 @@ class Store:
         return Transaction(self._tables, self.get_record, nonce, self._origin if origin is None else origin)
 
     def _commit(self, transaction: Transaction) -> None:
+        self._adopt()
         commit = self._committer.run(transaction._end())
         transaction.commit = commit
         if commit is not None:

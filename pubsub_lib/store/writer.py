@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 
 import msgspec
 from sqlalchemy import Connection, Table, func, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Head, Link, Point
-from pubsub_lib.errors import PubSubError, SchemaError, VersionMismatch
+from pubsub_lib.errors import SchemaError, VersionMismatch
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import changelog, rows, schema, statements, verbs
 from pubsub_lib.store.executor import Call, Executor
@@ -44,7 +45,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """
 
     commit: Commit | None = None
-    error: PubSubError | None = None
+    error: Exception | None = None
 
 
 def write(
@@ -71,8 +72,8 @@ def write_together(
 ) -> list[Outcome]:
     """Execute several works, of which no two name the same object, as one transaction after the other.
 
-    An error of this library in one work leaves the others. Raises SQLAlchemy's errors, StoreError when the changelog
-    has no link of a topic whose row was lost, and the exceptions of a user's ``review``: then nothing is written.
+    An error of one work, as :func:`write` raises it, leaves the others. Raises SQLAlchemy's errors, and StoreError when
+    the changelog has no link of a topic whose row was lost: then nothing is written.
     """
     stored = _lock(executor, works)
     max_size = max_bytes(executor.connection, limits)
@@ -82,7 +83,9 @@ def write_together(
         try:
             effects = _effects(work, stored, encode, review)
             changes = verbs.check_size(effects, limits, max_size)
-        except PubSubError as error:
+        except SQLAlchemyError:
+            raise
+        except Exception as error:  # noqa: BLE001 - of a user's type or hook; it belongs to this work
             outcomes[number] = Outcome(error=error)
         else:
             if effects:

@@ -9,6 +9,7 @@ LINKS = "tests/unit/store/test_links.py"
 SESSION = "tests/unit/store/test_session.py"
 SNAPSHOT = "tests/unit/store/test_snapshot.py"
 WRITER = "tests/unit/store/test_writer.py"
+GROUP = "tests/unit/store/test_group_commit.py"
 
 LOST_UPDATE = f"{WRITER}::test_isolation_writer_loses_no_update_committed_between_its_read_and_write"
 OVERTAKEN = f"{WRITER}::test_verbs_of_a_transaction_with_an_overtaken_read_are_rejected"
@@ -89,6 +90,41 @@ LOCKS = (
         after='"BEGIN"',
         tests=(f"{NOT_ENDED}[sqlite]", f"{LOST_UPDATE}[sqlite]"),
         wrong="a check for a transaction does not wait for the one that is being committed",
+    ),
+)
+
+GROUPS = (
+    Mutant(
+        name="group_with_one_object_twice",
+        path=f"{STORE}/group_commit.py",
+        before="if fits and objects.isdisjoint(each.objects):",
+        after="if fits:",
+        tests=(f"{GROUP}::test_groups_are_bounded_and_have_no_object_twice",),
+        wrong="two works of a group check and write one object as if each were alone, and the change of one is lost",
+    ),
+    Mutant(
+        name="lost_commit_of_a_group_not_looked_up",
+        path=f"{STORE}/commit.py",
+        before="            attempts[:] = _failed(error, outcomes, doubt)",
+        after="            attempts[:] = _failed(error, outcomes, doubt and len(outcomes) == 1)",
+        tests=(f"{GROUP}::test_lost_commit_of_a_group_is_looked_up_for_each[sqlite-lost_after]",),
+        wrong="works of a group whose COMMIT was lost are executed twice",
+    ),
+    Mutant(
+        name="interrupted_thread_stays_in_the_queue",
+        path=f"{STORE}/group_commit.py",
+        before="self._queue = [each for each in (*again, *self._queue) if each is not mine]",
+        after="self._queue = [*again, *self._queue]",
+        tests=(f"{GROUP}::test_thread_interrupted_in_the_queue_blocks_no_other",),
+        wrong="a thread that is interrupted while it waits blocks all others for ever",
+    ),
+    Mutant(
+        name="error_of_one_thread_given_to_its_group",
+        path=f"{STORE}/commit.py",
+        before="if attempt.shared and not isinstance(attempt.error, StoreBusy | StoreUnavailable):",
+        after="if False:",
+        tests=(f"{GROUP}::test_an_error_of_the_database_for_one_work_leaves_the_others[sqlite]",),
+        wrong="a thread gets an error about the topic of another thread",
     ),
 )
 
@@ -297,4 +333,4 @@ DIGESTS = (
     ),
 )
 
-MUTANTS = (*LOCKS, *READS, *HISTORY, *DIGESTS)
+MUTANTS = (*LOCKS, *GROUPS, *READS, *HISTORY, *DIGESTS)

@@ -139,7 +139,7 @@ def test_lost_connection_renews_the_pool(database: str, end: str, request: pytes
             killer.execute(text(end.format(pid)))
         with pytest.raises(DBAPIError) as raised:
             executor.run(Call(statement), Call(statement))
-        executor.__exit__()
+        executor.__exit__(DBAPIError)
         assert raised.value.connection_invalidated
         assert connection.invalidated
     with engine.connect() as connection:

@@ -5,19 +5,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import text
 
 from pubsub_lib.core import values
 from pubsub_lib.core.model import Link
-from pubsub_lib.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreBusy, StoreError, VersionMismatch
+from pubsub_lib.errors import AlreadyExists, NotFound, StoreBusy, StoreError, VersionMismatch
 from pubsub_lib.store import Store, writer
-from pubsub_lib.store.group_commit import MAX_OBJECTS, Attempt, GroupCommit
+from pubsub_lib.store.executor import DriverExecutor
+from pubsub_lib.store.group_commit import MAX_BYTES, MAX_OBJECTS, Attempt, GroupCommit, _Waiting
 from pubsub_lib.store.verbs import Operation
 from pubsub_lib.store.writer import Work
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
 from tests.unit.store.test_commit import commits, lost_after, lost_before
+from tests.unit.store.test_fork_safety import child
 
 Do = Callable[[], object]
 
@@ -26,15 +29,15 @@ def together(store: Store, *doing: Do) -> list[Future[Any]]:
     """Run each on a thread: the first is held in its transaction until the others wait in the queue, in this order."""
     groups = store._committer._groups
     held, go = threading.Event(), threading.Event()
-    original = groups._attempt
+    original = groups._execute
 
-    def attempt(works: Sequence[Work]) -> Sequence[Attempt]:
-        groups._attempt = original
+    def execute(works: Sequence[Work], attempts: list[Attempt]) -> None:
+        groups._execute = original
         held.set()
         assert go.wait(60)
-        return original(works)
+        original(works, attempts)
 
-    groups._attempt = attempt
+    groups._execute = execute
     with ThreadPoolExecutor(len(doing)) as pool:
         futures: list[Future[Any]] = [pool.submit(doing[0])]
         assert held.wait(60)
@@ -221,62 +224,168 @@ def work(*keys: str) -> Work:
     return Work([Operation("set", "t", key, b"1") for key in keys], {}, hash(keys) % 1000 + 1, "")
 
 
-def grouped(*members: tuple[Work, bool]) -> list[list[int]]:
-    """The groups, as numbers of members, behind a first work that is held."""
-    sizes: list[list[int]] = []
-    queue = GroupCommit(lambda works: [Attempt()] * len(works))
-    from pubsub_lib.store.group_commit import _Waiting
-
-    waiting = [_Waiting(one, alone) for one, alone in members]
+def grouped(*works: Work) -> list[list[int]]:
+    """The groups, as numbers of works."""
+    queue = GroupCommit(succeed)
+    waiting = [_Waiting(each) for each in works]
     queue._queue = list(waiting)
+    sizes: list[list[int]] = []
     while queue._queue:
         sizes.append([waiting.index(each) for each in queue._next_group()])
     return sizes
 
 
+def succeed(works: Sequence[Work], attempts: list[Attempt]) -> None:
+    attempts[:] = [Attempt()] * len(works)
+
+
 def test_groups_are_bounded_and_have_no_object_twice() -> None:
-    assert grouped((work("a"), False), (work("b"), False), (work("a", "c"), False), (work("c"), False)) == [
-        [0, 1, 3],
-        [2],
-    ]
-    assert grouped((work("a"), False), (work("b"), True), (work("c"), False)) == [[0, 2], [1]]
-    assert grouped((work("a"), True), (work("b"), False), (work("c"), False)) == [[0], [1, 2]]
-    large = work(*map(str, range(MAX_OBJECTS)))
-    assert grouped((work("a"), False), (large, False), (work("b"), False)) == [[0, 2], [1]]
-    assert grouped((large, False), (work("b"), False)) == [[0], [1]]
+    assert grouped(work("a"), work("b"), work("a", "c"), work("c")) == [[0, 1, 3], [2]]
+    many = work(*map(str, range(MAX_OBJECTS)))
+    assert grouped(work("a"), many, work("b")) == [[0, 2], [1]]
+    assert grouped(many, work("b")) == [[0], [1]]
+    large = Work([Operation("set", "t", "large", b"1" * MAX_BYTES)], {}, 1, "")
+    assert grouped(work("a"), large, work("b")) == [[0, 2], [1]]
+    assert grouped(large, work("b")) == [[0], [1]]
+    reading = Work([Operation("set", "t", "x", b"1")], {("t", "a"): 1}, 1, "")
+    assert grouped(work("a"), reading, work("b")) == [[0, 2], [1]]
 
 
-def test_followers_of_an_interrupted_thread_do_not_know_the_outcome() -> None:
-    held, go = threading.Event(), threading.Event()
+class Held:
+    """Holds the first execution until the others wait in the queue; then ``then`` executes."""
 
-    def attempt(works: Sequence[Work]) -> Sequence[Attempt]:
-        if not held.is_set():
-            held.set()
-            assert go.wait(60)
-            return [Attempt()] * len(works)
+    def __init__(self, then: Callable[[Sequence[Work], list[Attempt]], None]) -> None:
+        self._then = then
+        self._held, self._go = threading.Event(), threading.Event()
+        self.queue = GroupCommit(self._execute)
+
+    def _execute(self, works: Sequence[Work], attempts: list[Attempt]) -> None:
+        if self._held.is_set():
+            self._then(works, attempts)
+            return
+        self._held.set()
+        assert self._go.wait(60)
+        succeed(works, attempts)
+
+    def run(self, *keys: str) -> list[Future[Attempt]]:
+        with ThreadPoolExecutor(len(keys)) as pool:
+            futures = [pool.submit(self.queue.run, work(keys[0]))]
+            assert self._held.wait(60)
+            for number, key in enumerate(keys[1:], 1):
+                futures.append(pool.submit(self.queue.run, work(key)))
+                with self.queue._changed:
+                    while len(self.queue._queue) < number:
+                        self.queue._changed.wait(0.01)
+            self._go.set()
+        return futures
+
+
+def test_followers_of_an_interrupted_thread_get_what_is_known() -> None:
+    def interrupted(works: Sequence[Work], attempts: list[Attempt]) -> None:
+        attempts[:] = [Attempt(error=StoreBusy("x"), shared=True) for _ in works]
         raise KeyboardInterrupt
 
-    queue = GroupCommit(attempt)
-    with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(queue.run, work("a"))
-        assert held.wait(60)
-        others = []
-        for number, key in enumerate("bc", 1):
-            others.append(pool.submit(queue.run, work(key)))
-            with queue._changed:
-                while len(queue._queue) < number:
-                    queue._changed.wait(0.01)
-        go.set()
+    first, leader, follower = Held(interrupted).run("a", "b", "c")
     assert first.result() == Attempt()
-    assert isinstance(others[0].exception(), KeyboardInterrupt)
-    assert isinstance(others[1].result().error, OutcomeUnknown)
+    assert isinstance(leader.exception(), KeyboardInterrupt)
+    assert follower.result().shared
+
+
+def test_thread_interrupted_before_the_execution_leaves_the_group_to_others() -> None:
+    times = [0]
+
+    def interrupted_once(works: Sequence[Work], attempts: list[Attempt]) -> None:
+        times[0] += 1
+        if times[0] == 1:
+            raise KeyboardInterrupt
+        succeed(works, attempts)
+
+    _, leader, *followers = Held(interrupted_once).run("a", "b", "c", "d")
+    assert isinstance(leader.exception(), KeyboardInterrupt)
+    assert [each.result() for each in followers] == [Attempt()] * 2
+
+
+def test_thread_interrupted_in_the_queue_blocks_no_other() -> None:
+    queue = GroupCommit(succeed)
+    queue._leader = 1  # another thread executes a group
+    original = queue._changed.wait_for
+
+    def interrupted(*_: object) -> bool:
+        queue._changed.wait_for = original  # type: ignore[method-assign]
+        raise KeyboardInterrupt
+
+    queue._changed.wait_for = interrupted  # type: ignore[assignment, method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        queue.run(work("a"))
+    assert queue._queue == []
+    queue._leader = None
+    assert queue.run(work("a")) == Attempt()
+
+
+def test_leading_thread_executes_an_inner_transaction_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler may write while its thread leads a group."""
+    if store._writers.dialect.name == "sqlite":
+        pytest.skip("the outer transaction has the only connection that may write")
+    original = writer.write_together
+
+    def with_inner(*given: Any) -> Any:
+        monkeypatch.setattr(writer, "write_together", original)
+        put(store, "inner")()
+        return original(*given)
+
+    monkeypatch.setattr(writer, "write_together", with_inner)
+    put(store, "outer")()
+    assert assert_consistent(store) == 2
+
+
+def test_an_exception_of_a_users_type_belongs_to_its_thread(open_store: Opener) -> None:
+    class Picky(msgspec.Struct):
+        n: int = 0
+
+        def __post_init__(self) -> None:
+            if self.n == 7:
+                raise KeyError("seven")
+
+    store = open_store(tables={"t": Picky})
+
+    def write(key: str, n: int) -> Do:
+        def do() -> None:
+            with store.transaction() as tx:
+                tx.update("t", key, {"n": n})
+
+        return do
+
+    for key in "abc":
+        with store.transaction() as tx:
+            tx.create("t", key, {"n": 1})
+    futures = together(store, write("a", 2), write("b", 7), write("c", 3))
+    assert [type(each.exception()) for each in futures] == [type(None), KeyError, type(None)]
+    assert assert_consistent(store) == 5
+
+
+@pytest.mark.parametrize("database", [pytest.param("postgres_url", marks=pytest.mark.postgresql)])
+def test_connection_lost_after_the_commit_changes_no_result(
+    database: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = DriverExecutor.commit
+
+    def then_lost(executor: DriverExecutor) -> None:
+        original(executor)
+        executor._driver.close()
+
+    with Store(request.getfixturevalue(database)) as store:
+        monkeypatch.setattr(DriverExecutor, "commit", then_lost)
+        made = [create(store, key)() for key in "ab"]
+        monkeypatch.undo()
+        assert all(made)
+        assert assert_consistent(store) == 2
 
 
 def test_a_forked_child_has_a_queue_of_its_own(open_store: Opener) -> None:
-    from tests.unit.store.test_fork_safety import child
-
     store = open_store()
-    store._committer._groups._busy = True  # as another thread of the parent leaves it
-    assert child(put(store, "child"), seconds=60) == 0
-    store._committer._groups._busy = False
+    transaction = store._begin(None)
+    transaction.set("t", "begun before", 1)
+    store._committer._groups._leader = 1  # as another thread of the parent leaves it
+    assert child(lambda: store._commit(transaction), seconds=60) == 0
+    store._committer._groups._leader = None
     assert assert_consistent(store) == 1
