@@ -4,6 +4,7 @@ Connections never create the file (:func:`create` does, on purpose), and a poole
 the name leads to another file: otherwise a restored backup (``os.replace``) would never be detected.
 """
 
+import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -44,9 +45,16 @@ def may_create(url: URL) -> bool:
 
 
 def create(url: URL) -> None:
-    """Create an empty file if none exists. Raises OSError."""
+    """Create an empty file if none exists. Raises OSError.
+
+    A file that exists is not opened: closing it would release all locks that SQLite holds on it in this process
+    (https://sqlite.org/howtocorrupt.html, section 2.2). Another process would then take itself for the last one that
+    uses the database, and remove the write-ahead log under the connections of this process.
+    """
     if may_create(url):
-        os.close(os.open(path_of(url), os.O_RDWR | os.O_CREAT, 0o644))
+        with contextlib.suppress(FileExistsError):
+            # The real path, because O_EXCL would take a link to a missing file for an existing file.
+            os.close(os.open(os.path.realpath(path_of(url)), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644))
 
 
 def watch(engine: Engine) -> None:

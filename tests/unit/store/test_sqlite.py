@@ -1,6 +1,8 @@
 """The file of a SQLite store: missing, mistyped, replaced."""
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,3 +119,27 @@ def test_removed_file_is_unavailable_and_not_created_again(tmp_path: Path) -> No
         (tmp_path / "away.db").rename(path)
         assert store.get("t", "k") == 1
     assert sorted(each.name for each in tmp_path.iterdir()) == ["net.db"]
+
+
+def test_opening_a_file_again_keeps_the_locks_of_this_process(tmp_path: Path) -> None:
+    """Otherwise another process would remove the write-ahead log under the connections of this one."""
+    path = tmp_path / "store.db"
+    other = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM pubsub_links').fetchall()"
+    with Store(f"sqlite:///{path}") as store:
+        put(store, 1)
+        with Store(f"sqlite:///{path}"):
+            pass
+        subprocess.run([sys.executable, "-c", other, str(path)], check=True)
+        assert path.with_name("store.db-wal").exists()
+        put(store, 2)
+        with sqlite3.connect(path) as connection:
+            (count,) = connection.execute("SELECT count(*) FROM pubsub_links").fetchone()
+        connection.close()
+        assert count == 2
+
+
+def test_link_to_a_missing_file_creates_the_file(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "real.db")
+    with Store(f"sqlite:///{tmp_path}/link.db") as store:
+        put(store, 1)
+    assert (tmp_path / "real.db").is_file()
