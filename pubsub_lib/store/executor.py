@@ -75,7 +75,7 @@ class DriverExecutor(Executor):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Raises nothing: the result of the transaction is known, or another exception tells it."""
+        """Raises nothing: the result of the transaction is known, or another exception is on its way."""
         if self._pipeline is not None and kind is not None:
             self.connection.invalidate()  # first, because the end of a pipeline waits for the server
         try:
