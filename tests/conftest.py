@@ -83,6 +83,13 @@ def _reset_repeat_filters() -> None:
                 each.reset()
 
 
+@pytest.fixture(autouse=True)
+def _heed_ctrl_c() -> None:
+    """The processes that a test starts must not inherit an ignored SIGINT from an earlier test."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _interrupt)
+
+
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """A seed for this test; the report of a failing test shows how to repeat it."""

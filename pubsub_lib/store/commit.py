@@ -76,7 +76,9 @@ def _failed(error: PubSubError, outcomes: Sequence[Outcome], doubt: bool) -> lis
 
 
 class Committer:
-    """Executes recorded transactions. Any thread; blocks for at most about ``retry_max_seconds`` plus one statement."""
+    """Executes recorded transactions. Any thread; blocks for the groups before its own, and for at most about
+    ``retry_max_seconds`` plus one statement.
+    """
 
     def __init__(
         self,
