@@ -27,19 +27,6 @@ from pubsub_lib.store.writer import Outcome, Review, Work
 T = TypeVar("T")
 
 
-def commit_or_drop(connection: Connection) -> None:
-    """Commit; a connection whose COMMIT failed is not used again.
-
-    SQLAlchemy would return the connection to its pool unchanged. The transaction may still be open there: the look-up
-    whether it is committed would run inside that transaction, and would always find it.
-    """
-    try:
-        connection.commit()
-    except BaseException:
-        connection.invalidate()
-        raise
-
-
 def dropped_on_error(connection: Connection, fn: Callable[[Connection], T]) -> T:
     """Return ``fn(connection)``; a connection on which ``fn`` raised is not used again.
 
@@ -147,10 +134,8 @@ class Committer:
         self._execute(works, attempts, list)
 
     def _execute(self, works: Sequence[Work], attempts: list[Attempt], review: Review) -> None:
-        """Execute these works in one database transaction; ``attempts`` always holds what is known of them."""
+        """Execute these works in one transaction; ``attempts`` gets the result of each, also when this raises."""
         outcomes = [Outcome()] * len(works)
-        interrupted = StoreUnavailable("the thread that executed the transaction was interrupted")
-        attempts[:] = _failed(interrupted, outcomes, doubt=False)
         doubt = False
         try:
             with (
@@ -160,20 +145,24 @@ class Committer:
             ):
                 outcomes = writer.write_together(executor, works, self._encode, self._limits, review)
                 if any(each.commit for each in outcomes):
-                    attempts[:] = _failed(interrupted, outcomes, doubt=True)
+                    doubt = True
                     try:
                         executor.commit()
                     except SQLAlchemyError as error:
                         if error_mapping.is_refused(error):
+                            doubt = False
                             raise
                         # For any other error: look up the transaction before it is tried again.
-                        doubt = True
                         raise StoreUnavailable(f"COMMIT ended without an answer ({error})") from error
                 else:
                     connection.rollback()
-                attempts[:] = [Attempt(each.commit, each.error) for each in outcomes]
+            attempts[:] = [Attempt(each.commit, each.error) for each in outcomes]
         except PubSubError as error:
             attempts[:] = _failed(error, outcomes, doubt)
+        except BaseException:
+            interrupted = StoreUnavailable("the thread that executed the transaction was interrupted")
+            attempts[:] = _failed(interrupted, outcomes, doubt)
+            raise
 
     def _ask(self, commit: Commit) -> bool:
         with error_mapping.translated("looking up a transaction"), self._engine().connect() as connection:

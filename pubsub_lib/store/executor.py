@@ -15,6 +15,19 @@ from pubsub_lib.store import statements
 from pubsub_lib.store.prepared import NOTHING, Prepared, Rows
 
 
+def commit_or_drop(connection: Connection) -> None:
+    """Commit; a connection whose COMMIT failed is not used again.
+
+    SQLAlchemy would return the connection to its pool unchanged. The transaction may still be open there: the look-up
+    whether it is committed would run inside that transaction, and would always find it.
+    """
+    try:
+        connection.commit()
+    except BaseException:
+        connection.invalidate()
+        raise
+
+
 class Call(NamedTuple):
     """A statement, executed once for each of ``many`` values; a statement that returns rows has one."""
 
@@ -110,18 +123,10 @@ class DriverExecutor(Executor):
             self.run(*calls)
 
     def commit(self) -> None:
-        """Commit; a connection whose COMMIT failed is not used again. Raises SQLAlchemy's errors.
-
-        SQLAlchemy would return the connection to its pool unchanged. The transaction may still be open there: the
-        look-up whether it is committed would run inside that transaction, and would always find it.
-        """
-        try:
-            if self._pipeline is not None:
-                self.run(*self._writes, Call(self.made.commit))
-            self.connection.commit()  # in a pipeline it is known to be committed, and nothing is sent
-        except BaseException:
-            self.connection.invalidate()
-            raise
+        """Commit, as :func:`commit_or_drop`. Raises SQLAlchemy's errors."""
+        if self._pipeline is not None:
+            self.run(*self._writes, Call(self.made.commit))
+        commit_or_drop(self.connection)  # after a pipeline the transaction has ended, and nothing is sent
 
     @contextmanager
     def _wrapped(self, text: str) -> Iterator[None]:

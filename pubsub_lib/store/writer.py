@@ -6,7 +6,7 @@ isolation of a user's session: a plain read of InnoDB's REPEATABLE READ would sh
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -21,6 +21,7 @@ from pubsub_lib.failpoints import hit
 from pubsub_lib.store import changelog, rows, schema, statements, verbs
 from pubsub_lib.store.executor import Call, Executor
 from pubsub_lib.store.links import Commit, Rows, assemble
+from pubsub_lib.store.statements import Statements
 from pubsub_lib.store.verbs import Effect, Encode, Identity, Operation, Stored
 
 _COUNTER = statements.COUNTER
@@ -48,13 +49,7 @@ class Outcome(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
-def write(
-    executor: Executor,
-    work: Work,
-    encode: Encode,
-    limits: Limits,
-    review: Review = list,
-) -> Commit | None:
+def write(executor: Executor, work: Work, encode: Encode, limits: Limits, review: Review = list) -> Commit | None:
     """Execute recorded verbs; None when they change nothing. The caller commits, or rolls back after any exception.
 
     ``review`` gets the effects of the verbs, while the objects are locked and before the counter is, and returns the
@@ -185,7 +180,7 @@ def advance(executor: Executor, by: int, nonce: int, topics: Sequence[str]) -> S
     """Lock the counter, take ``by`` positions, and lock the heads of these topics."""
     made = executor.made
     step = Call(made.advance, [{"by": by, "new_nonce": nonce}])
-    lock = [Call(made.lock_heads(len(part)), [made.listed("topic", part)]) for part in rows.chunks(topics)]
+    lock = _lock_heads(made, topics)
     if made.returning:
         counter, *found = executor.run(step, *lock)
         ((position, before, now),) = counter or _no_counter()
@@ -193,8 +188,7 @@ def advance(executor: Executor, by: int, nonce: int, topics: Sequence[str]) -> S
     else:
         counter, *found = executor.run(Call(made.read_counter), *lock, step)
         ((position, before, now),) = counter or _no_counter()
-    heads = {row[0]: rows.head(row) for row in chain.from_iterable(found)}
-    return Step(Point(position, before), Point(position + by, nonce), int(now), heads)
+    return Step(Point(position, before), Point(position + by, nonce), int(now), _by_topic(found))
 
 
 def hold_counter(connection: Connection) -> None:
@@ -208,9 +202,15 @@ def _no_counter() -> NoReturn:
 
 def heads_of(executor: Executor, topics: Sequence[str]) -> dict[str, Head]:
     """The heads of those of these topics that were ever written, locked."""
-    made = executor.made
-    calls = [Call(made.lock_heads(len(part)), [made.listed("topic", part)]) for part in rows.chunks(topics)]
-    return {row[0]: rows.head(row) for row in chain.from_iterable(executor.run(*calls))}
+    return _by_topic(executor.run(*_lock_heads(executor.made, topics)))
+
+
+def _lock_heads(made: Statements, topics: Sequence[str]) -> list[Call]:
+    return [Call(made.lock_heads(len(part)), [made.listed("topic", part)]) for part in rows.chunks(topics)]
+
+
+def _by_topic(found: Iterable[Sequence[Sequence[Any]]]) -> dict[str, Head]:
+    return {row[0]: rows.head(row) for row in chain.from_iterable(found)}
 
 
 def _lost_heads(executor: Executor, topics: Sequence[str]) -> dict[str, Head]:

@@ -25,6 +25,13 @@ from tests.unit.store.test_fork_safety import child
 Do = Callable[[], object]
 
 
+def wait_for_queue(groups: GroupCommit, number: int) -> None:
+    """Until this number of threads waits in the queue."""
+    with groups._changed:
+        while len(groups._queue) < number:
+            groups._changed.wait(0.01)  # an entry into the queue gives no notification
+
+
 def together(store: Store, *doing: Do) -> list[Future[Any]]:
     """Run each on a thread: the first is held in its transaction until the others wait in the queue, in this order."""
     groups = store._committer._groups
@@ -43,9 +50,7 @@ def together(store: Store, *doing: Do) -> list[Future[Any]]:
         assert held.wait(60)
         for number, do in enumerate(doing[1:], 1):
             futures.append(pool.submit(do))
-            with groups._changed:
-                while len(groups._queue) < number:
-                    groups._changed.wait(0.01)  # an entry into the queue gives no notification
+            wait_for_queue(groups, number)
         go.set()
     return futures
 
@@ -273,9 +278,7 @@ class Held:
             assert self._held.wait(60)
             for number, key in enumerate(keys[1:], 1):
                 futures.append(pool.submit(self.queue.run, work(key)))
-                with self.queue._changed:
-                    while len(self.queue._queue) < number:
-                        self.queue._changed.wait(0.01)
+                wait_for_queue(self.queue, number)
             self._go.set()
         return futures
 
