@@ -139,6 +139,10 @@ class PrivateServer(ABC):
         """The command that runs the server in the foreground."""
 
     @abstractmethod
+    def _clean(self, data: Path) -> None:
+        """Remove from the data folder what a killed server left and the next one refuses. No server runs in it."""
+
+    @abstractmethod
     def _url(self, database: str) -> str:
         """The SQLAlchemy URL of a database; "" for the default database."""
 
@@ -166,6 +170,7 @@ class PrivateServer(ABC):
         assert self._folder is not None
         log = self._folder / "server.log"
         log.write_bytes(b"")  # keep only the messages of this run
+        self._clean(self._folder / "data")
         self._process = _started(self._serve_command(self._folder, self._port), self._folder, log)
         try:
             self._wait_until_ready(log)

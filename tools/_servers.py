@@ -89,6 +89,11 @@ class PrivatePostgres(PrivateServer):
         flags = [flag for name, value in settings.items() for flag in ("-c", f"{name}={value}")]
         return [str(self._binaries / "postgres"), "-D", str(folder / "data"), *flags]
 
+    def _clean(self, data: Path) -> None:
+        lock = data / "postmaster.pid"
+        if lock.exists() and lock.stat().st_size == 0:  # killed between its creation and its first write
+            lock.unlink()
+
     def _url(self, database: str) -> str:
         return f"postgresql+psycopg://postgres@127.0.0.1:{self._port}/{database or 'postgres'}"
 
@@ -130,6 +135,9 @@ class PrivateMariaDB(PrivateServer):
         }
         flags = [f"--{name}={value}" for name, value in settings.items()]
         return [str(self._server), "--no-defaults", "--skip-name-resolve", "--skip-log-bin", *flags]
+
+    def _clean(self, data: Path) -> None:
+        """Nothing: MariaDB continues after a kill at any time."""
 
     def _url(self, database: str) -> str:
         return f"mysql+pymysql://root@127.0.0.1:{self._port}/{database}?charset=utf8mb4"

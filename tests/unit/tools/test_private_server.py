@@ -1,6 +1,7 @@
 """Two servers with the same port, and two users of one server."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import _processes
 import pytest
@@ -43,6 +44,17 @@ def test_attached_server_has_its_own_databases_and_leaves_the_server_running(
     one.stop()
     for url in urls:
         other.drop_database(url)
+
+
+@pytest.mark.postgresql
+def test_server_killed_while_it_made_its_lock_file_starts_again() -> None:
+    """PostgreSQL refuses an empty lock file. A port that is taken kills a server within its first milliseconds."""
+    with PrivatePostgres() as server:
+        [shown] = server._execute("SHOW data_directory")
+        server.kill()
+        (Path(shown) / "postmaster.pid").write_bytes(b"")
+        server.restart()
+        assert server._execute("SELECT 1") == ["1"]
 
 
 def test_restart_before_start_is_an_error() -> None:
