@@ -63,13 +63,14 @@ class Evidence:
         self.received_in_sync.setdefault(point, now)
 
     def receive_link(self, prev: Point, point: Point, now: float) -> None:
-        """A link with this point was received. Where two histories meet, the later link replaces the earlier one."""
+        """A link with this point was received. Where two histories meet, the later link replaces the earlier one. It is
+        covered or undone when a sync begins after its first message."""
         self.replaced.pop(point, None)
-        other = self._after.get(prev, point)
-        if other != point:
+        if (other := self._after.get(prev, point)) != point:
             self.replaced[other] = None
         self._after[prev] = point
-        self.receive(point, now)
+        if point not in self.received:
+            self.receive(point, now)
 
     def waits(self) -> dict[Point, float]:
         """The points that must not wait for longer than the window, and since when they wait."""
@@ -151,15 +152,13 @@ class Monitor:
     def received(self, replica: "Replica", envelope: Envelope, now: float) -> None:
         """A replica is about to process an envelope."""
         watch = self._watches[replica]
-        hello = envelope.hello
         if self._world.kernel.tracing:
             self._trace_envelope(replica.name, "hears", envelope)
-        if hello is not None:
-            self._received_hello(watch, replica, hello, now)
+        if envelope.hello is not None:
+            self._received_hello(watch, replica, envelope.hello, now)
             return
         everything = ALL in watch.chains
-        evidence = watch.chains.get(ALL if everything else envelope.topic)
-        if evidence is not None:
+        if (evidence := watch.chains.get(ALL if everything else envelope.topic)) is not None:
             for message in envelope.messages:
                 link = message.link
                 evidence.receive_link(link.tx_prev if everything else link.prev, link.point, now)
@@ -168,22 +167,22 @@ class Monitor:
         points = {topic: head.point for topic, head in hello.heads.items()}
         if hello.store is not None:
             points[ALL] = hello.store
-        asked = watch.asked.get(hello.nonce)
-        if hello.store is not None:
             if not hello.nonce and not hello.goodbye and hello.store.position > watch.shown:
                 self._hinted(watch, replica, hello, hello.store.position, now)
             watch.shown = max(watch.shown, hello.store.position)
+        asked = watch.asked.get(hello.nonce)
         for topic, point in points.items():
             evidence = watch.chains.get(topic)
             if evidence is None or (hello.nonce and asked is None):
                 continue
             evidence.receive(point, now)
-            known = replica.replica_state.tracker.chain(topic).known_position if topic in replica.topics else -1
+            chain = replica.replica_state.tracker.chain(topic) if topic in replica.topics else None
+            known = -1 if chain is None else chain.known_position
             if asked is not None and hello.store is not None:
                 evidence.covers(hello.store.position)
             if asked is not None and asked >= watch.connected and point.position > known:
                 evidence.missed = True
-            if asked is not None and evidence.known == point and not replica.replica_state.tracker.chain(topic).frozen:
+            if asked is not None and evidence.known == point and chain is not None and not chain.frozen:
                 evidence.proved = max(evidence.proved, asked - hello.age)
 
     def _hinted(self, watch: Watch, replica: "Replica", hello: Hello, position: int, now: float) -> None:
@@ -284,12 +283,13 @@ class Monitor:
             oldest = min(evidence.received.values(), default=now)
             if now - oldest < TIMING.message_delay_window - EPS:
                 return f"{name!r} ({cause}): the oldest waiting point was received {now - oldest:.3f} s ago"
-        elif cause == "reconnected":
-            return None if evidence.missed else f"{name!r} ({cause}) although no reply had a head beyond known"
+        elif cause == "reconnected":  # a sync may end at a restored point, behind a head that was not beyond known
+            return None if evidence.missed or restored else f"{name!r} ({cause}) although no head was beyond known"
         elif cause == "polled":
             if now - evidence.proved < TIMING.stale_after - EPS:
                 return f"{name!r} ({cause}): a publisher proved {now - evidence.proved:.3f} s ago"
-            if world.settled_since < world.kernel.now - PROVED_IN_CALM and world.publishers_are_well(replica):
+            calm = PROVED_IN_CALM + restored * TIMING.max_idle_time  # the reply that shows a restore is no proof
+            if world.settled_since < world.kernel.now - calm and world.publishers_are_well(replica):
                 return f"{name!r} ({cause}) in calm, with a publisher that answers"
         elif cause in ("history changed", "broken"):
             return None if restored else f"{name!r} ({cause}) although the history never changed"

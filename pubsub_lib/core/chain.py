@@ -172,3 +172,8 @@ class Chain:
     def drop_heads_before(self, turn: int) -> None:
         """Forget heads that were received before this turn."""
         self.heads = deque(head for head in self.heads if head.turn >= turn)
+
+    def drop_old_heads(self, turn: int) -> None:
+        """The same, and those that known has reached, in any place: the oldest head that stays starts the clock."""
+        self.drop_heads_before(turn)
+        self.heads = deque(head for head in self.heads if head.point.position > self.known_position)

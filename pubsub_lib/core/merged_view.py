@@ -42,7 +42,7 @@ class HeldObject(msgspec.Struct, gc=False):
 
 
 class Tombstone(msgspec.Struct, frozen=True, gc=False):
-    """A delete, seen in ``topic``: no version up to ``version`` is shown any more."""
+    """A delete, seen in ``topic``: no version up to ``version`` is shown from now on."""
 
     version: int
     topic: str
@@ -202,10 +202,10 @@ class MergedView:
         old = shown.get(key)
         best: HeldObject | None = None
         for entry in contest.holders.values():
-            if entry.version <= contest.tombstone.version:
+            # Equal versions in two topics come from two histories: what is shown stays until one is replaced.
+            if (entry.version, entry is old) <= (contest.tombstone.version, False):
                 self.lagging.setdefault(entry.topic, {})[ident] = None
                 continue
-            # Equal versions in two topics come from two histories: the shown entry stays until one is replaced.
             if best is None or (entry.version, entry is old) > (best.version, best is old):
                 best = entry
         alone = len(contest.holders) == 1 and best is not None

@@ -600,7 +600,7 @@ class Tracker:
     def _after_sync(self, chain: Chain, now: float, applied: list[Link]) -> None:
         """Links and heads received before the reading began are covered by it; the others count as received now."""
         self.counters.old += chain.reorder_buffer.drop_before(self.syncs.turn)
-        chain.drop_heads_before(self.syncs.turn)
+        chain.drop_old_heads(self.syncs.turn)
         self._drain(chain, now, applied)
         self._purge(chain, now, everywhere=True)
         if chain.clock_started() is not None:

@@ -248,6 +248,28 @@ def test_tombstone_of_another_history_ends_with_the_next_proof_of_the_hidden_top
     assert list(cache.lagging) == []
 
 
+def test_equal_version_of_another_history_changes_nothing_before_the_next_sync() -> None:
+    """Restored to 8: the object at 15 is undone, and another topic's delete has its version again. A handler that was
+    called for version 15 must not be called for it a second time.
+    """
+    cache = Cache()
+    cache.apply(link("a", 0, 15, put("x", 15)))
+    cache.apply(link("b", 8, 10, put("x", 10, V2)))
+    assert brief(cache.apply(link("b", 10, 16, delete("x", 15))).events) == []
+    assert cache.get("port", "x") == V1
+    assert brief(cache.replace("a", snapshot(4), same_history=False).events) == [("delete", "x", None, V1, None)]
+    assert cache.get("port", "x") is None
+
+
+def test_deleted_object_with_the_version_of_its_delete_stays_hidden_before_the_next_sync() -> None:
+    """The same, when the delete is of the undone history: what is shown stays here, too."""
+    cache = Cache()
+    cache.apply(link("b", 0, 10, put("x", 10)))
+    cache.apply(link("b", 10, 15, delete("x", 15)))
+    assert brief(cache.apply(link("a", 0, 15, put("x", 15, V2))).events) == []
+    assert brief(cache.replace("b", snapshot(8), same_history=False).events) == [("create", "x", 15, None, V2)]
+
+
 @pytest.mark.parametrize("records", [[rec("o", 1)], [rec("o", 2, V3)]])
 def test_replace_with_another_history_leaves_no_tombstone(records: list[Record]) -> None:
     cache = Cache()

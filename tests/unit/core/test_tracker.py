@@ -485,6 +485,22 @@ def test_rule_05_delta_drops_the_head_of_a_lost_history_that_caused_it() -> None
     assert len(bench.syncs) == 2, "one delta, not an endless series"
 
 
+def test_rule_05_head_that_a_delta_reached_starts_no_clock_after_a_lost_head() -> None:
+    """The lost head is before the reached one: as long as it stayed, the delta could not remove the reached one."""
+    history, bench = following()
+    lost = history.restored(history.point.position)
+    lost.some(7)
+    bench.receive(lost.reading())
+    bench.wait(WINDOW)
+    history.some(2)
+    bench.receive(history.reading())
+    bench.answer(history.answer(bench.running.wants))
+    assert bench.known() == history.point
+    assert bench.state() is State.FOLLOWING
+    bench.wait(2 * WINDOW)
+    assert len(bench.syncs) == 2, "no delta without a cause"
+
+
 def test_rule_05_links_received_after_the_begin_of_the_reading_are_kept() -> None:
     history, bench = in_full_sync()
     bench.wait()
