@@ -10,9 +10,9 @@ import os
 import random
 import signal
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hypothesis
 import pytest
@@ -31,6 +31,9 @@ hypothesis.settings.load_profile("ci" if IN_CI else "dev")
 
 _seed = int(os.environ.get(SEED_VARIABLE) or (0 if IN_CI else random.SystemRandom().getrandbits(32)))
 os.environ[SEED_VARIABLE] = str(_seed)  # one for all parallel test processes
+Handlers = dict[signal.Signals, Any]
+
+_BEFORE = pytest.StashKey[Handlers]()
 _workers: list[WorkerController] = []
 """The parallel test processes, in the process that started them."""
 
@@ -40,6 +43,26 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     # A script's background processes and their children ignore Ctrl-C: tests that send it would wait for ever.
     signal.signal(signal.SIGINT, _interrupt)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[_BEFORE] = _handlers()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    # The processes of later tests would inherit an ignored signal, and a test that sends it would wait for ever.
+    before = item.stash[_BEFORE]
+    try:
+        yield
+    except Exception:  # not KeyboardInterrupt, after which signals stay ignored
+        _restore(before)
+        raise
+    after = _handlers()
+    if after != before:
+        _restore(before)
+        pytest.fail(f"the test changed the signal handlers from {before} to {after}; use the fixture signal_handlers")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -83,11 +106,14 @@ def _reset_repeat_filters() -> None:
                 each.reset()
 
 
-@pytest.fixture(autouse=True)
-def _heed_ctrl_c() -> None:
-    """The processes that a test starts must not inherit an ignored SIGINT from an earlier test."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _interrupt)
+@pytest.fixture
+def signal_handlers() -> Iterator[None]:
+    """SIGINT and SIGTERM raise KeyboardInterrupt; the handlers of before are restored after the test."""
+    before = _handlers()
+    for number in before:
+        signal.signal(number, signal.default_int_handler)
+    yield
+    _restore(before)
 
 
 @pytest.fixture
@@ -183,6 +209,15 @@ def _database(server: PrivateServer) -> Iterator[str]:
     url = server.create_database()
     yield url
     server.drop_database(url)
+
+
+def _handlers() -> Handlers:
+    return {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+def _restore(before: Handlers) -> None:
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def _interrupt(number: int, _frame: object) -> NoReturn:

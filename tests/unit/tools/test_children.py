@@ -51,6 +51,7 @@ def test_the_end_of_a_whole_session_ends_processes_that_a_program_left(whole: bo
     assert poll(lambda: not alive(left), 5.0)
 
 
+@pytest.mark.usefixtures("signal_handlers")
 def test_interrupt_during_a_start_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen

@@ -199,8 +199,8 @@ def test_a_mutant_whose_server_is_missing_is_not_run(project: Path, monkeypatch:
 
 
 @pytest.fixture
-def of_the_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The command, configured for the small project."""
+def of_the_project(project: Path, monkeypatch: pytest.MonkeyPatch, signal_handlers: None) -> Path:
+    """The command, configured for the small project. It sets signal handlers."""
     (project / "tests" / "mutants").mkdir()
     (project / "tests" / "mutants" / "shop.py").write_text(
         "from _mutants.table import Mutant\n"

@@ -5,7 +5,7 @@ import io
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +307,7 @@ def test_a_failed_audit_process_has_a_status_and_last_words(tmp_path: Path) -> N
     assert (tmp_path / "out").read_bytes() == b""
 
 
+@pytest.mark.usefixtures("signal_handlers")
 def test_interrupt_during_the_start_of_the_audit_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
@@ -391,15 +392,7 @@ def test_the_last_transaction_of_a_killed_worker_is_counted(sqlite_url: str) -> 
         assert committed_after(store, "worker-2", reported) == 4
 
 
-@pytest.fixture
-def _signals() -> Iterator[None]:
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("_signals")
+@pytest.mark.usefixtures("signal_handlers")
 @pytest.mark.parametrize(
     ("ended", "code"),
     [
@@ -420,7 +413,7 @@ def test_exit_codes(
     assert capsys.readouterr().err.count("\n") == bool(code), "one sentence when a check failed"
 
 
-@pytest.mark.usefixtures("_signals")
+@pytest.mark.usefixtures("signal_handlers")
 @pytest.mark.parametrize("error", [StoreFull("no room\nleft"), OSError(28, "No space left on device")])
 def test_an_error_is_one_sentence(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
