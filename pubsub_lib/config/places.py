@@ -1,6 +1,6 @@
 """The group of an INI file in which an option belongs, and options that are set in groups where they are not read."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from pubsub_lib.config import dragonflow, installed_drivers, options
@@ -9,10 +9,13 @@ from pubsub_lib.config.pubsub import GROUP, SWITCH
 DEFAULT: Final = "DEFAULT"
 """The group of options that all programs that share a file read (for example oslo.log's), and none of ours."""
 
+Groups = Sequence[tuple[str, Collection[str]]]
+"""Groups, each with the names of the options that are read from it."""
+
 
 def groups_of(name: str) -> list[str]:
     """Our groups, and the groups of installed drivers, in which an option of this name is read."""
-    return [group for group, names in _read() if name in names]
+    return _among(_read(), name)
 
 
 def misplaced(sections: Mapping[str, Collection[str]]) -> list[str]:
@@ -21,13 +24,14 @@ def misplaced(sections: Mapping[str, Collection[str]]) -> list[str]:
     An option that is also set in its own group is ignored here, because the other one is another program's. A driver's
     option of one word (``delay``) in ``[DEFAULT]`` is ignored too, because any program may have such a name.
     """
-    return [*_in_default(sections), *_in_dragonflow(sections)]
+    groups = _read()
+    return [*_in_default(sections, groups), *_in_dragonflow(sections, groups)]
 
 
-def _in_default(sections: Mapping[str, Collection[str]]) -> Iterator[str]:
+def _in_default(sections: Mapping[str, Collection[str]], known: Groups) -> Iterator[str]:
     for given in sections.get(DEFAULT, ()):
         name = given.replace("-", "_")
-        groups = groups_of(name)
+        groups = _among(known, name)
         own = not {GROUP, options.SERVICE_GROUP}.isdisjoint(groups)
         if name == SWITCH:
             groups, own = [dragonflow.GROUP], True
@@ -35,11 +39,11 @@ def _in_default(sections: Mapping[str, Collection[str]]) -> Iterator[str]:
             yield _words(given, DEFAULT, groups)
 
 
-def _in_dragonflow(sections: Mapping[str, Collection[str]]) -> Iterator[str]:
+def _in_dragonflow(sections: Mapping[str, Collection[str]], known: Groups) -> Iterator[str]:
     read = options.dragonflow_names()
     for given in sections.get(dragonflow.GROUP, ()):
         name = given.replace("-", "_")
-        groups = [] if name in read or name in dragonflow.REPLACED else groups_of(name)
+        groups = [] if name in read or name in dragonflow.REPLACED else _among(known, name)
         if groups and not _is_set(name, groups, sections):
             yield _words(given, dragonflow.GROUP, groups)
 
@@ -58,9 +62,16 @@ def _words(name: str, group: str, belongs: Collection[str]) -> str:
     return f"{name} is set in [{group}] and belongs in {' or '.join(f'[{each}]' for each in belongs)}"
 
 
-def _read() -> Iterator[tuple[str, list[str]]]:
-    """(group, names of its options)."""
-    yield GROUP, options.names()
-    yield options.SERVICE_GROUP, [option.dest for option in options.SERVICE]
-    for _, (group, opts) in sorted(installed_drivers.readable_options().items()):
-        yield group, [option.dest for option in opts]
+def _among(known: Groups, name: str) -> list[str]:
+    return [group for group, names in known if name in names]
+
+
+def _read() -> Groups:
+    return [
+        (GROUP, options.names()),
+        (options.SERVICE_GROUP, [option.dest for option in options.SERVICE]),
+        *(
+            (group, [option.dest for option in opts])
+            for _, (group, opts) in sorted(installed_drivers.readable_options().items())
+        ),
+    ]
