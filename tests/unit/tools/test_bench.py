@@ -7,14 +7,14 @@ from pathlib import Path
 
 import bench_app
 import pytest
-from _bench import fullsync, payload
+from _bench import commits, fullsync, payload
 from _bench.measure import BenchError, in_turns, row
 from _bench.payload import Plan
 from _bench.replicas import check
 from _bench.store import PlannedStore
 from _mutants.trial import missing_servers
 
-from pubsub_lib import Replica, Settings
+from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Full, TopicSnapshot, Want
 from pubsub_lib.errors import StoreError
@@ -140,3 +140,16 @@ def test_wrong_options_are_one_sentence(
     output = capsys.readouterr().err
     assert sentence in output
     assert output.count("\n") == 1
+
+
+def test_each_round_of_commits_writes_all_its_changes(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round with the values of the round before it would write nothing, and would look fast."""
+    monkeypatch.setattr(commits, "KEYS", 10)
+    monkeypatch.setattr(commits, "WRITERS", 1)
+    commits.fill(sqlite_url)
+    reached = []
+    for _ in range(3):
+        commits.timed(commits.ours, sqlite_url, commits.Load(changes=2, transactions=3, threads=1))
+        with Store(sqlite_url) as store:
+            reached.append(store.topics()[commits.topic_of(0)].point.position)
+    assert reached[2] - reached[1] == reached[1] - reached[0] >= 2 * 3
