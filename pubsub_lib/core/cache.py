@@ -273,40 +273,41 @@ class Cache:
     def _fill(
         self, topic: str, state: TopicObjects, snapshot: TopicSnapshot, with_events: bool, *, same_history: bool
     ) -> list[Event]:
-        """:meth:`replace` for an empty topic, as in every first sync: one loop, which sorts only when events are
-        needed.
-        """
+        """:meth:`replace` for an empty topic, as in every first sync: short loops, sorted only for events."""
         position = snapshot.head.point.position
         merged = self._merged
-        tombstones, contested = merged.tombstones, merged.contested
         events = merged.drop_tombstones(topic, position, position if same_history else -1)
-        table = ""
+        records = sorted(snapshot.records, key=_version_of) if with_events else snapshot.records
+        table, total = "", 0
         objects: dict[str, HeldObject] = {}
-        shown: dict[str, HeldObject] = {}
-        total = 0
-        for record in sorted(snapshot.records, key=_version_of) if with_events else snapshot.records:
+        for record in records:
             key, version, value = record.key, record.version, record.value
             if record.table != table:
                 table = record.table
                 objects = state.tables.setdefault(table, {})
-                shown = merged.table(table)
             print_ = xxh3(f"{table}\0{key}\0{version}\0".encode() + value)  # as in apply_run
-            total += print_
-            new = objects[key] = HeldObject(version, value, print_, topic)
-            if key in shown or tombstones or contested:
+            total += print_  # of all records: if a damaged file has a key twice, the digest shows it
+            objects[key] = HeldObject(version, value, print_, topic)
+        state.count, state.digest = sum(map(len, state.tables.values())), total & MASK
+        state.position = position
+        alone = not (merged.tombstones or merged.contested) and all(
+            merged.table(table).keys().isdisjoint(objects) for table, objects in state.tables.items()
+        )
+        if alone:
+            for table, objects in state.tables.items():
+                merged.table(table).update(objects)
+        for record in records if with_events or not alone else ():
+            table, key = record.table, record.key
+            new = state.tables[table][key]
+            if not alone:
                 event = merged.shift((table, key), topic, new, None, position)
                 if event is not None:
                     events.append(event)
                 continue
-            shown[key] = new
-            if with_events:
-                events.append(
-                    Event(table, key, topic, "create", version, None, None, value, position,
-                          0.0, None, merged.decoder(table))
-                )  # fmt: skip
-        state.count = sum(map(len, state.tables.values()))
-        state.digest = total & MASK
-        state.position = position
+            events.append(
+                Event(table, key, topic, "create", new.version, None, None, new.value, position,
+                      0.0, None, merged.decoder(table))
+            )  # fmt: skip
         return events
 
     def drop(self, topic: str) -> list[Event]:

@@ -1,5 +1,7 @@
 """Plans distinguish lost objects from objects on another topic, and never delete a correct object."""
 
+import sqlite3
+
 import pytest
 from sqlalchemy import Connection, create_engine, delete, select, update
 from sqlalchemy import text as sql
@@ -65,6 +67,19 @@ def test_plan_fixes_a_wrong_bucket(store: Store, database_url: str, trimmed: boo
     assert (repaired.wrong, repaired.repaired, repaired.left) == (1, 1, False), "no changelog is needed"
     assert columns(database_url) == right
     assert store.bucket_digests("t") == buckets
+
+
+@pytest.mark.parametrize("value", [17, -1, 1 << 40])
+def test_number_in_place_of_a_value_is_named(sqlite_url: str, value: int) -> None:
+    """Python makes 17 zero bytes of the number 17."""
+    with Store(sqlite_url) as store:
+        fill(store)
+        with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
+            connection.execute("UPDATE pubsub_objects SET value = ? WHERE object_key = 'k7'", (value,))
+        connection.close()
+        for wanted in ("t", ALL):
+            with pytest.raises(StoreError, match=r"the object 'k7' of the table 'port'.* its value is int, not bytes"):
+                store.read_sync({wanted: Want()})
 
 
 @pytest.mark.parametrize("trimmed", [False, True])
