@@ -54,6 +54,8 @@ def check_key(key: str) -> str:
 
 
 def _check(kind: str, text: str, maximum: int) -> str:
+    if type(text) is str and text.isascii() and 0 < len(text) <= maximum and "\0" not in text:
+        return text  # as nearly all are; the checks below name the fault of the others
     if not isinstance(text, str):
         raise InvalidValueError(f"the {kind} {text!r} is a {type(text).__name__}; give a string")
     if not text:

@@ -27,7 +27,8 @@ def encode(value: object, limits: Limits) -> bytes:
     that is not valid Unicode, more nesting than ``limits.max_value_depth`` (a cycle, too), or more than
     ``limits.max_value_bytes``. Any thread; does not block.
     """
-    _check(value, limits)
+    if not _is_flat(value):
+        _check(value, limits)
     try:
         data = _ENCODER.encode(value)
     except UnicodeEncodeError as error:
@@ -51,6 +52,11 @@ def decode(data: bytes) -> Any:
         raise InvalidValueError(f"the bytes {data[:40]!r} are not valid JSON: {error}") from error
 
 
+def _is_flat(value: object) -> bool:
+    """Whether the value is an object whose members are text, as most values are."""
+    return type(value) is dict and _NAME.issuperset(map(type, value)) and _TEXT.issuperset(map(type, value.values()))
+
+
 def _check(value: object, limits: Limits) -> None:
     """Check level by level, without recursion. Every node costs at least one byte of JSON, so ``max_value_bytes``
     bounds their number, also for a small graph that shares its parts."""
@@ -58,9 +64,7 @@ def _check(value: object, limits: Limits) -> None:
     nodes = depth = 0
     while level:
         if depth > limits.max_value_depth:
-            raise InvalidValueError(
-                f"the value is nested deeper than {limits.max_value_depth} levels; make it flatter"
-            )
+            raise InvalidValueError(f"the value is nested deeper than {limits.max_value_depth} levels; make it flatter")
         deeper: list[Collection[object]] = []
         for members in level:
             nodes += len(members)

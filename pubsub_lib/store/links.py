@@ -60,47 +60,54 @@ def assemble(
     ``heads`` holds the previous heads of every touched topic that was ever written.
     """
     position = tx_prev.position
-    per_topic: dict[str, list[Change]] = {}
-    counts: dict[str, int] = {}
-    sums: dict[str, int] = {}
+    parts: dict[str, _Part] = {}
     rows = Rows([], [], [])
     for effect in effects:
-        before, table, key = effect.before, effect.table, effect.key
+        table, key, before, value, moves = effect.table, effect.key, effect.before, effect.value, effect.moves
         if before is not None:
-            counts[before.topic] = counts.get(before.topic, 0) - 1
-            sums[before.topic] = digest.subtract(sums.get(before.topic, 0), before.fingerprint)
-        if before is not None and (effect.value is None or effect.moves):
-            position += 1
-            per_topic.setdefault(before.topic, []).append(Change(table, key, "delete", position, None))
-        if effect.value is None:
+            part = parts.get(before.topic) or parts.setdefault(before.topic, _Part([]))
+            part.count -= 1
+            part.fingerprints -= before.fingerprint
+            if value is None or moves:
+                position += 1
+                part.changes.append(Change(table, key, "delete", position, None))
+        if value is None:
             rows.removed.append((table, key))
             continue
         position += 1
-        action = "create" if before is None or effect.moves else "set"
-        per_topic.setdefault(effect.topic, []).append(
-            Change(table, key, "create" if action == "create" else "set", position, effect.value)
-        )
-        fp = digest.fingerprint(table, key, position, effect.value)
-        counts[effect.topic] = counts.get(effect.topic, 0) + 1
-        sums[effect.topic] = digest.add(sums.get(effect.topic, 0), fp)
-        row = object_row(Stored(table, key, effect.topic, position, effect.value, fp))
+        part = parts.get(effect.topic) or parts.setdefault(effect.topic, _Part([]))
+        part.changes.append(Change(table, key, "create" if before is None or moves else "set", position, value))
+        fingerprint = digest.fingerprint(table, key, position, value)
+        part.count += 1
+        part.fingerprints += fingerprint
+        row = object_row(Stored(table, key, effect.topic, position, value, fingerprint))
         (rows.created if before is None else rows.changed).append(row)
     assert position == point.position, "the counter was advanced by another number of changes"
     links = []
-    for topic, changes in per_topic.items():
+    for topic, part in parts.items():
         head = heads.get(topic, EMPTY)
         links.append(
             Link(
                 topic=topic,
                 prev=head.point,
                 point=point,
-                changes=changes,
-                count=head.count + counts.get(topic, 0),
-                digest=digest.add(head.digest, sums.get(topic, 0)),
+                changes=part.changes,
+                count=head.count + part.count,
+                digest=digest.add(head.digest, part.fingerprints),
                 tx_prev=tx_prev,
-                tx_links=len(per_topic),
+                tx_links=len(parts),
                 origin=origin,
                 written_at=written_at,
             )
         )
     return links, rows
+
+
+class _Part(msgspec.Struct):
+    """The part of a transaction on one topic."""
+
+    changes: list[Change]
+    count: int = 0
+    """Number of objects that it adds."""
+    fingerprints: int = 0
+    """What it adds to the digest, not yet modulo 2**64."""

@@ -107,6 +107,13 @@ def stored(row: Sequence[Any]) -> Stored:
     return Stored(table, key, topic, version, bytes(value), digest.join(low, high))
 
 
+def content(table: str, key: str, topic: str, value: object) -> bytes:
+    """The bytes of an object's value. Raises StoreError when it is something else."""
+    if not isinstance(value, _BYTES):
+        raise damaged(table, key, topic, _complaint(0, value, 0, 0))
+    return bytes(value)
+
+
 class Seen(msgspec.Struct, frozen=True):
     """A row of the objects as it is stored, also a damaged one."""
 

@@ -48,6 +48,7 @@ class Statements:
         now = NowMicroseconds().label("now")
         self.advance = self._made(step.returning(store.position, store.prev_nonce, now) if self.returning else step)
         self.read_counter = self._made(select(store.position, store.nonce, now).where(COUNTER).with_for_update())
+        self.begin = self._made(text("BEGIN ISOLATION LEVEL READ COMMITTED"))
         self.commit = self._made(text("COMMIT"))
         self.create_objects = self._create_objects()
         self.replace_objects = self._replace_objects()

@@ -93,7 +93,8 @@ def fold(operations: Sequence[Operation], stored: Mapping[Identity, Stored], enc
         before = stored.get(identity)
         if identity not in state:
             state[identity] = None if before is None else (before.topic, before.value)
-        _check_version(operation, before)
+        if operation.version is not None:
+            _check_version(operation, before)
         state[identity] = _apply(operation, state[identity], encode)
     effects = []
     for (table, key), after in state.items():
@@ -108,43 +109,40 @@ def fold(operations: Sequence[Operation], stored: Mapping[Identity, Stored], enc
 
 
 def _check_version(operation: Operation, before: Stored | None) -> None:
-    if operation.version is None:
-        return
     current = 0 if before is None else before.version
     if operation.version != current and not (before is None and operation.missing_ok):
-        where = f"{operation.table} {operation.key!r}"
         if before is None and operation.verb in ("update", "delete"):
-            raise NotFound(
-                f"{operation.verb} of {where} expects version {operation.version}, but there is no such object"
-            )
+            raise NotFound(f"{_named(operation)} expects version {operation.version}, but there is no such object")
         raise VersionMismatch(
-            f"{operation.verb} of {where} expects version {operation.version}, but it is {current}; read it again"
+            f"{_named(operation)} expects version {operation.version}, but it is {current}; read it again"
         )
 
 
 def _apply(operation: Operation, now: tuple[str, bytes] | None, encode: Encode) -> tuple[str, bytes] | None:
-    where = f"{operation.table} {operation.key!r}"
-    if operation.verb == "delete":
+    verb = operation.verb
+    if verb == "delete":
         if now is None and not operation.missing_ok:
-            raise NotFound(f"delete of {where}: there is no such object; pass missing_ok=True if that is fine")
+            raise NotFound(f"{_named(operation)}: there is no such object; pass missing_ok=True if that is fine")
         return None
     assert operation.value is not None
-    if operation.verb == "create" and now is not None:
-        raise AlreadyExists(f"create of {where}: it exists already; use set or update")
-    if operation.verb == "update":
+    if verb == "create" and now is not None:
+        raise AlreadyExists(f"{_named(operation)}: it exists already; use set or update")
+    if verb == "update":
         if now is None:
-            raise NotFound(f"update of {where}: there is no such object; use set or create")
+            raise NotFound(f"{_named(operation)}: there is no such object; use set or create")
         return operation.topic or now[0], _merge(operation, now[1], encode)
     kept = now[0] if now is not None else DEFAULT_TOPIC
     return operation.topic or kept, operation.value
 
 
+def _named(operation: Operation) -> str:
+    return f"{operation.verb} of {operation.table} {operation.key!r}"
+
+
 def _merge(operation: Operation, current: bytes, encode: Encode) -> bytes:
     value = values.decode(current)
     if not isinstance(value, dict):
-        raise InvalidValueError(
-            f"update of {operation.table} {operation.key!r}: its value is not a JSON object with members; use set"
-        )
+        raise InvalidValueError(f"{_named(operation)}: its value is not a JSON object with members; use set")
     assert operation.value is not None
     return encode(operation.table, value | values.decode(operation.value))
 

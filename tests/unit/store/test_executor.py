@@ -1,7 +1,10 @@
 """Both executors give the rows, effects and errors that SQLAlchemy gives for the same statement."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import nullcontext
+from multiprocessing.connection import wait
+from pathlib import Path
 
 import pytest
 from sqlalchemy import (
@@ -15,6 +18,7 @@ from sqlalchemy import (
     bindparam,
     create_engine,
     event,
+    func,
     insert,
     select,
     text,
@@ -33,12 +37,21 @@ TABLE = Table(
 A = {"id": 1, "name": "ä", "value": b"\x00"}
 
 
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    made = create_engine(database_url)
+def with_table(url: str) -> Iterator[Engine]:
+    made = create_engine(url)
     metadata.create_all(made)
     yield made
     made.dispose()
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    yield from with_table(database_url)
+
+
+@pytest.fixture
+def postgres_engine(postgres_url: str) -> Iterator[Engine]:
+    yield from with_table(postgres_url)
 
 
 @pytest.fixture
@@ -145,6 +158,91 @@ def test_lost_connection_renews_the_pool(database: str, end: str, request: pytes
     with engine.connect() as connection:
         assert connection.execute(own).scalar_one() not in pids
     engine.dispose()
+
+
+@pytest.mark.postgresql
+def test_postgresql_answers_each_call_and_the_commit_once(postgres_engine: Engine, tmp_path: Path) -> None:
+    """The BEGIN goes with the first call; the end of the pipeline is the trip of the writes and the COMMIT."""
+    write, remove = Prepared(insert(TABLE), postgres_engine.dialect), Prepared(TABLE.delete(), postgres_engine.dialect)
+    with postgres_engine.connect() as connection, (tmp_path / "trace").open("w") as trace:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        driver.pgconn.trace(trace.fileno())
+        with DriverExecutor(connection) as executor:
+            executor.run(Call(remove))
+            executor.run(Call(remove), Call(remove))
+            executor.write(Call(remove), Call(write, [A]))
+            executor.commit()
+        driver.pgconn.untrace()
+        assert not driver.autocommit
+    messages = [line.split("\t")[3] for line in (tmp_path / "trace").read_text().splitlines()]
+    assert messages.count("Sync") == messages.count("ReadyForQuery") == 3
+    with postgres_engine.connect() as connection:
+        assert len(connection.execute(select(TABLE)).all()) == 1
+
+
+@pytest.mark.postgresql
+def test_own_begin_has_the_isolation_of_writers(postgres_engine: Engine) -> None:
+    level = Prepared(select(func.current_setting("transaction_isolation")), postgres_engine.dialect)
+    with postgres_engine.connect() as connection:
+        connection.execute(text("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE"))
+        connection.commit()
+        with DriverExecutor(connection) as executor:
+            assert [tuple(row) for row in executor.run(Call(level))[0]] == [("read committed",)]
+            connection.rollback()
+
+
+@pytest.mark.postgresql
+def test_first_error_is_raised_not_the_abort_of_the_pipeline(postgres_engine: Engine) -> None:
+    """psycopg raises both when the server's answer arrives while the pipeline ends, the first as the context."""
+    errors = postgres_engine.dialect.loaded_dbapi.errors
+    with postgres_engine.connect() as connection:
+        executor = DriverExecutor(connection)
+        with pytest.raises(IntegrityError), executor._wrapped("COMMIT"):
+            try:
+                raise errors.UniqueViolation("first")
+            finally:
+                raise errors.PipelineAborted("what followed")
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("where", ["begin", "end"])
+def test_interrupted_connection_is_not_used_again(
+    where: str, postgres_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the pool it would commit each statement of its next user alone."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with postgres_engine.connect() as connection:
+        executor = DriverExecutor(connection)
+        if where == "begin":
+            monkeypatch.setattr(executor._driver, "execute", interrupted)
+        with pytest.raises(KeyboardInterrupt), executor:
+            executor.run(Call(Prepared(select(TABLE), postgres_engine.dialect)))
+            connection.rollback()
+            monkeypatch.setattr(executor, "_leave", interrupted)
+        assert connection.invalidated
+
+
+@pytest.mark.postgresql
+def test_stale_connection_is_reported_once(postgres_engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """Its error at BEGIN; psycopg would log the pipeline, too."""
+    with postgres_engine.connect() as connection:
+        pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+    with postgres_engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        assert connection.execute(text("SELECT pg_backend_pid()")).scalar_one() == pid
+        connection.rollback()
+        with postgres_engine.connect() as killer:
+            killer.execute(text(f"SELECT pg_terminate_backend({pid})"))
+            assert wait([driver], 60.0)
+        with pytest.raises(DBAPIError), DriverExecutor(connection):
+            pass
+    gc.collect()  # psycopg logs when the pipeline is freed
+    assert caplog.messages == []
 
 
 def test_sessions_events_are_kept(connection: Connection) -> None:

@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -11,7 +13,6 @@ from pubsub_lib.core.model import Point
 from pubsub_lib.errors import InvalidValueError, StoreBusy, StoreError, VersionMismatch
 from pubsub_lib.store import Store, StoreSettings, error_mapping, verbs, writer
 from pubsub_lib.store.executor import Call, DriverExecutor, Executor
-from pubsub_lib.store.prepared import Rows
 from pubsub_lib.store.verbs import Operation
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
@@ -26,13 +27,13 @@ Trips = list[list[str]]
 def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
     """The SQL of all transactions, in the lists in which it is executed: on PostgreSQL a list is one round trip."""
     seen: Trips = []
-    original = DriverExecutor.run
+    original = DriverExecutor._sent
 
-    def run(executor: DriverExecutor, *calls: Call) -> list[Rows]:
+    def sent(executor: DriverExecutor, calls: Sequence[Call]) -> AbstractContextManager[list[Any]]:
         seen.append([call.statement.text for call in calls])
-        return original(executor, *calls)
+        return original(executor, calls)
 
-    monkeypatch.setattr(DriverExecutor, "run", run)
+    monkeypatch.setattr(DriverExecutor, "_sent", sent)
     return seen
 
 
