@@ -21,7 +21,7 @@ from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import EMPTY, Change, Head, Link
 from pubsub_lib.errors import InvalidValueError, StoreBusy
 from pubsub_lib.store import changelog, repair_plan, repair_write, rows, schema, snapshot, writer
-from pubsub_lib.store.executor import Executor
+from pubsub_lib.store.executor import ConnectionExecutor
 from pubsub_lib.store.links import Rows, object_row
 from pubsub_lib.store.verbs import Identity, Stored
 
@@ -105,7 +105,7 @@ def discard(connection: Connection, topic: str, idents: Sequence[Identity]) -> i
     locked = [each.item for each in repair_write.lock(connection, idents)]
     found = [item.ident for item in locked if item.topic == topic and _refused(item.ident)]
     writer.hold_counter(connection)
-    writer.write_rows(Executor(connection), Rows([], [], found), [], 0)
+    writer.write_rows(ConnectionExecutor(connection), Rows([], [], found), [], 0)
     return len(found)
 
 
@@ -128,8 +128,8 @@ def write(
         writer.hold_counter(connection)
         _set_empty(connection, topic)
         return Written()
-    selected, postponed = _cut(batch, limits, writer.max_bytes(connection, limits))
-    executor = Executor(connection)
+    executor = ConnectionExecutor(connection)
+    selected, postponed = _cut(batch, limits, writer.max_bytes(executor, limits))
     step = writer.advance(executor, len(selected), nonce, [topic])
     head = _head(connection, topic, step.heads)
     # When the head is unknown, the link connects to no link of the topic: a link whose previous point is zero would
@@ -186,14 +186,14 @@ def _value(value: bytes, limits: Limits) -> bytes | None:
 
 def _head(connection: Connection, topic: str, heads: Mapping[str, Head]) -> Head:
     """The topic's head; when the topic's row is lost, the head of its newest link."""
-    return heads.get(topic) or changelog.newest(Executor(connection), topic) or EMPTY
+    return heads.get(topic) or changelog.newest(ConnectionExecutor(connection), topic) or EMPTY
 
 
 def _set_empty(connection: Connection, topic: str) -> None:
     """Set the head of a topic without objects, and so without a link. Replicas detect the new head by the count and
     digest in the next hello reply.
     """
-    executor = Executor(connection)
+    executor = ConnectionExecutor(connection)
     head = _head(connection, topic, writer.heads_of(executor, [topic]))
     if repair_plan.sums(connection, [topic]):
         raise StoreBusy(f"an object of the topic {topic!r} was created at the same moment; run it again")

@@ -17,9 +17,9 @@ from pubsub_lib.errors import OutcomeUnknown, PubSubError, StoreBusy, StoreUnava
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import error_mapping, retry, writer
 from pubsub_lib.store.before_write import WriteHooks
-from pubsub_lib.store.executor import DriverExecutor
 from pubsub_lib.store.group_commit import Attempt, GroupCommit
 from pubsub_lib.store.links import Commit
+from pubsub_lib.store.own_transaction import OwnTransaction
 from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.verbs import Encode
 from pubsub_lib.store.writer import Outcome, Review, Work
@@ -138,16 +138,12 @@ class Committer:
         outcomes = [Outcome()] * len(works)
         doubt = False
         try:
-            with (
-                error_mapping.translated("writing a transaction"),
-                self._engine().connect() as connection,
-                DriverExecutor(connection) as executor,
-            ):
-                outcomes = writer.write_together(executor, works, self._encode, self._limits, review)
+            with error_mapping.translated("writing a transaction"), OwnTransaction(self._engine()) as transaction:
+                outcomes = writer.write_together(transaction, works, self._encode, self._limits, review)
                 if any(each.commit for each in outcomes):
                     doubt = True
                     try:
-                        executor.commit()
+                        transaction.commit()
                     except SQLAlchemyError as error:
                         if error_mapping.is_refused(error):
                             doubt = False
@@ -155,7 +151,7 @@ class Committer:
                         # For any other error: look up the transaction before it is tried again.
                         raise StoreUnavailable(f"COMMIT ended without an answer ({error})") from error
                 else:
-                    connection.rollback()
+                    transaction.rollback()
             attempts[:] = [Attempt(each.commit, each.error) for each in outcomes]
         except PubSubError as error:
             attempts[:] = _failed(error, outcomes, doubt)

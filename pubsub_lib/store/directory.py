@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.store import schema, writer
-from pubsub_lib.store.executor import Executor
+from pubsub_lib.store.executor import ConnectionExecutor
 from pubsub_lib.store.types import NowMicroseconds
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Directory:
         def do(connection: Connection) -> None:
             until = connection.execute(select(NowMicroseconds())).scalar_one() + length
             row = {"uuid": uuid, "service": service, "address": address, "lease_until": until}
-            writer.upsert(Executor(connection), schema.services, row)
+            writer.upsert(ConnectionExecutor(connection), schema.services, row)
 
         self._write("registering a service", do)
 

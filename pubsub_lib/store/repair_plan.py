@@ -16,7 +16,7 @@ from sqlalchemy import Connection, func, select
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import ZERO, Head, Link, Point
 from pubsub_lib.store import changelog, rows, schema, snapshot
-from pubsub_lib.store.executor import Executor
+from pubsub_lib.store.executor import ConnectionExecutor
 from pubsub_lib.store.verbs import Identity, Stored
 
 PAGE: Final = 1000
@@ -137,7 +137,7 @@ def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> 
     fits = (count, total) == (head.count, head.digest)
     if head.point == ZERO and not fits:
         # The topic's row is lost. It proves nothing about the objects; only a link that matches them proves the head.
-        newest = changelog.newest(Executor(connection), topic)
+        newest = changelog.newest(ConnectionExecutor(connection), topic)
         proved = newest if newest is not None and (newest.count, newest.digest) == (count, total) else None
         return _with_forms(Plan(store, head, altered, fixes, lost_head=proved, read=len(found)), seen)
     if fits and len(fixes) == len(altered):

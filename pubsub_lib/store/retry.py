@@ -1,7 +1,7 @@
 """Bounded retries of operations that a database may reject now and accept a moment later."""
 
+import time
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TypeVar
 
 import tenacity
@@ -32,16 +32,23 @@ def attempt_reads(settings: StoreSettings, fn: Callable[[], T]) -> T:
 
 
 def _attempt(settings: StoreSettings, fn: Callable[[], T], *kinds: type[PubSubError]) -> T:
-    return _retrying(settings.retry_attempts, settings.retry_max_seconds, kinds)(fn)
+    begun = time.monotonic()
+    try:
+        return fn()  # nearly always enough, and tenacity's bookkeeping takes as long as a statement
+    except kinds as error:
+        first: list[PubSubError] = [error]
 
+    def once() -> T:
+        if first:
+            raise first.pop()  # tenacity counts the first attempt, too
+        return fn()
 
-@lru_cache(64)
-def _retrying(attempts: int, seconds: float, kinds: tuple[type[PubSubError], ...]) -> tenacity.Retrying:
-    """Kept, because making one takes as long as a statement. Any thread may call it: each call has its own state."""
-    return tenacity.Retrying(
+    left = max(0.0, settings.retry_max_seconds - (time.monotonic() - begun))
+    retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(kinds),
-        stop=tenacity.stop_after_attempt(attempts) | tenacity.stop_after_delay(seconds),
+        stop=tenacity.stop_after_attempt(settings.retry_attempts) | tenacity.stop_after_delay(left),
         # Full jitter: writers that collided once should not collide again.
         wait=tenacity.wait_random_exponential(multiplier=0.02, max=2.0),
         reraise=True,
     )
+    return retrying(once)

@@ -17,7 +17,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError, UsageError
 from pubsub_lib.store import error_mapping, writer
-from pubsub_lib.store.executor import Executor
+from pubsub_lib.store.executor import ConnectionExecutor
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Read, Transaction
@@ -98,7 +98,7 @@ class SessionRecorder(Transaction):
                     f"the session is bound to {connection.dialect.name}, the store to {self._dialect}; "
                     "pass bind_arguments that lead to the store's database"
                 )
-            executor = Executor(connection)
+            executor = ConnectionExecutor(connection)
             self._pending = writer.write(executor, self._work(), self._tables.encode, self._limits, self._review)
         except SQLAlchemyError as error:
             raise error_mapping.translate(error, "writing in a session") from error

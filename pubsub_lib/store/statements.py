@@ -6,13 +6,14 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     ARRAY,
-    Connection,
     Dialect,
+    Integer,
     Table,
     Text,
     and_,
     any_,
     bindparam,
+    column,
     func,
     insert,
     select,
@@ -29,6 +30,9 @@ from pubsub_lib.store.types import Name, NowMicroseconds
 COUNTER: Final = schema.store.c.id == 1
 _DIALECTS: Final = 16
 """Dialects whose statements are kept: one for each engine, so that many engines of a test do not add up."""
+
+
+_BEGIN: Final = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN ISOLATION LEVEL READ COMMITTED"}
 
 
 class Statements:
@@ -48,8 +52,11 @@ class Statements:
         now = NowMicroseconds().label("now")
         self.advance = self._made(step.returning(store.position, store.prev_nonce, now) if self.returning else step)
         self.read_counter = self._made(select(store.position, store.nonce, now).where(COUNTER).with_for_update())
-        self.begin = self._made(text("BEGIN ISOLATION LEVEL READ COMMITTED"))
+        begin = _BEGIN.get(dialect.name)
+        self.begin = None if begin is None else self._made(text(begin))
+        """Begins a writer's transaction; None where the driver begins by itself."""
         self.commit = self._made(text("COMMIT"))
+        self.max_packet = self._made(text("SELECT @@max_allowed_packet").columns(column("size", Integer)))
         self.create_objects = self._create_objects()
         self.replace_objects = self._replace_objects()
         self.insert_links = self._made(insert(schema.links))
@@ -175,10 +182,6 @@ def _replaced(statement: Conflicting, table: Table) -> Conflicting:
 
 
 @lru_cache(_DIALECTS)
-def _of(dialect: Dialect) -> Statements:
+def of(dialect: Dialect) -> Statements:
+    """The statements for this database."""
     return Statements(dialect)
-
-
-def of(connection: Connection) -> Statements:
-    """The statements for the database of this connection."""
-    return _of(connection.dialect)

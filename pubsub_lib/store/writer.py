@@ -71,7 +71,7 @@ def write_together(
     the changelog has no link of a topic whose row was lost: then nothing is written.
     """
     stored = _lock(executor, works)
-    max_size = max_bytes(executor.connection, limits)
+    max_size = max_bytes(executor, limits)
     outcomes: list[Outcome] = [Outcome()] * len(works)
     drafts: list[tuple[int, Sequence[Effect], int]] = []
     for number, work in enumerate(works):
@@ -140,7 +140,7 @@ def _check_merged(operations: Sequence[Operation], stored: Mapping[Identity, Sto
 
 
 def _lock(executor: Executor, works: Sequence[Work]) -> dict[Identity, Stored]:
-    if executor.connection.dialect.name == "sqlite" and not executor.locks_at_begin:
+    if executor.dialect.name == "sqlite" and not executor.locks_at_begin:
         # A user's session may not have written yet; its reads would then be checked against an old state.
         executor.run(Call(executor.made.touch_counter))
     by_table: dict[str, set[str]] = {}
@@ -261,15 +261,15 @@ def upsert(executor: Executor, table: Table, row: Mapping[str, Any]) -> None:
     executor.run(Call(executor.made.upsert(table), [row]))
 
 
-def max_bytes(connection: Connection, limits: Limits) -> int:
+def max_bytes(executor: Executor, limits: Limits) -> int:
     """The maximum size of a transaction. MySQL rejects a statement over max_allowed_packet, and escaping may double the
     size of a literal.
     """
-    if connection.dialect.name != "mysql":
+    if executor.dialect.name != "mysql":
         return limits.max_transaction_bytes
-    info = connection.connection.info
+    info = executor.info
     if "max_allowed_packet" not in info:
-        info["max_allowed_packet"] = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
+        ((info["max_allowed_packet"],),) = executor.run(Call(executor.made.max_packet))[0]
     return min(limits.max_transaction_bytes, int(info["max_allowed_packet"]) // 2 - 65536)
 
 

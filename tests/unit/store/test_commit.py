@@ -13,7 +13,7 @@ from sqlalchemy import exc
 
 from pubsub_lib.errors import NotFound, OutcomeUnknown, StoreFull
 from pubsub_lib.store import Store, StoreSettings
-from pubsub_lib.store.executor import DriverExecutor
+from pubsub_lib.store.own_transaction import OwnTransaction
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
 
@@ -22,27 +22,27 @@ from tests.unit.store.conftest import Opener
 def commits(store: Store, *behaviours: Callable[[Callable[[], None]], None]) -> Iterator[list[int]]:
     """Replace the writers' next COMMITs by ``behaviours``; later ones are normal."""
     left, calls = list(behaviours), [0]
-    original = DriverExecutor.commit
+    original = OwnTransaction.commit
 
-    def commit(executor: DriverExecutor) -> None:
-        if executor.connection.engine is not store._writers:
-            original(executor)
+    def commit(transaction: OwnTransaction) -> None:
+        if transaction._engine is not store._writers:
+            original(transaction)
             return
         calls[0] += 1
         try:
             if left:
-                left.pop(0)(lambda: original(executor))
+                left.pop(0)(lambda: original(transaction))
             else:
-                original(executor)
+                original(transaction)
         except BaseException:
-            executor.connection.invalidate()
+            transaction._drop()
             raise
 
-    DriverExecutor.commit = commit  # type: ignore[assignment, method-assign]
+    OwnTransaction.commit = commit  # type: ignore[assignment, method-assign]
     try:
         yield calls
     finally:
-        DriverExecutor.commit = original  # type: ignore[method-assign]
+        OwnTransaction.commit = original  # type: ignore[method-assign]
 
 
 def lost() -> exc.OperationalError:

@@ -13,8 +13,8 @@ from pubsub_lib.core import values
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import AlreadyExists, NotFound, StoreBusy, StoreError, VersionMismatch
 from pubsub_lib.store import Store, writer
-from pubsub_lib.store.executor import DriverExecutor
 from pubsub_lib.store.group_commit import MAX_BYTES, MAX_OBJECTS, Attempt, GroupCommit, _Waiting
+from pubsub_lib.store.own_transaction import OwnTransaction
 from pubsub_lib.store.verbs import Operation
 from pubsub_lib.store.writer import Work
 from tests.e2e.store_checks import assert_consistent
@@ -370,14 +370,14 @@ def test_an_exception_of_a_users_type_belongs_to_its_thread(open_store: Opener) 
 def test_connection_lost_after_the_commit_changes_no_result(
     database: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = DriverExecutor.commit
+    original = OwnTransaction.commit
 
-    def then_lost(executor: DriverExecutor) -> None:
-        original(executor)
-        executor._driver.close()
+    def then_lost(transaction: OwnTransaction) -> None:
+        original(transaction)
+        transaction._driver.close()
 
     with Store(request.getfixturevalue(database)) as store:
-        monkeypatch.setattr(DriverExecutor, "commit", then_lost)
+        monkeypatch.setattr(OwnTransaction, "commit", then_lost)
         made = [create(store, key)() for key in "ab"]
         monkeypatch.undo()
         assert all(made)

@@ -12,12 +12,12 @@ from pubsub_lib.store.statements import Statements
 
 def test_statements_are_made_once_for_an_engine() -> None:
     engine = create_engine("sqlite://")
-    with engine.connect() as first, engine.connect() as second:
-        made = statements.of(first)
-        assert statements.of(second) is made
-        assert made.lock_objects(3) is made.lock_objects(3)
-        assert made.lock_objects(3) is not made.lock_objects(4)
-        assert made.upsert(schema.topics) is made.upsert(schema.topics)
+    with engine.connect() as connection:
+        made = statements.of(connection.dialect)
+    assert statements.of(engine.dialect) is made
+    assert made.lock_objects(3) is made.lock_objects(3)
+    assert made.lock_objects(3) is not made.lock_objects(4)
+    assert made.upsert(schema.topics) is made.upsert(schema.topics)
     engine.dispose()
 
 
