@@ -10,6 +10,7 @@ Source: DeWitt, Katz, Olken, Shapiro, Stonebraker, Wood: Implementation Techniqu
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -44,9 +45,17 @@ class _Waiting:
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.objects: set[Identity] = {(each.table, each.key) for each in work.operations} | work.reads.keys()
-        self.size = sum([len(each.value or b"") for each in work.operations])
         self.attempt: Attempt | None = None
+
+    @cached_property
+    def objects(self) -> set[Identity]:
+        """The objects that the work reads and writes."""
+        return {(each.table, each.key) for each in self.work.operations} | self.work.reads.keys()
+
+    @cached_property
+    def size(self) -> int:
+        """Number of bytes of all values."""
+        return sum([len(each.value or b"") for each in self.work.operations])
 
 
 class GroupCommit:
@@ -70,9 +79,10 @@ class GroupCommit:
         try:
             with self._changed:
                 self._queue.append(mine)
-                self._changed.wait_for(
-                    lambda: mine.attempt is not None or (self._leader is None and self._queue[0] is mine)
-                )
+                if self._leader is not None or len(self._queue) > 1:
+                    self._changed.wait_for(
+                        lambda: mine.attempt is not None or (self._leader is None and self._queue[0] is mine)
+                    )
                 if mine.attempt is not None:
                     return mine.attempt
                 self._leader = threading.get_ident()
@@ -98,6 +108,9 @@ class GroupCommit:
     def _next_group(self) -> list[_Waiting]:
         """Take the first of the queue, and those after it that may share its transaction, in their order."""
         first = self._queue[0]
+        if len(self._queue) == 1:
+            self._queue = []
+            return [first]
         group, objects, size = [first], set(first.objects), first.size
         for each in self._queue[1:]:
             fits = len(objects) + len(each.objects) <= MAX_OBJECTS and size + each.size <= MAX_BYTES

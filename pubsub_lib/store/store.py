@@ -5,7 +5,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from sqlalchemy import URL, Connection, Engine, event, func, select
@@ -43,7 +43,7 @@ from pubsub_lib.store.executor import commit_or_drop
 from pubsub_lib.store.inspection import Inspection
 from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
-from pubsub_lib.store.transaction import Transaction
+from pubsub_lib.store.transaction import Block, Transaction
 from pubsub_lib.store.verbs import Identity, Stored
 
 if TYPE_CHECKING:
@@ -192,8 +192,7 @@ class Store:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def transaction(self, *, origin: str | None = None) -> Iterator[Transaction]:
+    def transaction(self, *, origin: str | None = None) -> AbstractContextManager[Transaction]:
         """Record verbs in the block; at its end all are executed and committed together, retried where that is safe.
 
         After an exception in the block nothing is written. After the block, ``tx.commit`` is the :class:`Commit`, or
@@ -201,13 +200,7 @@ class Store:
         InvalidValueError, StoreReadOnly, StoreFull (nothing is written), OutcomeUnknown; and, with a worker that has
         ``when_full = raise``, HandoffRejectedError, although the transaction is committed.
         """
-        transaction = self._begin(origin)
-        try:
-            yield transaction
-        except BaseException:
-            transaction._end()
-            raise
-        self._commit(transaction)
+        return Block(lambda: self._begin(origin), self._commit)
 
     def write(self, fn: Callable[[Transaction], T], *, origin: str | None = None) -> T:
         """Run ``fn`` in a transaction and return its result; run it again when an object that it read with ``tx.get``

@@ -7,7 +7,7 @@ import pytest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import AlreadyExists, ClosedError, InvalidValueError
 from pubsub_lib.store.tables import Tables
-from pubsub_lib.store.transaction import Transaction
+from pubsub_lib.store.transaction import Block, Transaction
 from pubsub_lib.store.verbs import Stored
 
 
@@ -73,3 +73,15 @@ def test_ended_transaction_records_nothing() -> None:
 def test_invalid_origin_is_rejected() -> None:
     with pytest.raises(InvalidValueError, match="service"):
         Transaction(Tables({}, Limits()), World().read, 1, "x" * 256)
+
+
+def test_block_is_used_once() -> None:
+    committed: list[Transaction] = []
+    block = Block(World().transaction, committed.append)
+    with block as tx:
+        with pytest.raises(ClosedError), block:
+            pass
+        assert committed == []
+    with pytest.raises(ClosedError), block:
+        pass
+    assert committed == [tx]
