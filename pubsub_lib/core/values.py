@@ -18,6 +18,11 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER = msgspec.json.Decoder()
 _NAME: Final = frozenset((str,))
 _TEXT: Final = frozenset((str, bool, type(None)))
+_INTEGER: Final = frozenset((int,))
+_MIN: Final = -(2**63)
+_MAX: Final = 2**64 - 1
+_PLAIN_DEPTH: Final = 2
+"""Levels of a value that is only checked by its types."""
 
 
 def encode(value: object, limits: Limits) -> bytes:
@@ -27,7 +32,7 @@ def encode(value: object, limits: Limits) -> bytes:
     that is not valid Unicode, more nesting than ``limits.max_value_depth`` (a cycle, too), or more than
     ``limits.max_value_bytes``. Any thread; does not block.
     """
-    if not _is_flat(value):
+    if not _is_plain(value, limits):
         _check(value, limits)
     try:
         data = _ENCODER.encode(value)
@@ -52,9 +57,25 @@ def decode(data: bytes) -> Any:
         raise InvalidValueError(f"the bytes {data[:40]!r} are not valid JSON: {error}") from error
 
 
-def _is_flat(value: object) -> bool:
-    """Whether the value is an object whose members are text, as most values are."""
-    return type(value) is dict and _NAME.issuperset(map(type, value)) and _TEXT.issuperset(map(type, value.values()))
+def _is_plain(value: object, limits: Limits) -> bool:
+    """Whether the value is an object of text, integers and lists of these within the limits, as most values are."""
+    if type(value) is not dict or not _NAME.issuperset(map(type, value)) or limits.max_value_depth < _PLAIN_DEPTH:
+        return False
+    nodes = len(value)
+    if not _TEXT.issuperset(map(type, value.values())):
+        for each in value.values():
+            kind = type(each)
+            if kind is int:
+                if not _MIN <= each <= _MAX:
+                    return False
+            elif kind is list:
+                nodes += len(each)
+                kinds = set(map(type, each))
+                if not (_TEXT.issuperset(kinds) or (kinds == _INTEGER and min(each) >= _MIN and max(each) <= _MAX)):
+                    return False
+            elif kind not in _TEXT:
+                return False
+    return nodes <= limits.max_value_bytes
 
 
 def _check(value: object, limits: Limits) -> None:
@@ -85,7 +106,7 @@ def _inner(item: object) -> Collection[object] | None:
         return None
     if kind is int:
         assert isinstance(item, int)
-        if not -(2**63) <= item < 2**64:
+        if not _MIN <= item <= _MAX:
             raise InvalidValueError(f"the value holds {item}, which has more than 64 bits; write it as a string")
         return None
     if isinstance(item, dict):

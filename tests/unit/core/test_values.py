@@ -64,6 +64,11 @@ def test_canonical_form() -> None:
         (1j, "complex"),
         ("x" * 10_000, "bytes"),
         ([0] * 10_001, "bytes"),
+        ({"x": 2**64}, "64 bits"),
+        ({"x": [1, -(2**63) - 1]}, "64 bits"),
+        ({"x": ["y", b"x"]}, "bytes"),
+        ({"x": [math.nan]}, "nan"),
+        ({"x": [0] * 10_001}, "bytes of JSON; make it smaller"),
     ],
 )
 def test_value_that_json_does_not_have_is_refused(value: object, word: str) -> None:
@@ -81,6 +86,37 @@ def test_depth_is_bounded() -> None:
     value.append(value)
     with pytest.raises(InvalidValueError, match="8 levels"):
         values.encode(value, LIMITS)
+
+
+numbers = st.integers(-(2**63) - 2, -(2**63) + 2) | st.integers(2**64 - 2, 2**64 + 2)
+members = text | st.booleans() | numbers | st.floats()
+
+
+@given(st.dictionaries(text, members | st.lists(members, max_size=3), max_size=3))
+def test_plain_value_needs_no_other_check(value: dict[str, Any]) -> None:
+    if values._is_plain(value, LIMITS):
+        values._check(value, LIMITS)
+
+
+@pytest.mark.parametrize("value", [{}, {"x": 1}, {"x": [1]}, {"x": ["y"], "z": True}])
+def test_depth_of_a_plain_value_is_bounded(value: Any) -> None:
+    depth = 2 if any(isinstance(each, list) for each in value.values()) else 1
+    assert values.encode(value, Limits(max_value_depth=depth))
+    with pytest.raises(InvalidValueError, match=f"deeper than {depth - 1} levels"):
+        values.encode(value, Limits(max_value_depth=depth - 1))
+
+
+def test_list_that_contains_itself_is_refused() -> None:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    with pytest.raises(InvalidValueError, match="8 levels"):
+        values.encode({"x": cycle}, LIMITS)
+
+
+def test_lists_shared_by_many_members_are_bounded() -> None:
+    shared = [0] * 1000
+    with pytest.raises(InvalidValueError, match="make it smaller"):
+        values.encode({str(number): shared for number in range(11)}, LIMITS)
 
 
 def test_shared_graph_is_bounded() -> None:
