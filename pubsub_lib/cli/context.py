@@ -136,10 +136,10 @@ def reading(command: Command) -> Iterator[Store]:
 
 
 @contextmanager
-def writing(command: Command, settings: Settings | None = None) -> Iterator[Writing]:
+def writing(command: Command, settings: Settings | None = None, *, bulk: bool = False) -> Iterator[Writing]:
     """The store, for writing. Each commit goes to the publisher that the settings name.
 
-    ``settings``: those of the command, if it has read them already.
+    ``settings``: those of the command, if it has read them already. ``bulk``: for many large transactions.
 
     With a connect-based driver this process publishes itself. With a bind-based driver the host's publisher service
     publishes, and a worker hands the commits to it. Otherwise the changes have no origin: the service that holds the
@@ -150,7 +150,7 @@ def writing(command: Command, settings: Settings | None = None) -> Iterator[Writ
     settings = settings or settings_of(command)
     with ExitStack() as stack:
         origin = settings.service_name if _publishes(settings) else ""
-        store = stack.enter_context(Store(settings, origin=origin, create=False))
+        store = stack.enter_context(Store(settings, origin=origin, create=False, bulk=bulk))
         handing_over = _handing_over(settings, store, stack)
         stack.callback(store.on_commit(handing_over))
         yield Writing(store, handing_over, settings)

@@ -77,6 +77,7 @@ class Store:
         origin: str | None = None,
         read_only: bool = False,
         create: bool = True,
+        bulk: bool = False,
     ) -> None: ...
 
     @overload
@@ -90,6 +91,7 @@ class Store:
         origin: str | None = None,
         read_only: bool = False,
         create: bool = True,
+        bulk: bool = False,
     ) -> None: ...
 
     def __init__(
@@ -102,6 +104,7 @@ class Store:
         origin: str | None = None,
         read_only: bool = False,
         create: bool = True,
+        bulk: bool = False,
     ) -> None:
         """Open a database; an empty one gets the schema at once (safe between processes).
 
@@ -111,9 +114,9 @@ class Store:
         ``tables``: handles (:class:`~pubsub_lib.Table`), or names with types; when some are given, only those tables
         exist. ``origin``: the service that publishes the changes written here ("": none).
         ``read_only``: never writes, and accepts a standby; for the command line and the audit, not for replicas.
-        ``create`` False: creates neither a SQLite file nor tables, and does not connect yet; every call until the
-        schema exists raises StoreUnavailable (no file, no server) or SchemaError (no tables), and may be repeated. For
-        replicas, which may be started before the database exists.
+        ``create`` False: for replicas, which may be started before the database exists. Creates neither a SQLite file
+        nor tables; a call raises StoreUnavailable (no file, no server) or SchemaError (no tables) until they exist.
+        ``bulk``: for many large transactions; on SQLite, a log of up to 32 MB and a cache of up to 16 MB.
         Raises ConfigError (URL, tables, settings, limits), SchemaError (older: run :func:`migrate`; newer; foreign
         tables), StoreUnavailable, StoreReadOnly (a standby, without ``read_only``).
         """
@@ -136,7 +139,8 @@ class Store:
         self._origin = check_name("service", origin) if origin else ""
         self._read_only = read_only
         self._found = False  # the schema; checked at the first use when it is not checked here
-        self._writers, self._readers = engine.pair(self._url, self._settings, primary=not self._read_only)
+        self._bulk = bulk
+        self._writers, self._readers = self._engines()
         self._pid = os.getpid()
         self._abandoned: list[object] = []
         self._closed = False
@@ -604,13 +608,16 @@ class Store:
             # A forked child must neither use nor close its parent's connections: they are kept, untouched. It needs
             # engines of its own, because another thread may have held a lock of theirs for its first connection.
             self._abandoned += [self._writers, self._readers]
-            self._writers, self._readers = engine.pair(self._url, self._settings, primary=not self._read_only)
+            self._writers, self._readers = self._engines()
             self._callback_lock = threading.Lock()
             self._hooks.after_fork()
             self._committer.after_fork()
             # A publisher's thread and sockets do not exist in the child; but a worker opens its own again.
             self._callbacks = [listed for listed in self._callbacks if listed[1]]
             self._pid = os.getpid()
+
+    def _engines(self) -> tuple[Engine, Engine]:
+        return engine.pair(self._url, self._settings, primary=not self._read_only, bulk=self._bulk)
 
     def _writer_engine(self) -> Engine:
         self._check_writable()

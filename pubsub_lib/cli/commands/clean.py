@@ -27,7 +27,7 @@ class Clean(Show):
         table, topic = parsed_args.table, parsed_args.topic
         check_names(parsed_args)
         removed = Removed()
-        with writing(self) as opened:
+        with writing(self, bulk=True) as opened:
             confirm(parsed_args, f"delete {_what(opened.store, table, topic)}")
             remove(opened.store, removed, table=table, topic=topic)
         return ("deleted", "transactions", "position"), (removed.objects, removed.transactions, removed.position)

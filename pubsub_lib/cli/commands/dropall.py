@@ -28,7 +28,7 @@ class Dropall(Show):
         Raises ConditionFailed for a live service.
         """
         removed = Removed()
-        with writing(self) as opened:
+        with writing(self, bulk=True) as opened:
             live = opened.store.directory.live()
             if live and not parsed_args.force:
                 raise ConditionFailed(f"the service {live[0].service!r} uses these tables; stop it, or give --force")

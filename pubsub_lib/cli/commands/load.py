@@ -40,7 +40,7 @@ class Load(Show):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Transactions of bounded size. Raises FileError, StoreError."""
         loaded = Loaded()
-        with writing(self) as opened:
+        with writing(self, bulk=True) as opened:
             maximum = max_lines(opened.settings.limits)
             batch = min(BATCH, maximum) if parsed_args.batch is None else parsed_args.batch
             if not 1 <= batch <= maximum:

@@ -26,6 +26,6 @@ def test_values_of_a_list_are_numbered(dialect: pysqlite.dialect) -> None:
     assert Statements(dialect).listed("key", ["a", "b"]) == {"key_0": "a", "key_1": "b"}
 
 
-def test_postgresql_gets_one_array() -> None:
+def test_postgresql_gets_one_text() -> None:
     dialect = psycopg.dialect()  # type: ignore[no-untyped-call]
-    assert Statements(dialect).listed("key", ("a", "b")) == {"key": ["a", "b"]}
+    assert Statements(dialect).listed("key", ("a", '"ü')) == {"key": '["a","\\"ü"]'}
