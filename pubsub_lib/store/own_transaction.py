@@ -53,8 +53,9 @@ class OwnTransaction(Executor):
             if begin is not None:
                 self._driver.execute(begin.text)
         except self._error as error:
+            wrapped = self._wrapped(error, "BEGIN")
             self.__exit__(type(error))
-            raise self._wrapped(error, "BEGIN") from error
+            raise wrapped from error
         except BaseException as error:
             self.__exit__(type(error))
             raise
@@ -117,8 +118,9 @@ class OwnTransaction(Executor):
             else:
                 self._driver.commit()
         except self._error as error:
+            wrapped = self._wrapped(error, _text(self._writes) or "COMMIT")  # a dropped connection would look lost
             self._drop()
-            raise self._wrapped(error, _text(self._writes) or "COMMIT") from error
+            raise wrapped from error
         except BaseException:
             self._drop()
             raise

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, Final
 
+import msgspec
 from sqlalchemy import URL
 
 from _bench.payload import TABLE
@@ -20,7 +21,9 @@ from pubsub_lib.store import schema
 OBJECTS: Final = [each.name for each in schema.objects.columns]
 TOPICS: Final = [each.name for each in schema.topics.columns]
 LINKS: Final = [each.name for each in schema.links.columns]
-_OBJECT_TYPES: Final = ("text", "text", "text", "int8", "bytea", "int8", "int8", "int2")
+_OBJECT_TYPES: Final = ("text", "text", "text", "int8", "text", "int8", "int8", "int2")
+"""Of the members of a JSON text of rows: the value is base64."""
+_JSON: Final = msgspec.json.Encoder()
 Commit = Callable[[str, Sequence[str], Sequence[bytes]], None]
 """Sets these keys of one topic to these values, in one transaction."""
 
@@ -110,16 +113,20 @@ def _mysql(url: URL) -> tuple[Any, Commit]:
 
 
 def _postgresql(url: URL) -> tuple[Any, Commit]:
-    """Four statements: the objects, the counter, the head, and all writes in one."""
+    """Four statements: the objects, the counter, the head, and all writes in one.
+
+    Rows are sent as one JSON text, as ours are: psycopg takes longer to make arrays.
+    """
     import psycopg
 
     connection = psycopg.connect(host=url.host, port=url.port, user=url.username, dbname=url.database, autocommit=False)
-    columns = ", ".join(f"%s::{each}[]" for each in _OBJECT_TYPES)
+    given = ", ".join(f"{name} {kind}" for name, kind in zip(OBJECTS, _OBJECT_TYPES, strict=True))
+    columns = ", ".join("decode(value, 'base64')" if name == "value" else name for name in OBJECTS)
     changes = ", ".join(f"{name} = excluded.{name}" for name in OBJECTS[2:])
     heads = ", ".join(f"{name} = excluded.{name}" for name in TOPICS[1:])
     write = f"""
         WITH written AS (
-            INSERT INTO pubsub_objects SELECT * FROM unnest({columns})
+            INSERT INTO pubsub_objects SELECT {columns} FROM json_to_recordset(%s::json) AS given ({given})
             ON CONFLICT (table_name, object_key) DO UPDATE SET {changes}
         ), head AS (
             INSERT INTO pubsub_topics VALUES ({", ".join(["%s"] * len(TOPICS))})
@@ -135,8 +142,9 @@ def _postgresql(url: URL) -> tuple[Any, Commit]:
     def commit(topic: str, keys: Sequence[str], values: Sequence[bytes]) -> None:
         with closing(connection.cursor()) as cursor:
             cursor.execute(
-                "SELECT * FROM pubsub_objects WHERE table_name = %s AND object_key = ANY(%s) FOR UPDATE",
-                (TABLE, list(keys)),
+                "SELECT * FROM pubsub_objects WHERE table_name = %s "
+                "AND object_key = ANY(ARRAY(SELECT json_array_elements_text(%s::json))) FOR UPDATE",
+                (TABLE, _JSON.encode(keys).decode()),
             )
             cursor.fetchall()
             cursor.execute(advance, (len(keys), secrets.randbits(62)))
@@ -144,9 +152,9 @@ def _postgresql(url: URL) -> tuple[Any, Commit]:
             cursor.execute("SELECT * FROM pubsub_topics WHERE topic = %s FOR UPDATE", (topic,))
             cursor.fetchall()
             rows = object_rows(topic, keys, values, last)
-            arrays = [list(each) for each in zip(*rows, strict=True)]
+            text = _JSON.encode([dict(zip(OBJECTS, each, strict=True)) for each in rows]).decode()
             link = link_row(topic, last, before, now, values)
-            cursor.execute(write, (*arrays, *topic_row(topic, last, before), *link))
+            cursor.execute(write, (text, *topic_row(topic, last, before), *link))
         connection.commit()
 
     return connection, commit

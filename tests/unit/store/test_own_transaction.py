@@ -55,9 +55,12 @@ def test_writes_are_committed_in_order_or_not_at_all(times: int, engine: Engine)
             transaction.write(Call(remove), Call(write, [A]))
             transaction.write(Call(write, [{"id": 2, "name": "b", "value": b"b"}]))
             transaction.commit()
-    with pytest.raises(IntegrityError), OwnTransaction(engine) as transaction:
+    pool = engine.pool
+    with pytest.raises(IntegrityError) as raised, OwnTransaction(engine) as transaction:
         transaction.write(Call(remove), Call(write, [A]), Call(write, [A]))
         transaction.commit()
+    assert not raised.value.connection_invalidated
+    assert engine.pool is pool, "only a lost connection renews the pool"
     with engine.connect() as connection:
         assert [tuple(row) for row in connection.execute(select(TABLE.c.id).order_by(TABLE.c.id))] == [(1,), (2,)]
 
