@@ -11,7 +11,9 @@ from pubsub_lib.driver_state import check_topic
 class Subscriptions:
     """Prefixes of topic frames. The caller's lock guards every call but :meth:`matches`."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_requests: int = MAX_REQUESTS) -> None:
+        """``max_requests``: number of hello requests whose replies are received."""
+        self._max_requests = max_requests
         self._prefixes = {codec.topic_frame(ALL)}
         self._private: deque[bytes] = deque()
 
@@ -36,7 +38,7 @@ class Subscriptions:
         if prefix not in self._prefixes:
             self._prefixes.add(prefix)
             self._private.append(prefix)
-            if len(self._private) > MAX_REQUESTS:
+            if len(self._private) > self._max_requests:
                 ended = self._private.popleft()
                 self._prefixes.discard(ended)
         return prefix, ended

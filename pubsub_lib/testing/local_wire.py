@@ -14,11 +14,12 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.core.sequencer import Sequencer
-from pubsub_lib.driver_state import COUNTED, check_topic
+from pubsub_lib.driver_state import COUNTED
 from pubsub_lib.errors import FrameError, StoreError
 from pubsub_lib.fault_injection import Loss, Lossy
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
+from pubsub_lib.subscriptions import Subscriptions
 from pubsub_lib.testing.local_time import LocalTime
 
 _MAX_REQUESTS: Final = 64
@@ -36,8 +37,7 @@ class LocalSubscriber(Subscriber):
         self._lock = threading.Lock()
         self._link: Lossy[Frames] = Lossy(rng, loss, corrupt=_cut)
         self._inbox: deque[Frames] = deque()
-        self._prefixes = {codec.topic_frame(ALL)}
-        self._requests: deque[bytes] = deque()
+        self._subscriptions = Subscriptions(_MAX_REQUESTS)
         self._on_envelope: OnEnvelope = _ignore_envelope
         self._on_connected: OnConnected = _ignore_connection
         self._counts = Counter(dict.fromkeys((*COUNTED, "lost"), 0))
@@ -54,19 +54,18 @@ class LocalSubscriber(Subscriber):
 
     def register_topic(self, topic: str) -> None:
         """Takes effect at once."""
-        self._prefixes.add(codec.subscription(check_topic(topic)))
+        with self._lock:
+            self._subscriptions.add(topic)
 
     def unregister_topic(self, topic: str) -> None:
         """Takes effect at once."""
-        self._prefixes.discard(codec.subscription(check_topic(topic)))
+        with self._lock:
+            self._subscriptions.discard(topic)
 
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """The reply comes over the same lossy link."""
-        private = codec.private_frame(nonce)
-        self._prefixes.add(private)
-        self._requests.append(private)
-        if len(self._requests) > _MAX_REQUESTS:
-            self._prefixes.discard(self._requests.popleft())
+        with self._lock:
+            self._subscriptions.add_replies(nonce)
         self._wire.ask(codec.read_hello_request(codec.hello_request_frame(nonce, topics)))
 
     def daemonize(self) -> None:
@@ -84,7 +83,7 @@ class LocalSubscriber(Subscriber):
 
     def take(self, frames: Frames, now: float) -> None:
         """Queue a message if its topic is subscribed. Any thread."""
-        if any(frames[0].startswith(prefix) for prefix in tuple(self._prefixes)):
+        if self._subscriptions.matches(frames[0]):
             with self._lock:
                 self._inbox.extend(self._link.push(frames, now))
 

@@ -27,9 +27,8 @@ def test_hellos_to_all_always_match_and_all_topics_match_everything() -> None:
     assert subscriptions.matches(codec.topic_frame("t"))
 
 
-def test_replies_match_their_nonce_until_there_are_too_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pubsub_lib.subscriptions.MAX_REQUESTS", 2)
-    subscriptions = Subscriptions()
+def test_replies_match_their_nonce_until_there_are_too_many_requests() -> None:
+    subscriptions = Subscriptions(2)
     ended = [subscriptions.add_replies(nonce)[1] for nonce in ("n1", "n2", "n2", "n3")]
     assert ended == [None, None, None, codec.private_frame("n1")]
     matched = [nonce for nonce in ("n1", "n2", "n3", "n4") if subscriptions.matches(codec.private_frame(nonce))]
