@@ -16,7 +16,7 @@ from pubsub_lib.store import sqlite
 from pubsub_lib.store.fork_safety import ForkGate, GatedPool
 from pubsub_lib.store.settings import StoreSettings
 
-_BULK: Final = ("PRAGMA wal_autocheckpoint=8000", "PRAGMA cache_size=-16000")
+_BULK: Final = ("PRAGMA wal_autocheckpoint=16000", "PRAGMA cache_size=-32000")
 """For a program that writes many large transactions to SQLite. By default SQLite copies the pages of its log into the
 file, and syncs both, after each 1,000 pages (4 MB), and reads most pages again, because its cache has 2 MB: a bulk load
 then takes a quarter longer. For small transactions the short log is better: SQLite overwrites it sooner, and a write

@@ -33,7 +33,7 @@ def test_isolation_timeouts_are_set(which: str, open_store: Opener) -> None:
             assert ask(engine, "PRAGMA busy_timeout", "PRAGMA synchronous") == ["3000", "2"]
 
 
-@pytest.mark.parametrize(("bulk", "pages"), [(False, "1000"), (True, "8000")])
+@pytest.mark.parametrize(("bulk", "pages"), [(False, "1000"), (True, "16000")])
 def test_bulk_writer_of_sqlite_copies_its_log_less_often(bulk: bool, pages: str, sqlite_url: str) -> None:
     with Store(sqlite_url, bulk=bulk) as store:
         assert ask(store._writers, "PRAGMA wal_autocheckpoint", "PRAGMA synchronous") == [pages, "2"]
