@@ -116,7 +116,7 @@ class Store:
         ``read_only``: never writes, and accepts a standby; for the command line and the audit, not for replicas.
         ``create`` False: for replicas, which may be started before the database exists. Creates neither a SQLite file
         nor tables; a call raises StoreUnavailable (no file, no server) or SchemaError (no tables) until they exist.
-        ``bulk``: for many large transactions; on SQLite, a log of up to 64 MB and a cache of up to 32 MB.
+        ``bulk``: for many large transactions; on SQLite, a log of up to 64 MB and a cache of up to 8 MB.
         Raises ConfigError (URL, tables, settings, limits), SchemaError (older: run :func:`migrate`; newer; foreign
         tables), StoreUnavailable, StoreReadOnly (a standby, without ``read_only``).
         """

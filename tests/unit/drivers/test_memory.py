@@ -10,6 +10,7 @@ from _processes import poll
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_lib.fault_injection import PERFECT, Loss
+from pubsub_lib.subscriptions import Subscriptions
 from pubsub_lib.testing.rig import Rig, scene
 from pubsub_memory import MemoryBus, MemoryDriver, bus
 from pubsub_memory.bus import Registry
@@ -150,10 +151,11 @@ def test_closed_publisher_gets_no_hello_request() -> None:
         assert publisher.asks == []
 
 
-def test_old_hello_requests_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pubsub_lib.subscriptions.MAX_REQUESTS", 64)
+def test_old_hello_requests_are_dropped() -> None:
     with scene(rig()) as on:
         listener = on.listening("t")
+        listener.subscriber._subscriptions = Subscriptions(64)  # type: ignore[attr-defined]
+        listener.subscriber.register_topic("t")
         for number in range(100):
             listener.subscriber.request_hello(f"n{number}", ["t"])
         for number in range(100):
