@@ -4,7 +4,6 @@ import argparse
 import csv
 import io
 import json
-import os
 from typing import Any
 
 import pytest
@@ -84,8 +83,7 @@ def test_a_table_without_a_terminal_cuts_nothing() -> None:
 
 @pytest.mark.parametrize("width", [24, 80, 200])
 def test_table_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = os.terminal_size((width, 24))
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: size)
+    monkeypatch.setenv("COLUMNS", str(width))
     lines = printed("table", out=Terminal()).splitlines()
     assert all(len(line) <= width for line in lines)
     assert ("…" in lines[1]) is (width == 24)
@@ -100,7 +98,7 @@ def test_error_for_an_unknown_column_lists_the_columns() -> None:
 
 
 def test_wide_characters_take_two_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
+    monkeypatch.setenv("COLUMNS", "40")
     out = Terminal()
     options = argparse.Namespace(columns=[], formatter="table")
     lines = RowPrinter(COLUMNS, out, options, FORMATTERS["table"])
@@ -113,7 +111,7 @@ def test_wide_characters_take_two_cells(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_row_printer_never_cuts_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
+    monkeypatch.setenv("COLUMNS", "40")
     out = Terminal()
     options = argparse.Namespace(columns=[], formatter="table")
     lines = RowPrinter(COLUMNS, out, options, FORMATTERS["table"])
