@@ -51,14 +51,14 @@ def check_figures(found: Any, names: Sequence[str]) -> None:
 def test_quick_measures_sqlite_and_downloads_nothing() -> None:
     found = quick("none")
     assert found["cases"] == []
-    check_figures(found, ["sqlite"])
+    check_figures(found, ["sqlite", "bare-sqlite3"])
 
 
 @pytest.mark.postgresql
 @pytest.mark.slow
 def test_quick_compares_postgresql_with_listen_notify() -> None:
     found = quick("postgresql")
-    check_figures(found, ["sqlite", "postgresql", "listen-notify"])
+    check_figures(found, ["sqlite", "bare-sqlite3", "postgresql", "bare-psycopg", "listen-notify"])
     shown = [(each["name"], each["peer"], each["at"], each["required"]) for each in found["cases"]]
     assert shown == [("e2e-notify", "listen-notify", "least", 0.7), ("e2e-notify-4", "listen-notify", "least", 0.5)]
 
@@ -162,7 +162,7 @@ class Absent(FakeSide):
 def test_what_cannot_be_had_is_left_out_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sides, "DOWNLOADED", {"etcd": Absent, "ovsdb": FakeSide, "nats": Absent})
     with sides.opened(["etcd", "ovsdb"], lambda _: None) as found:
-        assert list(found.all) == ["sqlite", "ovsdb"]
+        assert list(found.all) == ["sqlite", "bare-sqlite3", "ovsdb"]
         assert found.left_out == [LeftOut("etcd", "fake cannot be downloaded: no network")]
 
 

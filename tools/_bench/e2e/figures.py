@@ -103,7 +103,9 @@ def rows(results: Results, rounds: int) -> Sequence[Row]:
 def show(made: EndToEnd, console: Console) -> None:
     """Print a line for each cell, a column for each side, and what each peer does not give."""
     names = [each.name for each in made.sides]
-    columns = (Column(name, no_wrap=True, min_width=len(name)) for name in ("e2e", *names))
+    # A name is broken after its hyphen, so that all columns fit into 80 characters.
+    headers = [name.replace("-", "-\n") for name in ("e2e", *names)]
+    columns = (Column(name, no_wrap=True, min_width=max(map(len, name.splitlines()))) for name in headers)
     table = Table(*columns, box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     lines: dict[str, dict[str, str]] = {}
     for each in made.figures:

@@ -1,11 +1,13 @@
-"""This library, as the operating guide sets up a host: one publisher-service, writers with workers, and replicas.
+"""This library: one writer publishes by itself; several writers are set up as the operating guide sets up a host, with
+a publisher-service and workers. Watchers are replicas.
 
-The database is SQLite in a file, or PostgreSQL; all options have their defaults.
+The database is SQLite in a file, or PostgreSQL; all options have their defaults, but that one writer has
+``pub_sub_use_multiproc = false``.
 """
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import _processes
@@ -30,6 +32,7 @@ service_name = bench
 publisher_bind_address = 127.0.0.1
 publisher_port = {port}
 publisher_multiproc_socket = {folder}/hop/socket
+pub_sub_use_multiproc = {multiproc}
 [publisher_service]
 metrics_port = 0
 """
@@ -44,7 +47,7 @@ class OursSession:
 
     @contextmanager
     def writer(self, number: int) -> Iterator[Put]:
-        """A store with a worker."""
+        """A store with a worker, or with a publisher of its own."""
         settings = Settings.from_file(self._configuration)
         with Store(settings) as store, open_publisher(settings, store):
 
@@ -67,7 +70,7 @@ class OursSession:
             replica.wait_synced(START)
             # A hello reply proves that the subscription has arrived.
             if not _processes.poll(lambda: bool(replica.status().driver["received"]), START):
-                raise BenchError("the replica received no hello from the publisher-service")
+                raise BenchError("the replica received no hello from a publisher")
             seen.connected()
             seen.complete.wait()
             compare({each.key: each.value["n"] for each in replica.records() if each.key != PROBE}, self._cell)
@@ -95,18 +98,22 @@ class Ours:
 
     @contextmanager
     def session(self, children: Children, cell: Cell) -> Iterator[OursSession]:
-        """An empty database with a service that is ready."""
+        """An empty database; for several writers with a service that is ready."""
+        several = cell.writers > 1
         with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as name:
             folder = Path(name)
             configuration = folder / "bench.conf"
-            text = CONFIGURATION.format(url=self._new_url(folder), port=_processes.free_port(), folder=folder)
+            text = CONFIGURATION.format(
+                url=self._new_url(folder), port=_processes.free_port(), folder=folder, multiproc=str(several).lower()
+            )
             configuration.write_text(text)
             with Store(Settings.from_file(configuration)):
                 pass  # the schema
-            with Service(configuration, folder) as service:
-                service.start()
-                if not _processes.poll(service.ready, START):
-                    raise BenchError(f"the publisher-service was not ready within {START:.0f} s")
+            with Service(configuration, folder) if several else nullcontext() as service:
+                if service is not None:
+                    service.start()
+                    if not _processes.poll(service.ready, START):
+                        raise BenchError(f"the publisher-service was not ready within {START:.0f} s")
                 yield OursSession(configuration, cell)
 
 

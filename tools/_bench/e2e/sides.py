@@ -6,7 +6,7 @@ from typing import Final
 
 from _servers import PrivatePostgres
 
-from _bench.e2e import ours
+from _bench.e2e import bare, ours
 from _bench.e2e.etcd import Etcd
 from _bench.e2e.jetstream import JetStream
 from _bench.e2e.notify import Notify
@@ -38,6 +38,7 @@ def opened(names: Sequence[str], log: Log) -> Iterator[Sides]:
     """The sides with these names. The PostgreSQL server runs until the end of the block."""
     sides = Sides()
     sides.all["sqlite"] = ours.sqlite()
+    sides.all["bare-sqlite3"] = bare.sqlite()
     with ExitStack() as stack:
         if POSTGRESQL in names:
             try:
@@ -46,6 +47,7 @@ def opened(names: Sequence[str], log: Log) -> Iterator[Sides]:
                 sides.leave_out(POSTGRESQL, error)
             else:
                 sides.all[POSTGRESQL] = ours.postgresql(server.create_database)
+                sides.all["bare-psycopg"] = bare.postgresql(server.create_database)
                 sides.all["listen-notify"] = Notify(server.create_database)
         for name, make in DOWNLOADED.items():
             if name in names:
