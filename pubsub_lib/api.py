@@ -37,7 +37,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     """Every subscriber receives from every publisher, and may send it hello requests. False: a hop between processes.
     There the one subscriber of an address receives from many publishers, and there are no hello requests."""
     connections: bool = True
-    """Publisher and subscriber have connections, which may be lost and made again. False: there are no connections
+    """Publisher and subscriber have connections, which may be lost and made again. A shared medium (a folder, shared
+    memory) counts as a broker: a half is connected while it can open the medium. False: there are no connections
     (subscribers read the database), and ``on_connected`` is never called."""
 
 
@@ -84,7 +85,9 @@ class Publisher(ABC):
 
     @abstractmethod
     def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
-        """Bind or connect. Must be called once, before anything else, in the process that sends.
+        """Bind or connect. Must be called once, before anything else, in the process that sends. When it returns, a
+        hello request of a connected subscriber must arrive: a driver that opens its channel for requests on a thread
+        waits for that here.
 
         ``on_hello_request`` is called on a thread of the driver for every hello request of a subscriber. It is quick,
         and must not be called while a lock is held that ``send_event`` needs. Its exceptions must be caught and
@@ -104,7 +107,7 @@ class Publisher(ABC):
         hello reply (``envelope.hello.nonce``) only to the subscriber that requested it. Send any other envelope whose
         topic is ``ALL`` (a broadcast hello) to every subscriber, regardless of its topics.
 
-        Must not block longer than 1 s, and must never lose an envelope silently *before* handing it to the transport:
+        Must not block longer than 1 s, also while another process holds a lock or leaves a buffer full, and must never lose an envelope silently *before* handing it to the transport:
         raises TransportError when the publisher is not initialized or closed, or when the transport refuses the
         envelope, and FrameError("oversized") when it exceeds ``limits.max_frame_bytes``. Loss after that point is
         allowed, and must be counted in ``counters`` if the driver notices it. Must raise TransportError in a process

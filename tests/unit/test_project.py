@@ -451,7 +451,7 @@ def test_generated_files_are_up_to_date() -> None:
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             stale.append(f"run tools/{generator.name}: {done.stdout}{done.stderr}")
-    assert stale == []
+    assert not stale, "\n".join(stale)
 
 
 def test_no_path_of_a_developers_machine_is_in_the_tree(tmp_path: Path) -> None:
