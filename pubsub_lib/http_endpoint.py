@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from pubsub_lib import exposure
 from pubsub_lib.errors import ClosedError, PubSubError, TransportError
 from pubsub_lib.http_routes import Answered, Query, Route
 from pubsub_lib.logs import logger
@@ -43,7 +44,8 @@ class Endpoint:
 
     ``port`` 0 takes a free one. ``option``: the name of the port's option, for errors. ``routes``: further routes by
     method and path (``GET /verify``); they run one at a time, because they may cost more than metrics. POST changes
-    state, so it is accepted only from this host.
+    state, so it is accepted only from this host. ``insecure``: the address may be one that others can reach. The
+    constructor raises ConfigError for such an address without it.
     """
 
     def __init__(
@@ -54,8 +56,12 @@ class Endpoint:
         problems: Problems,
         option: str,
         routes: Mapping[str, Route] = MappingProxyType({}),
+        insecure: bool = False,
     ) -> None:
         self._at = (address.strip("[]"), port)
+        self._listener = {option.replace("_port", "_address"): f"http://{address}:{port}"}
+        self._insecure = insecure
+        exposure.check(self._listener, insecure)
         self._option = option
         self._registry = CollectorRegistry()
         self._registry.register(metrics)
@@ -80,6 +86,7 @@ class Endpoint:
         with self._lock:
             if self._closed:
                 raise ClosedError("this endpoint for metrics is closed; make a new one")
+            exposure.warn(self._listener, self._insecure)
             ready = ReadyThread("pubsub-metrics")
             try:
                 server = self._bound()

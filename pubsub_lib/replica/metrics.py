@@ -32,6 +32,7 @@ def endpoint_of(
         lambda: status().problems,
         "replica_metrics_port in [pubsub]",
         routes,
+        settings.insecure,
     )
 
 

@@ -47,10 +47,10 @@ KEEP_LEASES: Final = 3
 def drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber | None]:
     """The driver to the replicas, and the driver from the workers; None when every process sends by itself.
 
-    Raises ConfigError for options that a driver cannot use, DriverError for a driver that is missing or unsuitable.
+    Raises ConfigError for options that a driver cannot use, and for an address that others can reach (it is allowed
+    with ``insecure``, and a warning is logged); DriverError for a driver that is missing or unsuitable.
     """
-    out = loader.load(settings.driver, {**settings.needs(), "fan_out": "the replicas, which listen to a service"})
-    sender = contract.publisher(out, settings.for_driver())
+    sender = loader.load_publisher(settings, {"fan_out": "the replicas, which listen to a service"})
     if not settings.multiproc_driver:
         return sender, None
     return sender, contract.subscriber(loader.load_hop(settings.multiproc_driver), settings.for_multiproc())

@@ -13,7 +13,7 @@ from _processes import poll
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pubsub_lib.errors import ClosedError, TransportError
+from pubsub_lib.errors import ClosedError, ConfigError, TransportError
 from pubsub_lib.http_endpoint import MAX_CONNECTIONS, TEXT, Endpoint, _is_own_host
 from pubsub_lib.http_routes import Answered, Query
 
@@ -202,9 +202,24 @@ def test_error_for_a_used_port_names_port_and_holder(endpoint: Endpoint) -> None
         made(endpoint.port).start()
 
 
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "", "metrics.example"])
+def test_endpoint_that_others_can_reach_is_refused_without_insecure(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"\(the_address\), and there are no keys"):
+        made(address=address)
+
+
+def test_each_start_of_an_exposed_endpoint_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    for number in (1, 2):
+        endpoint = Endpoint("0.0.0.0", 0, One(), lambda: problems, "the_port", insecure=True)
+        assert caplog.text.count("others can reach http://0.0.0.0:0") == number - 1
+        endpoint.start()
+        endpoint.close()
+        assert caplog.text.count("others can reach http://0.0.0.0:0") == number
+
+
 def test_error_for_an_invalid_address_names_it() -> None:
     with pytest.raises(TransportError, match="no such host"):
-        made(1, "no such host").start()
+        Endpoint("no such host", 1, One(), lambda: problems, "the_port", insecure=True).start()
 
 
 def test_close_releases_the_port_and_is_allowed_before_start() -> None:
