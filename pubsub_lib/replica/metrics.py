@@ -33,6 +33,7 @@ def endpoint_of(
         "replica_metrics_port in [pubsub]",
         routes,
         settings.insecure,
+        settings.replica_metrics_hosts,
     )
 
 

@@ -25,6 +25,7 @@ def endpoint_of(
         problems,
         "metrics_port in [publisher_service]",
         insecure=insecure,
+        hosts=settings.metrics_hosts,
     )
 
 
