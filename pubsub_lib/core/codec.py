@@ -20,7 +20,7 @@ from typing import Annotated, Final
 import msgspec
 
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message, Packed
-from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
 from pubsub_lib.core.model import MAX_NAME_BYTES, MAX_NUMBER, MAX_PARTS, MAX_SECONDS, Change, Link, Name, Position
 from pubsub_lib.errors import FrameError, InvalidValueError
 
@@ -418,9 +418,7 @@ def _read_head(head: bytes) -> tuple[str, str]:
 
 
 def _complaint(topic: str, sequence: int, messages: Sequence[Message], hello: Hello | None) -> str | None:
-    """The inconsistency in an envelope's contents, or None; its types were checked before. Called for every message:
-    keep it fast.
-    """
+    """The inconsistency in an envelope's contents, or None. Called for every message: keep it fast."""
     if "\0" in topic:
         return "its topic holds a NUL"
     if messages:
@@ -443,6 +441,8 @@ def _complaint(topic: str, sequence: int, messages: Sequence[Message], hello: He
         return "it holds neither messages nor a hello"
     if sequence != 0:
         return f"it is a hello with the sequence {sequence}"
+    if max(len(hello.sequences), len(hello.heads)) > MAX_HELLO_TOPICS:
+        return f"it is a hello about more than {MAX_HELLO_TOPICS} topics"
     if not 0 <= hello.age <= MAX_SECONDS:  # nor NaN
         return f"its reading is {hello.age} s old"
     if not all(0 <= value <= MAX_NUMBER for value in hello.sequences.values()):

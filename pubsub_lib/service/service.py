@@ -75,14 +75,14 @@ class PublisherService:
         self._on_failure = on_failure
         self.failure: PubSubError | None = None
         """The reason why the service must be closed, although it still runs."""
-        sender, subscriber = drivers(settings)
+        sender, hop = drivers(settings)
         self._store = Store(settings)
         self._journal = open_journal(settings.journal, "service", name)
         self._publisher = Publisher(settings, self._store, sender, journal=self._journal)
         unpublished = UnpublishedLinks(name, service.grace, KEEP_LEASES * service.lease)
         self._outgoing = Outgoing(name, unpublished, self._publisher)
         self._receiving = (
-            Receiving(subscriber, name, self._outgoing, self._journal) if subscriber is not None else None
+            Receiving(hop, name, self._outgoing, self._journal, settings.limits) if hop is not None else None
         )
         self._leases = Leases(
             self._store.directory, name, self.uuid, service.address, service.lease, time.monotonic()

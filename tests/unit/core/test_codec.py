@@ -385,6 +385,12 @@ NONSENSE = {
     "sequence that overflows": envelope(Message(link()), Message(link()), sequence=2**63 - 1),
     "too many parts": envelope(Message(link(), 1, 2**20 + 1)),
     "parts beyond 64 bits, signed": envelope(Message(link(), 2**62, 2**64 - 1)),
+    "hello about more topics than can be asked for": envelope(
+        sequence=0, hello=msgspec.structs.replace(HELLO, sequences={f"t{number}": 1 for number in range(201)})
+    ),
+    "hello with more heads than can be asked for": envelope(
+        sequence=0, hello=msgspec.structs.replace(HELLO, heads={f"t{number}": EMPTY for number in range(201)})
+    ),
     "age beyond all times": envelope(sequence=0, hello=msgspec.structs.replace(HELLO, age=1e300)),
     "sequence of a hello beyond 64 bits, signed": envelope(
         sequence=0, hello=msgspec.structs.replace(HELLO, sequences={"a": 2**63})
