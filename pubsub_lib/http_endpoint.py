@@ -1,39 +1,36 @@
 """``/metrics`` for Prometheus and ``/ready`` for supervisors of a program: the publisher service or a replica."""
 
 import errno
-import ipaddress
 import os
-import socket
-import socketserver
-import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final
-from urllib.parse import parse_qs
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from pubsub_lib.errors import ClosedError, PubSubError, TransportError
+from pubsub_lib import exposure
+from pubsub_lib.errors import ClosedError, TransportError
+from pubsub_lib.http_limits import Pauses, PleaseWait
 from pubsub_lib.http_routes import Answered, Query, Route
-from pubsub_lib.logs import logger
+from pubsub_lib.http_server import TEXT, Server, Server6
 from pubsub_lib.port_owner import owner_of_port
 from pubsub_lib.threads.start import ReadyThread
-
-_log = logger(__name__)
 
 Problems = Callable[[], Sequence[str]]
 """The reasons why the program is not ready, one sentence each; empty when it is. Any thread, does not block."""
 
-TEXT = "text/plain; charset=utf-8"
-MAX_CONNECTIONS: Final = 32
-"""Maximum number of open connections, each with a thread; further ones are closed at once. Scrapers need a few."""
 ROUTE_TIMEOUT: Final = 5.0
 """Seconds that a request of ``routes`` waits for another one before it gets 503."""
+SHORT_PAUSE: Final = 0.5
+"""Seconds of a pause that the endpoint itself waits for; for a longer one the client gets 429 with Retry-After."""
+FIRST_PAUSE: Final = 1.0
+"""Seconds between the first two requests that change state (POST); later pauses are longer."""
 SHUTDOWN_POLL = 0.1
 """Seconds within which the server notices that it must stop."""
 
@@ -42,8 +39,10 @@ class Endpoint:
     """An HTTP server on its own threads. ``start`` and ``close`` may be called from any thread.
 
     ``port`` 0 takes a free one. ``option``: the name of the port's option, for errors. ``routes``: further routes by
-    method and path (``GET /verify``); they run one at a time, because they may cost more than metrics. POST changes
-    state, so it is accepted only from this host.
+    method and path (``GET /verify``); they run one at a time and with pauses (:class:`.http_limits.Pauses`), because
+    they may cost more than metrics. POST changes state, so it is accepted only from this host, and with a header that
+    no web page can send. ``insecure``: the address may be one that others can reach; the constructor raises ConfigError
+    for such an address without it. ``hosts``: names of this host that requests may use, besides its addresses.
     """
 
     def __init__(
@@ -54,20 +53,29 @@ class Endpoint:
         problems: Problems,
         option: str,
         routes: Mapping[str, Route] = MappingProxyType({}),
+        insecure: bool = False,
+        hosts: Collection[str] = (),
     ) -> None:
         self._at = (address.strip("[]"), port)
+        self._listener = {option.replace("_port", "_address"): f"http://{address}:{port}"}
+        self._insecure = insecure
+        exposure.check(self._listener, insecure)
         self._option = option
+        self._names = frozenset(each.lower() for each in (address.strip("[]"), *hosts) if each)
         self._registry = CollectorRegistry()
         self._registry.register(metrics)
         route_lock = threading.Lock()
         self._routes: Mapping[str, Route] = {
             "GET /metrics": lambda _query: (200, generate_latest(self._registry), CONTENT_TYPE_LATEST),
             "GET /ready": lambda _query: _ready(problems()),
-            **{name: _one_at_a_time(route, route_lock) for name, route in routes.items()},
+            **{
+                name: _paused(route, route_lock, Pauses(FIRST_PAUSE if name.startswith("POST ") else 0.0))
+                for name, route in routes.items()
+            },
         }
         self._lock = threading.Lock()
         self._closed = False
-        self._server: _Server | None = None
+        self._server: Server | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -80,6 +88,7 @@ class Endpoint:
         with self._lock:
             if self._closed:
                 raise ClosedError("this endpoint for metrics is closed; make a new one")
+            exposure.warn(self._listener, self._insecure)
             ready = ReadyThread("pubsub-metrics")
             try:
                 server = self._bound()
@@ -89,11 +98,11 @@ class Endpoint:
             ready.run(partial(server.serve_forever, SHUTDOWN_POLL))
             self._server, self._thread = server, ready.thread
 
-    def _bound(self) -> "_Server":
+    def _bound(self) -> Server:
         address, port = self._at
         try:
-            kind = _Server6 if ":" in address else _Server
-            return kind(self._at, _handler(self._routes))
+            kind = Server6 if ":" in address else Server
+            return kind(self._at, self._routes, self._names)
         except (OSError, OverflowError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
@@ -117,109 +126,29 @@ class Endpoint:
             server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+def _paused(route: Route, turn: threading.Lock, pauses: Pauses) -> Route:
+    """The route, for one request at a time of all paused routes, and with a pause after each of this one's.
 
-    def __init__(self, at: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        super().__init__(at, handler)
+    A short pause is waited for, so that a client that verifies topic after topic needs no second request.
+    """
 
-    def server_bind(self) -> None:
-        """Bind without HTTPServer's look-up of this host's full name, which can block for long on a name server."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for the request, unless all are busy."""
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except RuntimeError:  # the system cannot start a thread
-            self._free.release()
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer on the request's thread."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log an error. A client's disconnect or timeout is not logged."""
-        error = sys.exception()
-        if not isinstance(error, ConnectionError | TimeoutError):
-            _log.error("the endpoint for metrics failed while it answered; please report this", exc_info=error)
-
-
-class _Server6(_Server):
-    address_family = socket.AF_INET6
-
-
-def _is_own_host(address: str) -> bool:
-    found = ipaddress.ip_address(address.partition("%")[0])
-    # An IPv6 socket shows an IPv4 peer as ::ffff:127.0.0.1, which ``is_loopback`` does not accept.
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return (mapped or found).is_loopback
-
-
-def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10.0  # seconds; a silent client does not occupy its thread for ever
-
-        def do_GET(self) -> None:
-            self._serve("GET")
-
-        def do_POST(self) -> None:
-            if _is_own_host(self.client_address[0]):
-                self._serve("POST")
-            else:
-                self._send(403, b"this request is allowed only from this host\n", TEXT)
-
-        def _serve(self, method: str) -> None:
-            try:
-                answer = _answer(method, self.path, routes)
-            except PubSubError as error:  # the program is closing
-                answer = 503, f"{error}\n".encode(), TEXT
-            except Exception:  # noqa: BLE001 - the client must get a status, and the log the reason
-                _log.exception("the endpoint for metrics cannot answer %s %s; please report this", method, self.path)
-                answer = 500, b"internal error; see the program's log\n", TEXT
-            self._send(*answer)
-
-        def _send(self, status: int, body: bytes, kind: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
-            """Requests are not logged."""
-
-    return Handler
-
-
-def _one_at_a_time(route: Route, route_lock: threading.Lock) -> Route:
     def answer(query: Query) -> Answered:
-        if not route_lock.acquire(timeout=ROUTE_TIMEOUT):
+        if not turn.acquire(timeout=ROUTE_TIMEOUT):
             return 503, b"another request is in progress; try again\n", TEXT
         try:
-            return route(query)
+            pause = pauses.left(time.monotonic())
+            if pause > SHORT_PAUSE:
+                raise PleaseWait(pause)
+            time.sleep(pause)
+            begin = time.monotonic()
+            answered = route(query)
+            if answered[0] == HTTPStatus.OK:  # others did nothing that costs
+                pauses.served(begin, time.monotonic())
+            return answered
         finally:
-            route_lock.release()
+            turn.release()
 
     return answer
-
-
-def _answer(method: str, target: str, routes: Mapping[str, Route]) -> Answered:
-    path, _, query = target.partition("?")
-    route = routes.get(f"{method} {path}")
-    if route is not None:
-        return route(parse_qs(query, keep_blank_values=True))
-    known = ", ".join(sorted(routes))
-    return (405 if any(name.endswith(f" {path}") for name in routes) else 404), f"use one of {known}\n".encode(), TEXT
 
 
 def _ready(found: Sequence[str]) -> Answered:

@@ -7,10 +7,12 @@ from typing import Final
 from stevedore import DriverManager
 from stevedore.exception import MultipleMatches, NoMatches
 
-from pubsub_lib.api import Capabilities, Driver
+from pubsub_lib import contract, exposure
+from pubsub_lib.api import Capabilities, Driver, Publisher
 from pubsub_lib.config import installed_drivers
 from pubsub_lib.config.pubsub import POLLING_DRIVER
 from pubsub_lib.errors import DriverError
+from pubsub_lib.settings import Settings
 
 GROUP: Final = installed_drivers.DRIVERS
 """The entry-point group in which a driver registers its class."""
@@ -30,6 +32,18 @@ def load(name: str, needs: Mapping[str, str] = _NOTHING) -> type[Driver]:
     driver = _import(name)
     require(name, driver.capabilities, needs)
     return driver
+
+
+def load_publisher(settings: Settings, needs: Mapping[str, str] = _NOTHING) -> Publisher:
+    """A new publisher of ``settings.driver``, which needs the settings' capabilities and these.
+
+    Raises as :func:`load`, and ConfigError for options that the driver cannot use, and for an address to bind that
+    others can reach. With ``insecure`` such an address is only logged, as a warning.
+    """
+    driver = load(settings.driver, {**settings.needs(), **needs})
+    if driver.capabilities.bind_based:
+        exposure.warn({exposure.PUBLISHER: settings.bind_address}, settings.insecure)
+    return contract.publisher(driver, settings.for_driver())
 
 
 def load_hop(name: str) -> type[Driver]:

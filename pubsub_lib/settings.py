@@ -19,12 +19,13 @@ from pubsub_lib.config.program import (
     StoreSettings,
     Text,
 )
-from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER, PubSubSettings, is_loopback
+from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER, PubSubSettings
 from pubsub_lib.config.reading import Configuration
 from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import ConfigError, InvalidValueError
+from pubsub_lib.exposure import is_loopback
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.masking import masked_fields, masked_repr
 
@@ -51,6 +52,8 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
     """Addresses of the publishers, for example ``tcp://10.0.0.1:8866``."""
     bind_address: str = ""
     """Address that a publisher binds, for example ``tcp://10.0.0.1:8866``."""
+    insecure: bool = False
+    """Whether a publisher or an HTTP endpoint may listen where others can reach it, although there are no keys."""
     timing: Timing = Timing()
     limits: Limits = Limits()
     handling: HandlerPolicy = HandlerPolicy()
@@ -162,6 +165,7 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
             multiproc_socket=pubsub.multiproc_socket,
             addresses=pubsub.addresses,
             bind_address=pubsub.bind_address,
+            insecure=pubsub.insecure,
             timing=Timing(**values_of(Timing, values)),
             limits=Limits(**values_of(Limits, values)),
             store=StoreSettings(**values_of(StoreSettings, values, STORE_PREFIX)),

@@ -101,7 +101,7 @@ Without a file, use `Settings(...)`. Options of the program have the same names.
 fields of `timing=Timing(…)` and `limits=Limits(…)`, and, without their prefix, of
 `store=StoreSettings(…)`, `handling=HandlerPolicy(…)` and `journal=JournalSettings(…)`. In place of
 the publish-subscribe options there are `driver`, `addresses`, `bind_address`, `multiproc_driver`,
-`multiproc_socket`, and the dicts `driver_options` and `multiproc_options`.
+`multiproc_socket`, `insecure`, and the dicts `driver_options` and `multiproc_options`.
 
 - Type, range and default of an option are in parentheses. A value outside the range is rejected. A
   list is separated by commas.
@@ -133,10 +133,13 @@ The message names the reason. Every program rejects:
   `max_reconnect_interval` below `reconnect_interval`;
 - no `store_url`; `publisher-service` without `service_name` or with `enable_pub_sub = false`;
 - a driver that is not installed, or that cannot serve the addresses;
+- a listener that others can reach, without `insecure = true` ([security](security.md#listeners));
+  only the program that would listen rejects it;
 - an option in `[DEFAULT]` or `[df]` that is read from another group only.
 
 `publisher_bind_address = *` (or `0.0.0.0`, `[::]`) binds only `local_ip`, by default loopback, with
-a warning, unless `insecure = true`.
+a warning, unless `insecure = true`. When `local_ip` is an address of the network, that needs
+`insecure = true`, too: name `publisher_bind_address = $local_ip` to bind that address alone.
 
 `publisher-service --check` also rejects (exit code 2):
 

@@ -57,7 +57,7 @@ MEANING: Final = {
     "Link.tx_prev": "the previous transaction's point: a replica of all topics follows this chain",
     "Link.tx_links": "number of links of this transaction",
     "Link.origin": "name of the service that publishes the link; empty: none",
-    "Link.written_at": "the writer's wall clock, Unix seconds; only for latency figures",
+    "Link.written_at": "the writer's wall clock, Unix seconds, at most 2^43 from 0; only for latency figures",
     "Link.trace": "the writer's trace context: a W3C traceparent, and after a space its tracestate, if any; empty: "
     "none. In a run only the last part contains it. Since 1.1",
     "Point.position": "gap-free number of a change in commit order: the last change of the transaction",

@@ -161,7 +161,7 @@ def _database(options: argparse.Namespace, configured: Settings | None) -> Setti
 def _command(options: argparse.Namespace) -> int:
     if options.command == "follow":
         _configured(options)
-        return command.run(options, _settings(options), _folders(options.journals))
+        return command.run(options, _settings(options), journals.folders_by_domain(options.journals))
     found = _report(options) if options.command == "report" else _run(options)
     if options.format == "json":
         output = msgspec.json.format(msgspec.json.encode(found)).decode()
@@ -191,7 +191,7 @@ def _run(options: argparse.Namespace) -> summary.Summary:
     if options.out:
         options.out = report.check_free(options.out)
     with tempfile.TemporaryDirectory(prefix="pubsub-audit-") as scratch:
-        folders = _folders(options.journals)
+        folders = journals.folders_by_domain(options.journals)
         lacking = ""
         if database:
             domain = _only_domain(folders)
@@ -237,11 +237,15 @@ def _audit(
             found = _saved(lambda: report.save(tables, derived, found, options.out), found)
         rows.unpersist()
     except (PySparkException, Py4JJavaError) as error:
-        return summary.nothing([*gathered.problems, _why(error, gathered)])
+        readable = journals.without_damaged(gathered)
+        if readable is None:
+            return summary.nothing([*gathered.problems, _why(error, gathered)])
+    else:
+        return found
     finally:
         if ours:
             spark.stop()
-    return found
+    return summary.nothing(readable.problems) if readable.empty else _audit(options, settings, readable, lacking)
 
 
 def _saved(save: Callable[[], None], found: summary.Summary) -> summary.Summary:
@@ -275,14 +279,6 @@ def _cause(error: Exception) -> str:
     lines = (line.strip() for line in str(error).splitlines())
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return causes[-1] if causes else first_line(error)
-
-
-def _folders(named: Sequence[str]) -> dict[str, list[Path]]:
-    folders: dict[str, list[Path]] = {}
-    for each in named:
-        domain, equals, folder = each.partition("=")
-        folders.setdefault(domain if equals else "", []).append(Path(folder if equals else each))
-    return folders
 
 
 def _only_domain(folders: dict[str, list[Path]]) -> str:

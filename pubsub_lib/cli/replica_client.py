@@ -13,11 +13,14 @@ import msgspec
 
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import ConfigError, NotSubscribedError, TransportError
+from pubsub_lib.http_routes import POST_HEADER
 
 TIMEOUT: Final = 30.0
 """Seconds; a replica needs some seconds to count millions of objects."""
 MAX_BYTES: Final = 1 << 28
 """Maximum number of bytes of one answer: some millions of objects."""
+TOO_MANY: Final = 429
+"""The HTTP status of a request that comes too soon after another one."""
 _MAX_ERROR_BYTES: Final = 4096
 """Maximum number of bytes that are read of an error response."""
 
@@ -83,9 +86,9 @@ class ReplicaClient:
 
     def _ask(self, method: str, path: str, query: Mapping[str, list[Any]]) -> Any:
         asked = urllib.parse.urlencode(query, doseq=True)
-        request = urllib.request.Request(f"{self.url}{path}?{asked}", method=method)
+        request = urllib.request.Request(f"{self.url}{path}?{asked}", headers={POST_HEADER: "1"}, method=method)
         try:
-            code, body = self._exchange(request)
+            code, body = self._when_due(request)
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise TransportError(
@@ -101,16 +104,25 @@ class ReplicaClient:
         except ValueError as error:
             raise self._foreign() from error
 
-    def _exchange(self, request: urllib.request.Request) -> tuple[int | None, bytes]:
-        """(None, the answer), or (the HTTP status, the text of an error response)."""
+    def _when_due(self, request: urllib.request.Request) -> tuple[int | None, bytes]:
+        """The exchange, repeated when the replica asks for a pause that ends in time."""
+        until = time.monotonic() + TIMEOUT
+        while True:
+            code, body, pause = self._exchange(request)
+            if code != TOO_MANY or time.monotonic() + pause > until:
+                return code, body
+            time.sleep(pause)
+
+    def _exchange(self, request: urllib.request.Request) -> tuple[int | None, bytes, float]:
+        """(None, the answer, 0), or (the HTTP status, the text of an error response, seconds until the next try)."""
         until = time.monotonic() + TIMEOUT
         try:
             # No proxy: the request goes to the replica directly, whatever proxy the environment sets.
             with _DIRECT.open(request, timeout=TIMEOUT) as answer:
-                return None, self._body(answer, until)
+                return None, self._body(answer, until), 0.0
         except urllib.error.HTTPError as error:
             with error:
-                return error.code, error.read(_MAX_ERROR_BYTES)
+                return error.code, error.read(_MAX_ERROR_BYTES), _seconds(error.headers.get("Retry-After"))
 
     def _body(self, answer: http.client.HTTPResponse, until: float) -> bytes:
         """The complete body. Size and time are limited, because the server may not be a replica."""
@@ -135,6 +147,11 @@ class ReplicaClient:
         return TransportError(
             f"the server at {self.url} is not a replica of this library; give the replica's replica_metrics_port"
         )
+
+
+def _seconds(given: str | None) -> float:
+    """A Retry-After header; 1 s for one that is no small number."""
+    return float(given) if given is not None and given.isascii() and given.isdecimal() and len(given) < 4 else 1.0
 
 
 def _point(found: Mapping[str, Any]) -> Point | None:

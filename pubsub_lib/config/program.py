@@ -66,6 +66,13 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         ),
     ] = 0
     replica_metrics_address: Annotated[Text, option("Address of a replica's HTTP endpoint.")] = "127.0.0.1"
+    replica_metrics_hosts: Annotated[
+        tuple[str, ...],
+        option(
+            "Names by which clients may reach a replica's HTTP endpoint, besides its addresses and localhost. A "
+            "request whose Host header has another name gets 403."
+        ),
+    ] = ()
     replica_name: Annotated[
         str,
         option("Stable name of a replica in its journal; default: the host's name. Use different names on one host."),

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from pubsub_lib.config.fields import option
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.exposure import is_loopback
 from pubsub_lib.logs import logger
 
 _log = logger(__name__)
@@ -70,15 +71,18 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         str,
         option(
             "Address that a publisher binds. '*' means every interface, but only with insecure = true; otherwise a "
-            "publisher binds $local_ip instead of '*'.",
+            "publisher binds $local_ip instead of '*'. Any address but loopback needs insecure = true.",
             dragonflow_names=("publisher_bind_address",),
         ),
     ] = "*"
     insecure: Annotated[
         bool,
         option(
-            "Allow a publisher without keys to bind every interface ('*', 0.0.0.0 or [::]). Every host that reaches "
-            "it can then read its messages and send it hello requests."
+            "Allow listeners that others can reach although there are no keys: publishers and HTTP endpoints at any "
+            "address but loopback, and ipc sockets in folders where other users may write. Without it they are "
+            "refused; with it each start logs a warning. Every host that reaches a publisher can read its messages "
+            "and send it hello requests; every host that reaches an HTTP endpoint can read metrics, and a replica's "
+            "tables and keys."
         ),
     ] = False
     pub_sub_use_multiproc: Annotated[
@@ -166,15 +170,6 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     def _address(self, host: str) -> str:
         return f"{self.publisher_transport}://{host}:{self.publisher_port}"
-
-
-def is_loopback(rest: str) -> bool:
-    """Whether "host:port" is a loopback address, which other hosts cannot reach."""
-    host = rest.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _check_host(option: str, host: str, transport: str) -> None:

@@ -66,4 +66,11 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     metrics_address: Annotated[
         Text, option("Address of the service's HTTP endpoint for metrics and readiness (/metrics, /ready).")
     ] = "127.0.0.1"
+    metrics_hosts: Annotated[
+        tuple[str, ...],
+        option(
+            "Names by which clients may reach the service's HTTP endpoint, besides its addresses and localhost. A "
+            "request whose Host header has another name gets 403."
+        ),
+    ] = ()
     metrics_port: Annotated[Port, option("Port of the service's HTTP endpoint; 0 means none.")] = 8867

@@ -14,15 +14,14 @@ none blocks.
 """
 
 import functools
-import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Final
 
 import msgspec
 
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message, Packed
-from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import MAX_NAME_BYTES, Change, Link, Name, Position
+from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
+from pubsub_lib.core.model import MAX_NAME_BYTES, MAX_NUMBER, MAX_PARTS, MAX_SECONDS, Change, Link, Name, Position
 from pubsub_lib.errors import FrameError, InvalidValueError
 
 MAJOR: Final = 1
@@ -419,22 +418,22 @@ def _read_head(head: bytes) -> tuple[str, str]:
 
 
 def _complaint(topic: str, sequence: int, messages: Sequence[Message], hello: Hello | None) -> str | None:
-    """The inconsistency in an envelope's contents, or None; its types were checked before. Called for every message:
-    keep it fast.
-    """
+    """The inconsistency in an envelope's contents, or None. Called for every message: keep it fast."""
     if "\0" in topic:
         return "its topic holds a NUL"
     if messages:
         if hello is not None:
             return "it holds both messages and a hello"
-        if sequence < 1:
-            return f"its sequence is {sequence} but sequences count from 1"
+        if not 1 <= sequence <= MAX_NUMBER + 1 - len(messages):
+            return f"its sequence is {sequence} but sequences count from 1 to {MAX_NUMBER}"
         for message in messages:
             link = message.link
             if link.topic != topic:
                 return f"it holds a link of topic {link.topic!r}"
-            if not 1 <= message.part <= message.parts:
+            if not 1 <= message.part <= message.parts <= MAX_PARTS:
                 return f"it holds part {message.part} of {message.parts}"
+            if not -MAX_SECONDS <= link.written_at <= MAX_SECONDS:  # nor NaN
+                return f"it holds a link that was written at {link.written_at}"
             if link.prev.position >= link.point.position:
                 return f"it holds a link from position {link.prev.position} to {link.point.position}"
         return None
@@ -442,8 +441,10 @@ def _complaint(topic: str, sequence: int, messages: Sequence[Message], hello: He
         return "it holds neither messages nor a hello"
     if sequence != 0:
         return f"it is a hello with the sequence {sequence}"
-    if not (hello.age >= 0 and math.isfinite(hello.age)):
+    if max(len(hello.sequences), len(hello.heads)) > MAX_HELLO_TOPICS:
+        return f"it is a hello about more than {MAX_HELLO_TOPICS} topics"
+    if not 0 <= hello.age <= MAX_SECONDS:  # nor NaN
         return f"its reading is {hello.age} s old"
-    if any(value < 0 for value in hello.sequences.values()):
-        return "it counts a topic's sequence below 0"
+    if not all(0 <= value <= MAX_NUMBER for value in hello.sequences.values()):
+        return f"it counts a topic's sequence below 0 or above {MAX_NUMBER}"
     return None

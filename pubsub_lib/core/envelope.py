@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from pubsub_lib.core.model import Head, Link, Name, Point
+from pubsub_lib.core.model import Head, Link, Name, Part, Point, Position
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -15,8 +15,8 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     link: Link
-    part: int = 1
-    parts: int = 1
+    part: Part = 1
+    parts: Part = 1
 
 
 class Packed(list[Message]):
@@ -44,7 +44,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ``goodbye``: the publisher stops after this.
     """
 
-    sequences: Mapping[Name, int]
+    sequences: Mapping[Name, Position]
     heads: Mapping[Name, Head]
     store: Point | None
     age: float

@@ -10,6 +10,8 @@ from pubsub_lib.errors import InvalidValueError
 
 MAX_LINKS: Final = 2**53
 """Largest number of links that can be counted exactly, also where numbers are floats."""
+MAX_HELLO_TOPICS: Final = 200
+"""Maximum number of topics in one hello. A hello request about more topics gets several replies."""
 
 Positive = Annotated[int, Meta(ge=1)]
 

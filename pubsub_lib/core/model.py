@@ -23,11 +23,19 @@ MAX_KEY_BYTES = 512
 MAX_TRACE_CHARACTERS = 600
 """Maximum length of a trace context: 55 of a W3C traceparent, a space, 512 of a tracestate, and a reserve."""
 
+MAX_NUMBER = 2**63 - 1
+"""Largest position, version, count and sequence: they are signed 64-bit integers in databases and journals."""
+MAX_SECONDS = 2**43
+"""Largest absolute value of a time in seconds. In microseconds it still is a signed 64-bit integer."""
+MAX_PARTS = 2**20
+"""Maximum number of parts of one link's run, far above that of the largest transaction."""
+
 # Character bounds for decoding: a string of at most N bytes has at most N characters.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_BYTES)]
 Origin = Annotated[str, msgspec.Meta(max_length=MAX_NAME_BYTES)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_BYTES)]
-Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Position = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
+Part = Annotated[int, msgspec.Meta(ge=1, le=MAX_PARTS)]
 Digest = Annotated[int, msgspec.Meta(ge=0)]
 Trace = Annotated[str, msgspec.Meta(max_length=MAX_TRACE_CHARACTERS)]
 
@@ -80,7 +88,7 @@ class Link(msgspec.Struct, frozen=True, array_like=True, gc=False):
     count: Position
     digest: Digest
     tx_prev: Point
-    tx_links: Annotated[int, msgspec.Meta(ge=1)]
+    tx_links: Annotated[int, msgspec.Meta(ge=1, le=MAX_NUMBER)]
     origin: Origin = ""
     written_at: float = 0.0
     trace: Trace = ""

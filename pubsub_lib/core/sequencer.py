@@ -14,7 +14,7 @@ from operator import attrgetter
 from pubsub_lib.core.codec import packed
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.hello_portions import portions
-from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
 from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link, Point
 from pubsub_lib.core.timing import Timing
 
@@ -24,7 +24,7 @@ MAX_REQUESTS = 10_000
 again. Drivers remember as many: a replica requests 200 topics at a time, so with 64 a replica of 20,000 topics would
 not get most of its replies.
 """
-HELLO_TOPICS = 200
+HELLO_TOPICS = MAX_HELLO_TOPICS
 """Maximum number of topics in one hello; fewer when their names are too long for ``max_frame_bytes``."""
 HELLO_DELAY = 0.1
 """Seconds from a connection to the hello that it causes: the subscriptions arrive after the connection, and one hello

@@ -8,13 +8,13 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
-from pubsub_lib.journal.entries import parse, rows
+from pubsub_lib.journal.entries import inconvertible, parse, rows
 from pubsub_lib.journal.rows import SCHEMA, arrow_schema, as_dict
 from pubsub_lib.logs import logger
 
@@ -92,7 +92,6 @@ def _compact_one(path: Path, done: Compacted) -> None:
 
 def write_parquet(source: Path, target: Path) -> None:
     """An append file as Parquet, by atomic rename. Raises JournalError, OSError, ImportError."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     contents = parse(source.read_bytes(), source.name)
@@ -100,14 +99,24 @@ def write_parquet(source: Path, target: Path) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-            found = rows(contents)
+            found = rows(contents, source.name)
             while part := [as_dict(row) for row in itertools.islice(found, _SLICE)]:
-                writer.write_table(pa.Table.from_pylist(part, schema=schema))
+                writer.write_table(_table(part, schema, source.name))
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.rename(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _table(part: list[dict[str, object]], schema: Any, name: str) -> Any:
+    """The rows as a ``pyarrow.Table``. Raises JournalError, for example for a number beyond 64 bits."""
+    import pyarrow as pa
+
+    try:
+        return pa.Table.from_pylist(part, schema=schema)
+    except (ValueError, TypeError, OverflowError) as error:  # Arrow's own are subclasses of these
+        raise inconvertible(name, error) from error
 
 
 def _retain(folder: Path, keep_bytes: int | None, keep_seconds: float | None, done: Compacted) -> None:

@@ -66,6 +66,9 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return len(self.messages) or len(self.objects) or 1
 
 
+_UNDECODABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+"""Errors of decoding any bytes; a text that is not UTF-8 is a ValueError."""
+
 _encoder = msgspec.msgpack.Encoder()
 _header_decoder = msgspec.msgpack.Decoder(Header)
 _entry_decoder = msgspec.msgpack.Decoder(Entry)
@@ -138,7 +141,7 @@ def parse(data: bytes, name: str) -> Contents:
     body, end = next(frames, (b"", 0))
     try:
         header = _header_decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except _UNDECODABLE as error:
         raise JournalError(f"{name} has no readable header ({error}); remove it, nothing else is readable") from error
     if header.schema > SCHEMA:
         raise JournalError(
@@ -149,7 +152,7 @@ def parse(data: bytes, name: str) -> Contents:
     for body, after in frames:
         try:
             entries.append(_entry_decoder.decode(body))
-        except msgspec.MsgspecError:
+        except _UNDECODABLE:
             break  # its checksum is right, so another program wrote it; no entry after it is trusted
         end = after
     return Contents(header, entries, len(data) - end)
@@ -169,9 +172,24 @@ def _frames(data: bytes, at: int) -> Iterator[tuple[bytes, int]]:
         at = end
 
 
-def rows(contents: Contents) -> Iterator[Row]:
-    """The records of a file, in its order. Does not block."""
-    return with_previous(row for entry in contents.entries for row in rows_of(contents.header, entry))
+def rows(contents: Contents, name: str) -> Iterator[Row]:
+    """The records of a file, in its order; ``name`` is for errors. Does not block. Raises JournalError for an entry
+    that no row can have, whatever its error is: one file must not end the reading of others.
+    """
+    try:
+        yield from with_previous(row for entry in contents.entries for row in rows_of(contents.header, entry))
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise inconvertible(name, error) from error
+
+
+def inconvertible(name: str, error: Exception) -> JournalError:
+    """The error for a file with an entry that no row or column can have."""
+    return JournalError(
+        f"{name} has an entry that cannot be converted ({type(error).__name__}: {error}); another program wrote it, or "
+        "an older version received it from one; remove the file, its records are missing evidence"
+    )
 
 
 def rows_of(header: Header, entry: Entry) -> Iterator[Row]:

@@ -9,7 +9,7 @@ import msgspec
 
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX
-from pubsub_lib.journal.compaction import PARQUET_SUFFIX, SCHEMA_KEY
+from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX, SCHEMA_KEY
 from pubsub_lib.journal.entries import parse, rows
 from pubsub_lib.journal.rows import COLUMNS, SCHEMA, Row, arrow_schema, from_dict
 
@@ -19,12 +19,15 @@ class Found(msgspec.Struct, frozen=True):
 
     parquet: Sequence[Path]
     append: Sequence[Path]
+    set_aside: Sequence[Path] = ()
+    """Files that a journal's maintenance could not convert."""
 
 
 def find(folders: Sequence[Path]) -> Found:
     """The files in these folders (not below), sorted. Raises JournalError when a folder cannot be listed."""
     parquet: list[Path] = []
     append: list[Path] = []
+    set_aside: list[Path] = []
     for folder in folders:
         try:
             names = sorted(folder.iterdir())
@@ -36,7 +39,8 @@ def find(folders: Sequence[Path]) -> Found:
         stems = {each.stem for each in rolled}
         parquet += rolled
         append += [each for each in names if each.suffix == OPEN_SUFFIX and each.stem not in stems]
-    return Found(parquet, append)
+        set_aside += [each for each in names if each.suffix == BAD_SUFFIX]
+    return Found(parquet, append, set_aside)
 
 
 def read(path: Path) -> Iterator[Row]:
@@ -54,7 +58,7 @@ def read(path: Path) -> Iterator[Row]:
         raise JournalError(
             f"{path} cannot be read ({error.strerror}); check which process deletes journal files"
         ) from error
-    yield from rows(parse(data, path.name))
+    yield from rows(parse(data, path.name), path.name)
 
 
 def unreadable(path: Path, error: OSError) -> str:
@@ -83,7 +87,7 @@ def _opened(path: Path) -> Any:
         if error.errno:  # an error of the system; Arrow's own errors have no errno
             raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
         raise JournalError(f"{path} is not a complete Parquet file; remove it or copy it again") from error
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError) as error:
         raise JournalError(f"{path} is not a complete Parquet file; remove it or copy it again") from error
     version = (file.schema_arrow.metadata or {}).get(SCHEMA_KEY, b"")
     if not version.isdigit():
@@ -108,5 +112,24 @@ def _read_parquet(path: Path) -> Iterator[Row]:
     try:
         for batch in file.iter_batches(columns=list(COLUMNS)):
             yield from (from_dict(each) for each in batch.to_pylist())
-    except (OSError, pa.ArrowException) as error:
-        raise JournalError(f"{path} is damaged ({error}); remove it or copy it again") from error
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise _damaged(path, error) from error
+
+
+def check_whole(path: Path) -> None:
+    """As :func:`check_parquet`, but reads the whole file. Blocks meanwhile."""
+    import pyarrow as pa
+
+    try:
+        for _ in _opened(path).iter_batches(columns=list(COLUMNS)):
+            pass
+    except (pa.ArrowException, ValueError) as error:
+        raise _damaged(path, error) from error
+    except OSError as error:
+        if error.errno:
+            raise
+        raise _damaged(path, error) from error  # Arrow's own
+
+
+def _damaged(path: Path, error: Exception) -> JournalError:
+    return JournalError(f"{path} is damaged ({' '.join(str(error).split())}); remove it or copy it again")

@@ -81,7 +81,7 @@ class Publisher:
         self._pid = os.getpid()
         self._store = store
         self._trace = trace
-        self._driver = _load(settings) if driver is None else contract.check_publisher(driver)
+        self._driver = loader.load_publisher(settings) if driver is None else contract.check_publisher(driver)
         self._lock = threading.Lock()
         """Held while links are numbered *and* sent: they must be sent in the order of their sequences. Hellos are made
         under this lock and sent without it, so a commit never waits for a hello that the transport does not take."""
@@ -306,7 +306,3 @@ def _unsent(links: Sequence[Link], sent: Sequence[Envelope]) -> list[Link]:
         if message.part == message.parts
     }
     return [link for link in links if (link.topic, link.point) not in whole]
-
-
-def _load(settings: Settings) -> DriverPublisher:
-    return contract.publisher(loader.load(settings.driver, settings.needs()), settings.for_driver())

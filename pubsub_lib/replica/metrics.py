@@ -32,6 +32,8 @@ def endpoint_of(
         lambda: status().problems,
         "replica_metrics_port in [pubsub]",
         routes,
+        settings.insecure,
+        settings.replica_metrics_hosts,
     )
 
 

@@ -17,10 +17,11 @@ from sqlalchemy import URL
 from pubsub_lib import contract, loader
 from pubsub_lib.config import dragonflow, installed_drivers, options
 from pubsub_lib.config.program import JOURNAL_PREFIX
-from pubsub_lib.config.pubsub import GROUP, WILDCARDS, is_loopback
+from pubsub_lib.config.pubsub import GROUP, WILDCARDS
 from pubsub_lib.config.reading import Configuration
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import PubSubError
+from pubsub_lib.exposure import is_loopback_host
 from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.service.settings import meet
 from pubsub_lib.settings import Settings
@@ -58,7 +59,7 @@ class _Found(msgspec.Struct, frozen=True):
 
     def is_own(self, host: str) -> bool:
         """Whether ``host`` is certainly this host, on which the file is read."""
-        return _loopback(host) or _same(host, str(self.values["local_ip"]))
+        return is_loopback_host(host) or _same(host, str(self.values["local_ip"]))
 
     @property
     def others(self) -> list[str]:
@@ -132,7 +133,7 @@ def _reachable_here(found: _Found) -> Iterator[str]:
     if not _comparable(found) or bound in WILDCARDS:
         return
     for ip in found.publishers:
-        if found.is_own(ip) and not _same(ip, bound) and not (_loopback(ip) and _loopback(bound)):
+        if found.is_own(ip) and not _same(ip, bound) and not (is_loopback_host(ip) and is_loopback_host(bound)):
             yield (
                 f"publishers_ips names this host by {ip}, but the service binds {bound} alone, so replicas could not "
                 f"connect; set publisher_bind_address = {ip}, or name {bound} in publishers_ips"
@@ -145,18 +146,18 @@ def _reachable_elsewhere(found: _Found) -> Iterator[str]:
     if not bound:
         return
     if found.address_given:
-        if _loopback(address) and not _loopback(bound) and bound not in WILDCARDS:
+        if is_loopback_host(address) and not is_loopback_host(bound) and bound not in WILDCARDS:
             yield (
                 f"address in [{options.SERVICE_GROUP}] is {found.service.address}, but the service binds {bound}; "
                 f"set address to tcp://{bound}:{found.values['publisher_port']}, or leave it out"
             )
         return
-    if bound in WILDCARDS and _loopback(address):
+    if bound in WILDCARDS and is_loopback_host(address):
         yield (
             f"publisher_bind_address = {bound} lets other hosts connect, but the directory would name the service as "
             f"{found.service.address}, which leads every replica to its own host; set local_ip to this host's address"
         )
-    elif _loopback(bound) and found.others and is_bound(found.settings) and not list(_reachable_here(found)):
+    elif is_loopback_host(bound) and found.others and is_bound(found.settings) and not list(_reachable_here(found)):
         yield (
             f"publishers_ips names other hosts ({', '.join(found.others)}), but this service binds {bound}, which "
             "none of them can reach; set local_ip, or publisher_bind_address, to this host's address"
@@ -275,10 +276,6 @@ def _host(address: str) -> str:
 
 def _path(text: str) -> Path | None:
     return Path(text).absolute() if text else None
-
-
-def _loopback(host: str) -> bool:
-    return is_loopback(f"{host}:0")
 
 
 def _same(host: str, other: str) -> bool:

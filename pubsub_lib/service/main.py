@@ -122,7 +122,7 @@ def run(settings: Settings, service: ServiceSettings) -> int:
 
 def _serve(serving: PublisherService, settings: Settings, service: ServiceSettings, stop: ShutdownSignal) -> None:
     with serving:
-        endpoint = _endpoint(serving, service) if service.metrics_port else None
+        endpoint = _endpoint(serving, service, settings.insecure) if service.metrics_port else None
         where = f" at {settings.bind_address}" if is_bound(settings) else ""
         _log.info("%s runs as %s%s", settings.service_name, serving.uuid, where)
         notify("READY=1")
@@ -151,8 +151,9 @@ def state_of(stuck: Sequence[str], problems: Sequence[str]) -> str:
     return status if stuck else f"WATCHDOG=1\n{status}"
 
 
-def _endpoint(serving: PublisherService, service: ServiceSettings) -> "Endpoint":
-    made: Endpoint = _import_metrics().endpoint_of(service, serving.counters, serving.gauges, serving.problems)
+def _endpoint(serving: PublisherService, service: ServiceSettings, insecure: bool) -> "Endpoint":
+    make = _import_metrics().endpoint_of
+    made: Endpoint = make(service, serving.counters, serving.gauges, serving.problems, insecure)
     made.start()
     return made
 

@@ -14,14 +14,18 @@ PREFIX: Final = "publisher_service_"
 Counters = Callable[[], Mapping[str, Mapping[str, float]]]
 
 
-def endpoint_of(settings: ServiceSettings, counters: Counters, gauges: Counters, problems: Problems) -> Endpoint:
-    """The endpoint of the settings, not yet started."""
+def endpoint_of(
+    settings: ServiceSettings, counters: Counters, gauges: Counters, problems: Problems, insecure: bool = False
+) -> Endpoint:
+    """The endpoint of the settings, not yet started. ``insecure``: its address may be one that others can reach."""
     return Endpoint(
         settings.metrics_address,
         settings.metrics_port,
         ServiceMetrics(counters, gauges, problems),
         problems,
         "metrics_port in [publisher_service]",
+        insecure=insecure,
+        hosts=settings.metrics_hosts,
     )
 
 

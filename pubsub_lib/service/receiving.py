@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import Journal
@@ -24,13 +25,18 @@ class Receiving:
     """Receives from this host's workers. ``start`` and ``close`` are called by one thread, the rest by the driver's."""
 
     def __init__(
-        self, subscriber: Subscriber, service: str, outgoing: TakesLinks, journal: Journal | None = None
+        self,
+        subscriber: Subscriber,
+        service: str,
+        outgoing: TakesLinks,
+        journal: Journal | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
     ) -> None:
         self._subscriber = subscriber
         self._service = service
         self._outgoing = outgoing
         self._journal = journal
-        self._assembly = Reassembly()
+        self._assembly = Reassembly(limits)
         self._strangers = 0
 
     def start(self) -> None:
@@ -45,7 +51,8 @@ class Receiving:
 
     def counters(self) -> Mapping[str, int]:
         """The driver's counters, ``lost`` (messages that a worker sent and that were not received), ``incomplete``
-        (large links with a missing part) and ``strangers`` (messages of workers that name another service).
+        (large links with a missing part, or beyond the budget of bytes) and ``strangers`` (messages of workers that
+        name another service).
         """
         assembly = self._assembly
         return {

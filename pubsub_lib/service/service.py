@@ -47,10 +47,10 @@ KEEP_LEASES: Final = 3
 def drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber | None]:
     """The driver to the replicas, and the driver from the workers; None when every process sends by itself.
 
-    Raises ConfigError for options that a driver cannot use, DriverError for a driver that is missing or unsuitable.
+    Raises ConfigError for options that a driver cannot use, and for an address that others can reach (it is allowed
+    with ``insecure``, and a warning is logged); DriverError for a driver that is missing or unsuitable.
     """
-    out = loader.load(settings.driver, {**settings.needs(), "fan_out": "the replicas, which listen to a service"})
-    sender = contract.publisher(out, settings.for_driver())
+    sender = loader.load_publisher(settings, {"fan_out": "the replicas, which listen to a service"})
     if not settings.multiproc_driver:
         return sender, None
     return sender, contract.subscriber(loader.load_hop(settings.multiproc_driver), settings.for_multiproc())
@@ -75,14 +75,14 @@ class PublisherService:
         self._on_failure = on_failure
         self.failure: PubSubError | None = None
         """The reason why the service must be closed, although it still runs."""
-        sender, subscriber = drivers(settings)
+        sender, hop = drivers(settings)
         self._store = Store(settings)
         self._journal = open_journal(settings.journal, "service", name)
         self._publisher = Publisher(settings, self._store, sender, journal=self._journal)
         unpublished = UnpublishedLinks(name, service.grace, KEEP_LEASES * service.lease)
         self._outgoing = Outgoing(name, unpublished, self._publisher)
         self._receiving = (
-            Receiving(subscriber, name, self._outgoing, self._journal) if subscriber is not None else None
+            Receiving(hop, name, self._outgoing, self._journal, settings.limits) if hop is not None else None
         )
         self._leases = Leases(
             self._store.directory, name, self.uuid, service.address, service.lease, time.monotonic()

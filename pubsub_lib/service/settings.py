@@ -2,11 +2,13 @@
 
 import msgspec
 
+from pubsub_lib import exposure
 from pubsub_lib.config import options
-from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER, WILDCARDS, is_loopback
+from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER, WILDCARDS
 from pubsub_lib.config.reading import Configuration, refuse_unknown
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.exposure import is_loopback
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.settings import Settings
@@ -33,6 +35,7 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
         raise ConfigError(f"the group [{options.SERVICE_GROUP}] cannot be used: {error}; correct it") from error
     check(settings)
     _check_ports(settings, service)
+    exposure.check(listeners(settings, service), settings.insecure)
     _warn_of_loopback(service.address)
     return settings, service
 
@@ -53,6 +56,15 @@ def check(settings: Settings) -> None:
             f"with publisher_transport = ipc a service binds a file, but {settings.bind_address!r} names none; set "
             "publisher_bind_address to an absolute path, or publisher_transport = tcp, in [pubsub]"
         )
+
+
+def listeners(settings: Settings, service: ServiceSettings) -> exposure.Listeners:
+    """The addresses at which this service listens to others than its own workers. Raises DriverError."""
+    found = {exposure.PUBLISHER: settings.bind_address} if is_bound(settings) else {}
+    if service.metrics_port:
+        option = f"metrics_address in [{options.SERVICE_GROUP}]"
+        found[option] = f"http://{service.metrics_address}:{service.metrics_port}"
+    return found
 
 
 def _check_database(settings: Settings) -> None:

@@ -46,6 +46,7 @@ class Host:
         self.config.write_text(
             f"[pubsub]\nstore_url = {database}\nservice_name = {name}\nenable_pub_sub = true\n"
             f"publisher_bind_address = {self.address}\npublisher_port = {port}\n"
+            f"insecure = {str(at is not None).lower()}\n"  # the other end of the cable is another host
             f"publisher_multiproc_socket = {folder}/hop/socket\n{general}"
             f"[publisher_service]\nlease = 2\nfollow_interval = {follow_interval}\ngrace = 0.3\n"
             f"trim_interval = {trim_interval}\n"

@@ -13,9 +13,11 @@ from _processes import poll
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pubsub_lib.errors import ClosedError, TransportError
-from pubsub_lib.http_endpoint import MAX_CONNECTIONS, TEXT, Endpoint, _is_own_host
-from pubsub_lib.http_routes import Answered, Query
+from pubsub_lib.errors import ClosedError, ConfigError, TransportError
+from pubsub_lib.http_endpoint import Endpoint
+from pubsub_lib.http_limits import KEPT_FOR_READY, MAX_CONNECTIONS, is_own_host
+from pubsub_lib.http_routes import POST_HEADER, Answered, Query
+from pubsub_lib.http_server import TEXT
 
 problems: list[str] = []
 
@@ -100,7 +102,7 @@ def test_disconnects_and_timeouts_of_clients_are_not_logged(
     ],
 )
 def test_addresses_of_this_host_are_recognized(address: str, own: bool) -> None:
-    assert _is_own_host(address) is own
+    assert is_own_host(address) is own
 
 
 @pytest.mark.parametrize("address", ["::1", "[::1]"])
@@ -130,24 +132,26 @@ def test_post_from_another_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     endpoint.start()
     try:
         url = f"http://127.0.0.1:{endpoint.port}/do?it=now"
-        with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60) as answer:
+        post = urllib.request.Request(url, headers={POST_HEADER: "1"}, method="POST")
+        with urllib.request.urlopen(post, timeout=60) as answer:
             assert answer.status == 200
         # The same as from another host, which this test does not have.
         monkeypatch.setattr("ipaddress.IPv4Address.is_loopback", False)
         with pytest.raises(urllib.error.HTTPError, match="403") as refused:
-            urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60)
+            urllib.request.urlopen(post, timeout=60)
         refused.value.close()
     finally:
         endpoint.close()
     assert done == ["{'it': ['now']}"]
 
 
-def test_connections_beyond_the_maximum_are_closed_at_once(endpoint: Endpoint) -> None:
+def test_connections_beyond_the_maximum_end_the_oldest_that_is_kept_for_ready(endpoint: Endpoint) -> None:
     held = [socket.create_connection(("127.0.0.1", endpoint.port), 10) for _ in range(MAX_CONNECTIONS)]
     try:
         # Connections are accepted in order, so each of the others has its thread when this one is accepted.
         with socket.create_connection(("127.0.0.1", endpoint.port), 10) as more:
-            assert more.recv(1) == b""
+            assert held[MAX_CONNECTIONS - KEPT_FOR_READY].recv(1) == b""
+            assert more.recv(1) == b"", "it has less time than an ordinary one"
     finally:
         for each in held:
             each.close()
@@ -202,9 +206,24 @@ def test_error_for_a_used_port_names_port_and_holder(endpoint: Endpoint) -> None
         made(endpoint.port).start()
 
 
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "", "metrics.example"])
+def test_endpoint_that_others_can_reach_is_refused_without_insecure(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"\(the_address\), and there are no keys"):
+        made(address=address)
+
+
+def test_each_start_of_an_exposed_endpoint_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    for number in (1, 2):
+        endpoint = Endpoint("0.0.0.0", 0, One(), lambda: problems, "the_port", insecure=True)
+        assert caplog.text.count("others can reach http://0.0.0.0:0") == number - 1
+        endpoint.start()
+        endpoint.close()
+        assert caplog.text.count("others can reach http://0.0.0.0:0") == number
+
+
 def test_error_for_an_invalid_address_names_it() -> None:
     with pytest.raises(TransportError, match="no such host"):
-        made(1, "no such host").start()
+        Endpoint("no such host", 1, One(), lambda: problems, "the_port", insecure=True).start()
 
 
 def test_close_releases_the_port_and_is_allowed_before_start() -> None:

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from pubsub_lib import loader
+from pubsub_lib import Settings, loader
 from pubsub_lib.api import Capabilities, Driver
-from pubsub_lib.errors import DriverError
+from pubsub_lib.errors import ConfigError, DriverError
 
 Install = Callable[..., None]
 
@@ -55,6 +56,19 @@ def test_load_returns_the_drivers_class(install: Install) -> None:
 @pytest.mark.parametrize("name", ["memory", "db_polling_pubsub_driver"])
 def test_the_shipped_drivers_are_found(name: str) -> None:
     assert loader.load(name).name == name
+
+
+def test_publisher_at_an_address_that_others_can_reach_needs_insecure(
+    install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    install("toy", "toy_exposed", CLASS.replace("cross_host=False", "cross_host=True"))
+    exposed = Settings(store_url="sqlite:///net.db", driver="toy", bind_address="tcp://192.0.2.7:8866")
+    with pytest.raises(ConfigError, match=r"tcp://192.0.2.7:8866 \(publisher_bind_address in \[pubsub\]\)"):
+        loader.load_publisher(exposed)
+    assert caplog.text == ""
+    with pytest.raises(DriverError, match="cannot make its publisher"):  # the toy is no whole driver
+        loader.load_publisher(msgspec.structs.replace(exposed, insecure=True))
+    assert "insecure = true: without keys, others can reach tcp://192.0.2.7:8866" in caplog.text
 
 
 def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:

@@ -16,7 +16,7 @@ from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.spark.settled import together
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
-from pubsub_lib.journal.reading import check_parquet, find, unreadable
+from pubsub_lib.journal.reading import check_parquet, check_whole, find, unreadable
 from pubsub_lib.journal.rows import COLUMNS
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Pa
     except JournalError as error:
         problems.append(str(error))
         return (), ()
+    problems += [f"{each} was set aside: it has no readable records, and they are missing" for each in there.set_aside]
     return there.parquet, there.append
 
 
@@ -140,6 +141,39 @@ def _gather_one(
             problems.append(unreadable(path, error))
 
 
+def without_damaged(gathered: Input) -> Input | None:
+    """The input without the files that cannot be read whole, each with its problem; None when there are none, or when a
+    file was deleted meanwhile.
+
+    For an audit that Spark has broken off: a check of each file takes as long as reading all of them. Blocks.
+    """
+    if not all(path.exists() for paths in gathered.files.values() for path in paths):
+        return None
+    files: dict[str, list[Path]] = {}
+    problems = list(gathered.problems)
+    for domain, paths in gathered.files.items():
+        files[domain] = []
+        for path in paths:
+            try:
+                check_whole(path)
+            except JournalError as error:
+                problems.append(str(error))
+            except OSError as error:
+                problems.append(unreadable(path, error))
+            else:
+                files[domain].append(path)
+    return Input(files, problems) if len(problems) > len(gathered.problems) else None
+
+
+def folders_by_domain(named: Sequence[str]) -> dict[str, list[Path]]:
+    """The folders of the command line, ``FOLDER`` or ``DOMAIN=FOLDER``, by their domain."""
+    folders: dict[str, list[Path]] = {}
+    for each in named:
+        domain, equals, folder = each.partition("=")
+        folders.setdefault(domain if equals else "", []).append(Path(folder if equals else each))
+    return folders
+
+
 def as_parquet(path: Path, made: Path) -> Path:
     """The file itself, checked, when it is Parquet; else its Parquet form in ``made``, written whole or not at all.
 
@@ -169,11 +203,14 @@ def _readable(path: Path, scratch: Path) -> Path | None:
 
 
 def _begin(path: Path, readable: Path) -> _Begun:
-    """The first record and the number of records. Only the metadata of the Parquet form is read."""
-    about = pq.read_metadata(readable)
-    groups = [about.row_group(number) for number in range(about.num_row_groups)]
-    begins = [[group.column(_PLACE[name]).statistics for name in ("run", "number")] for group in groups]
-    first = min(((run.min, number.min) for run, number in begins if run and number), default=None)
+    """The first record and the number of records, by the metadata of the Parquet form. Raises JournalError."""
+    try:
+        about = pq.read_metadata(readable)
+        groups = [about.row_group(number) for number in range(about.num_row_groups)]
+        begins = [[group.column(_PLACE[name]).statistics for name in ("run", "number")] for group in groups]
+        first = min(((run.min, number.min) for run, number in begins if run and number), default=None)
+    except (ValueError, TypeError) as error:  # a text that is not UTF-8, for example
+        raise JournalError(f"{path} is damaged ({error}); remove it or copy it again") from error
     return _Begun(path, first, about.num_rows)
 
 

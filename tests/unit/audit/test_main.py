@@ -23,6 +23,7 @@ from pubsub_lib.journal import writer
 from pubsub_lib.journal.compaction import compact
 from pubsub_lib.journal.writer import Journal
 from pubsub_lib.store import Store
+from tests.unit.audit.ingest.test_input import damage
 from tests.unit.journal.builders import link, settings
 
 if TYPE_CHECKING:
@@ -290,6 +291,25 @@ def test_a_run_from_journals_to_report(
     (row,) = pq.read_table(out / "anomaly", filters=[("verdict", "=", "lost")]).to_pylist()
     assert (row["of"], row["name"], row["sequence"], row["blame"]) == ("delivery", "r1", 2, "wire")
     assert 'verdict="lost"} 1.0' in (out / "audit.prom").read_text()
+
+
+def test_damaged_file_is_named_and_the_others_are_audited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder = tmp_path / "journals"
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    compact(folder)
+    other = Journal(settings(folder), "replica", "r2")
+    other.note("interest", topic="t2")
+    other.close()
+    compact(folder)
+    (path,) = [each for each in folder.iterdir() if other.run in each.name]
+    damage(path)
+    assert main(["run", str(folder), "-f", "json"]) & 33 == 33
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert any(each.startswith(f"{path} is damaged (") for each in found["problems"])
+    assert found["balance"][""]["lost"] == 1
 
 
 def test_journal_deleted_while_spark_reads_is_32(

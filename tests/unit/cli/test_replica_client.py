@@ -2,18 +2,29 @@
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
-from pubsub_lib.cli.replica_client import ReplicaClient
+from pubsub_lib.cli.replica_client import ReplicaClient, _seconds
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import ConfigError, NotSubscribedError, TransportError
+from pubsub_lib.http_endpoint import Endpoint
+from pubsub_lib.http_routes import Answered, Query
+from pubsub_lib.http_server import TEXT
 
 Serve = Callable[[int, bytes], ReplicaClient]
+
+
+class Nothing(Collector):
+    def collect(self) -> Iterable[Metric]:
+        return ()
 
 
 @pytest.fixture
@@ -44,6 +55,30 @@ def serve() -> Iterator[Serve]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+def test_client_sends_the_header_of_post_requests_and_waits_when_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resync(query: Query) -> Answered:
+        return 200, b"{}", TEXT
+
+    endpoint = Endpoint("127.0.0.1", 0, Nothing(), list, "the_port", {"POST /resync": resync})
+    endpoint.start()
+    try:
+        client = ReplicaClient(f"http://127.0.0.1:{endpoint.port}")
+        begin = time.monotonic()
+        client.resync([])
+        client.resync([])
+        assert 0.9 < time.monotonic() - begin < 10.0, "the second one waited for the pause of 1 s"
+        monkeypatch.setattr("pubsub_lib.cli.replica_client.TIMEOUT", 0.5)
+        with pytest.raises(TransportError, match=r"\(429\): this request was served just now; try again in [12]\."):
+            client.resync([])
+    finally:
+        endpoint.close()
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), (None, 1.0), ("soon", 1.0), ("99999", 1.0), ("-1", 1.0)])
+def test_pause_that_a_server_asks_for_is_bounded(header: str | None, seconds: float) -> None:
+    assert _seconds(header) == seconds
 
 
 def test_client_reads_contents_and_objects(serve: Serve) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pubsub_lib.config.pubsub import PubSubSettings, is_loopback
+from pubsub_lib.config.pubsub import PubSubSettings
 from pubsub_lib.errors import ConfigError
 
 
@@ -56,11 +56,3 @@ def test_wrong_host_is_refused_by_the_name_of_its_option(given: dict[str, Any], 
 
 def test_another_transport_may_have_any_host() -> None:
     on(publisher_transport="ipc", publishers_ips=("fe80::1",)).check()
-
-
-@pytest.mark.parametrize(
-    ("rest", "loopback"),
-    [("127.0.0.1:1", True), ("[::1]:1", True), ("localhost:1", True), ("10.0.0.1:1", False), ("*:1", False)],
-)
-def test_loopback_is_recognised(rest: str, loopback: bool) -> None:
-    assert is_loopback(rest) == loopback

@@ -14,7 +14,7 @@ from pubsub_lib.errors import ConfigError
 def test_defaults_are_within_the_bounds() -> None:
     for option in options.SERVICE:
         value = getattr(ServiceSettings(), option.dest)
-        assert option.type(value) == value
+        assert option.type(value) == (list(value) if isinstance(value, tuple) else value)
 
 
 @pytest.mark.parametrize(

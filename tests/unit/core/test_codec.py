@@ -75,7 +75,7 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         for one in draw(st.lists(links(topic), min_size=1, max_size=4)):
             parts = draw(st.integers(1, 9))
             messages.append(Message(one, draw(st.integers(1, parts)), parts))
-        return Envelope(service, uuid, topic, draw(st.integers(1, 2**63 - 1)), messages)
+        return Envelope(service, uuid, topic, draw(st.integers(1, 2**63 - len(messages))), messages)
     hello = Hello(
         draw(st.dictionaries(names, numbers, max_size=4)),
         draw(st.dictionaries(names, heads, max_size=4)),
@@ -377,6 +377,24 @@ NONSENSE = {
     "age nan": envelope(sequence=0, hello=msgspec.structs.replace(HELLO, age=float("nan"))),
     "age below 0": envelope(sequence=0, hello=msgspec.structs.replace(HELLO, age=-0.1)),
     "age infinite": envelope(sequence=0, hello=msgspec.structs.replace(HELLO, age=float("inf"))),
+    # The next ones ended journals and the audit: their numbers fit in no column.
+    "written at infinity": envelope(Message(msgspec.structs.replace(link(), written_at=float("inf")))),
+    "written at nan": envelope(Message(msgspec.structs.replace(link(), written_at=float("nan")))),
+    "written at 1e300": envelope(Message(msgspec.structs.replace(link(), written_at=1e300))),
+    "written before all times": envelope(Message(msgspec.structs.replace(link(), written_at=-1e15))),
+    "sequence that overflows": envelope(Message(link()), Message(link()), sequence=2**63 - 1),
+    "too many parts": envelope(Message(link(), 1, 2**20 + 1)),
+    "parts beyond 64 bits, signed": envelope(Message(link(), 2**62, 2**64 - 1)),
+    "hello about more topics than can be asked for": envelope(
+        sequence=0, hello=msgspec.structs.replace(HELLO, sequences={f"t{number}": 1 for number in range(201)})
+    ),
+    "hello with more heads than can be asked for": envelope(
+        sequence=0, hello=msgspec.structs.replace(HELLO, heads={f"t{number}": EMPTY for number in range(201)})
+    ),
+    "age beyond all times": envelope(sequence=0, hello=msgspec.structs.replace(HELLO, age=1e300)),
+    "sequence of a hello beyond 64 bits, signed": envelope(
+        sequence=0, hello=msgspec.structs.replace(HELLO, sequences={"a": 2**63})
+    ),
     "negative sequence": envelope(sequence=0, hello=msgspec.structs.replace(HELLO, sequences={"a": -1})),
 }
 

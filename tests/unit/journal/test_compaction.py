@@ -1,18 +1,23 @@
 """Compaction: the same records as Parquet, by atomic rename; and the retention."""
 
 import errno
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from pubsub_lib.core.envelope import Message
+from pubsub_lib.errors import JournalError
 from pubsub_lib.journal import compaction
-from pubsub_lib.journal.compaction import compact
+from pubsub_lib.journal.compaction import Compacted, compact
+from pubsub_lib.journal.entries import Entry, beginning, frame
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.writer import Journal
-from tests.unit.journal.builders import envelope, settings
+from tests.unit.journal.builders import HEADER, envelope, link, settings
 
 
 def finished(folder: Path, records: int = 5) -> Path:
@@ -41,6 +46,41 @@ def test_many_rows_are_written_in_slices(tmp_path: Path, monkeypatch: pytest.Mon
     compact(tmp_path)
     (rolled,) = find([tmp_path]).parquet
     assert list(read(rolled)) == before
+
+
+def poisoned(folder: Path, name: str, **fields: object) -> Path:
+    """A journal with a link as a version without bounds at the border noted it."""
+    bad = msgspec.structs.replace(link(8), **fields)
+    entry = Entry(1, 2, 3, "data", ("applied",), messages=[Message(bad)])
+    path = folder / f"{name}.journal"
+    path.write_bytes(beginning(HEADER) + frame(entry))
+    return path
+
+
+@pytest.mark.parametrize("written_at", [float("inf"), float("nan"), 1e300, -1e15])
+def test_file_that_cannot_be_converted_is_set_aside_and_the_next_ones_are_converted(
+    tmp_path: Path, written_at: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = poisoned(tmp_path, "0", written_at=written_at)  # sorted before the good one
+    good = finished(tmp_path)
+    before = list(read(good))
+    if not math.isfinite(written_at):  # the others fit in a row, but in no column
+        with pytest.raises(JournalError, match=r"0.journal has an entry that cannot be converted \("):
+            list(read(path))
+    done = compact(tmp_path)
+    assert (done.rolled, done.unreadable) == (1, 1)
+    assert "0.journal has an entry that cannot be converted (" in caplog.text
+    found = find([tmp_path])
+    assert list(found.set_aside) == [tmp_path / "0.unreadable"]
+    assert list(read(found.parquet[0])) == before
+    assert compact(tmp_path) == Compacted()
+
+
+@pytest.mark.parametrize("wall", [2**63, 2**64 - 1])
+def test_number_beyond_64_bits_signed_sets_its_file_aside(tmp_path: Path, wall: int) -> None:
+    path = tmp_path / "0.journal"
+    path.write_bytes(beginning(HEADER) + frame(Entry(1, wall, 3, "mark")))
+    assert compact(tmp_path).unreadable == 1
 
 
 def test_file_in_use_is_not_compacted(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """The append form: whole entries are read, whatever bytes follow them."""
 
+import struct
+
 import msgspec
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +12,7 @@ from pubsub_lib.core.codec import pieces
 from pubsub_lib.core.envelope import Packed
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.errors import JournalError
-from pubsub_lib.journal.entries import Entry, beginning, frame, parse, rows_of
+from pubsub_lib.journal.entries import MAGIC, Entry, beginning, frame, parse, rows_of
 from pubsub_lib.journal.rows import SCHEMA, value_hash
 from tests.unit.journal.builders import HEADER, entries, envelope, link
 
@@ -93,3 +96,19 @@ def test_objects_become_a_row_each() -> None:
     assert [(row.number, row.sequence, row.position, row.nonce) for row in rows] == [(5, 2, 9, 8), (6, 2, 9, 8)]
     assert [(row.changes[0].key, row.changes[0].version) for row in rows] == [("p3", 3), ("p4", 4)]
     assert entry.records == 2
+
+
+def raw(*bodies: bytes) -> bytes:
+    """A file with these frames, their checksums right."""
+    parts = [struct.pack("<II", len(body), xxhash.xxh3_64_intdigest(body) & 0xFFFFFFFF) + body for body in bodies]
+    return MAGIC + b"".join(parts)
+
+
+def test_text_that_is_not_utf8_is_an_unreadable_header_or_a_torn_entry() -> None:
+    header = msgspec.msgpack.encode(HEADER)
+    bad = header.replace(b"controller-1", b"\xffontroller-1")
+    with pytest.raises(JournalError, match="x has no readable header"):
+        parse(raw(bad), "x")
+    entry = msgspec.msgpack.encode(Entry(1, 2, 3, "mark", topic="t1"))
+    contents = parse(raw(header, entry, entry.replace(b"t1", b"\xff1"), entry), "x")
+    assert (len(contents.entries), contents.torn) == (1, 2 * (8 + len(entry)))

@@ -13,6 +13,7 @@ from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import InvalidValueError, NotSubscribedError
+from pubsub_lib.http_routes import POST_HEADER
 from tests.unit.world import settings
 
 LONG = 120.0
@@ -42,7 +43,8 @@ def replica(request: pytest.FixtureRequest, config: Settings, store: Store) -> I
 
 
 def ask(config: Settings, target: str, method: str = "GET") -> tuple[int, Any]:
-    request = urllib.request.Request(f"http://127.0.0.1:{config.replica_metrics_port}{target}", method=method)
+    url = f"http://127.0.0.1:{config.replica_metrics_port}{target}"
+    request = urllib.request.Request(url, headers={POST_HEADER: "1"}, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.loads(answer.read())

@@ -13,7 +13,8 @@ from pubsub_lib.service.main import main
 from pubsub_lib.service.settings import load
 
 OURS = "[pubsub]\nstore_url = postgresql://pubsub@db/net\nenable_pub_sub = true\nservice_name = api-1\n"
-HERE = OURS + "local_ip = 10.0.0.5\n"
+BOUND = "publisher_bind_address = $local_ip\n"
+HERE = OURS + "local_ip = 10.0.0.5\ninsecure = true\n" + BOUND
 
 # The configuration of two API hosts as Dragonflow's devstack writes it: redis for the database, ZeroMQ in between.
 DRAGONFLOW = (
@@ -26,11 +27,30 @@ DRAGONFLOW = (
     "publisher_rate_limit_count = 1\nmonitor_table_poll_time = 30\ndb_sync_time = 120\n"
     "enable_selective_topology_distribution = True\n[df_dnat_app]\nexternal_network_bridge = br-ex\n"
 )
-MOVED = "[pubsub]\nstore_url = postgresql://pubsub@db/net\nservice_name = api-1\n"
+MOVED = "[pubsub]\nstore_url = postgresql://pubsub@db/net\nservice_name = api-1\ninsecure = true\n"
+WITHOUT_KEYS = MOVED.replace("insecure = true\n", "")
+ALONE = DRAGONFLOW.replace("publisher_bind_address = *", "publisher_bind_address = $local_ip")
 
 # File -> a part of the expected sentence. Each exits with 2.
 WRONG: dict[str, tuple[str, str]] = {
     "dragonflow: without a store": (DRAGONFLOW, "'store_url' in group [pubsub] is missing"),
+    "dragonflow: no keys": (
+        DRAGONFLOW + WITHOUT_KEYS,
+        "others could reach tcp://10.0.0.5:8877 (publisher_bind_address in [pubsub]), and there are no keys",
+    ),
+    "a host name without keys": (OURS + "publisher_bind_address = api-1\n", "others could reach tcp://api-1:8866"),
+    "another spelling of every interface": (
+        OURS + "publisher_bind_address = [::0]\n",
+        "others could reach tcp://[::0]:8866",
+    ),
+    "an endpoint for all, without keys": (
+        OURS + "[publisher_service]\nmetrics_address = 0.0.0.0\n",
+        "others could reach http://0.0.0.0:8867 (metrics_address in [publisher_service]), and there are no keys",
+    ),
+    "a socket file in a folder of all users": (
+        OURS + "publisher_transport = ipc\npublisher_bind_address = /tmp/publisher-socket\n",
+        "others could reach ipc:///tmp/publisher-socket",
+    ),
     "dragonflow: redis in between": (
         DRAGONFLOW.replace("zmq_pubsub_driver", "redis_db_pubsub_driver") + MOVED,
         "zmq_pubsub_multiproc_driver: set zmq_pubsub_driver in its place",
@@ -52,13 +72,12 @@ WRONG: dict[str, tuple[str, str]] = {
         "publishers_ips names this host by 10.0.0.5, but the service binds 127.0.0.1 alone",
     ),
     "dragonflow: no local_ip": (
-        DRAGONFLOW.replace("local_ip = 10.0.0.5\n", "").replace("$local_ip,10.0.0.2", "10.0.0.5,10.0.0.2") + MOVED,
+        DRAGONFLOW.replace("local_ip = 10.0.0.5\n", "").replace("$local_ip,10.0.0.2", "10.0.0.5,10.0.0.2")
+        + WITHOUT_KEYS,
         "publishers_ips names other hosts (10.0.0.5, 10.0.0.2), but this service binds 127.0.0.1",
     ),
     "dragonflow: every interface, no local_ip": (
-        DRAGONFLOW.replace("local_ip = 10.0.0.5\n", "").replace("$local_ip,10.0.0.2", "10.0.0.5,10.0.0.2")
-        + MOVED
-        + "insecure = true\n",
+        DRAGONFLOW.replace("local_ip = 10.0.0.5\n", "").replace("$local_ip,10.0.0.2", "10.0.0.5,10.0.0.2") + MOVED,
         "the directory would name the service as tcp://127.0.0.1:8877, which leads every replica to its own host",
     ),
     "dragonflow: a database of one host": (
@@ -70,11 +89,11 @@ WRONG: dict[str, tuple[str, str]] = {
         "set enable_pub_sub = true",
     ),
     "dragonflow: programs that bind by themselves": (
-        DRAGONFLOW.replace("pub_sub_use_multiproc = True", "pub_sub_use_multiproc = False") + MOVED,
+        ALONE.replace("pub_sub_use_multiproc = True", "pub_sub_use_multiproc = False") + MOVED,
         "every program would bind tcp://10.0.0.5:8877 itself",
     ),
     "dragonflow: epgm": (
-        DRAGONFLOW + MOVED + "publisher_transport = epgm\n",
+        ALONE + MOVED + "publisher_transport = epgm\n",
         "'epgm://10.0.0.5:8877' begins with neither tcp:// nor ipc://",
     ),
     "dragonflow: publishers everywhere": (
@@ -121,7 +140,8 @@ WRONG: dict[str, tuple[str, str]] = {
         "discovery_interval is 0 and publishers_ips (10.0.0.2) does not name 10.0.0.5",
     ),
     "files of hosts": (
-        HERE + "publisher_transport = ipc\npublisher_bind_address = /run/x/out\npublishers_ips = 10.0.0.5,10.0.0.2\n",
+        HERE.replace(BOUND, "publisher_bind_address = /run/x/out\n")
+        + "publisher_transport = ipc\npublishers_ips = 10.0.0.5,10.0.0.2\n",
         "publisher_transport is ipc, which has no hosts, but publishers_ips names 10.0.0.5, 10.0.0.2",
     ),
     "one port for two endpoints": (
@@ -179,15 +199,16 @@ GOOD = {
     "one host": OURS,
     "one host, SQLite": OURS.replace("postgresql://pubsub@db/net", "sqlite:////var/lib/net.db"),
     "one of several": HERE + "publishers_ips = 10.0.0.5, 10.0.0.2\n",
-    "dragonflow, moved": DRAGONFLOW + MOVED,
-    "dragonflow, moved, everywhere": DRAGONFLOW + MOVED + "insecure = true\n",
+    "dragonflow, moved": ALONE + MOVED,
+    "dragonflow, moved, everywhere": DRAGONFLOW + MOVED,
     "by name": HERE + "publishers_ips = api-1.example, api-2.example\ndiscovery_interval = 0\n",
     "behind a translated address": HERE
     + "publishers_ips = 192.0.2.1\n[publisher_service]\naddress = tcp://192.0.2.1:9000\n",
-    "a tunnel on this host": HERE
+    "a tunnel on this host": HERE.replace(BOUND, "")
     + "publisher_bind_address = 127.0.0.1\n[publisher_service]\naddress = tcp://10.0.0.5:9000\n",
-    "every interface": HERE + "publisher_bind_address = 0.0.0.0\ninsecure = true\n",
-    "IP version 6": OURS + "local_ip = fe80::5\npublishers_ips = [fe80::5]\n",
+    "every interface": HERE.replace(BOUND, "publisher_bind_address = 0.0.0.0\n"),
+    "IP version 6": OURS
+    + "local_ip = fe80::5\npublishers_ips = [fe80::5]\npublisher_bind_address = [$local_ip]\ninsecure = true\n",
     "files": OURS + "publisher_transport = ipc\npublisher_bind_address = /run/x/out\n",
     "another program's options in DEFAULT": HERE
     + "topics = a\n[DEFAULT]\ntopics = b\nlog_file = /var/log/x\nreport_interval = 3\nseed = 1\n",
@@ -238,6 +259,6 @@ def test_check_names_every_contradiction(
 
 
 def test_dragonflow_file_binds_the_registered_address(written: Written) -> None:
-    settings, service = load(Configuration.read(written(DRAGONFLOW + MOVED)))
+    settings, service = load(Configuration.read(written(ALONE + MOVED)))
     assert settings.bind_address == service.address == "tcp://10.0.0.5:8877"
     assert settings.addresses == ("tcp://10.0.0.5:8877", "tcp://10.0.0.2:8877")

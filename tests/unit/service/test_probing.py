@@ -226,7 +226,7 @@ def test_used_port_is_named_with_its_holder(option: str, config: Config, taken: 
 
 
 def test_address_of_another_host(config: Config) -> None:
-    error = only(config(publisher_bind_address="192.0.2.1", publishers_ips="192.0.2.1"))
+    error = only(config(publisher_bind_address="192.0.2.1", publishers_ips="192.0.2.1", insecure="true"))
     assert isinstance(error, TransportError)
     assert "192.0.2.1" in str(error)
     assert "this host has no such address" in str(error)

@@ -91,13 +91,16 @@ def test_wrong_option_is_named(case: str, tmp_path: Path) -> None:
 
 
 def test_one_port_on_two_addresses_is_accepted(tmp_path: Path) -> None:
-    both = "publisher_bind_address = 10.0.0.1\n[publisher_service]\nmetrics_port = 8866\n"
+    both = "publisher_bind_address = 10.0.0.1\ninsecure = true\n[publisher_service]\nmetrics_port = 8866\n"
     assert read(tmp_path, GOOD + both).metrics_port == 8866
 
 
 @pytest.mark.parametrize("address", ["[::1]", "host.example", "10.0.0.1"])
 def test_addresses_before_a_port_are_accepted(address: str, tmp_path: Path) -> None:
-    assert read(tmp_path, GOOD + f"publisher_bind_address = {address}\n").address == f"tcp://{address}:8866"
+    assert (
+        read(tmp_path, GOOD + f"publisher_bind_address = {address}\ninsecure = true\n").address
+        == f"tcp://{address}:8866"
+    )
 
 
 @pytest.mark.parametrize(

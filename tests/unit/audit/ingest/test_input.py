@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.audit.ingest import input as journals
-from pubsub_lib.audit.ingest.input import SCHEMA, gather, load
+from pubsub_lib.audit.ingest.input import SCHEMA, gather, load, without_damaged
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.compaction import compact, write_parquet
 from pubsub_lib.journal.reading import read
@@ -124,6 +124,43 @@ def test_unreadable_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> N
         "name one that",
     ):
         assert sum(words in each for each in problems) == 1, (words, problems)
+
+
+def test_file_that_was_set_aside_is_missing_evidence(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    journal(folder)
+    (folder / "a.unreadable").write_bytes(b"nonsense")
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert not gathered.empty
+    (problem,) = gathered.problems
+    assert problem == f"{folder}/a.unreadable was set aside: it has no readable records, and they are missing"
+
+
+def damage(path: Path) -> None:
+    """Flip bits in the middle of a file, where only reading its records finds them."""
+    data = bytearray(path.read_bytes())
+    for at in range(4, len(data) // 4, 16):
+        data[at] ^= 0xFF
+    path.write_bytes(data)
+
+
+def test_damaged_files_are_found_when_they_are_read_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    journal(folder)
+    journal(folder)
+    compact(folder)
+    bad, good = sorted(folder.iterdir())
+    damage(bad)
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert gathered.problems == [], "the ends of both are right"
+    readable = without_damaged(gathered)
+    assert readable is not None
+    assert readable.files[""] == [good]
+    (problem,) = readable.problems
+    assert problem.startswith(f"{bad} is damaged (")
+    assert without_damaged(readable) is None
+    good.unlink()
+    assert without_damaged(readable) is None, "a deleted file has a reason of its own"
 
 
 def test_full_scratch_folder_is_not_reported_as_a_bad_journal(tmp_path: Path) -> None:

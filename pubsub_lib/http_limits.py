@@ -1,0 +1,178 @@
+"""Limits of an HTTP endpoint: connections, time, bytes, names of the host, and pauses between costly requests."""
+
+import contextlib
+import io
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Collection
+from typing import Any, Final
+
+from pubsub_lib.exposure import is_loopback_host
+
+MAX_CONNECTIONS: Final = 32
+"""Maximum number of open connections, each with a thread. Scrapers need a few."""
+KEPT_FOR_READY: Final = 4
+"""Connections of these that serve ``/ready`` only, when all others are in use."""
+REQUEST_TIMEOUT: Final = 5.0
+"""Seconds in which a client must send its whole request."""
+READY_TIMEOUT: Final = 1.0
+"""The same for a connection that serves ``/ready`` only."""
+ANSWER_TIMEOUT: Final = 10.0
+"""Seconds in which a client must receive the whole answer."""
+MAX_REQUEST_BYTES: Final = 16 * 1024
+"""Maximum size of a request with its headers and its body."""
+MAX_BODY_BYTES: Final = 1024
+"""Maximum size of a request's body, which no route needs."""
+MAX_PAUSE: Final = 60.0
+"""Maximum seconds between two costly requests of one kind."""
+IDLE_SHARE: Final = 4.0
+"""A costly request is followed by a pause of this many times its duration: at most a fifth of the time is spent."""
+
+
+class RequestTooLarge(Exception):
+    """A client sent more than ``MAX_REQUEST_BYTES``."""
+
+
+class PleaseWait(Exception):
+    """A costly request comes too soon after another one of its kind."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"this request was served just now; try again in {seconds:.1f} s")
+        self.seconds = seconds
+
+
+class Connection:
+    """One admitted connection."""
+
+    def __init__(self, peer: socket.socket, deadline: float, only_ready: bool) -> None:
+        self.peer = peer
+        self.deadline = deadline
+        """Time of the monotonic clock at which the whole request must have been received."""
+        self.only_ready = only_ready
+        self.reading = True
+        """Whether the request is not complete yet."""
+
+    def end(self) -> None:
+        """Let the connection's thread find its end now. Any thread."""
+        with contextlib.suppress(OSError):  # the client has ended it
+            self.peer.shutdown(socket.SHUT_RDWR)
+
+
+class Connections:
+    """The admitted connections: a bounded number, of which some are kept for ``/ready``.
+
+    A client that opens connections and sends nothing cannot occupy the kept ones: the newest replaces the oldest whose
+    request is not complete. A supervisor sends its request at once, and is served.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ordinary: dict[socket.socket, Connection] = {}
+        self._kept: dict[socket.socket, Connection] = {}
+
+    def admit(self, peer: socket.socket, now: float) -> bool:
+        """Whether the connection is admitted; else the caller closes it."""
+        with self._lock:
+            if len(self._ordinary) < MAX_CONNECTIONS - KEPT_FOR_READY:
+                self._ordinary[peer] = Connection(peer, now + REQUEST_TIMEOUT, only_ready=False)
+                return True
+            if len(self._kept) >= 2 * KEPT_FOR_READY:  # the threads of replaced connections did not end yet
+                return False
+            if len(self._kept) >= KEPT_FOR_READY:
+                oldest = next((each for each in self._kept.values() if each.reading), None)
+                if oldest is None:
+                    return False
+                oldest.reading = False
+                oldest.end()
+            self._kept[peer] = Connection(peer, now + READY_TIMEOUT, only_ready=True)
+            return True
+
+    def of(self, peer: socket.socket) -> Connection:
+        """The admitted connection of this socket."""
+        with self._lock:
+            return self._ordinary.get(peer) or self._kept[peer]
+
+    def release(self, peer: socket.socket) -> None:
+        """The connection has ended."""
+        with self._lock:
+            self._ordinary.pop(peer, None)
+            self._kept.pop(peer, None)
+
+
+class RequestReader(io.RawIOBase):
+    """Reads a request until the connection's deadline, and not more than ``MAX_REQUEST_BYTES``.
+
+    A timeout of the socket alone would count from each received byte. Raises TimeoutError, RequestTooLarge.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__()
+        self._connection = connection
+        self._left = MAX_REQUEST_BYTES
+
+    def readable(self) -> bool:
+        """As of every file that is read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Receive some bytes; 0 at the end."""
+        left = self._connection.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request was not complete in time")
+        if not self._left:
+            raise RequestTooLarge
+        self._connection.peer.settimeout(left)
+        count = self._connection.peer.recv_into(memoryview(buffer)[: self._left])
+        self._left -= count
+        return count
+
+
+def is_own_host(peer: str) -> bool:
+    """Whether a client's address belongs to this host."""
+    return is_loopback_host(peer)
+
+
+def host_is_allowed(host: str, local: str, names: Collection[str]) -> bool:
+    """Whether a request's Host header names this endpoint: by loopback, by the address at which the connection arrived,
+    or by a configured name. Else a web page could read the endpoint by a name of its own that leads to this host (DNS
+    rebinding). Browsers send the header always, so the caller allows a request without one.
+    """
+    name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+    name = name.lower().rstrip(".")
+    return is_loopback_host(name) or name in names or _number(name) == _number(local) != ""
+
+
+def _number(host: str) -> str:
+    try:
+        found = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return ""
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return str(mapped or found)
+
+
+class Pauses:
+    """When the next costly request of one kind is served. Not safe for threads: its user has a lock.
+
+    The pause is ``IDLE_SHARE`` times the duration of the last request, and at least ``least``, which doubles with each
+    request that comes as soon as it may. Both end at ``MAX_PAUSE``.
+    """
+
+    def __init__(self, least: float) -> None:
+        self._least = self._next = least
+        self._pause = 0.0
+        self._until = 0.0
+
+    def left(self, now: float) -> float:
+        """Seconds until the next request is served; 0 when it is served now."""
+        return max(0.0, self._until - now)
+
+    def served(self, begin: float, now: float) -> None:
+        """A request was served from ``begin`` to ``now``."""
+        if begin >= self._until + self._pause:  # as long a time again without a request
+            self._next = self._least
+        self._pause = min(MAX_PAUSE, max(self._next, IDLE_SHARE * (now - begin)))
+        self._until = now + self._pause
+        self._next = min(MAX_PAUSE, 2 * self._next)

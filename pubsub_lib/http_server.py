@@ -1,0 +1,163 @@
+"""The server of an HTTP endpoint: reads requests within limits, and answers them by routes."""
+
+import io
+import math
+import socket
+import socketserver
+import sys
+import time
+from collections.abc import Collection, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from pubsub_lib import http_limits
+from pubsub_lib.errors import PubSubError
+from pubsub_lib.http_limits import Connections, PleaseWait, RequestReader, RequestTooLarge
+from pubsub_lib.http_routes import POST_HEADER, Answered, Route
+from pubsub_lib.logs import logger
+
+_log = logger(__name__)
+
+TEXT: Final = "text/plain; charset=utf-8"
+_READY: Final = "GET /ready"
+
+
+class Server(ThreadingHTTPServer):
+    """Accepts connections, each with a thread, as far as the limits allow."""
+
+    daemon_threads = True
+
+    def __init__(self, at: tuple[str, int], routes: Mapping[str, Route], names: Collection[str]) -> None:
+        self.routes = routes
+        self.names = names
+        self.connections = Connections()
+        super().__init__(at, _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without HTTPServer's look-up of this host's full name, which can block for long on a name server."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for the request, unless all are busy."""
+        if not self.connections.admit(request, time.monotonic()):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # the system cannot start a thread
+            self.connections.release(request)
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer on the request's thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.connections.release(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log an error. A client's disconnect or timeout is not logged."""
+        error = sys.exception()
+        if not isinstance(error, ConnectionError | TimeoutError):
+            _log.error("the endpoint for metrics failed while it answered; please report this", exc_info=error)
+
+
+class Server6(Server):
+    """The same for an address of IP version 6."""
+
+    address_family = socket.AF_INET6
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    request_version = "HTTP/1.0"
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._admitted = self.server.connections.of(self.connection)
+        self.rfile = io.BufferedReader(RequestReader(self._admitted))
+
+    def handle(self) -> None:
+        try:
+            self.handle_one_request()
+        except RequestTooLarge:
+            self._send(431, f"a request has at most {http_limits.MAX_REQUEST_BYTES} bytes\n".encode(), TEXT)
+
+    def do_GET(self) -> None:
+        self._serve("GET")
+
+    def do_POST(self) -> None:
+        self._serve("POST")
+
+    def _serve(self, method: str) -> None:
+        refused = self._refused(method)
+        self._admitted.reading = False
+        if refused is not None:
+            self._send(*refused)
+            return
+        wait = 0.0
+        try:
+            answer = _answer(method, self.path, self.server.routes)
+        except PleaseWait as pause:
+            wait, answer = pause.seconds, (429, f"{pause}\n".encode(), TEXT)
+        except PubSubError as error:  # the program is closing
+            answer = 503, f"{error}\n".encode(), TEXT
+        except Exception:  # noqa: BLE001 - the client must get a status, and the log the reason
+            _log.exception("the endpoint for metrics cannot answer %s %s; please report this", method, self.path)
+            answer = 500, b"internal error; see the program's log\n", TEXT
+        self._send(*answer, wait)
+
+    def _refused(self, method: str) -> Answered | None:
+        """The answer to a request that no route may see; None when it is allowed. Receives the request's body."""
+        length = self._length()
+        if length is None:
+            return 413, f"a body has a Content-Length of at most {http_limits.MAX_BODY_BYTES}\n".encode(), TEXT
+        self.rfile.read(length)
+        hosts = self.headers.get_all("Host", [])
+        local = str(self.connection.getsockname()[0])
+        if len(hosts) > 1 or not all(http_limits.host_is_allowed(each, local, self.server.names) for each in hosts):
+            return 403, b"the Host header does not name this endpoint; an option of the endpoint adds names\n", TEXT
+        if method == "POST" and not http_limits.is_own_host(self.client_address[0]):
+            return 403, b"this request is allowed only from this host\n", TEXT
+        if method == "POST" and self.headers.get(POST_HEADER) is None:
+            return 403, f"a POST request needs the header {POST_HEADER}, with any value\n".encode(), TEXT
+        if self._admitted.only_ready and f"{method} {self.path.partition('?')[0]}" != _READY:
+            return 503, b"all connections are in use; try again\n", TEXT
+        return None
+
+    def _length(self) -> int | None:
+        """The size of the body, None for an invalid one."""
+        if self.headers.get("Transfer-Encoding") is not None:
+            return None
+        given = self.headers.get("Content-Length", "0")
+        if not (given.isascii() and given.isdecimal()) or len(given) > len(str(http_limits.MAX_BODY_BYTES)):
+            return None
+        return int(given) if int(given) <= http_limits.MAX_BODY_BYTES else None
+
+    def _send(self, status: int, body: bytes, kind: str, wait: float = 0.0) -> None:
+        self._admitted.reading = False
+        until = time.monotonic() + http_limits.ANSWER_TIMEOUT
+        self.connection.settimeout(http_limits.ANSWER_TIMEOUT)
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if wait:
+            self.send_header("Retry-After", str(math.ceil(wait)))
+        self.end_headers()
+        self.connection.settimeout(max(0.001, until - time.monotonic()))
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
+        """Requests are not logged."""
+
+
+def _answer(method: str, target: str, routes: Mapping[str, Route]) -> Answered:
+    path, _, query = target.partition("?")
+    route = routes.get(f"{method} {path}")
+    if route is not None:
+        return route(parse_qs(query, keep_blank_values=True))
+    known = ", ".join(sorted(routes))
+    return (405 if any(name.endswith(f" {path}") for name in routes) else 404), f"use one of {known}\n".encode(), TEXT

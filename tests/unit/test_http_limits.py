@@ -1,0 +1,104 @@
+"""Limits of an HTTP endpoint, without a server: admission, host names, pauses."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from pubsub_lib.http_limits import (
+    KEPT_FOR_READY,
+    MAX_CONNECTIONS,
+    MAX_PAUSE,
+    READY_TIMEOUT,
+    REQUEST_TIMEOUT,
+    Connections,
+    Pauses,
+    host_is_allowed,
+)
+
+
+@pytest.fixture
+def peers() -> Iterator[list[socket.socket]]:
+    made = [each for _ in range(MAX_CONNECTIONS) for each in socket.socketpair()]
+    yield made
+    for each in made:
+        each.close()
+
+
+def test_ordinary_connections_come_first_and_are_bounded(peers: list[socket.socket]) -> None:
+    connections = Connections()
+    ordinary = MAX_CONNECTIONS - KEPT_FOR_READY
+    assert all(connections.admit(each, 10.0) for each in peers[: ordinary + 1])
+    assert (connections.of(peers[0]).deadline, connections.of(peers[0]).only_ready) == (10.0 + REQUEST_TIMEOUT, False)
+    kept = connections.of(peers[ordinary])
+    assert (kept.deadline, kept.only_ready) == (10.0 + READY_TIMEOUT, True)
+    connections.release(peers[0])
+    assert connections.admit(peers[-1], 11.0)
+    assert not connections.of(peers[-1]).only_ready
+
+
+def test_newest_kept_connection_replaces_the_oldest_that_is_incomplete(peers: list[socket.socket]) -> None:
+    connections = Connections()
+    full = MAX_CONNECTIONS
+    for each in peers[:full]:
+        connections.admit(each, 0.0)
+    first, second = (connections.of(each) for each in peers[full - KEPT_FOR_READY :][:2])
+    first.reading = False  # it is being answered
+    assert connections.admit(peers[full], 0.0)
+    assert second.peer.recv(1) == b"", "its thread ends"
+    assert first.reading is second.reading is False
+
+
+def test_connections_are_bounded_while_replaced_ones_end(peers: list[socket.socket]) -> None:
+    connections = Connections()
+    admitted = [connections.admit(each, 0.0) for each in peers]
+    assert admitted.count(True) == MAX_CONNECTIONS + KEPT_FOR_READY
+    connections.release(peers[MAX_CONNECTIONS - 1])
+    assert connections.admit(peers[-1], 0.0)
+
+
+def test_no_connection_is_replaced_while_it_is_answered(peers: list[socket.socket]) -> None:
+    connections = Connections()
+    for each in peers[:MAX_CONNECTIONS]:
+        connections.admit(each, 0.0)
+        connections.of(each).reading = False
+    assert not connections.admit(peers[-1], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        ("10.0.0.9:8868", True),
+        ("node-1:8868", True),
+        ("NODE-1.", True),
+        ("[::ffff:10.0.0.9]:1", True),
+        ("10.0.0.8", False),
+        ("node-2", False),
+        ("", False),
+    ],
+)
+def test_host_is_the_address_of_the_connection_or_a_configured_name(host: str, allowed: bool) -> None:
+    assert host_is_allowed(host, "10.0.0.9", {"node-1"}) == allowed
+    assert host_is_allowed(host, "::ffff:10.0.0.9", {"node-1"}) == allowed
+
+
+def test_pauses_double_up_to_the_maximum_and_begin_again_after_a_quiet_time() -> None:
+    pauses = Pauses(1.0)
+    now, found = 100.0, []
+    for _ in range(9):
+        assert pauses.left(now) == 0.0
+        pauses.served(now, now)
+        found.append(pauses.left(now))
+        now += found[-1]
+    assert found == [1, 2, 4, 8, 16, 32, MAX_PAUSE, MAX_PAUSE, MAX_PAUSE]
+    now += MAX_PAUSE
+    pauses.served(now, now)
+    assert pauses.left(now) == 1.0
+
+
+def test_pauses_follow_the_cost() -> None:
+    pauses = Pauses(0.0)
+    pauses.served(10.0, 12.0)
+    assert pauses.left(12.0) == 8.0
+    pauses.served(20.0, 60.0)
+    assert pauses.left(60.0) == MAX_PAUSE

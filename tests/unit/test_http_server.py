@@ -1,0 +1,241 @@
+"""Attacks on an HTTP endpoint, over real sockets: slow and many clients, foreign names, web pages, large requests."""
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+
+import pytest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pubsub_lib import http_endpoint, http_limits
+from pubsub_lib.http_endpoint import Endpoint
+from pubsub_lib.http_limits import KEPT_FOR_READY, MAX_CONNECTIONS
+from pubsub_lib.http_routes import POST_HEADER, Answered, Query
+from pubsub_lib.http_server import TEXT
+
+
+class One(Collector):
+    def collect(self) -> Iterable[Metric]:
+        yield GaugeMetricFamily("one", "One.", value=1)
+
+
+@pytest.fixture
+def calls() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def endpoint(calls: list[str]) -> Iterator[Endpoint]:
+    def resync(query: Query) -> Answered:
+        calls.append("resync")
+        return 200, b"done\n", TEXT
+
+    def verify(query: Query) -> Answered:
+        calls.append("verify")
+        time.sleep(0.2)
+        return 200, b"counted\n", TEXT
+
+    routes = {"POST /resync": resync, "GET /verify": verify}
+    endpoint = Endpoint("127.0.0.1", 0, One(), list, "the_port", routes, hosts=("replica-1.example",))
+    endpoint.start()
+    yield endpoint
+    endpoint.close()
+
+
+def ask(endpoint: Endpoint, target: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+    """One request; ``Host_`` in place of Host, because http.client sends its own."""
+    client = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=30)
+    try:
+        client.putrequest(method, target, skip_host="Host" in headers)
+        for name, value in headers.items():
+            client.putheader(name.replace("_", "-"), value)
+        client.endheaders()
+        answer = client.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        client.close()
+
+
+def connected(endpoint: Endpoint) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", endpoint.port), 10)
+
+
+def test_slow_clients_do_not_silence_ready(endpoint: Endpoint) -> None:
+    """40 clients that send a byte now and then, and connect again when they are cut off: a slow-loris attack."""
+    stop = threading.Event()
+    slow: list[socket.socket] = []
+
+    def attack() -> None:
+        while not stop.is_set():
+            while len(slow) < MAX_CONNECTIONS + 8:
+                slow.append(connected(endpoint))
+                slow[-1].sendall(b"GET /ready HTTP/1.1\r\nX: ")
+            for each in list(slow):
+                try:
+                    each.sendall(b"x")
+                except OSError:
+                    slow.remove(each)
+                    each.close()
+            stop.wait(0.2)
+
+    attacker = threading.Thread(target=attack)
+    attacker.start()
+    try:
+        time.sleep(1.0)
+        begin = time.monotonic()
+        answers = []
+        while time.monotonic() < begin + 7.0:  # longer than the deadline of a request
+            answers.append(ask(endpoint, "/ready")[0])
+            time.sleep(0.25)
+        assert len(answers) > 10
+        assert answers == [200] * len(answers)
+    finally:
+        stop.set()
+        attacker.join(10)
+        for each in slow:
+            each.close()
+
+
+def test_request_has_a_deadline_however_often_a_byte_arrives(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_limits, "REQUEST_TIMEOUT", 1.0)
+    begin = time.monotonic()
+    with connected(endpoint) as slow:
+        slow.sendall(b"GET /ready HTTP/1.1\r\nX: ")
+        slow.settimeout(0.05)
+        while True:
+            try:
+                slow.sendall(b"x")
+                if not slow.recv(1):
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+    assert 0.9 <= time.monotonic() - begin < 5.0
+
+
+def test_kept_connections_serve_ready_only(endpoint: Endpoint) -> None:
+    held = [connected(endpoint) for _ in range(MAX_CONNECTIONS - KEPT_FOR_READY)]
+    try:
+        assert ask(endpoint, "/ready") == (200, "ready\n")
+        assert ask(endpoint, "/metrics") == (503, "all connections are in use; try again\n")
+    finally:
+        for each in held:
+            each.close()
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:1", "LOCALHOST.:8868", "replica-1.example:8868"])
+def test_host_of_the_endpoint_is_accepted(endpoint: Endpoint, host: str) -> None:
+    assert ask(endpoint, "/ready", Host=host)[0] == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8868", "192.0.2.7", "127.0.0.1.evil.example", "", "[]"])
+def test_foreign_host_is_refused(endpoint: Endpoint, host: str, calls: list[str]) -> None:
+    """DNS rebinding: a web page reads this host by a name of its own."""
+    for target in ("/ready", "/metrics", "/verify"):
+        assert ask(endpoint, target, Host=host)[0] == 403
+    assert ask(endpoint, "/resync", "POST", Host=host, **{POST_HEADER: "1"})[0] == 403
+    assert calls == []
+
+
+def test_two_hosts_are_refused_and_none_is_accepted(endpoint: Endpoint) -> None:
+    for lines, status in ((b"Host: localhost\r\nHost: localhost\r\n", b"403"), (b"", b"200")):
+        with connected(endpoint) as client:
+            client.sendall(b"GET /ready HTTP/1.0\r\n" + lines + b"\r\n")
+            assert client.recv(100).split(b" ")[1] == status
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content_Type": "application/x-www-form-urlencoded", "Content_Length": "0"},
+        {"Content_Type": "text/plain", "Content_Length": "0", "Origin": "http://evil.example"},
+        {"Content_Type": "multipart/form-data", "Content_Length": "0"},
+    ],
+)
+def test_post_that_a_web_page_can_send_is_refused(
+    endpoint: Endpoint, headers: dict[str, str], calls: list[str]
+) -> None:
+    status, text = ask(endpoint, "/resync", "POST", **headers)
+    assert (status, text) == (403, f"a POST request needs the header {POST_HEADER}, with any value\n")
+    assert calls == []
+
+
+def test_no_other_site_gets_the_permission_to_send_the_header(endpoint: Endpoint) -> None:
+    assert ask(endpoint, "/resync", "OPTIONS", Origin="http://evil.example")[0] == 501
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content_Length": "2000"},
+        {"Content_Length": "99999999999999999999"},
+        {"Content_Length": "-1"},
+        {"Content_Length": "x"},
+        {"Transfer_Encoding": "chunked"},
+    ],
+)
+def test_body_is_limited(endpoint: Endpoint, headers: dict[str, str], calls: list[str]) -> None:
+    assert ask(endpoint, "/resync", "POST", **headers, **{POST_HEADER: "1"})[0] == 413
+    assert calls == []
+
+
+def test_small_body_is_ignored(endpoint: Endpoint) -> None:
+    with connected(endpoint) as client:
+        client.sendall(f"POST /resync HTTP/1.1\r\nHost: localhost\r\n{POST_HEADER}: 1\r\n".encode())
+        client.sendall(b"Content-Length: 5\r\n\r\nhello")
+        assert client.recv(100).split(b" ")[1] == b"200"
+
+
+@pytest.mark.parametrize("line", [b"GET /ready HTTP/1.1\r\nX: " + b"x" * 70_000, b"GET /" + b"x" * 70_000])
+def test_large_request_is_cut_off(endpoint: Endpoint, line: bytes) -> None:
+    with connected(endpoint) as client:
+        begin = time.monotonic()
+        try:
+            client.sendall(line)
+            answer = client.recv(100)
+        except ConnectionError:
+            answer = b""  # the endpoint closed the connection before all was sent
+        assert answer == b"" or answer.split(b" ")[1] in (b"431", b"414")
+        assert time.monotonic() - begin < 4.0, "cut off at the limit and not at the deadline"
+    assert ask(endpoint, "/ready")[0] == 200
+
+
+def test_resync_is_backed_off(endpoint: Endpoint, calls: list[str]) -> None:
+    begin = time.monotonic()
+    codes = []
+    while time.monotonic() < begin + 4.0:
+        codes.append(ask(endpoint, "/resync", "POST", **{POST_HEADER: "1"})[0])
+    assert len(codes) > 50
+    assert set(codes) == {200, 429}
+    assert codes.count(200) == len(calls) <= 3, "after 0, 1 and 3 s"
+
+
+def test_pause_is_stated(endpoint: Endpoint) -> None:
+    headers = {POST_HEADER: "1"}
+    assert ask(endpoint, "/resync", "POST", **headers)[0] == 200
+    client = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=30)
+    client.request("POST", "/resync", headers=headers)
+    answer = client.getresponse()
+    assert answer.status == 429
+    assert answer.headers["Retry-After"] == "1"
+    assert answer.read().startswith(b"this request was served just now; try again in ")
+    client.close()
+
+
+def test_verify_takes_a_fifth_of_the_time_at_most(endpoint: Endpoint, calls: list[str]) -> None:
+    begin = time.monotonic()
+    while time.monotonic() < begin + 3.0:
+        assert ask(endpoint, "/verify")[0] in (200, 429)
+        assert ask(endpoint, "/ready")[0] == 200
+    assert 2 <= len(calls) <= 4, "0.2 s of work, then 0.8 s of pause"
+
+
+def test_short_pause_is_waited_for(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_endpoint, "SHORT_PAUSE", 2.0)
+    assert [ask(endpoint, "/verify")[0] for _ in range(3)] == [200] * 3
