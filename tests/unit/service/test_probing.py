@@ -20,7 +20,7 @@ from pubsub_lib.service import main as main_module
 from pubsub_lib.service import probing
 from pubsub_lib.service.main import main
 from pubsub_lib.service.settings import load
-from pubsub_zmq.socket_lock import SocketLock
+from pubsub_lib.socket_lock import SocketLock
 
 Config = Callable[..., Path]
 UNPRIVILEGED_UID = 65534
