@@ -357,6 +357,17 @@ def test_held_socket_lock(ipc: bool, config: Config, tmp_path: Path) -> None:
     again.release()
 
 
+def test_held_lock_of_the_commit_socket(config: Config, tmp_path: Path) -> None:
+    path = config(group_commit="host")
+    assert failures(path) == []
+    (tmp_path / "hop").mkdir(mode=0o700)
+    lock = SocketLock(tmp_path / "hop" / "socket.commit", "some_option")
+    error = only(path)
+    assert isinstance(error, TransportError)
+    assert f"the socket '{tmp_path}/hop/socket.commit' of publisher_multiproc_socket is held by" in str(error)
+    lock.release()
+
+
 @pytest.mark.parametrize("ipc", [False, True])
 @pytest.mark.parametrize("kind", ["link", "folder"])
 def test_socket_lock_that_is_not_a_file(kind: str, ipc: bool, config: Config, tmp_path: Path) -> None:
