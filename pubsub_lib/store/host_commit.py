@@ -131,7 +131,7 @@ class HostCommit:
         self._hello = host_messages.encode(host_messages.hello(database_of(database), limits))
         self._timeout = timeout
         self._typed = typed
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may write while its thread is here
         self._all: set[_Connection] = set()
         self._idle: list[_Connection] = []
         self._closed = False
@@ -158,11 +158,10 @@ class HostCommit:
                 self._forget(connection)
                 self._forget_idle()  # of the same service
                 found = _known(exchange, error)
-                if found is not None:
-                    return found
                 if fresh or error.timed_out:
                     self._failed(error)
-                    return None
+                if fresh or error.timed_out or found is not None:
+                    return found
                 # An idle connection ends with its service; another service may run by now.
             except BaseException:
                 self._forget(connection)
@@ -177,7 +176,7 @@ class HostCommit:
     def after_fork(self) -> None:
         """In a forked child: leave the parent's connections to it."""
         inherited, self._all, self._idle = self._all, set(), []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         for each in inherited:
             each.drop_copy()
 

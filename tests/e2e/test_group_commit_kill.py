@@ -49,6 +49,7 @@ def host_on_servers(tmp_path: Path, server_url: str) -> Iterator[Host]:
 @pytest.fixture(
     params=[
         pytest.param("postgres_url", id="postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb_url", id="mariadb", marks=pytest.mark.mariadb),
     ]
 )
 def server_url(request: pytest.FixtureRequest) -> str:

@@ -240,6 +240,32 @@ def test_stopped_service_that_announced_leaves_a_doubt(service: Service, host: H
     assert attempt is not None
     assert attempt.doubt is not None
     assert "did not answer within 0.3 s" in str(attempt.error)
+    assert host._pause == 1.0
+
+
+def test_shut_connection_shows_what_was_sent_before_and_takes_no_more(service: Service) -> None:
+    sent, shut, failed = threading.Event(), threading.Event(), threading.Event()
+
+    def script(connection: socket.socket) -> None:
+        connection.sendall(PREPARED)
+        sent.set()
+        assert shut.wait(5)
+        try:
+            connection.sendall(PREPARED)
+        except OSError:
+            failed.set()
+
+    service.serve(script)
+    connection = host_commit._Connection(service.path, TIMEOUT)
+    assert sent.wait(30)
+    exchange = host_messages.Exchange(work())
+    connection._socket.settimeout(TIMEOUT)
+    keep = connection._socket.dup()  # as in a forked child: a mere close would not end the connection
+    connection.shut(exchange.feed)
+    assert exchange.prepared is not None
+    shut.set()
+    assert failed.wait(30)
+    keep.close()
 
 
 @pytest.mark.parametrize("times", range(20))
