@@ -25,6 +25,8 @@ NAMES: Final = frozenset(
         "service.after_receive",
         "service.before_send",
         "service.after_send",
+        "service.after_prepared",
+        "service.before_answer",
         "service.while_following",
         "service.while_taking_over",
         "worker.after_push",

@@ -81,6 +81,11 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
                 check_name("service name", self.service_name)
         except InvalidValueError as error:
             raise ConfigError(f"the settings cannot be used: {error}") from error
+        if self.group_commit == "host" and not self.multiproc_socket:
+            raise ConfigError(
+                "group_commit = host needs the socket of the host's publisher service; set enable_pub_sub and "
+                "pub_sub_use_multiproc (Settings.multiproc_socket), or group_commit = process"
+            )
         if self.limits.max_value_bytes + _CHANGE_OVERHEAD > self.limits.max_frame_bytes:
             raise ConfigError(
                 f"max_frame_bytes ({self.limits.max_frame_bytes}) leaves no room for a value of max_value_bytes "

@@ -1,10 +1,14 @@
-"""ZeroMQ's addresses: reject invalid ones early, with a clear error. ZeroMQ rejects some late or misreads them."""
+"""ZeroMQ's addresses: reject invalid ones early, with a clear error. ZeroMQ rejects some late or misreads them, and
+lets a second process bind the path of an ipc address.
+"""
 
 import ipaddress
 import os
+from pathlib import Path
 from typing import Final
 
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.socket_lock import SocketLock
 
 TCP: Final = "tcp://"
 IPC: Final = "ipc://"
@@ -40,6 +44,13 @@ def check(address: str, *, bind: bool = False) -> None:
 def path_of(address: str) -> str:
     """Return the path of an ``ipc://`` address."""
     return address.removeprefix(IPC)
+
+
+def lock_of(address: str) -> SocketLock | None:
+    """Lock the path of a publisher's ipc address; None for a tcp address. Raises as :class:`SocketLock`."""
+    if not address.startswith(IPC):
+        return None
+    return SocketLock(Path(path_of(address)), "publisher_bind_address")
 
 
 def port_of(address: str) -> str:

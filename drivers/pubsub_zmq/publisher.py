@@ -19,11 +19,11 @@ from pubsub_lib.errors import TransportError
 from pubsub_lib.hello_requests import HelloRequests
 from pubsub_lib.logs import logger
 from pubsub_lib.port_owner import owner_of_port
+from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.send_queue import QueuedMessage, SendQueue, frames
-from pubsub_zmq.socket_lock import SocketLock, lock_of
 from pubsub_zmq.sockets import Monitor, Waker, make_xpub, translated
 
 _log = logger(__name__)
@@ -150,7 +150,7 @@ class ZmqPublisher(Publisher):
     # -- binding -----------------------------------------------------------------------------------------------------
 
     def _bind(self) -> "tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], Monitor]":
-        lock = lock_of(self._address)
+        lock = addresses.lock_of(self._address)
         context = zmq.Context()
         xpub: zmq.Socket[bytes] | None = None
         try:

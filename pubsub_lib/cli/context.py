@@ -150,7 +150,8 @@ def writing(command: Command, settings: Settings | None = None, *, bulk: bool = 
     settings = settings or settings_of(command)
     with ExitStack() as stack:
         origin = settings.service_name if _publishes(settings) else ""
-        store = stack.enter_context(Store(settings, origin=origin, create=False, bulk=bulk))
+        alone = msgspec.structs.replace(settings, group_commit="process")  # one writer, which may be another user
+        store = stack.enter_context(Store(alone, origin=origin, create=False, bulk=bulk))
         handing_over = _handing_over(settings, store, stack)
         stack.callback(store.on_commit(handing_over))
         yield Writing(store, handing_over, settings)

@@ -1,6 +1,6 @@
 """The options that every program reads: the base of ``Settings``, and how a store treats its database."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -40,6 +40,14 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             "its origin. Required for programs that publish."
         ),
     ] = ""
+    group_commit: Annotated[
+        Literal["process", "host"],
+        option(
+            "Transactions that are committed at the same time share one transaction of the database: those of the "
+            "threads of one process, or those of all workers of the host, which the publisher service then commits. "
+            "'host' needs pub_sub_use_multiproc. A worker commits by its own connection when the service does not."
+        ),
+    ] = "process"
     topics: Annotated[tuple[str, ...], option("Topics that a replica subscribes to when its program names none.")] = ()
     default_topic: Annotated[
         bool,

@@ -22,6 +22,7 @@ from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.service.writing import reason_of, try_making, try_opening, try_writing
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store, administration, sqlite, url
+from pubsub_lib.store.host_commit import socket_of
 
 CONNECT_TIMEOUT: Final = 2.0
 """Seconds to find out whether a process listens at a socket file."""
@@ -39,6 +40,8 @@ def failures(settings: Settings, service: ServiceSettings) -> Iterator[PubSubErr
         yield from _tried(_folder, Path(settings.journal.folder), "journal_folder")
     if settings.multiproc_driver and settings.multiproc_socket:
         yield from _tried(_socket_file, Path(settings.multiproc_socket), "publisher_multiproc_socket", True)
+    if settings.group_commit == "host":
+        yield from _tried(_socket_file, socket_of(settings), "publisher_multiproc_socket", True)
     scheme, _, rest = settings.bind_address.partition("://")
     if is_bound(settings) and scheme == "ipc":
         yield from _tried(_socket_file, Path(rest), "publisher_bind_address", False)

@@ -1,8 +1,9 @@
 """The publisher service (steps 3 and 4 of the data path); one per host.
 
-Threads: the hop's receiving thread sends links from workers; ``pubsub-publisher`` sends hellos; ``pubsub-changelog``
-reads the changelog; ``pubsub-leases`` only renews leases, so that no slow query lets a lease expire;
-``pubsub-maintenance`` trims; ``pubsub-recount`` checks whether the database was altered without the library.
+Threads: the hop's receiving thread sends links from workers; ``pubsub-commits`` commits for workers, as an option;
+``pubsub-publisher`` sends hellos; ``pubsub-changelog`` reads the changelog; ``pubsub-leases`` only renews leases, so
+that no slow query lets a lease expire; ``pubsub-maintenance`` trims; ``pubsub-recount`` checks whether the database was
+altered without the library.
 """
 
 import threading
@@ -10,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final
+
+import msgspec
 
 from pubsub_lib import contract, loader
 from pubsub_lib.api import Publisher as DriverPublisher
@@ -23,12 +26,13 @@ from pubsub_lib.logs import logger
 from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.changelog_reader import ChangelogReader
+from pubsub_lib.service.commit_server import CommitServer
 from pubsub_lib.service.leases import MAINTENANCE, ORPHANS, Leases
 from pubsub_lib.service.maintenance import Maintenance
 from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
 from pubsub_lib.service.recount import StoreRecount
-from pubsub_lib.settings import Settings
+from pubsub_lib.settings import Settings, StoreSettings
 from pubsub_lib.store import Store
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 
@@ -56,6 +60,16 @@ def drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber | None]:
     return sender, contract.subscriber(loader.load_hop(settings.multiproc_driver), settings.for_multiproc())
 
 
+def _longest_step(store: StoreSettings) -> float:
+    """Seconds after which a step hangs. With a slow database the timeouts end every step sooner, but not when the
+    server process is stopped and its host still acknowledges packets. That looks like a hang, and a restart does no
+    harm.
+    """
+    return QUERIES_OF_A_STEP * (
+        store.retry_max_seconds + store.connect_timeout + store.statement_timeout + store.lock_timeout
+    )
+
+
 class PublisherService:
     """One start of a service, with a UUID of its own. A context manager; ``start`` and ``close`` from one thread."""
 
@@ -76,7 +90,8 @@ class PublisherService:
         self.failure: PubSubError | None = None
         """The reason why the service must be closed, although it still runs."""
         sender, hop = drivers(settings)
-        self._store = Store(settings)
+        self._store = Store(msgspec.structs.replace(settings, group_commit="process"))
+        self._commits = CommitServer(settings, self._store) if settings.group_commit == "host" else None
         self._journal = open_journal(settings.journal, "service", name)
         self._publisher = Publisher(settings, self._store, sender, journal=self._journal)
         unpublished = UnpublishedLinks(name, service.grace, KEEP_LEASES * service.lease)
@@ -107,12 +122,7 @@ class PublisherService:
             "recount": PeriodicThread("recount", self._recount.step),
         }
         self._max_quiet = max(service.lease, 3 * service.follow_interval)
-        store = settings.store
-        # With a slow database the timeouts end every step sooner, but not when the server process is stopped and its
-        # host still acknowledges packets. That looks like a hang, and a restart does no harm.
-        self._max_busy = QUERIES_OF_A_STEP * (
-            store.retry_max_seconds + store.connect_timeout + store.statement_timeout + store.lock_timeout
-        )
+        self._max_busy = _longest_step(settings.store)
         self._running = False
         self._to_leave = False
 
@@ -138,6 +148,8 @@ class PublisherService:
             self._publisher.start()
             if self._receiving is not None:
                 self._receiving.start()
+            if self._commits is not None:
+                self._commits.start()
             for loop in self._loops.values():
                 loop.start()
         except BaseException:
@@ -154,6 +166,8 @@ class PublisherService:
         10 s, also when the database hangs in the middle of an answer: goodbye is sent before the database is used.
         """
         self._running = False
+        if self._commits is not None:
+            self._commits.close()  # before the hop, because workers hand over what they committed
         if self._receiving is not None:
             self._receiving.close()
         for loop in self._loops.values():
@@ -195,6 +209,8 @@ class PublisherService:
         now = time.monotonic()
         threads = {name: loop.running_for for name, loop in self._loops.items()}
         threads["publisher"] = self._publisher.running_for
+        if self._commits is not None:
+            threads["commits"] = self._commits.running_for
         return [
             f"the thread {name!r} has been hanging for {taken:.0f} s"
             for name, busy in threads.items()
@@ -207,6 +223,7 @@ class PublisherService:
             "links": self._outgoing.counters(),
             "sending": self._publisher.counters(),
             "receiving": self._receiving.counters() if self._receiving is not None else {},
+            **({"commits": self._commits.counters()} if self._commits is not None else {}),
             "maintenance": self._maintenance.counters(),
             "recount": self._recount.counters(),
             "failures": {name: loop.failures for name, loop in self._loops.items()},
@@ -257,6 +274,8 @@ class PublisherService:
             _log.warning("cannot leave the directory; the entry expires by itself: %s", error)
 
     def _release(self) -> None:
+        if self._commits is not None:
+            self._commits.close()
         if self._receiving is not None:
             self._receiving.close()
         self._publisher.close()

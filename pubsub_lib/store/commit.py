@@ -1,5 +1,7 @@
 """One transaction from its begin to a known end: retried when it is certainly not committed, never when it may be.
 
+An attempt is made by a group of this process, or by the host's publisher service (:mod:`.host_commit`).
+
 After a connection was lost during COMMIT, the transaction's point is looked up in the store (rule S5): the transaction
 is committed, or it is not, or, when this stays unknown within the bounds of the retries, OutcomeUnknown is raised.
 """
@@ -18,6 +20,7 @@ from pubsub_lib.failpoints import hit
 from pubsub_lib.store import error_mapping, retry, writer
 from pubsub_lib.store.before_write import WriteHooks
 from pubsub_lib.store.group_commit import Attempt, GroupCommit
+from pubsub_lib.store.host_commit import HostCommit
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.own_transaction import OwnTransaction
 from pubsub_lib.store.settings import StoreSettings
@@ -25,6 +28,8 @@ from pubsub_lib.store.verbs import Encode
 from pubsub_lib.store.writer import Outcome, Review, Work
 
 T = TypeVar("T")
+Announce = Callable[[Sequence[Commit | None]], None]
+"""Gets the commits of a group's works right before the COMMIT is sent; raises an error of this library to roll back."""
 
 
 def dropped_on_error(connection: Connection, fn: Callable[[Connection], T]) -> T:
@@ -74,17 +79,36 @@ class Committer:
         limits: Limits,
         encode: Encode,
         hooks: WriteHooks,
+        host: HostCommit | None = None,
     ) -> None:
+        """``host``: commits in place of this process."""
         self._engine = engine
         self._settings = settings
         self._limits = limits
         self._encode = encode
         self._hooks = hooks
+        self._host = host
         self._groups = GroupCommit(self._execute_group)
 
     def after_fork(self) -> None:
         """In a forked child: another thread of the parent may have been committing."""
         self._groups = GroupCommit(self._execute_group)
+        if self._host is not None:
+            self._host.after_fork()
+
+    def close(self) -> None:
+        """Close the connections to the host's service. Idempotent."""
+        if self._host is not None:
+            self._host.close()
+
+    def run_group(self, works: Sequence[Work], announce: Announce) -> list[Attempt]:
+        """One attempt to commit works of other processes, of which no two name the same object, in one transaction.
+
+        Raises only exceptions that are not of this library: then the transaction is in doubt if it was announced.
+        """
+        attempts: list[Attempt] = []
+        self._execute(works, attempts, list, announce)
+        return attempts
 
     def run(self, work: Work) -> Commit | None:
         """Commit; None when nothing changed. Raises ConditionFailed and InvalidValueError (nothing written), StoreBusy,
@@ -120,10 +144,17 @@ class Committer:
         # Hooks run on the thread that made the transaction, and may use the store.
         if self._hooks.any or call.alone or self._groups.leading:
             return self._executed_alone(call.work)
-        attempt = self._groups.run(call.work)
+        attempt = self._of_host(call.work) or self._groups.run(call.work)
         if attempt.shared and not isinstance(attempt.error, StoreBusy | StoreUnavailable):  # these two are tried again
             return self._executed_alone(call.work)
         return attempt
+
+    def _of_host(self, work: Work) -> Attempt | None:
+        if self._host is None:
+            return None
+        with error_mapping.translated("writing a transaction"):
+            self._engine()  # raises for a store that is closed, or without a schema
+        return self._host.run(work)
 
     def _executed_alone(self, work: Work) -> Attempt:
         attempts: list[Attempt] = []
@@ -133,7 +164,9 @@ class Committer:
     def _execute_group(self, works: Sequence[Work], attempts: list[Attempt]) -> None:
         self._execute(works, attempts, list)
 
-    def _execute(self, works: Sequence[Work], attempts: list[Attempt], review: Review) -> None:
+    def _execute(
+        self, works: Sequence[Work], attempts: list[Attempt], review: Review, announce: Announce | None = None
+    ) -> None:
         """Execute these works in one transaction; ``attempts`` gets the result of each, also when this raises."""
         outcomes = [Outcome()] * len(works)
         doubt = False
@@ -141,6 +174,8 @@ class Committer:
             with error_mapping.translated("writing a transaction"), OwnTransaction(self._engine()) as transaction:
                 outcomes = writer.write_together(transaction, works, self._encode, self._limits, review)
                 if any(each.commit for each in outcomes):
+                    if announce is not None:
+                        announce([each.commit for each in outcomes])
                     doubt = True
                     try:
                         transaction.commit()

@@ -11,7 +11,7 @@ Source: DeWitt, Katz, Olken, Shapiro, Stonebraker, Wood: Implementation Techniqu
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -40,12 +40,11 @@ Execute = Callable[[Sequence[Work], list[Attempt]], None]
 is not of this library leaves the function."""
 
 
-class _Waiting:
-    """A thread in the queue, with its work."""
+class Candidate:
+    """A work that waits for its commit."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.attempt: Attempt | None = None
 
     @cached_property
     def objects(self) -> set[Identity]:
@@ -56,6 +55,32 @@ class _Waiting:
     def size(self) -> int:
         """Number of bytes of all values."""
         return sum([len(each.value or b"") for each in self.work.operations])
+
+
+C = TypeVar("C", bound=Candidate)
+
+
+def first_group(queue: Sequence[C]) -> list[C]:
+    """The first of a queue, and those after it that may share its transaction, in their order."""
+    first = queue[0]
+    if len(queue) == 1:
+        return [first]
+    group, objects, size = [first], set(first.objects), first.size
+    for each in queue[1:]:
+        fits = len(objects) + len(each.objects) <= MAX_OBJECTS and size + each.size <= MAX_BYTES
+        if fits and objects.isdisjoint(each.objects):
+            group.append(each)
+            objects |= each.objects
+            size += each.size
+    return group
+
+
+class _Waiting(Candidate):
+    """A thread in the queue, with its work."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        self.attempt: Attempt | None = None
 
 
 class GroupCommit:
@@ -106,17 +131,7 @@ class GroupCommit:
         self._changed.notify_all()
 
     def _next_group(self) -> list[_Waiting]:
-        """Take the first of the queue, and those after it that may share its transaction, in their order."""
-        first = self._queue[0]
-        if len(self._queue) == 1:
-            self._queue = []
-            return [first]
-        group, objects, size = [first], set(first.objects), first.size
-        for each in self._queue[1:]:
-            fits = len(objects) + len(each.objects) <= MAX_OBJECTS and size + each.size <= MAX_BYTES
-            if fits and objects.isdisjoint(each.objects):
-                group.append(each)
-                objects |= each.objects
-                size += each.size
+        """Take the next group from the queue."""
+        group = first_group(self._queue)
         self._queue = [each for each in self._queue if each not in group]
         return group

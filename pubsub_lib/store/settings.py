@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -18,10 +18,13 @@ __all__ = ["StoreSettings", "checked"]
 KINDS: Final[Mapping[str, type[msgspec.Struct]]] = MappingProxyType({"settings": StoreSettings, "limits": Limits})
 
 
-def checked(name: str, given: msgspec.Struct) -> None:
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def checked(name: str, given: S) -> S:
     """Check the types and bounds of a struct that was made in Python: msgspec checks them only when it decodes.
 
-    Raises ConfigError, which names the field after ``name``.
+    Returns the struct. Raises ConfigError, which names the field after ``name``.
     """
     kind = KINDS[name]
     if not isinstance(given, kind):
@@ -37,3 +40,4 @@ def checked(name: str, given: msgspec.Struct) -> None:
         field = where.rstrip("`")
         shown = f".{field} is {getattr(given, field, None)!r} but" if field else ""
         raise ConfigError(f"the store's {name}{shown} must be: {reason}; correct it") from error
+    return given

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from sqlalchemy import URL, Connection, Engine, event, func, select
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from pubsub_lib.arguments import check_function, check_kind
 from pubsub_lib.core.limits import MAX_LINKS, Limits, check_key, check_name
@@ -26,6 +25,7 @@ from pubsub_lib.store import (
     counters,
     engine,
     error_mapping,
+    host_commit,
     migration,
     repair,
     repair_plan,
@@ -37,14 +37,16 @@ from pubsub_lib.store import (
     url,
 )
 from pubsub_lib.store.before_write import BeforeWrite, WriteHooks
-from pubsub_lib.store.commit import Committer, dropped_on_error
+from pubsub_lib.store.commit import Announce, Committer, dropped_on_error
 from pubsub_lib.store.directory import Directory
 from pubsub_lib.store.executor import commit_or_drop
+from pubsub_lib.store.group_commit import Attempt
 from pubsub_lib.store.inspection import Inspection
 from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Block, Transaction
 from pubsub_lib.store.verbs import Identity, Stored
+from pubsub_lib.store.writer import Work
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -120,6 +122,7 @@ class Store:
         Raises ConfigError (URL, tables, settings, limits), SchemaError (older: run :func:`migrate`; newer; foreign
         tables), StoreUnavailable, StoreReadOnly (a standby, without ``read_only``).
         """
+        given = database
         if isinstance(database, Settings):
             if settings is not None or limits is not None:
                 raise ConfigError(
@@ -129,12 +132,9 @@ class Store:
             settings, limits = database.store, database.limits
             origin = database.service_name if origin is None else origin
             database = database.store_url
-        settings, limits = settings or StoreSettings(), limits or Limits()
         self._url = url.parse(database)
-        checked("settings", settings)
-        checked("limits", limits)
-        self._settings = settings
-        self._limits = limits
+        self._settings = settings = checked("settings", settings or StoreSettings())
+        self._limits = limits = checked("limits", limits or Limits())
         self._tables = Tables(tables or {}, limits)
         self._origin = check_name("service", origin) if origin else ""
         self._read_only = read_only
@@ -148,7 +148,8 @@ class Store:
         self._callback_lock = threading.Lock()
         self._callback_errors = 0
         self._hooks = WriteHooks(self._tables)
-        self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode, self._hooks)
+        host = host_commit.opened(given, self._url, self._tables.is_typed)
+        self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode, self._hooks, host)
         self.directory = Directory(self._read, self._write)
         """Services and leases."""
         self.inspect = Inspection(self._read, settings.page_size)
@@ -187,11 +188,12 @@ class Store:
     def close(self) -> None:
         """Close all connections; a connection in use by another thread is closed when it is returned. Idempotent."""
         self._closed = True
+        self._committer.close()
         here = self._pid == os.getpid()
         for each in (self._writers, self._readers):
             if here:
                 # A disposed pool would keep returned connections until it is garbage collected.
-                event.listen(each.pool, "checkin", _close_returned)
+                event.listen(each.pool, "checkin", lambda _, returned: returned.close())
             each.dispose(close=here)
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -216,6 +218,10 @@ class Store:
                 return fn(transaction)
 
         return retry.attempt_reads(self._settings, once)
+
+    def commit_group(self, works: Sequence[Work], announce: Announce) -> list[Attempt]:
+        """For the publisher service: as :meth:`.Committer.run_group`. ``on_commit`` is not called."""
+        return self._committer.run_group(works, announce)
 
     def on_commit(self, callback: OnCommit, *, after_fork: bool = False) -> Callable[[], None]:
         """Call ``callback`` with the links of every transaction, after its COMMIT, in the writer's thread.
@@ -510,7 +516,9 @@ class Store:
         while left or self.unfit([topic]):
             batch, left = left[: accepting.BATCH], left[accepting.BATCH :]
             nonce = 1 + secrets.randbelow(2**63 - 1)
-            write = functools.partial(self._accept, topic=topic, idents=batch, nonce=nonce)
+            write = functools.partial(
+                accepting.write, topic=topic, idents=batch, nonce=nonce, origin=self._origin, limits=self._limits
+            )
             done = self._write("accepting rows", write)
             left = [*done.postponed, *left]
             rewritten, deleted = rewritten + done.rewritten, deleted + done.deleted
@@ -521,11 +529,6 @@ class Store:
         if head == EMPTY and not deleted:
             raise NotFound(f"nothing was ever written to the topic {topic!r}; see pubsub-db topics")
         return accepting.Accepted(topic, head.count, repaired, rewritten, deleted, position)
-
-    def _accept(
-        self, connection: Connection, topic: str, idents: Sequence[tuple[str, str]], nonce: int
-    ) -> accepting.Written:
-        return accepting.write(connection, topic, idents, nonce, self._origin, self._limits)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -668,10 +671,6 @@ def migrate(
             migration.upgrade(writers, settings.lock_timeout)
     finally:
         writers.dispose()
-
-
-def _close_returned(_dbapi: object, returned: ConnectionPoolEntry) -> None:
-    returned.close()
 
 
 def _create_file(database: URL) -> None:

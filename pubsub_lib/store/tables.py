@@ -29,6 +29,10 @@ class Tables:
         """
         return self._declared.name(table)
 
+    def is_typed(self, table: str) -> bool:
+        """Whether the table has a declared type."""
+        return table in self._types
+
     def encode(self, table: str, value: object) -> bytes:
         """Canonical JSON of a struct, or of plain data that matches the table's type (its defaults are filled in).
 

@@ -12,10 +12,10 @@ import zmq
 from pubsub_lib.api import DriverSettings, OnConnected, OnEnvelope, OnHelloRequest, Publisher, Subscriber
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.errors import TransportError
+from pubsub_lib.socket_path import path_of
 from pubsub_lib.testing.conformance import DriverConformance
 from pubsub_zmq.multiproc.driver import IpcDriver
 from pubsub_zmq.multiproc.publisher import IpcPublisher
-from pubsub_zmq.multiproc.socket_path import path_of
 from pubsub_zmq.multiproc.subscriber import IpcSubscriber
 from tests.conformance.broken import ending_at
 from tests.conformance.test_ipc import TestIpc as IpcConformance

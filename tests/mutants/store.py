@@ -10,6 +10,9 @@ SESSION = "tests/unit/store/test_session.py"
 SNAPSHOT = "tests/unit/store/test_snapshot.py"
 WRITER = "tests/unit/store/test_writer.py"
 GROUP = "tests/unit/store/test_group_commit.py"
+HOST = "tests/unit/store/test_host_commit.py"
+SERVER = "tests/unit/service/test_commit_server.py"
+CLIENT = "tests/unit/service/test_commit_client.py"
 
 LOST_UPDATE = f"{WRITER}::test_isolation_writer_loses_no_update_committed_between_its_read_and_write"
 OVERTAKEN = f"{WRITER}::test_verbs_of_a_transaction_with_an_overtaken_read_are_rejected"
@@ -125,6 +128,57 @@ GROUPS = (
         after="if False:",
         tests=(f"{GROUP}::test_an_error_of_the_database_for_one_work_leaves_the_others[sqlite]",),
         wrong="a thread gets an error about the topic of another thread",
+    ),
+)
+
+HOSTS = (
+    Mutant(
+        name="worker_reads_on_after_the_timeout",
+        path=f"{STORE}/host_commit.py",
+        before="the service has closed its end\n            self._socket.shutdown(socket.SHUT_RDWR)",
+        after="the service has closed its end\n            self._socket.setblocking(False)",
+        tests=(f"{HOST}::test_shut_connection_shows_what_was_sent_before_and_takes_no_more",),
+        wrong="a service commits a transaction that its worker has given up, and the worker commits it again",
+    ),
+    Mutant(
+        name="worker_reads_nothing_after_the_timeout",
+        path=f"{STORE}/host_commit.py",
+        before="            while data := self._socket.recv(_CHUNK):\n                feed(data)",
+        after="            pass",
+        tests=(f"{HOST}::test_shut_connection_shows_what_was_sent_before_and_takes_no_more",),
+        wrong="a worker misses the point that the service sent before, and commits the transaction again",
+    ),
+    Mutant(
+        name="announced_transaction_not_in_doubt",
+        path=f"{STORE}/host_commit.py",
+        before="    if exchange.prepared is None:\n        return None",
+        after="    if True:\n        return None",
+        tests=(f"{HOST}::test_connection_lost_after_the_point_leaves_a_doubt",),
+        wrong="a worker whose service was killed after the COMMIT writes the transaction a second time",
+    ),
+    Mutant(
+        name="transaction_of_a_worker_that_left_is_committed",
+        path="pubsub_lib/service/commit_server.py",
+        before='            if left:\n                raise _LeftError("workers of the group are gone")',
+        after="            del left[:]",
+        tests=(f"{SERVER}::test_worker_that_leaves_before_the_commit_is_taken_out_of_its_group[sqlite]",),
+        wrong="a worker commits a transaction by itself that the service commits as well",
+    ),
+    Mutant(
+        name="part_of_the_point_counts_as_sent",
+        path="pubsub_lib/service/commit_client.py",
+        before="            self.closed = True\n            return False\n        return True",
+        after="            self.closed = True\n        return True",
+        tests=(f"{CLIENT}::test_worker_that_shut_down_can_not_be_sent_the_point",),
+        wrong="the service commits a transaction whose worker takes it for not committed",
+    ),
+    Mutant(
+        name="service_announces_after_the_commit",
+        path=f"{STORE}/commit.py",
+        before="                    if announce is not None:\n",
+        after="                    transaction.commit()\n                    if announce is not None:\n",
+        tests=(f"{SERVER}::test_worker_that_leaves_before_the_commit_is_taken_out_of_its_group[sqlite]",),
+        wrong="a worker whose service dies between COMMIT and announcement commits the transaction again",
     ),
 )
 
@@ -333,4 +387,4 @@ DIGESTS = (
     ),
 )
 
-MUTANTS = (*LOCKS, *GROUPS, *READS, *HISTORY, *DIGESTS)
+MUTANTS = (*LOCKS, *GROUPS, *HOSTS, *READS, *HISTORY, *DIGESTS)

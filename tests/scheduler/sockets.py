@@ -14,11 +14,11 @@ from typing import Any, Final, cast
 import zmq
 
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.socket_lock import SocketLock
 from pubsub_zmq.multiproc.publisher import IpcPublisher
 from pubsub_zmq.multiproc.subscriber import IpcSubscriber
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.publisher import ZmqPublisher
-from pubsub_zmq.socket_lock import SocketLock
 from pubsub_zmq.sockets import Monitor, Waker
 from pubsub_zmq.subscriber import ZmqSubscriber
 from tests.scheduler.explore import World
@@ -301,7 +301,7 @@ class EventDouble:
 
 
 class NoLock:
-    """``pubsub_zmq.socket_lock.SocketLock``."""
+    """``pubsub_lib.socket_lock.SocketLock``."""
 
     def release(self) -> None:
         pass

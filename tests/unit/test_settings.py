@@ -76,6 +76,14 @@ def test_an_invalid_setting_is_named(case: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_group_commit_of_a_host_needs_a_socket(tmp_path: Path) -> None:
+    text = f"[pubsub]\nstore_url = {URL}\ngroup_commit = host\n"
+    assert read(tmp_path, f"{text}enable_pub_sub = true\n").group_commit == "host"
+    for more in ("", "enable_pub_sub = true\npub_sub_use_multiproc = false\n"):
+        with pytest.raises(ConfigError, match="group_commit = host needs the socket of the host's publisher service"):
+            read(tmp_path, text + more)
+
+
 def test_a_password_is_not_repeated() -> None:
     with pytest.raises(ConfigError) as caught:
         Settings(store_url=b"postgresql://me:secret@host/db")  # type: ignore[arg-type]

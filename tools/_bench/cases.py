@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from _bench import burst, commits, fullsync, hop, journal, latency
+from _bench import burst, commits, fullsync, hop, host_commits, journal, latency
 from _bench.measure import Log, Row, Sizes
 
 Case = Callable[[Sizes, int, Log], Sequence[Row]]
@@ -25,5 +25,5 @@ def cases(data: Path) -> Mapping[str, Case]:
         "latency": latency.run,
         "sync": partial(fullsync.run, data),
         "journal": journal.run,
-        "store": commits.run,
+        "store": partial(commits.run, host_commits.measured),
     }

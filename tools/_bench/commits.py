@@ -42,6 +42,10 @@ Opened = Callable[[str], AbstractContextManager[Callable[[int], Commit]]]
 """Opens a database; gives the function from a thread's number to its way to commit."""
 
 
+OfHost = Callable[[str, str, int, int, Log], Row]
+"""The row of a database: its name and URL, the transactions of a round, the number of rounds."""
+
+
 class Load(msgspec.Struct, frozen=True):
     """One round: ``transactions`` of ``changes`` by each of ``threads``."""
 
@@ -50,8 +54,10 @@ class Load(msgspec.Struct, frozen=True):
     threads: int
 
 
-def run(sizes: Sizes, rounds: int, log: Log) -> Sequence[Row]:
-    """All rows. A database without binaries is left out, with a note at the first row."""
+def run(of_host: OfHost, sizes: Sizes, rounds: int, log: Log) -> Sequence[Row]:
+    """All rows; ``of_host`` measures those of processes (:mod:`.host_commits`). A database without binaries is left
+    out, with a note at the first row.
+    """
     rows, missing = [], []
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pubsub-bench-"))
@@ -69,6 +75,8 @@ def run(sizes: Sizes, rounds: int, log: Log) -> Sequence[Row]:
                 for threads in (1, 4, WRITERS):
                     load = Load(changes, max(1, transactions // threads), threads)
                     rows.append(measured(name, url, load, rounds, log))
+            if name != "SQLite":
+                rows.append(of_host(name, url, sizes.commits[0][1], rounds, log))
     if missing:
         rows[0] = msgspec.structs.replace(rows[0], note="; ".join(missing))
     return rows
@@ -122,18 +130,20 @@ def ours(url: str) -> Iterator[Callable[[int], Commit]]:
     """The threads of one program share its store."""
     with Store(url, origin="bench") as store:
 
-        def writer(number: int) -> Commit:
-            topic = topic_of(number)
-            names = [key(topic, each) for each in range(KEYS)]
+        yield lambda number: writer_of(store, number)
 
-            def commit(keys: Sequence[int], stamp: int) -> None:
-                with store.transaction() as transaction:
-                    for each in keys:
-                        transaction.set(TABLE, names[each], _value(stamp, each), topic=topic)
 
-            return commit
+def writer_of(store: Store, number: int) -> Commit:
+    """A thread's way to commit by this store."""
+    topic = topic_of(number)
+    names = [key(topic, each) for each in range(KEYS)]
 
-        yield writer
+    def commit(keys: Sequence[int], stamp: int) -> None:
+        with store.transaction() as transaction:
+            for each in keys:
+                transaction.set(TABLE, names[each], _value(stamp, each), topic=topic)
+
+    return commit
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from typing import ClassVar
 from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
 from pubsub_lib.config.fields import checked_options
 from pubsub_lib.errors import HandoffRejectedError
+from pubsub_lib.socket_path import path_of
 from pubsub_zmq.multiproc.options import GROUP, IpcOptions
 from pubsub_zmq.multiproc.publisher import IpcPublisher
-from pubsub_zmq.multiproc.socket_path import path_of
 from pubsub_zmq.multiproc.subscriber import IpcSubscriber
 
 

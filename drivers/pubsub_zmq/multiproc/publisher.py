@@ -16,7 +16,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import TransportError
 from pubsub_lib.logs import logger
-from pubsub_zmq.multiproc.socket_path import SCHEME, check_folder
+from pubsub_lib.socket_path import SCHEME, check_folder
 
 _log = logger(__name__)
 

@@ -19,10 +19,10 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.logs import logger
+from pubsub_lib.socket_lock import SocketLock
+from pubsub_lib.socket_path import OPTION, SCHEME, make_folder
 from pubsub_lib.zmq_frames import receive
 from pubsub_zmq.multiproc.batch import Batch
-from pubsub_zmq.multiproc.socket_path import OPTION, SCHEME, make_folder
-from pubsub_zmq.socket_lock import SocketLock
 
 _log = logger(__name__)
 

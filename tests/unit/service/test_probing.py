@@ -20,7 +20,7 @@ from pubsub_lib.service import main as main_module
 from pubsub_lib.service import probing
 from pubsub_lib.service.main import main
 from pubsub_lib.service.settings import load
-from pubsub_zmq.socket_lock import SocketLock
+from pubsub_lib.socket_lock import SocketLock
 
 Config = Callable[..., Path]
 UNPRIVILEGED_UID = 65534
@@ -355,6 +355,17 @@ def test_held_socket_lock(ipc: bool, config: Config, tmp_path: Path) -> None:
     assert [each.name for each in at.parent.iterdir()] == [f"{at.name}.lock"]
     again = SocketLock(at, "some_option")  # the check has released it
     again.release()
+
+
+def test_held_lock_of_the_commit_socket(config: Config, tmp_path: Path) -> None:
+    path = config(group_commit="host")
+    assert failures(path) == []
+    (tmp_path / "hop").mkdir(mode=0o700)
+    lock = SocketLock(tmp_path / "hop" / "socket.commit", "some_option")
+    error = only(path)
+    assert isinstance(error, TransportError)
+    assert f"the socket '{tmp_path}/hop/socket.commit' of publisher_multiproc_socket is held by" in str(error)
+    lock.release()
 
 
 @pytest.mark.parametrize("ipc", [False, True])

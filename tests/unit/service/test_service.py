@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -61,6 +62,28 @@ def test_workers_commit_reaches_the_replica_through_the_service(config: Settings
         replica.wait_for(commit, timeout=LONG)
         assert replica.get("a", "1") == 19
         assert service.counters()["links"]["handed"] == 20
+
+
+def test_service_commits_for_workers_and_publishes_once(sqlite_url: str, tmp_path: Path) -> None:
+    config = both(sqlite_url, group_commit="host", multiproc_socket=f"{tmp_path}/hop/socket")
+    with PublisherService(config, QUICK) as service, Replica(config, ["t"]) as replica:
+        with Store(config) as store, Worker(config, store):
+            replica.wait_synced(LONG)
+            for value in range(20):
+                commit = write(store, value)
+            replica.wait_for(commit, timeout=LONG)
+        assert replica.get("a", "1") == 19
+        assert service.counters()["commits"]["requests"] == 20
+        links = service.counters()["links"]
+        assert links["handed"] + links["followed"] == 20
+        assert service.stuck() == []
+    assert not (tmp_path / "hop" / "socket.commit").exists()
+
+
+def test_service_without_the_option_takes_no_transactions(config: Settings, store: Store) -> None:
+    with PublisherService(config, QUICK) as service:
+        write(store, 1)
+        assert "commits" not in service.counters()
 
 
 def test_unwritable_journal_is_counted_and_stops_nothing(config: Settings, store: Store) -> None:

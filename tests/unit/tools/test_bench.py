@@ -26,10 +26,13 @@ STORE = [
     for changes in (1, 20)
     for threads in (1, 4, 8)
 ]
+for _server in ("postgresql", "mariadb"):
+    STORE.insert(STORE.index(f"store-{_server}-20-8") + 1, f"store-{_server}-host")
 ROWS = ["burst10", "burst1", "hop", "latency", "latency-hop", "sync", "journal", "journal-work", *STORE]
 REQUIRED_OF_STORE = {
     "store-sqlite-1-1": ("most", 3), "store-sqlite-20-1": ("most", 2),
     "store-postgresql-1-1": ("least", 0.8), "store-postgresql-1-8": ("least", 0.9),
+    "store-postgresql-host": ("least", 2.0),
 }  # fmt: skip
 
 

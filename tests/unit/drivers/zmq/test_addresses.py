@@ -1,8 +1,10 @@
 """Invalid addresses are refused early, and addresses are compared as ZeroMQ's monitor writes them."""
 
+from pathlib import Path
+
 import pytest
 
-from pubsub_lib.errors import ConfigError
+from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_zmq import addresses
 
 
@@ -67,3 +69,12 @@ def test_same_port(one: str, other: str, same: bool) -> None:
 )
 def test_is_fixed_is_true_for_addresses_that_the_monitor_keeps(address: str, fixed: bool) -> None:
     assert addresses.is_fixed(address) is fixed
+
+
+def test_only_an_ipc_address_is_locked(tmp_path: Path) -> None:
+    assert addresses.lock_of("tcp://127.0.0.1:8866") is None
+    first = addresses.lock_of(f"ipc://{tmp_path}/socket")
+    assert first is not None
+    with pytest.raises(TransportError, match="or set publisher_bind_address to another path"):
+        addresses.lock_of(f"ipc://{tmp_path}/socket")
+    first.release()

@@ -1,4 +1,6 @@
-"""A lock beside an ipc socket, because ZeroMQ silently lets a second process bind a path that is in use."""
+"""A lock beside a socket file: ZeroMQ silently lets a second process bind a path that is in use, and a file that a dead
+process left does not show whether it is in use.
+"""
 
 import contextlib
 import fcntl
@@ -7,7 +9,6 @@ from pathlib import Path
 
 from pubsub_lib.errors import TransportError
 from pubsub_lib.port_owner import holder_named_in
-from pubsub_zmq import addresses
 
 
 class SocketLock:
@@ -69,10 +70,3 @@ class SocketLock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-
-
-def lock_of(address: str) -> SocketLock | None:
-    """Lock the path of a publisher's ipc address; None for a tcp address. Raises as :class:`SocketLock`."""
-    if not address.startswith(addresses.IPC):
-        return None
-    return SocketLock(Path(addresses.path_of(address)), "publisher_bind_address")

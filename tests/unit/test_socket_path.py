@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pubsub_lib.errors import ConfigError, TransportError
-from pubsub_zmq.multiproc.socket_path import MAX_BYTES, check_folder, make_folder, path_of
+from pubsub_lib.socket_path import MAX_BYTES, check_folder, make_folder, path_of
 
 ROOT = Path(__file__).resolve().parents[4]
 

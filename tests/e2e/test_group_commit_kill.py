@@ -1,0 +1,196 @@
+"""Group commit of a host: service and workers killed, stopped and restarted, on real databases.
+
+Every ordered transaction is committed exactly once, also that of a worker that was waiting for a killed service; each
+worker sees its own commits; replicas equal the database without a full sync.
+"""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from _processes import poll
+
+from pubsub_lib import Store
+from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, write
+from tests.e2e.store_checks import assert_consistent
+
+WORKERS = 3
+COUNT = 20
+
+
+def host_on(database: str, folder: Path) -> Iterator[Host]:
+    host = Host(
+        folder,
+        database,
+        group_commit="host",
+        store_lock_timeout=2,
+        store_idle_in_transaction_timeout=2,
+        store_retry_max_seconds=60,
+        store_retry_attempts=50,
+    )
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def host(tmp_path: Path, database_url: str) -> Iterator[Host]:
+    """A host whose service commits for its workers, on each database."""
+    yield from host_on(database_url, tmp_path)
+
+
+@pytest.fixture
+def host_on_servers(tmp_path: Path, server_url: str) -> Iterator[Host]:
+    """The same, on a database whose transactions other processes can outlive."""
+    yield from host_on(server_url, tmp_path)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("postgres_url", id="postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb_url", id="mariadb", marks=pytest.mark.mariadb),
+    ]
+)
+def server_url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
+
+
+def transactions(store: Store) -> int:
+    """The number of committed transactions, after a check of the whole changelog."""
+    return assert_consistent(store)
+
+
+def order_all(workers: list["subprocess.Popen[str]"], count: int = COUNT) -> None:
+    for worker in workers:
+        order(worker, count)
+
+
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        "writer.after_lock=kill@4",
+        "writer.after_counter=kill@4",
+        "writer.before_commit=kill@4",
+        "service.after_prepared=kill@4",
+        "service.before_answer=kill@4",
+    ],
+)
+def test_service_killed_in_the_middle_of_a_group_commits_nothing_twice(failpoint: str, host: Host) -> None:
+    service = host.service(failpoint)
+    with Store(host.database) as store, Watched(host.settings) as watched:
+        workers = [host.worker() for _ in range(WORKERS)]
+        order_all(workers)
+        assert service.wait(LONG) == -signal.SIGKILL
+        for worker in workers:
+            done(worker)
+        assert transactions(store) == WORKERS * COUNT
+        host.service()
+        order_all(workers)
+        last = max(map(done, workers))
+        assert transactions(store) == 2 * WORKERS * COUNT
+        assert poll(lambda: host.metric("commits_total", "requests") > 0, LONG)
+        watched.must_come_to(last, store)
+
+
+def test_service_restarted_under_load_commits_nothing_twice(host: Host) -> None:
+    service = host.service()
+    with Store(host.database) as store, Watched(host.settings) as watched:
+        workers = [host.worker() for _ in range(WORKERS)]
+        for times in range(1, 4):
+            order_all(workers)
+            service.terminate()
+            assert service.wait(LONG) == 0
+            service = host.service()
+            for worker in workers:
+                done(worker)
+            assert transactions(store) == times * WORKERS * COUNT
+        watched.must_come_to(write(workers[0], 1), store)
+
+
+def test_transaction_of_a_worker_killed_while_it_waits_is_not_committed(host: Host) -> None:
+    service = host.service()
+    with Store(host.database) as store:
+        gone, other = host.worker(), host.worker()
+        write(gone, 1)
+        write(other, 1)
+        service.send_signal(signal.SIGSTOP)
+        order(gone, 1)
+        assert poll(lambda: waits_in_receive(gone), LONG)
+        gone.kill()
+        gone.wait()
+        service.send_signal(signal.SIGCONT)
+        write(other, 5)
+        assert poll(lambda: host.metric("commits_total", "withdrawn") == 1, LONG)
+        assert transactions(store) == 7
+
+
+def waits_in_receive(worker: "subprocess.Popen[str]") -> bool:
+    """Whether the worker's main thread waits for a socket: for the answer of the stopped service."""
+    return "poll" in Path(f"/proc/{worker.pid}/wchan").read_text()
+
+
+def test_service_stopped_before_the_commit_is_left_after_the_timeout(host: Host) -> None:
+    service = host.service()
+    with Store(host.database) as store:
+        workers = [host.worker() for _ in range(WORKERS)]
+        for worker in workers:
+            write(worker, 1)
+        service.send_signal(signal.SIGSTOP)
+        order_all(workers, 5)
+        for worker in workers:
+            done(worker)
+        assert transactions(store) == 6 * WORKERS
+        service.send_signal(signal.SIGCONT)
+        assert poll(lambda: host.metric("commits_total", "withdrawn") >= 1, LONG)
+        write(workers[0], 1)
+        assert transactions(store) == 6 * WORKERS + 1
+
+
+def test_service_stopped_while_it_holds_the_counter(host_on_servers: Host) -> None:
+    """The server ends the stopped transaction; the workers look it up by its point, and commit by themselves."""
+    host = host_on_servers
+    service = host.service("service.after_prepared=stop@3")
+    with Store(host.database) as store:
+        workers = [host.worker() for _ in range(WORKERS)]
+        order_all(workers, 5)
+        for worker in workers:
+            done(worker)
+        assert transactions(store) == 5 * WORKERS
+        service.send_signal(signal.SIGCONT)
+        order_all(workers, 5)
+        for worker in workers:
+            done(worker)
+        assert transactions(store) == 10 * WORKERS
+
+
+def test_service_stopped_after_the_commit_is_not_asked_again(host_on_servers: Host) -> None:
+    host = host_on_servers
+    service = host.service("service.before_answer=stop@3")
+    with Store(host.database) as store:
+        workers = [host.worker() for _ in range(WORKERS)]
+        order_all(workers, 5)
+        for worker in workers:
+            done(worker)
+        service.send_signal(signal.SIGCONT)
+        assert transactions(store) == 5 * WORKERS
+
+
+def test_workers_without_a_service_commit_by_themselves(host: Host) -> None:
+    with Store(host.database) as store:
+        workers = [host.worker() for _ in range(2)]
+        order_all(workers, 5)
+        for worker in workers:
+            done(worker)
+        assert transactions(store) == 10
+
+
+def test_forked_worker_commits_through_the_service(host: Host) -> None:
+    host.service()
+    with Store(host.database) as store:
+        worker = host.worker()
+        write(worker, 2)
+        fork(worker, 3)
+        write(worker, 2)
+        assert transactions(store) == 7
+        assert host.metric("commits_total", "requests") == 7

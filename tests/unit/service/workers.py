@@ -1,0 +1,39 @@
+"""Workers and a service that commits for them, in one process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pubsub_lib import Settings, Store
+from pubsub_lib.service.commit_server import CommitServer
+from pubsub_lib.store import StoreSettings
+from tests.unit.world import settings
+
+QUICK = StoreSettings(page_size=3, retry_attempts=20, lock_timeout=3.0, retry_max_seconds=20.0)
+
+
+def of_host(url: str, folder: Path, **changes: Any) -> Settings:
+    """Settings with which the service of the host commits."""
+    given = {
+        "group_commit": "host",
+        "multiproc_driver": "memory",
+        "multiproc_socket": str(folder / "hop" / "socket"),
+        "service_name": "api-1",
+        "store": QUICK,
+    }
+    return settings(url, **{**given, **changes})
+
+
+@contextmanager
+def serving(config: Settings) -> Iterator[CommitServer]:
+    """A service's end with a store of its own."""
+    with Store(msgspec.structs.replace(config, group_commit="process")) as store:
+        server = CommitServer(config, store)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.close()
