@@ -107,11 +107,12 @@ class Publisher(ABC):
         hello reply (``envelope.hello.nonce``) only to the subscriber that requested it. Send any other envelope whose
         topic is ``ALL`` (a broadcast hello) to every subscriber, regardless of its topics.
 
-        Must not block longer than 1 s, also while another process holds a lock or leaves a buffer full, and must never lose an envelope silently *before* handing it to the transport:
-        raises TransportError when the publisher is not initialized or closed, or when the transport refuses the
-        envelope, and FrameError("oversized") when it exceeds ``limits.max_frame_bytes``. Loss after that point is
-        allowed, and must be counted in ``counters`` if the driver notices it. Must raise TransportError in a process
-        other than the one that initialized the publisher (after a fork).
+        Must not block longer than 1 s, also while another process holds a lock or leaves a buffer full, and must never
+        lose an envelope silently *before* handing it to the transport: raises TransportError when the publisher is not
+        initialized or closed, or when the transport refuses the envelope, and FrameError("oversized") when it exceeds
+        ``limits.max_frame_bytes``. Loss after that point is allowed, and must be counted in ``counters`` if the driver
+        notices it. Must raise TransportError in a process other than the one that initialized the publisher (after a
+        fork).
         """
 
     @abstractmethod

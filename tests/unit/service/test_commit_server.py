@@ -300,6 +300,7 @@ def test_worker_of_another_version_is_refused(lone: Settings) -> None:
     with serving(lone) as server, connected(lone) as client:
         reply = greet(client, lone, version=99)
         assert isinstance(reply, host_messages.Refused)
+        assert client.recv(1) == b""  # it is counted before the connection is closed
         assert server.counters()["refused"] == 1
 
 
