@@ -76,7 +76,7 @@ def run(of_host: OfHost, sizes: Sizes, rounds: int, log: Log) -> Sequence[Row]:
                     load = Load(changes, max(1, transactions // threads), threads)
                     rows.append(measured(name, url, load, rounds, log))
             if name != "SQLite":
-                rows.append(of_host(name, url, sizes.commits[0][1], rounds, log))
+                rows.append(of_host(name, url, 4 * sizes.commits[0][1], rounds, log))
     if missing:
         rows[0] = msgspec.structs.replace(rows[0], note="; ".join(missing))
     return rows
