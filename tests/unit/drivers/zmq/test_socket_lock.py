@@ -136,3 +136,25 @@ def test_only_an_ipc_address_is_locked(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match="or set publisher_bind_address to another path"):
         lock_of(f"ipc://{tmp_path}/socket")
     first.release()
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "fifo"])
+def test_path_of_another_file_is_refused_and_left_alone(tmp_path: Path, kind: str) -> None:
+    """ZeroMQ deletes what is at the path of its socket; one wrong line would delete a database."""
+    path, database = tmp_path / "socket", tmp_path / "net.db"
+    database.write_bytes(b"SQLite format 3")
+    if kind == "file":
+        path.write_bytes(b"SQLite format 3")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to(database)
+    else:
+        os.mkfifo(path)
+    before = path.lstat()
+    for option in ("some_option", "publisher_bind_address"):
+        with pytest.raises(TransportError, match=rf"socket' exists and is not a socket; .* or set {option}"):
+            lock(path) if option == "some_option" else lock_of(f"ipc://{path}")
+    assert path.lstat() == before
+    assert database.read_bytes() == b"SQLite format 3"
+    assert not (tmp_path / "socket.lock").exists()
