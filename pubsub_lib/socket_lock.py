@@ -5,6 +5,7 @@ process left does not show whether it is in use.
 import contextlib
 import fcntl
 import os
+import stat
 from pathlib import Path
 
 from pubsub_lib.errors import TransportError
@@ -20,10 +21,12 @@ class SocketLock:
         """Lock ``<path>.lock``. Does not block.
 
         ``option``: the option that sets the path. Raises TransportError when another process holds the lock (with its
-        name), or when the file cannot be opened, belongs to another user, or lies on a file system without locks.
+        name), or when the file cannot be opened, belongs to another user, or lies on a file system without locks. Also
+        when the path exists and is not a socket.
         """
         name = f"{path}.lock"
         elsewhere = f"set {option} to another path"
+        _refuse_other_files(path, elsewhere)
         try:
             self._fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
@@ -70,3 +73,13 @@ class SocketLock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+
+def _refuse_other_files(path: Path, elsewhere: str) -> None:
+    """Raise TransportError for anything but a socket at the path: the owner of the lock deletes what is there, a database even."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return  # nothing is there, or the lock file cannot be opened either
+    if not stat.S_ISSOCK(mode):
+        raise TransportError(f"{str(path)!r} exists and is not a socket; remove it if it is not needed, or {elsewhere}")

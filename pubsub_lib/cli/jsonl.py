@@ -199,8 +199,8 @@ def created(name: str) -> Iterator[Writer]:
     direct = old is None and path.exists()
     target = path if direct else path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        # Only this user may open the file until it has the permissions of the old one.
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666 if old is None else 0o600)
+        # It contains the objects, so only this user may open the file, unless an old one had other permissions.
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as raw:
             if old is not None:
                 _make_like(old, raw.fileno())

@@ -129,7 +129,7 @@ class Replica:
         self._handlers = self._make_handlers(settings, scheduler)
         journal = open_journal(settings.journal, "replica", settings.replica_name or socket.gethostname())
         self._journal = None if journal is None else ReplicaJournal(journal, polls=polls)
-        self._engine = self._make_engine(settings, scheduler, rng if rng is not None else random.Random())
+        self._engine = self._make_engine(settings, scheduler, rng if rng is not None else random.SystemRandom())
         self._pid = os.getpid()
         self._state_lock = threading.Lock()
         self._started = False

@@ -45,7 +45,8 @@ def may_create(url: URL) -> bool:
 
 
 def create(url: URL) -> None:
-    """Create an empty file if none exists. Raises OSError.
+    """Create an empty file, for its owner only, if none exists. Raises OSError. SQLite gives its -wal and -shm the same
+    permissions.
 
     A file that exists is not opened: closing it would release all locks that SQLite holds on it in this process
     (https://sqlite.org/howtocorrupt.html, section 2.2). Another process would then take itself for the last one that
@@ -54,7 +55,7 @@ def create(url: URL) -> None:
     if may_create(url):
         with contextlib.suppress(FileExistsError):
             # The real path, because O_EXCL would take a link to a missing file for an existing file.
-            os.close(os.open(os.path.realpath(path_of(url)), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644))
+            os.close(os.open(os.path.realpath(path_of(url)), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def watch(engine: Engine) -> None:

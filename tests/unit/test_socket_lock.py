@@ -127,3 +127,24 @@ def test_the_error_names_the_option_that_sets_the_path(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match="stop that process, or set some_option to another path"):
         lock(tmp_path / "socket")
     first.release()
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "fifo"])
+def test_path_of_another_file_is_refused_and_left_alone(tmp_path: Path, kind: str) -> None:
+    """ZeroMQ deletes what is at the path of its socket; one wrong line would delete a database."""
+    path, database = tmp_path / "socket", tmp_path / "net.db"
+    database.write_bytes(b"SQLite format 3")
+    if kind == "file":
+        path.write_bytes(b"SQLite format 3")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to(database)
+    else:
+        os.mkfifo(path)
+    before = path.lstat()
+    with pytest.raises(TransportError, match=r"socket' exists and is not a socket; .* or set some_option"):
+        lock(path)
+    assert path.lstat() == before
+    assert database.read_bytes() == b"SQLite format 3"
+    assert not (tmp_path / "socket.lock").exists()

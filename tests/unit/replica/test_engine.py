@@ -2,6 +2,7 @@
 
 import ast
 import logging
+import random
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -70,6 +71,20 @@ def test_a_follow_up_step_has_its_notice_between_the_events(
         monkeypatch.setattr(ReplicaState, "tick", lambda *_: steps.pop() if steps else StepResult())
         replica.resync("t")  # wakes the clock
         assert [calls.get(timeout=LONG) for _ in range(3)] == [5, change, 4]
+
+
+def test_nonces_of_hello_requests_cannot_be_predicted(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources: list[random.Random] = []
+
+    def state(timing: Any, limits: Any, rng: random.Random, *more: Any) -> ReplicaState:
+        sources.append(rng)
+        return ReplicaState(timing, limits, rng, *more)
+
+    monkeypatch.setattr("pubsub_lib.replica.engine.ReplicaState", state)
+    Replica(config, topics=["t"], store=store).close()
+    assert [type(each) for each in sources] == [random.SystemRandom]
 
 
 def test_an_incomplete_answer_is_a_failed_sync(config: Settings, store: Store) -> None:

@@ -288,6 +288,18 @@ def test_systemd_understands_every_line_of_the_unit(tmp_path: Path) -> None:
             assert (output == []) is understood, output
 
 
+def test_unit_is_hardened() -> None:
+    """systemd's own measure is at most 3.0 of 10. Runs only where systemd's tools can judge a file."""
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        return
+    unit = str(ROOT / "etc" / "publisher-service.service")
+    command = [program, "security", "--offline=true", "--threshold=30", "--no-pager", unit]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
+    if "unrecognized option" not in done.stderr:
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_internal_error_is_one_sentence(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

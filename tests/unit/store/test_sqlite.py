@@ -143,3 +143,21 @@ def test_link_to_a_missing_file_creates_the_file(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path}/link.db") as store:
         put(store, 1)
     assert (tmp_path / "real.db").is_file()
+
+
+def test_new_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "net.db"
+    with Store(f"sqlite:///{path}") as store:
+        put(store, 1)
+        modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
+    assert modes.pop("net.db") == 0o600
+    assert set(modes.values()) <= {0o600}
+
+
+def test_permissions_of_an_existing_file_stay(tmp_path: Path) -> None:
+    path = tmp_path / "net.db"
+    path.touch(0o640)
+    path.chmod(0o640)
+    with Store(f"sqlite:///{path}") as store:
+        put(store, 1)
+    assert path.stat().st_mode & 0o777 == 0o640

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -228,7 +229,8 @@ def test_hello_reply_is_not_delivered(on: Scene) -> None:
 
 def test_service_starts_over_a_dead_services_socket_file(tmp_path: Path) -> None:
     (tmp_path / "hop").mkdir(mode=0o700)
-    (tmp_path / "hop" / "socket").write_text("")
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "hop" / "socket"))
     with scene(rig(tmp_path)) as on:
         listener = on.subscriber(ALL)
         on.fence(listener, "t")
