@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import OutcomeUnknown, PubSubError, StoreBusy, StoreUnavailable
-from pubsub_lib.failpoints import hit
+from pubsub_lib.failpoints import armed, hit
 from pubsub_lib.store import error_mapping, retry, writer
 from pubsub_lib.store.before_write import WriteHooks
 from pubsub_lib.store.group_commit import Attempt, GroupCommit
@@ -112,7 +112,7 @@ class Committer:
         call.doubt, call.alone = attempt.doubt, attempt.shared or isinstance(attempt.error, StoreBusy)
         if attempt.error is not None:
             raise attempt.error
-        if attempt.commit is not None:
+        if attempt.commit is not None and armed:
             hit("writer.after_commit")
         return attempt.commit
 

@@ -17,15 +17,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Head, Link, Point
 from pubsub_lib.errors import SchemaError, VersionMismatch
-from pubsub_lib.failpoints import hit
+from pubsub_lib.failpoints import armed, hit
 from pubsub_lib.store import changelog, rows, schema, statements, verbs
 from pubsub_lib.store.executor import Call, Executor
 from pubsub_lib.store.links import Commit, Rows, assemble
 from pubsub_lib.store.statements import Statements
 from pubsub_lib.store.verbs import Effect, Encode, Identity, Operation, Stored
-
-_COUNTER = statements.COUNTER
-
 
 Review = Callable[[Sequence[Effect]], Sequence[Effect]]
 """Gets the effects of the verbs, returns those to write."""
@@ -87,10 +84,12 @@ def write_together(
                 drafts.append((number, effects, changes))
     if not drafts:
         return outcomes
-    hit("writer.after_lock")
+    if armed:
+        hit("writer.after_lock")
     topics = {topic for _, effects, _ in drafts for topic in _topics(effects)}
     step = advance(executor, sum(changes for *_, changes in drafts), works[drafts[-1][0]].nonce, sorted(topics))
-    hit("writer.after_counter")
+    if armed:
+        hit("writer.after_counter")
     heads = step.heads | _lost_heads(executor, sorted(topics - step.heads.keys()))
     last, now, changed, links = step.before, time.time(), Rows([], [], []), list[Link]()
     for number, effects, changes in drafts:
@@ -103,7 +102,8 @@ def write_together(
         links += made
         last = point
     write_rows(executor, changed, links, step.now)
-    hit("writer.before_commit")
+    if armed:
+        hit("writer.before_commit")
     return outcomes
 
 
@@ -193,7 +193,7 @@ def advance(executor: Executor, by: int, nonce: int, topics: Sequence[str]) -> S
 
 def hold_counter(connection: Connection) -> None:
     """Lock the counter without moving it: until the caller commits, no other writer writes objects."""
-    connection.execute(select(schema.store.c.position).where(_COUNTER).with_for_update())
+    connection.execute(select(schema.store.c.position).where(statements.COUNTER).with_for_update())
 
 
 def _no_counter() -> NoReturn:
@@ -279,7 +279,7 @@ def is_in(connection: Connection, point: Point) -> bool | None:
     Waits for the counter first: a COMMIT whose connection was lost may still be running in the server.
     """
     store, links = schema.store.c, schema.links.c
-    head = connection.execute(select(store.position, store.nonce).where(_COUNTER).with_for_update()).one()
+    head = connection.execute(select(store.position, store.nonce).where(statements.COUNTER).with_for_update()).one()
     if head.position < point.position:
         return False
     if head.nonce == point.nonce:

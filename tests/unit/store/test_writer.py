@@ -114,6 +114,7 @@ def test_isolation_writer_loses_no_update_committed_between_its_read_and_write(
         except StoreBusy:
             pass  # it could not lock the object in time, and wrote nothing
 
+    monkeypatch.setattr(writer, "armed", True)
     monkeypatch.setattr(writer, "hit", meanwhile)
     with store.transaction() as tx:
         tx.update("t", "k", {"mine": 1})
