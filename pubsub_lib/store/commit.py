@@ -118,7 +118,7 @@ class Committer:
 
     def _executed(self, call: _Call) -> Attempt:
         # Hooks run on the thread that made the transaction, and may use the store.
-        if self._hooks.any or call.alone or self._groups.leading:
+        if self._hooks.hooks or call.alone or self._groups.leading:
             return self._executed_alone(call.work)
         attempt = self._groups.run(call.work)
         if attempt.shared and not isinstance(attempt.error, StoreBusy | StoreUnavailable):  # these two are tried again

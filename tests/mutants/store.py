@@ -177,8 +177,8 @@ HISTORY = (
     Mutant(
         name="is_in_without_waiting",
         path=f"{STORE}/writer.py",
-        before="select(store.position, store.nonce).where(_COUNTER).with_for_update()).one()",
-        after="select(store.position, store.nonce).where(_COUNTER)).one()",
+        before="select(store.position, store.nonce).where(statements.COUNTER).with_for_update()).one()",
+        after="select(store.position, store.nonce).where(statements.COUNTER)).one()",
         tests=(f"{NOT_ENDED}[postgresql]",),
         marker="postgresql",
         wrong="a transaction whose COMMIT still runs in the server is executed again",
