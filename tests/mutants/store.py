@@ -104,7 +104,7 @@ GROUPS = (
     ),
     Mutant(
         name="lost_commit_of_a_group_not_looked_up",
-        path=f"{STORE}/commit.py",
+        path=f"{STORE}/group_commit.py",
         before="            attempts[:] = _failed(error, outcomes, doubt)",
         after="            attempts[:] = _failed(error, outcomes, doubt and len(outcomes) == 1)",
         tests=(f"{GROUP}::test_lost_commit_of_a_group_is_looked_up_for_each[sqlite-lost_after]",),
