@@ -21,8 +21,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import PubSubError, StoreUnavailable
 from pubsub_lib.store import error_mapping, writer
+from pubsub_lib.store.executor import OwnTransaction
 from pubsub_lib.store.links import Commit
-from pubsub_lib.store.own_transaction import OwnTransaction
 from pubsub_lib.store.verbs import Encode, Identity
 from pubsub_lib.store.writer import Outcome, Review, Work
 

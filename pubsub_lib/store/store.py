@@ -37,8 +37,8 @@ from pubsub_lib.store import (
 from pubsub_lib.store.before_write import BeforeWrite, WriteHooks
 from pubsub_lib.store.commit import Committer, dropped_on_error
 from pubsub_lib.store.commit_callbacks import CommitCallbacks, OnCommit
+from pubsub_lib.store.connection_executor import commit_or_drop
 from pubsub_lib.store.directory import Directory
-from pubsub_lib.store.executor import commit_or_drop
 from pubsub_lib.store.inspection import Inspection
 from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
