@@ -2,7 +2,8 @@
 
 Several are separated by commas. ``@n`` means the n-th time that the place is reached (default: the first); the place
 acts only once. Actions: ``kill`` (SIGKILL to the own process), ``stop`` (SIGSTOP) and ``raise``
-(:class:`FailpointReached`). The variable is read once, at import; without it :func:`hit` is one comparison.
+(:class:`FailpointReached`). The variable is read once, at import; without it :func:`hit` is one comparison, and on the
+path of each commit not even called (``if armed: hit(...)``).
 """
 
 import os
@@ -74,10 +75,11 @@ def parse(text: str) -> dict[str, Armed]:
     return armed
 
 
-_armed: Final = parse(os.environ.get(VARIABLE, ""))
+armed: Final = parse(os.environ.get(VARIABLE, ""))
+"""The armed places by name; empty without the variable."""
 
 
 def hit(name: str) -> None:
     """Run the action that the variable sets for this place, if any. Raises FailpointReached for ``raise``."""
-    if _armed and name in _armed:
-        _armed[name].reached(name)
+    if armed and name in armed:
+        armed[name].reached(name)

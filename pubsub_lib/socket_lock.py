@@ -76,7 +76,7 @@ class SocketLock:
 
 
 def _refuse_other_files(path: Path, elsewhere: str) -> None:
-    """Raise TransportError for anything but a socket at the path: the owner of the lock deletes what is there, a database even."""
+    """Raise TransportError for anything but a socket at the path: the lock's owner would delete it."""
     try:
         mode = path.lstat().st_mode
     except OSError:

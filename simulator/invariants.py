@@ -103,7 +103,7 @@ def staleness_is_honest(history: "History", replica: "Replica", chain: Chain) ->
 def buffers_are_bounded(replica: "Replica", chain: Chain) -> str | None:
     """Each buffer is within its limit."""
     limits = replica.world.plan.limits
-    pending = len(replica.replica_state.tracker.freshness.of(chain.name).pending)
+    pending = len(replica.replica_state.tracker.freshness.of[chain.name].pending)
     if chain.reorder_buffer.messages > limits.max_waiting_links:
         return f"{chain.reorder_buffer.messages} messages wait in {chain.name!r}"
     if chain.reorder_buffer.size > limits.max_waiting_bytes:

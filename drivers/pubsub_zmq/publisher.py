@@ -102,14 +102,26 @@ class ZmqPublisher(Publisher):
     def send_event(self, envelope: Envelope) -> None:
         """Encode and send, or queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.
 
-        Waits at most ``send_wait`` seconds, and only when the queue is full.
+        A message is sent past the queue, in the caller's thread, unless others are sending, are waiting, or sent just
+        now. Waits at most ``send_wait`` seconds, and only when the queue is full.
         """
         self._life.check_open()
         outbox = self._outbox
         assert outbox is not None  # initialize() made it
         head, body = codec.encode(envelope, self._limits)
-        if envelope.hello is not None or not self._send_alone(outbox, (head, body)):
-            outbox.put(QueuedMessage(envelope, head, body), self._options.send_wait)
+        rare = envelope.hello is None and time.monotonic() - self._sent_at >= _QUIET
+        if rare and self._socket_lock.acquire(blocking=False):
+            try:
+                xpub, waker = self._xpub, self._waker
+                if xpub is not None and waker is not None and outbox.pass_by():
+                    self._send_frames(xpub, ((head, body),))
+                    # It may have received a subscription without a signal on the descriptor that the thread polls.
+                    if int(xpub.getsockopt(zmq.EVENTS)) & _POLLIN:
+                        waker.wake()
+                    return
+            finally:
+                self._socket_lock.release()
+        outbox.put(QueuedMessage(envelope, head, body), self._options.send_wait)
 
     def counters(self) -> Mapping[str, int]:
         """The counters that the API requires, and: ``frames`` (fewer than ``sent`` when messages shared frames),
@@ -139,23 +151,6 @@ class ZmqPublisher(Publisher):
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(_STOP / 2)
-
-    def _send_alone(self, outbox: SendQueue, pair: tuple[bytes, bytes]) -> bool:
-        """Send past the queue, in the caller's thread. False when others are sending, are waiting, or sent just now."""
-        now = time.monotonic()
-        if now - self._sent_at < _QUIET or not self._socket_lock.acquire(blocking=False):
-            return False
-        try:
-            xpub, waker = self._xpub, self._waker
-            if xpub is None or waker is None or not outbox.pass_by():
-                return False
-            self._send_frames(xpub, (pair,))
-            # The send may have received a subscription without a signal on the descriptor that the thread polls.
-            if int(xpub.getsockopt(zmq.EVENTS)) & _POLLIN:
-                waker.wake()
-            return True
-        finally:
-            self._socket_lock.release()
 
     # -- binding -----------------------------------------------------------------------------------------------------
 

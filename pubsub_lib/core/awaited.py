@@ -47,7 +47,7 @@ class Awaited:
                 waits = True
             elif self._point.position <= chain.known.position and chain.passed(self._point):
                 self._settled[name] = chain.history
-            elif self._may_be_lost(chain, chain.known, tracker.freshness.of(name).proof):
+            elif self._may_be_lost(chain, chain.known, tracker.freshness.of[name].proof):
                 return HistoryQuery(name, (self._point, chain.known))
             else:
                 waits = True

@@ -18,7 +18,7 @@ from pubsub_lib.core.index import Extract, Index
 from pubsub_lib.core.merged_view import HeldObject, MergedView
 from pubsub_lib.core.model import ALL, Head, Link, Record, TopicSnapshot
 from pubsub_lib.core.objects import Object
-from pubsub_lib.core.topic_objects import TopicObjects, Walk
+from pubsub_lib.core.topic_objects import NO_TOPIC, TopicObjects, Walk
 from pubsub_lib.errors import NotSubscribedError, UsageError
 
 
@@ -86,7 +86,7 @@ class Cache:
         begun = 0 if events is None else len(events)
         faults: list[Fault] = []
         name = table = ""
-        topic = TopicObjects()
+        topic = NO_TOPIC
         objects: dict[str, HeldObject] = {}
         shown: dict[str, HeldObject] = {}
         decode = plain
@@ -108,8 +108,8 @@ class Cache:
                 if change.table != table:
                     table = change.table
                     objects = topic.tables.setdefault(table, {})
-                    shown = merged.table(table)
-                    decode = merged.decoder(table)
+                    shown = merged.shown[table]
+                    decode = merged.decoders.get(table, plain)
                 old = objects.get(key)
                 if version <= known or (old is not None and version <= old.version):
                     guarded += 1
@@ -246,7 +246,7 @@ class Cache:
         state.position = position
         for record, new in zip(changed, entries, strict=True):
             table, key = record.table, record.key
-            shown = merged.table(table)
+            shown = merged.shown[table]
             there = shown.get(key)
             if (
                 there is not None
@@ -260,7 +260,7 @@ class Cache:
                 if with_events:
                     events.append(
                         Event(table, key, topic, "create", new.version, None, None, new.value, position,
-                              0.0, None, merged.decoder(table))
+                              0.0, None, merged.decoders.get(table, plain))
                     )  # fmt: skip
                 continue
             event = shift((table, key), topic, new, None, position)
@@ -291,11 +291,11 @@ class Cache:
         state.count, state.digest = sum(map(len, state.tables.values())), total & MASK
         state.position = position
         alone = not (merged.tombstones or merged.contested) and all(
-            merged.table(table).keys().isdisjoint(objects) for table, objects in state.tables.items()
+            merged.shown[table].keys().isdisjoint(objects) for table, objects in state.tables.items()
         )
         if alone:
             for table, objects in state.tables.items():
-                merged.table(table).update(objects)
+                merged.shown[table].update(objects)
         for record in records if with_events or not alone else ():
             table, key = record.table, record.key
             new = state.tables[table][key]
@@ -306,7 +306,7 @@ class Cache:
                 continue
             events.append(
                 Event(table, key, topic, "create", new.version, None, None, new.value, position,
-                      0.0, None, merged.decoder(table))
+                      0.0, None, merged.decoders.get(table, plain))
             )  # fmt: skip
         return events
 
@@ -459,7 +459,7 @@ class Cache:
         check_kind("name", name, str, "a string, the index's name")
         if name in self._indexes:
             raise UsageError(f"an index {name!r} exists already; choose another name")
-        index = Index(name, table, extract, self._merged.decoder(table))
+        index = Index(name, table, extract, self._merged.decoders.get(table, plain))
         for _, key, entry in self._view(table, None):
             index.put(key, entry.value)
         self._indexes[name] = index

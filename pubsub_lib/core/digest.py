@@ -1,8 +1,6 @@
 """The additive digest of a topic: the sum, modulo 2**64, of a fingerprint of every object in it.
 
 Order does not matter. So writers add and subtract under the topic's lock, and replicas do the same when they apply.
-A database keeps fingerprints and digests as two 32-bit halves, because SQLite's ``sum`` overflows at 64 bits;
-``join(sum(lo), sum(hi))`` is the same sum.
 """
 
 import xxhash
@@ -30,13 +28,3 @@ def add(digest: int, fp: int) -> int:
 def subtract(digest: int, fp: int) -> int:
     """The digest after an object with this fingerprint was removed."""
     return (digest - fp) & MASK
-
-
-def split(digest: int) -> tuple[int, int]:
-    """(low, high) 32-bit halves, as a database keeps them."""
-    return digest & 0xFFFFFFFF, digest >> 32
-
-
-def join(low: int, high: int) -> int:
-    """The digest of two halves, or of two sums of halves."""
-    return (low + (high << 32)) & MASK

@@ -132,7 +132,8 @@ class FreshnessMonitor:
 
     def __init__(self, timing: Timing, now: float) -> None:
         self._timing = timing
-        self._chains: dict[str, Freshness] = {}
+        self.of: dict[str, Freshness] = {}
+        """The proofs of each chain by its name; changed by :meth:`add` and :meth:`remove` only."""
         self._requests: dict[str, SentRequest] = {}
         self._asked = 0
         self.ask_at = now
@@ -140,15 +141,11 @@ class FreshnessMonitor:
 
     def add(self, chain: str, now: float) -> None:
         """A chain is followed from now on."""
-        self._chains[chain] = Freshness(now)
+        self.of[chain] = Freshness(now)
 
     def remove(self, chain: str) -> None:
         """A chain is no longer followed."""
-        del self._chains[chain]
-
-    def of(self, chain: str) -> Freshness:
-        """The proofs of one chain."""
-        return self._chains[chain]
+        del self.of[chain]
 
     def request_sent(self, nonce: str, topics: Collection[str], now: float) -> None:
         """A hello request was sent."""
@@ -156,7 +153,7 @@ class FreshnessMonitor:
         self._requests[nonce] = SentRequest(now, frozenset(topics))
         self._asked += len(self._requests[nonce].topics)
         # Counted in topics and not in requests: a replica that follows topics one by one sends many small requests.
-        while len(self._requests) > MAX_REQUESTS and self._asked > REQUEST_ROUNDS * len(self._chains):
+        while len(self._requests) > MAX_REQUESTS and self._asked > REQUEST_ROUNDS * len(self.of):
             self._forget(next(iter(self._requests)))
 
     def _forget(self, nonce: str) -> None:
@@ -177,11 +174,11 @@ class FreshnessMonitor:
 
     def staleness(self, chain: str, now: float) -> float:
         """Seconds since the best proof; infinite before the first."""
-        return now - self._chains[chain].proof
+        return now - self.of[chain].proof
 
     def to_poll(self, now: float) -> list[str]:
         """Chains to read from the store now, because no publisher's proof of them is fresh."""
-        stale = [name for name, fresh in self._chains.items() if self._polls_from(fresh) <= now]
+        stale = [name for name, fresh in self.of.items() if self._polls_from(fresh) <= now]
         if not stale or now < self.poll_at:
             return []
         self.poll_at = now + self._timing.poll_interval
@@ -189,13 +186,13 @@ class FreshnessMonitor:
 
     def is_polling(self, now: float) -> bool:
         """True while some chain has no fresh proof from a publisher."""
-        return any(self._polls_from(fresh) <= now for fresh in self._chains.values())
+        return any(self._polls_from(fresh) <= now for fresh in self.of.values())
 
     def next_time(self) -> float:
         """When ``periodic`` or ``to_poll`` will next be due; infinite while no chain is followed."""
-        if not self._chains:
+        if not self.of:
             return float("inf")
-        stale_at = min(map(self._polls_from, self._chains.values()))
+        stale_at = min(map(self._polls_from, self.of.values()))
         return min(self.ask_at, max(self.poll_at, stale_at))
 
     def _polls_from(self, fresh: Freshness) -> float:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from pubsub_lib.core.events import Event
-from pubsub_lib.core.history_change import is_barrier
+from pubsub_lib.core.history_change import BARRIER_TABLE
 from pubsub_lib.core.limits import Positive
 from pubsub_lib.core.timing import Seconds
 from pubsub_lib.errors import ConfigError, UsageError
@@ -131,6 +131,7 @@ class _Item(msgspec.Struct, gc=False):
     initial: bool
     tried: Event | None = None
     tries: int = 0
+    is_barrier: bool = False
     dead: bool = False
     error: BaseException | None = None
     earlier: "_Item | None" = None
@@ -139,10 +140,6 @@ class _Item(msgspec.Struct, gc=False):
     @property
     def ident(self) -> Ident:
         return self.first.table, self.first.key
-
-    @property
-    def is_barrier(self) -> bool:
-        return is_barrier(self.first)
 
     @property
     def is_cancelled(self) -> bool:
@@ -242,12 +239,12 @@ class HandlerQueue:
         if waiting is not None:
             self._merge(waiting, event)
             return
-        item = _Item(event, event, position, self._serial, now, initial)
+        item = _Item(event, event, position, self._serial, now, initial, is_barrier=event.table == BARRIER_TABLE)
         parked = self._parked.pop(ident, None) if self._parked else None
         if parked is not None:
             item.first, item.tried = parked.first, parked.tried
         self.initial_left += initial
-        if is_barrier(event):
+        if item.is_barrier:
             self._barrier = self._serial
             self._barriers += 1
         tail = self._tails.get(ident)

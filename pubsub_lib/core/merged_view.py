@@ -12,7 +12,7 @@ lag. A topic's tombstones are never above its own position, and that position is
 proof of every topic ends each wrong tombstone.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 
 import msgspec
@@ -70,7 +70,7 @@ class MergedView:
     """
 
     def __init__(self, decoders: Mapping[str, Decode]) -> None:
-        self.shown: dict[str, dict[str, HeldObject]] = {}
+        self.shown: defaultdict[str, dict[str, HeldObject]] = defaultdict(dict)
         self.contested: dict[Ident, Contest] = {}
         self.tombstones: OrderedDict[Ident, Tombstone] = OrderedDict()
         self.lagging: dict[str, dict[Ident, None]] = {}
@@ -80,18 +80,8 @@ class MergedView:
 
         A dict keeps the order of insertion, unlike a set: events must come in the same order in every process.
         """
-        self._decoders = dict(decoders)
-
-    def decoder(self, table: str) -> Decode:
-        """The decoder of a table's values."""
-        return self._decoders.get(table, plain)
-
-    def table(self, table: str) -> dict[str, HeldObject]:
-        """The shown objects of a table; adds an empty dict for a new table."""
-        shown = self.shown.get(table)
-        if shown is None:
-            shown = self.shown[table] = {}
-        return shown
+        self.decoders = dict(decoders)
+        """The decoders of the values of typed tables."""
 
     def add_tombstone(self, ident: Ident, tombstone: Tombstone) -> None:
         """Remember the tombstone of an object that no topic holds any more."""
@@ -124,7 +114,7 @@ class MergedView:
         """
         tombstone = ended if deleted is None else deleted
         table, key = ident
-        shown = self.table(table)
+        shown = self.shown[table]
         winner = shown.get(key)
         contest = self.contested.get(ident)
         if contest is None:
@@ -241,14 +231,14 @@ class MergedView:
             assert old is not None
             return Event(
                 table, key, old.topic, "delete", deleted, old.version, old.value, None, position, written_at,
-                old.topic, self.decoder(table),
+                old.topic, self.decoders.get(table, plain),
             )  # fmt: skip
         if old is None:
             return Event(
                 table, key, new.topic, "create", new.version, None, None, new.value, position, written_at,
-                None, self.decoder(table),
+                None, self.decoders.get(table, plain),
             )  # fmt: skip
         return Event(
             table, key, new.topic, "set", new.version, old.version, old.value, new.value, position,
-            written_at, old.topic, self.decoder(table),
+            written_at, old.topic, self.decoders.get(table, plain),
         )  # fmt: skip

@@ -25,7 +25,7 @@ class StoreHints:
         self._position = 0
         self._asked = False
         self.ask_at = NEVER_DUE
-        """When ``due`` will next return chains."""
+        """When ``due`` will next return chains; ``NEVER_DUE`` while no hello request is to be sent."""
 
     @property
     def wanted(self) -> bool:

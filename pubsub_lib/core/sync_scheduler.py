@@ -19,7 +19,8 @@ class SyncScheduler:
     def __init__(self, timing: Timing, rng: random.Random, now: float) -> None:
         self._timing = timing
         self._rng = rng
-        self._due: float | None = None
+        self.due: float | None = None
+        """When the next sync is due; None while no chain needs one."""
         self._free_from = now
         self._failures = 0
         self.number = 0
@@ -30,20 +31,20 @@ class SyncScheduler:
 
     def need(self, now: float) -> None:
         """A chain needs a sync. Another call has no effect: the first need keeps its time."""
-        if self._due is None:
-            self._due = now + self._rng.random() * self._timing.sync_jitter
+        if self.due is None:
+            self.due = now + self._rng.random() * self._timing.sync_jitter
 
     def need_now(self, now: float) -> None:
         """The answer just read needs another reading: the same sync goes on."""
-        self._due = self._free_from = now
+        self.due = self._free_from = now
 
     def no_need(self) -> None:
         """No sync is due any more (the topic was dropped)."""
-        self._due = None
+        self.due = None
 
     def may_begin(self, now: float) -> bool:
         """True when a sync is due and none runs."""
-        return not self.running and self._due is not None and now >= max(self._due, self._free_from)
+        return not self.running and self.due is not None and now >= max(self.due, self._free_from)
 
     def begin(self, now: float, turn: int) -> int:
         """Start; returns the sync's number."""
@@ -51,7 +52,7 @@ class SyncScheduler:
         self.running = True
         self.begun = now
         self.turn = turn
-        self._due = None
+        self.due = None
         return self.number
 
     def ended(self, now: float) -> None:
@@ -69,7 +70,7 @@ class SyncScheduler:
     @property
     def waits(self) -> bool:
         """True while a sync is due."""
-        return self._due is not None
+        return self.due is not None
 
     @property
     def failures(self) -> int:
@@ -84,4 +85,4 @@ class SyncScheduler:
         """When ``may_begin`` or ``timed_out`` will next be true; infinite when no sync is due or runs."""
         if self.running:
             return self.begun + self._timing.sync_timeout
-        return float("inf") if self._due is None else max(self._due, self._free_from)
+        return float("inf") if self.due is None else max(self.due, self._free_from)

@@ -42,6 +42,10 @@ class TopicObjects:
         self.digest = sum(entry.fingerprint for _, _, entry in self.objects()) & MASK
 
 
+NO_TOPIC: Final = TopicObjects()
+"""In place of a topic before the first link of a run; never changed."""
+
+
 class Rot(msgspec.Struct, frozen=True):
     """Objects of a topic that were altered or lost in memory. ``names``: (table, key) of the first ``MAX_NAMED``; none
     when only count or digest is wrong.
@@ -129,7 +133,7 @@ class Walk:
             return
         real = fingerprint(table, key, entry.version, entry.value)
         self._sum += real
-        shown = self._merged.table(table)
+        shown = self._merged.shown[table]
         hidden = shown.get(key) is not entry and (table, key) not in self._merged.contested
         if hidden:
             shown[key] = entry  # its topic has it; only the merged view had lost it

@@ -18,7 +18,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.message_statistics import MessageStatistics
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.reconnection import Reconnection
-from pubsub_lib.core.store_hints import StoreHints
+from pubsub_lib.core.store_hints import NEVER_DUE, StoreHints
 from pubsub_lib.core.sync_scheduler import SyncScheduler, backoff
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.transitions import DUE, SYNCING, State, Trigger
@@ -126,7 +126,7 @@ class Tracker:
         """True while a clock, a sync's start or a hello request may be due sooner than the last ``next_time()``. While
         it stays true, only a hello, or a count or digest that differs, makes one due sooner still: its sync may then
         start late by up to ``message_delay_window`` (docs/contributing/scheduler.md)."""
-        return bool(self._holding) or self.syncs.waits or self._hints.waits
+        return bool(self._holding) or self.syncs.due is not None or self._hints.ask_at != NEVER_DUE
 
     @property
     def topics(self) -> Collection[str]:
@@ -183,12 +183,12 @@ class Tracker:
             # Not counted in the sequences either: after a late message, following the topic again is not a gap.
             self.counters.unsubscribed += len(envelope.messages)
             return []
-        self.gaps.received(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
         applied: list[Link] = []
         connected = self._receive_run(chain, envelope.messages, now, applied) if chain.state is _FOLLOWING else 0
         for message in envelope.messages[connected:] if connected else envelope.messages:
             self._receive(chain, message, now, applied)
-        return self._applied(applied)
+        self.gaps.received(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
+        return [Apply(applied)] if applied else []
 
     def tick(self, now: float) -> list[Effect]:
         """Time passed: call at ``next_time()`` or any time."""
@@ -304,7 +304,7 @@ class Tracker:
         Under load these are nearly all messages. ``_receive`` does the same with each, at four times the cost.
         """
         known = chain.known
-        if known is None or self.freshness.of(chain.name).pending:
+        if known is None or self.freshness.of[chain.name].pending:
             return 0
         everything = chain.name == ALL
         run: list[Link] = []
@@ -349,8 +349,9 @@ class Tracker:
 
     def _apply(self, chain: Chain, point: Point, links: Sequence[Link], now: float, applied: list[Link]) -> None:
         applied.extend(links)
+        self.counters.applied += len(links)
         chain.advance(point, now)
-        fresh = self.freshness.of(chain.name)
+        fresh = self.freshness.of[chain.name]
         if fresh.pending:
             fresh.reached(point, now)
 
@@ -382,7 +383,6 @@ class Tracker:
             self._trigger(chain, Trigger.SETTLED, now)
 
     def _applied(self, links: list[Link]) -> list[Effect]:
-        self.counters.applied += len(links)
         return [Apply(links)] if links else []
 
     # -- hellos ------------------------------------------------------------------------------------------------------
@@ -465,7 +465,7 @@ class Tracker:
         known = chain.known
         if began is not None and not self._overtook(chain, head, began):
             position = hello.store.position if hello.store is not None else head.position
-            self.freshness.of(chain.name).add_reading(chain, head, HeadReading(began, position, publisher=True), now)
+            self.freshness.of[chain.name].add_reading(chain, head, HeadReading(began, position, publisher=True), now)
         if known is None or chain.frozen:
             # Judged when the sync has set known. A head received before a sync began is covered by that sync.
             if chain.state in SYNCING:
@@ -560,7 +560,7 @@ class Tracker:
                 self._apply(chain, links[0].point, links, now, applied)
             trigger = Trigger.CAUGHT_UP if chain.known == delta.head else Trigger.BROKEN
         reading = HeadReading(self.syncs.begun, store.position, publisher=False)
-        self.freshness.of(chain.name).add_reading(chain, delta.head, reading, now)
+        self.freshness.of[chain.name].add_reading(chain, delta.head, reading, now)
         self._trigger(chain, trigger, now)
         self._after_sync(chain, now, applied)
         return self._applied(applied)
@@ -569,7 +569,7 @@ class Tracker:
         before = chain.known
         chain.jump(full.head, now)
         self._reached_store = None
-        fresh = self.freshness.of(chain.name)
+        fresh = self.freshness.of[chain.name]
         fresh.restart(full.head, HeadReading(self.syncs.begun, store.position, publisher=False), now)
         chain.read_in, chain.read_whole = self._turn, not chain.repair
         chain.repair = False
@@ -638,7 +638,7 @@ class Tracker:
     def _covered(self, chain: Chain | None) -> int:
         if chain is None or chain.known is None or chain.frozen:
             return 0
-        return max(chain.known.position, self.freshness.of(chain.name).covered)
+        return max(chain.known.position, self.freshness.of[chain.name].covered)
 
 
 def _steps(chain: Chain, links: Sequence[Link]) -> Iterator[list[Link]]:

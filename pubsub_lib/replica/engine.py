@@ -350,6 +350,7 @@ class Engine:
     # -- all threads ----------------------------------------------------------------------------------------------
 
     def _notify_handlers(self, outcome: StepResult, *, first: bool = False) -> None:
+        self._announce()  # with the lock held, so that no waiting thread sees a state without the events below
         if outcome.history is not None:
             log_history_change(outcome.history)
             self._handlers.push_history(outcome.history)
@@ -357,7 +358,6 @@ class Engine:
             self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
         if outcome.then is not None:
             self._notify_handlers(outcome.then, first=first)
-        self._announce()
 
     def _announce(self) -> None:
         """Notify the waiting threads after a step that may end their wait. With the lock held."""

@@ -13,7 +13,7 @@ from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue, Parked, S
 from pubsub_lib.core.history_change import HistoryChange, is_barrier, of_event
 from pubsub_lib.core.ordering import in_order
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
-from pubsub_lib.failpoints import hit
+from pubsub_lib.failpoints import armed, hit
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.threads.start import start_thread
 
@@ -189,7 +189,17 @@ class Handle:
     # -- the thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (event := self._next()) is not None:
+        while True:
+            with self._changed:
+                while not self._gone:
+                    now = self._clock()
+                    event = self._queue.next(now)
+                    if event is not None:
+                        break
+                    due = self._queue.next_time()
+                    self._changed.wait(None if due is None else max(due - now, 0.0))
+                else:
+                    break
             self._handle(event)
         self._owner.ended(self)
 
@@ -197,7 +207,8 @@ class Handle:
         error: BaseException | None = None
         self._inside = threading.get_ident()
         try:
-            hit("replica.in_handler")
+            if armed:
+                hit("replica.in_handler")
             if self._on_history_changed is not None and is_barrier(event):
                 self._on_history_changed(of_event(event))
             else:
@@ -210,18 +221,6 @@ class Handle:
         if self._thread is None and isinstance(error, KeyboardInterrupt):
             raise error  # it is for the calling thread, which is not the handler's own
 
-    def _next(self) -> Event | None:
-        """The next event; waits for it. None: the handler is removed."""
-        with self._changed:
-            while not self._gone:
-                now = self._clock()
-                event = self._queue.next(now)
-                if event is not None:
-                    return event
-                due = self._queue.next_time()
-                self._changed.wait(None if due is None else max(due - now, 0.0))
-            return None
-
     def _answer(self, event: Event, error: BaseException | None) -> None:
         now = self._clock()
         with self._changed:
@@ -231,7 +230,8 @@ class Handle:
             else:
                 parked = self._queue.failed(now, error)
             self._changed.notify_all()
-        self._owner.announce()
+        for watcher in self._owner.watchers:
+            watcher()
         if error is not None:
             self._log_failure(event, error, parked is not None, now)
 

@@ -25,8 +25,7 @@ from pubsub_lib.settings import Settings
 from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.socket_path import OPTION, make_folder
 from pubsub_lib.store import url
-from pubsub_lib.store.commit import Announce
-from pubsub_lib.store.group_commit import Attempt, Candidate, first_group
+from pubsub_lib.store.group_commit import Announce, Attempt, Candidate, first_group
 from pubsub_lib.store.host_commit import database_of, socket_of
 from pubsub_lib.store.host_messages import hello
 from pubsub_lib.store.links import Commit

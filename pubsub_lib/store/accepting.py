@@ -21,8 +21,8 @@ from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import EMPTY, Change, Head, Link
 from pubsub_lib.errors import InvalidValueError, StoreBusy
 from pubsub_lib.store import changelog, repair_plan, repair_write, rows, schema, snapshot, writer
-from pubsub_lib.store.executor import ConnectionExecutor
-from pubsub_lib.store.links import Rows, object_row
+from pubsub_lib.store.connection_executor import ConnectionExecutor
+from pubsub_lib.store.links import Rows
 from pubsub_lib.store.verbs import Identity, Stored
 
 BATCH: Final = 100
@@ -105,7 +105,7 @@ def discard(connection: Connection, topic: str, idents: Sequence[Identity]) -> i
     locked = [each.item for each in repair_write.lock(connection, idents)]
     found = [item.ident for item in locked if item.topic == topic and _refused(item.ident)]
     writer.hold_counter(connection)
-    writer.write_rows(ConnectionExecutor(connection), Rows([], [], found), [], 0)
+    ConnectionExecutor(connection).write_rows(Rows([], [], found), [], [])
     return len(found)
 
 
@@ -130,7 +130,7 @@ def write(
         return Written()
     executor = ConnectionExecutor(connection)
     selected, postponed = _cut(batch, limits, writer.max_bytes(executor, limits))
-    step = writer.advance(executor, len(selected), nonce, [topic])
+    step = executor.advance(len(selected), nonce, [topic])
     head = _head(connection, topic, step.heads)
     # When the head is unknown, the link connects to no link of the topic: a link whose previous point is zero would
     # mean to replicas and repairs that the topic had no earlier history.
@@ -139,10 +139,10 @@ def write(
     changes = []
     for version, (ident, value) in enumerate(selected, step.before.position + 1):
         changes.append(_change(ident, version, value, topic, changed))
-    writer.write_rows(executor, changed, [], step.now)
+    executor.write_rows(changed, [], [])
     count, total = repair_plan.sums(connection, [topic]).get(topic, (0, 0))
     link = Link(topic, prev, step.point, changes, count, total, step.before, 1, origin, time.time())
-    writer.write_rows(executor, Rows([], [], []), [link], step.now)
+    executor.write_rows(Rows([], [], []), [rows.head_row(link)], [rows.link_row(link, step.now)])
     return Written(link) if carried else Written(link, len(changed.changed), len(changed.removed), postponed)
 
 
@@ -194,7 +194,7 @@ def _set_empty(connection: Connection, topic: str) -> None:
     digest in the next hello reply.
     """
     executor = ConnectionExecutor(connection)
-    head = _head(connection, topic, writer.heads_of(executor, [topic]))
+    head = _head(connection, topic, executor.heads_of([topic]))
     if repair_plan.sums(connection, [topic]):
         raise StoreBusy(f"an object of the topic {topic!r} was created at the same moment; run it again")
     if head != EMPTY:
@@ -207,5 +207,5 @@ def _change(ident: Identity, version: int, value: bytes | None, topic: str, chan
         changed.removed.append(ident)
         return Change(table, key, "delete", version, None)
     fingerprint = digest.fingerprint(table, key, version, value)
-    changed.changed.append(object_row(Stored(table, key, topic, version, value, fingerprint)))
+    changed.changed.append(rows.object_row(Stored(table, key, topic, version, value, fingerprint)))
     return Change(table, key, "set", version, value)

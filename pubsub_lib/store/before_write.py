@@ -81,7 +81,8 @@ class WriteHooks:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._hooks: list[tuple[str | None, BeforeWrite]] = []
+        self.hooks: Sequence[tuple[str | None, BeforeWrite]] = ()
+        """Without hooks a transaction is not reviewed. Otherwise the thread that made it reviews it."""
         self._lock = threading.Lock()
 
     def add(self, hook: BeforeWrite, table: str | Table[Any] | None) -> Callable[[], None]:
@@ -93,18 +94,13 @@ class WriteHooks:
         name = None if table is None else self._tables.check(table)
         listed = (name, hook)
         with self._lock:
-            self._hooks = [*self._hooks, listed]
+            self.hooks = [*self.hooks, listed]
 
         def remove() -> None:
             with self._lock:
-                self._hooks = [other for other in self._hooks if other is not listed]
+                self.hooks = [other for other in self.hooks if other is not listed]
 
         return remove
-
-    @property
-    def any(self) -> bool:
-        """Whether a transaction has to be reviewed, on the thread that made it."""
-        return bool(self._hooks)
 
     def after_fork(self) -> None:
         """In a forked child: another thread of the parent may have held the lock."""
@@ -116,7 +112,7 @@ class WriteHooks:
         An effect that a hook makes equal to the stored object is left out. Raises the exceptions of the hooks, and
         InvalidValueError for a value that cannot be stored.
         """
-        hooks = self._hooks
+        hooks = self.hooks
         if not hooks:
             return list(effects)
         reviewed = (self._one(effect, hooks) for effect in effects)

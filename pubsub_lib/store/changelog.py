@@ -11,7 +11,8 @@ from sqlalchemy import Connection, delete, func, select
 from pubsub_lib.core.model import ALL, ZERO, Delta, Head, Incomplete, Link, Point
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import rows, schema
-from pubsub_lib.store.executor import Call, Executor
+from pubsub_lib.store.executor import Executor
+from pubsub_lib.store.prepared import Call
 from pubsub_lib.store.types import NowMicroseconds
 
 _BATCH = 1000

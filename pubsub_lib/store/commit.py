@@ -6,30 +6,26 @@ After a connection was lost during COMMIT, the transaction's point is looked up 
 is committed, or it is not, or, when this stays unknown within the bounds of the retries, OutcomeUnknown is raised.
 """
 
+import time
 from collections.abc import Callable, Sequence
-from copy import copy
 from typing import TypeVar
 
 import msgspec
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import OutcomeUnknown, PubSubError, StoreBusy, StoreUnavailable
-from pubsub_lib.failpoints import hit
+from pubsub_lib.failpoints import armed, hit
 from pubsub_lib.store import error_mapping, retry, writer
 from pubsub_lib.store.before_write import WriteHooks
-from pubsub_lib.store.group_commit import Attempt, GroupCommit
+from pubsub_lib.store.group_commit import Announce, Attempt, Execution, GroupCommit
 from pubsub_lib.store.host_commit import HostCommit
 from pubsub_lib.store.links import Commit
-from pubsub_lib.store.own_transaction import OwnTransaction
 from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.verbs import Encode
-from pubsub_lib.store.writer import Outcome, Review, Work
+from pubsub_lib.store.writer import Work
 
 T = TypeVar("T")
-Announce = Callable[[Sequence[Commit | None]], None]
-"""Gets the commits of a group's works right before the COMMIT is sent; raises an error of this library to roll back."""
 
 
 def dropped_on_error(connection: Connection, fn: Callable[[Connection], T]) -> T:
@@ -55,18 +51,6 @@ class _Call(msgspec.Struct):
     """Whether the next attempt shares no transaction."""
 
 
-def _failed(error: PubSubError, outcomes: Sequence[Outcome], doubt: bool) -> list[Attempt]:
-    """The attempts of works whose transaction failed. Each thread gets an error object of its own."""
-    if len(outcomes) == 1:
-        return [Attempt(error=error, doubt=outcomes[0].commit if doubt else None)]
-    attempts = []
-    for each in outcomes:
-        own = copy(error)
-        own.__cause__ = error
-        attempts.append(Attempt(error=own, shared=True, doubt=each.commit if doubt else None))
-    return attempts
-
-
 class Committer:
     """Executes recorded transactions. Any thread; blocks for the groups before its own, and for at most about
     ``retry_max_seconds`` plus one statement.
@@ -84,15 +68,14 @@ class Committer:
         """``host``: commits in place of this process."""
         self._engine = engine
         self._settings = settings
-        self._limits = limits
-        self._encode = encode
         self._hooks = hooks
         self._host = host
-        self._groups = GroupCommit(self._execute_group)
+        self._execution = Execution(engine, limits, encode)
+        self._groups = GroupCommit(self._execution.together)
 
     def after_fork(self) -> None:
         """In a forked child: another thread of the parent may have been committing."""
-        self._groups = GroupCommit(self._execute_group)
+        self._groups = GroupCommit(self._execution.together)
         if self._host is not None:
             self._host.after_fork()
 
@@ -107,7 +90,7 @@ class Committer:
         Raises only exceptions that are not of this library: then the transaction is in doubt if it was announced.
         """
         attempts: list[Attempt] = []
-        self._execute(works, attempts, list, announce)
+        self._execution.together(works, attempts, announce)
         return attempts
 
     def run(self, work: Work) -> Commit | None:
@@ -115,9 +98,12 @@ class Committer:
         StoreUnavailable, StoreFull, StoreReadOnly (nothing written), OutcomeUnknown."""
         if not work.operations:
             return None
-        call = _Call(work)
+        call, begun = _Call(work), time.monotonic()
         try:
-            return retry.attempt(self._settings, lambda: self._once(call))
+            try:
+                return self._once(call)
+            except retry.TRANSIENT as error:
+                return retry.again(self._settings, lambda: self._once(call), error, begun, *retry.TRANSIENT)
         except PubSubError as error:
             if call.doubt is not None:
                 raise OutcomeUnknown(
@@ -136,17 +122,17 @@ class Committer:
         call.doubt, call.alone = attempt.doubt, attempt.shared or isinstance(attempt.error, StoreBusy)
         if attempt.error is not None:
             raise attempt.error
-        if attempt.commit is not None:
+        if attempt.commit is not None and armed:
             hit("writer.after_commit")
         return attempt.commit
 
     def _executed(self, call: _Call) -> Attempt:
         # Hooks run on the thread that made the transaction, and may use the store.
-        if self._hooks.any or call.alone or self._groups.leading:
-            return self._executed_alone(call.work)
+        if self._hooks.hooks or call.alone or self._groups.leading:
+            return self._execution.alone(call.work, self._hooks.review)
         attempt = self._of_host(call.work) or self._groups.run(call.work)
         if attempt.shared and not isinstance(attempt.error, StoreBusy | StoreUnavailable):  # these two are tried again
-            return self._executed_alone(call.work)
+            return self._execution.alone(call.work, self._hooks.review)
         return attempt
 
     def _of_host(self, work: Work) -> Attempt | None:
@@ -155,45 +141,6 @@ class Committer:
         with error_mapping.translated("writing a transaction"):
             self._engine()  # raises for a store that is closed, or without a schema
         return self._host.run(work)
-
-    def _executed_alone(self, work: Work) -> Attempt:
-        attempts: list[Attempt] = []
-        self._execute([work], attempts, self._hooks.review)
-        return attempts[0]
-
-    def _execute_group(self, works: Sequence[Work], attempts: list[Attempt]) -> None:
-        self._execute(works, attempts, list)
-
-    def _execute(
-        self, works: Sequence[Work], attempts: list[Attempt], review: Review, announce: Announce | None = None
-    ) -> None:
-        """Execute these works in one transaction; ``attempts`` gets the result of each, also when this raises."""
-        outcomes = [Outcome()] * len(works)
-        doubt = False
-        try:
-            with error_mapping.translated("writing a transaction"), OwnTransaction(self._engine()) as transaction:
-                outcomes = writer.write_together(transaction, works, self._encode, self._limits, review)
-                if any(each.commit for each in outcomes):
-                    if announce is not None:
-                        announce([each.commit for each in outcomes])
-                    doubt = True
-                    try:
-                        transaction.commit()
-                    except SQLAlchemyError as error:
-                        if error_mapping.is_refused(error):
-                            doubt = False
-                            raise
-                        # For any other error: look up the transaction before it is tried again.
-                        raise StoreUnavailable(f"COMMIT ended without an answer ({error})") from error
-                else:
-                    transaction.rollback()
-            attempts[:] = [Attempt(each.commit, each.error) for each in outcomes]
-        except PubSubError as error:
-            attempts[:] = _failed(error, outcomes, doubt)
-        except BaseException:
-            interrupted = StoreUnavailable("the thread that executed the transaction was interrupted")
-            attempts[:] = _failed(interrupted, outcomes, doubt)
-            raise
 
     def _ask(self, commit: Commit) -> bool:
         with error_mapping.translated("looking up a transaction"), self._engine().connect() as connection:

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.store import schema, writer
-from pubsub_lib.store.executor import ConnectionExecutor
+from pubsub_lib.store.connection_executor import ConnectionExecutor
 from pubsub_lib.store.types import NowMicroseconds
 
 T = TypeVar("T")

@@ -101,6 +101,8 @@ _SQLITE_ADVICE: Final[dict[int, str]] = {
     sqlite3.SQLITE_NOTADB: "the file is not a SQLite database; correct the URL, or restore the file from a backup",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
 }
+FOREIGN: Final = (exc.SQLAlchemyError, sqlite3.Error, OSError)
+"""The exceptions of SQLAlchemy and of the drivers that are translated."""
 DEFINITE: Final = (StoreBusy, StoreFull, StoreReadOnly)
 """Errors at COMMIT after which the transaction is certainly not committed. After any other error it may be."""
 
@@ -180,5 +182,5 @@ def translated(doing: str) -> Iterator[None]:
     """Translate exceptions of SQLAlchemy and the drivers that leave this block."""
     try:
         yield
-    except (exc.SQLAlchemyError, sqlite3.Error, OSError) as error:
+    except FOREIGN as error:
         raise translate(error, doing) from error

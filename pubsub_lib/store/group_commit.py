@@ -2,7 +2,7 @@
 
 The first thread in the queue commits for itself and for those behind it whose objects are others than its own; each
 work keeps its own conditions, point, links and error. No thread waits to collect a group: while one group is being
-committed, the next one gathers.
+committed, the next one gathers. The database transaction itself, of one work or of a group, is executed here, too.
 
 Source: DeWitt, Katz, Olken, Shapiro, Stonebraker, Wood: Implementation Techniques for Main Memory Database Systems
 (SIGMOD 1984), section 5.2, "group commit".
@@ -10,14 +10,21 @@ Source: DeWitt, Katz, Olken, Shapiro, Stonebraker, Wood: Implementation Techniqu
 
 import threading
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Final, TypeVar
 
 import msgspec
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.errors import PubSubError, StoreUnavailable
+from pubsub_lib.store import error_mapping, writer
+from pubsub_lib.store.executor import OwnTransaction
 from pubsub_lib.store.links import Commit
-from pubsub_lib.store.verbs import Identity
-from pubsub_lib.store.writer import Work
+from pubsub_lib.store.verbs import Encode, Identity
+from pubsub_lib.store.writer import Outcome, Review, Work
 
 MAX_OBJECTS: Final = 1000
 MAX_BYTES: Final = 1 << 20
@@ -38,6 +45,73 @@ class Attempt(msgspec.Struct, frozen=True):
 Execute = Callable[[Sequence[Work], list[Attempt]], None]
 """Executes works in one database transaction. The list always holds what is known of each, also when an exception that
 is not of this library leaves the function."""
+Announce = Callable[[Sequence[Commit | None]], None]
+"""Gets the commits of a group's works right before the COMMIT is sent; raises an error of this library to roll back."""
+
+
+def _failed(error: PubSubError, outcomes: Sequence[Outcome], doubt: bool) -> list[Attempt]:
+    """The attempts of works whose transaction failed. Each thread gets an error object of its own."""
+    if len(outcomes) == 1:
+        return [Attempt(error=error, doubt=outcomes[0].commit if doubt else None)]
+    attempts = []
+    for each in outcomes:
+        own = copy(error)
+        own.__cause__ = error
+        attempts.append(Attempt(error=own, shared=True, doubt=each.commit if doubt else None))
+    return attempts
+
+
+class Execution:
+    """Executes works in one database transaction."""
+
+    def __init__(self, engine: Callable[[], Engine], limits: Limits, encode: Encode) -> None:
+        self._engine = engine
+        self._limits = limits
+        self._encode = encode
+
+    def alone(self, work: Work, review: Review) -> Attempt:
+        """Execute one work, whose effects are given to ``review``."""
+        attempts: list[Attempt] = []
+        self._execute([work], attempts, review)
+        return attempts[0]
+
+    def together(self, works: Sequence[Work], attempts: list[Attempt], announce: Announce | None = None) -> None:
+        """Execute works as :data:`Execute`, without a review."""
+        self._execute(works, attempts, list, announce)
+
+    def _execute(
+        self, works: Sequence[Work], attempts: list[Attempt], review: Review, announce: Announce | None = None
+    ) -> None:
+        outcomes = [Outcome()] * len(works)
+        doubt = False
+        try:
+            with OwnTransaction(self._engine()) as transaction:
+                outcomes = writer.write_together(transaction, works, self._encode, self._limits, review)
+                if any(each.commit for each in outcomes):
+                    if announce is not None:
+                        announce([each.commit for each in outcomes])
+                    doubt = True
+                    try:
+                        transaction.commit()
+                    except SQLAlchemyError as error:
+                        if error_mapping.is_refused(error):
+                            doubt = False
+                            raise
+                        # For any other error: look up the transaction before it is tried again.
+                        raise StoreUnavailable(f"COMMIT ended without an answer ({error})") from error
+                else:
+                    transaction.rollback()
+            attempts[:] = [Attempt(each.commit, each.error) for each in outcomes]
+        except PubSubError as error:
+            attempts[:] = _failed(error, outcomes, doubt)
+        except error_mapping.FOREIGN as error:
+            mapped = error_mapping.translate(error, "writing a transaction")
+            mapped.__cause__ = error
+            attempts[:] = _failed(mapped, outcomes, doubt)
+        except BaseException:
+            interrupted = StoreUnavailable("the thread that executed the transaction was interrupted")
+            attempts[:] = _failed(interrupted, outcomes, doubt)
+            raise
 
 
 class Candidate:

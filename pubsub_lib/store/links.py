@@ -7,6 +7,7 @@ import msgspec
 
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import EMPTY, Change, Head, Link, Point
+from pubsub_lib.store.rows import object_row
 from pubsub_lib.store.verbs import Effect, Stored
 
 
@@ -25,26 +26,16 @@ class Rows(msgspec.Struct):
     changed: list[dict[str, Any]]
     removed: list[tuple[str, str]]
 
-    def add(self, other: "Rows") -> None:
-        """Add the rows of another transaction with other objects."""
-        self.created += other.created
-        self.changed += other.changed
-        self.removed += other.removed
 
+class Step(msgspec.Struct, frozen=True):
+    """A transaction's place in the history: the point ``before`` it, its own, the database's clock in microseconds, and
+    the heads of those of its topics that have a row.
+    """
 
-def object_row(item: Stored) -> dict[str, Any]:
-    """An object as a row of the objects' table."""
-    low, high = digest.split(item.fingerprint)
-    return {
-        "table_name": item.table,
-        "object_key": item.key,
-        "topic": item.topic,
-        "version": item.version,
-        "value": item.value,
-        "fp_lo": low,
-        "fp_hi": high,
-        "bucket": digest.bucket_of(item.table, item.key),
-    }
+    before: Point
+    point: Point
+    now: int
+    heads: dict[str, Head]
 
 
 def assemble(
@@ -63,12 +54,13 @@ def assemble(
     parts: dict[str, _Part] = {}
     rows = Rows([], [], [])
     for effect in effects:
-        table, key, before, value, moves = effect.table, effect.key, effect.before, effect.value, effect.moves
+        table, key, before, value = effect.table, effect.key, effect.before, effect.value
+        stays = before is not None and before.topic == effect.topic
         if before is not None:
             part = parts.get(before.topic) or parts.setdefault(before.topic, _Part([]))
             part.count -= 1
             part.fingerprints -= before.fingerprint
-            if value is None or moves:
+            if value is None or not stays:
                 position += 1
                 part.changes.append(Change(table, key, "delete", position, None))
         if value is None:
@@ -76,11 +68,11 @@ def assemble(
             continue
         position += 1
         part = parts.get(effect.topic) or parts.setdefault(effect.topic, _Part([]))
-        part.changes.append(Change(table, key, "create" if before is None or moves else "set", position, value))
-        fingerprint = digest.fingerprint(table, key, position, value)
+        part.changes.append(Change(table, key, "set" if stays else "create", position, value))
+        fingerprint, bucket = digest.fingerprint(table, key, position, value), digest.bucket_of(table, key)
         part.count += 1
         part.fingerprints += fingerprint
-        row = object_row(Stored(table, key, effect.topic, position, value, fingerprint))
+        row = object_row(Stored(table, key, effect.topic, position, value, fingerprint), bucket)
         (rows.created if before is None else rows.changed).append(row)
     assert position == point.position, "the counter was advanced by another number of changes"
     links = []
@@ -93,7 +85,7 @@ def assemble(
                 point=point,
                 changes=part.changes,
                 count=head.count + part.count,
-                digest=digest.add(head.digest, part.fingerprints),
+                digest=(head.digest + part.fingerprints) & digest.MASK,
                 tx_prev=tx_prev,
                 tx_links=len(parts),
                 origin=origin,

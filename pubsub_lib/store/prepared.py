@@ -6,7 +6,7 @@ time. Here a statement is its text, and the conversions of its parameters and of
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ClauseElement, Dialect, SelectBase, UpdateBase
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -39,14 +39,17 @@ class Prepared:
             if isinstance(each.type, Name)
         }
         self._converts = {name: convert for name, convert in converts.items() if convert is not None}
+        self.binds = self._order is not None or bool(self._own or self._converts)
+        """False: the driver takes the values as they are given."""
         plain = len(self._order or ()) > 1 and not self._own and not self._converts
         self._columns = itemgetter(*self._order) if plain and self._order is not None else None
-        self._results: Sequence[tuple[int, Convert]] = ()
+        self.converts: Sequence[tuple[int, Convert]] = ()
+        """The columns of its rows that the driver returns in another form. Without any, rows are not converted."""
         if isinstance(statement, SelectBase):
             processors = [
                 each.type.dialect_impl(dialect).result_processor(dialect, None) for each in statement.selected_columns
             ]
-            self._results = [(at, each) for at, each in enumerate(processors) if each is not None]
+            self.converts = [(at, each) for at, each in enumerate(processors) if each is not None]
 
     def bound(self, values: Mapping[str, Any]) -> Any:
         """The parameters as the driver takes them: a tuple or a mapping."""
@@ -60,12 +63,19 @@ class Prepared:
 
     def converted(self, found: Rows) -> Rows:
         """Rows of the driver, with the values that the library uses."""
-        if not self._results:
+        if not self.converts:
             return found
         converted = []
         for row in found:
             columns = list(row)
-            for at, convert in self._results:
+            for at, convert in self.converts:
                 columns[at] = convert(columns[at])
             converted.append(columns)
         return converted
+
+
+class Call(NamedTuple):
+    """A statement, executed once for each of ``many`` values; a statement that returns rows has one."""
+
+    statement: Prepared
+    many: Sequence[Mapping[str, Any]] = (NOTHING,)

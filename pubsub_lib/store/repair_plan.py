@@ -16,7 +16,7 @@ from sqlalchemy import Connection, func, select
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import ZERO, Head, Link, Point
 from pubsub_lib.store import changelog, rows, schema, snapshot
-from pubsub_lib.store.executor import ConnectionExecutor
+from pubsub_lib.store.connection_executor import ConnectionExecutor
 from pubsub_lib.store.verbs import Identity, Stored
 
 PAGE: Final = 1000
@@ -199,7 +199,7 @@ def sums(connection: Connection, topics: Collection[str]) -> dict[str, tuple[int
             .group_by(objects.topic)
         )
         for topic, many, low, high in connection.execute(query):
-            found[topic] = int(many), digest.join(int(low), int(high))
+            found[topic] = int(many), rows.join(int(low), int(high))
     return found
 
 
@@ -272,7 +272,7 @@ def _differing(
     for table, key, low, high in connection.execute(query):
         ident = table, key
         right = expected.pop(ident, None)
-        if (not isinstance(low, int) or not isinstance(high, int) or right != digest.join(low, high)) and (
+        if (not isinstance(low, int) or not isinstance(high, int) or right != rows.join(low, high)) and (
             complete or ident in last
         ):
             present.append(ident)

@@ -15,8 +15,7 @@ from sqlalchemy import Connection, and_, select, update
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import EMPTY, ZERO, Link, Point
 from pubsub_lib.store import changelog, rows, schema, snapshot, writer
-from pubsub_lib.store.executor import ConnectionExecutor
-from pubsub_lib.store.links import object_row
+from pubsub_lib.store.connection_executor import ConnectionExecutor
 from pubsub_lib.store.repair_plan import Fix, Plan, by_table, sums
 from pubsub_lib.store.verbs import Identity, Stored
 
@@ -88,8 +87,7 @@ def _since(connection: Connection, planned: Point, now: Point) -> list[Link] | N
 
 def lock(connection: Connection, idents: Collection[Identity]) -> list[rows.Seen]:
     """Lock those of these objects that exist, in the order of every writer; damaged ones too."""
-    parts = [(table, part) for table, keys in by_table(idents).items() for part in rows.chunks(keys)]
-    return [rows.seen(row) for row in writer.locked(ConnectionExecutor(connection), parts)]
+    return [rows.seen(row) for row in ConnectionExecutor(connection).locked(by_table(idents))]
 
 
 def _locked(connection: Connection, idents: Collection[Identity]) -> dict[Identity, Stored]:
@@ -102,7 +100,7 @@ def _write_one(connection: Connection, fix: Fix) -> None:
     if fix.right is None:
         connection.execute(schema.objects.delete().where(and_(objects.table_name == table, objects.object_key == key)))
         return
-    writer.upsert(ConnectionExecutor(connection), schema.objects, object_row(fix.right))
+    writer.upsert(ConnectionExecutor(connection), schema.objects, rows.object_row(fix.right))
 
 
 def _move_head(connection: Connection, topic: str, plan: Plan, since: Collection[Link]) -> bool:
@@ -124,7 +122,7 @@ def _move_head(connection: Connection, topic: str, plan: Plan, since: Collection
         return False
     if head != plan.head and sums(connection, [topic]).get(topic, (0, 0)) != (count, total):
         return False
-    low, high = digest.split(total)
+    low, high = rows.split(total)
     values = {"count": count, "digest_lo": low, "digest_hi": high}
     connection.execute(update(schema.topics).where(topics.topic == topic).values(values))
     return True

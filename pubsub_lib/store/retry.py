@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import tenacity
 
@@ -11,6 +11,8 @@ from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.writer import ReadChanged
 
 T = TypeVar("T")
+TRANSIENT: Final = (StoreBusy, StoreUnavailable)
+"""Errors that may not happen again."""
 
 
 def attempt(settings: StoreSettings, fn: Callable[[], T]) -> T:
@@ -18,7 +20,7 @@ def attempt(settings: StoreSettings, fn: Callable[[], T]) -> T:
 
     The last error is raised when ``retry_attempts`` or ``retry_max_seconds`` are used up, any other error at once.
     """
-    return _attempt(settings, fn, StoreBusy, StoreUnavailable)
+    return _attempt(settings, fn, *TRANSIENT)
 
 
 def attempt_busy(settings: StoreSettings, fn: Callable[[], T]) -> T:
@@ -36,7 +38,17 @@ def _attempt(settings: StoreSettings, fn: Callable[[], T], *kinds: type[PubSubEr
     try:
         return fn()  # nearly always enough, and tenacity's bookkeeping takes as long as a statement
     except kinds as error:
-        first: list[PubSubError] = [error]
+        return again(settings, fn, error, begun, *kinds)
+
+
+def again(
+    settings: StoreSettings, fn: Callable[[], T], error: PubSubError, begun: float, *kinds: type[PubSubError]
+) -> T:
+    """:func:`attempt` after a first call of ``fn``, at the time ``begun`` of ``time.monotonic()``, raised ``error``.
+
+    ``kinds``: the errors after which ``fn`` is called again.
+    """
+    first = [error]
 
     def once() -> T:
         if first:

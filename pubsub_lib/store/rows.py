@@ -1,4 +1,8 @@
-"""Mapping between rows and protocol objects: heads, links, objects."""
+"""Mapping between rows and protocol objects: heads, links, objects.
+
+A database keeps fingerprints and digests as two 32-bit halves, because SQLite's ``sum`` overflows at 64 bits;
+``join(sum(lo), sum(hi))`` is the same sum.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
@@ -37,10 +41,20 @@ def _count(row: Row[Any]) -> int:
     return int(row._mapping["count"])
 
 
+def split(number: int) -> tuple[int, int]:
+    """(low, high) 32-bit halves of a fingerprint or a digest."""
+    return number & 0xFFFFFFFF, number >> 32
+
+
+def join(low: int, high: int) -> int:
+    """The number of two halves; the digest of two sums of halves."""
+    return (low + (high << 32)) & digest.MASK
+
+
 def head(row: Sequence[Any]) -> Head:
     """A row of the topics, all columns in the table's order."""
     _topic, position, nonce, count, low, high = row
-    return Head(Point(position, nonce), count, digest.join(low, high))
+    return Head(Point(position, nonce), count, join(low, high))
 
 
 def head_row(link: Link) -> dict[str, Any]:
@@ -50,7 +64,7 @@ def head_row(link: Link) -> dict[str, Any]:
 
 def topic_row(topic: str, head: Head) -> dict[str, Any]:
     """The row of a topic."""
-    low, high = digest.split(head.digest)
+    low, high = split(head.digest)
     return {
         "topic": topic,
         "position": head.point.position,
@@ -61,9 +75,24 @@ def topic_row(topic: str, head: Head) -> dict[str, Any]:
     }
 
 
-def link_row(link: Link, stored_at: int) -> dict[str, Any]:
-    """The changelog's row of a link."""
-    return head_row(link) | {
+def object_row(item: Stored, bucket: int | None = None) -> dict[str, Any]:
+    """An object as a row of the objects' table. ``bucket``: its bucket, where that was computed before."""
+    low, high = split(item.fingerprint)
+    return {
+        "table_name": item.table,
+        "object_key": item.key,
+        "topic": item.topic,
+        "version": item.version,
+        "value": item.value,
+        "fp_lo": low,
+        "fp_hi": high,
+        "bucket": digest.bucket_of(item.table, item.key) if bucket is None else bucket,
+    }
+
+
+def link_row(link: Link, stored_at: int, head: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The changelog's row of a link. ``head``: its :func:`head_row`, where that was made before."""
+    return (head or head_row(link)) | {
         "prev_position": link.prev.position,
         "prev_nonce": link.prev.nonce,
         "tx_prev_position": link.tx_prev.position,
@@ -90,7 +119,7 @@ def link(row: Row[Any]) -> Link:
         point=Point(row.position, row.nonce),
         changes=changes,
         count=_count(row),
-        digest=digest.join(row.digest_lo, row.digest_hi),
+        digest=join(row.digest_lo, row.digest_hi),
         tx_prev=Point(row.tx_prev_position, row.tx_prev_nonce),
         tx_links=row.tx_links,
         origin=row.origin,
@@ -104,7 +133,7 @@ def stored(row: Sequence[Any]) -> Stored:
     table, key, topic, version, value, low, high, _bucket = columns
     if not (isinstance(value, _BYTES) and type(version) is type(low) is type(high) is int):
         raise damaged(table, key, topic, _complaint(version, value, low, high))
-    return Stored(table, key, topic, version, bytes(value), digest.join(low, high))
+    return Stored(table, key, topic, version, bytes(value), join(low, high))
 
 
 def content(table: str, key: str, topic: str, value: object) -> bytes:
@@ -131,7 +160,7 @@ def seen(row: Sequence[Any]) -> Seen:
     table, key, topic, version, value, low, high, bucket = columns
     complaint = _complaint(version, value, low, high)
     data = bytes(value) if isinstance(value, _BYTES) else str(value).encode()
-    item = Stored(table, key, topic, _number(version), data, digest.join(_number(low), _number(high)))
+    item = Stored(table, key, topic, _number(version), data, join(_number(low), _number(high)))
     right = digest.bucket_of(table, key)
     if not complaint and bucket != right:
         complaint = f"its bucket is {bucket!r}, not {right}"

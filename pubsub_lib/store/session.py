@@ -17,7 +17,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError, UsageError
 from pubsub_lib.store import error_mapping, writer
-from pubsub_lib.store.executor import ConnectionExecutor
+from pubsub_lib.store.connection_executor import ConnectionExecutor
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Read, Transaction

@@ -188,7 +188,7 @@ def bucket_digests(connection: Connection, topic: str | None) -> dict[int, int]:
     for bucket, low, high in connection.execute(query.group_by(objects.bucket)):
         if type(bucket) is not int:
             raise _no_bucket(connection, topic, bucket)
-        found[bucket] = digest.join(int(low), int(high))
+        found[bucket] = rows.join(int(low), int(high))
     return found
 
 

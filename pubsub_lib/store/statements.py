@@ -1,10 +1,9 @@
 """The statements of the commit sequence for one dialect, each prepared at its first use."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
-import msgspec
 from sqlalchemy import (
     JSON,
     Column,
@@ -33,8 +32,7 @@ from pubsub_lib.store import schema
 from pubsub_lib.store.prepared import Prepared
 from pubsub_lib.store.types import Name, NowMicroseconds
 
-COUNTER: Final = schema.store.c.id == 1
-_ENCODER: Final = msgspec.json.Encoder()
+COUNTER: Final = schema.store.c.id == literal_column("1")
 _DIALECTS: Final = 16
 """Dialects whose statements are kept: one for each engine, so that many engines of a test do not add up."""
 _BEGIN: Final = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN ISOLATION LEVEL READ COMMITTED"}
@@ -46,7 +44,8 @@ class Statements:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self.returning = dialect.update_returning
-        self._json = dialect.name == "postgresql"
+        self.json = dialect.name == "postgresql"
+        """Whether lists and rows are given as one JSON text."""
         store = schema.store.c
         self.touch_counter = self._made(update(schema.store).where(COUNTER).values(position=store.position))
         step = (
@@ -78,7 +77,7 @@ class Statements:
     def _by_count(self, make: Callable[[int], Prepared]) -> Callable[[int], Prepared]:
         """The statements by number of values. PostgreSQL gets one JSON text of all, so it needs one statement."""
         kept = lru_cache(64)(make)
-        return (lambda count: kept(1)) if self._json else kept
+        return (lambda count: kept(1)) if self.json else kept
 
     def _made(self, statement: Any) -> Prepared:
         return Prepared(statement, self._dialect)
@@ -91,7 +90,7 @@ class Statements:
         statement grows with the table.
         """
         objects = schema.objects.c
-        if self._json:
+        if self.json:
             wanted = func.json_array_elements_text(_json("key")).table_valued("key", name="wanted").render_derived()
             found = (
                 select(schema.objects)
@@ -126,31 +125,19 @@ class Statements:
 
     def _among(self, column: Any, name: str, count: int) -> Any:
         """The condition that a column has one of ``count`` values. PostgreSQL gets them as one JSON text."""
-        if self._json:
+        if self.json:
             return column == any_(func.array(select(func.json_array_elements_text(_json(name))).scalar_subquery()))
         return column.in_([bindparam(f"{name}_{number}", type_=column.type) for number in range(count)])
 
-    def listed(self, name: str, values: Sequence[str]) -> Mapping[str, Any]:
-        """The values of such a condition."""
-        if self._json:
-            return {name: _ENCODER.encode(values).decode()}
-        return {f"{name}_{number}": value for number, value in enumerate(values)}
-
     def _create_objects(self) -> Prepared:
         """Insert objects; an error when one of them exists."""
-        return self._made(_from_json(schema.objects) if self._json else insert(schema.objects))
+        return self._made(_from_json(schema.objects) if self.json else insert(schema.objects))
 
     def _replace_objects(self) -> Prepared:
         """Insert or replace objects."""
-        if not self._json:
+        if not self.json:
             return self._upsert(schema.objects)
         return self._made(_replaced(_from_json(schema.objects), schema.objects))
-
-    def listed_rows(self, many: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Rows of the objects' table as the values of such a statement."""
-        if not self._json:
-            return many
-        return [{"rows": _ENCODER.encode(many).decode()}]
 
     def _upsert(self, table: Table) -> Prepared:
         """Insert or replace a whole row by primary key."""
@@ -158,7 +145,7 @@ class Statements:
             statement = mysql.insert(table)
             others = [each.name for each in table.columns if not each.primary_key]
             return self._made(statement.on_duplicate_key_update({name: statement.inserted[name] for name in others}))
-        if self._json:
+        if self.json:
             return self._made(_replaced(postgresql.insert(table), table))
         return self._made(_replaced(sqlite.insert(table), table))
 

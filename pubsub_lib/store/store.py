@@ -3,7 +3,6 @@
 import functools
 import os
 import secrets
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -16,8 +15,7 @@ from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link, Point, SyncAnsw
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Declared, Table
 from pubsub_lib.core.timing import MAX_SECONDS
-from pubsub_lib.errors import ClosedError, ConfigError, HandoffRejectedError, InvalidValueError, NotFound, StoreReadOnly
-from pubsub_lib.logs import fields, logger
+from pubsub_lib.errors import ClosedError, ConfigError, InvalidValueError, NotFound, StoreReadOnly
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import (
     accepting,
@@ -37,14 +35,15 @@ from pubsub_lib.store import (
     url,
 )
 from pubsub_lib.store.before_write import BeforeWrite, WriteHooks
-from pubsub_lib.store.commit import Announce, Committer, dropped_on_error
+from pubsub_lib.store.commit import Committer, dropped_on_error
+from pubsub_lib.store.commit_callbacks import CommitCallbacks, OnCommit
+from pubsub_lib.store.connection_executor import commit_or_drop
 from pubsub_lib.store.directory import Directory
-from pubsub_lib.store.executor import commit_or_drop
-from pubsub_lib.store.group_commit import Attempt
+from pubsub_lib.store.group_commit import Announce, Attempt
 from pubsub_lib.store.inspection import Inspection
 from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
-from pubsub_lib.store.transaction import Block, Transaction
+from pubsub_lib.store.transaction import Transaction
 from pubsub_lib.store.verbs import Identity, Stored
 from pubsub_lib.store.writer import Work
 
@@ -54,10 +53,6 @@ if TYPE_CHECKING:
     from pubsub_lib.store.session import SessionRecorder
 
 T = TypeVar("T")
-OnCommit = Callable[[Sequence[Link]], None]
-
-_log = logger(__name__)
-
 
 class Store:
     """The database of a writer or of a replica. All methods may be called from any thread, and in a forked child.
@@ -144,9 +139,7 @@ class Store:
         self._pid = os.getpid()
         self._abandoned: list[object] = []
         self._closed = False
-        self._callbacks: list[tuple[OnCommit, bool]] = []
-        self._callback_lock = threading.Lock()
-        self._callback_errors = 0
+        self._callbacks = CommitCallbacks()
         self._hooks = WriteHooks(self._tables)
         host = host_commit.opened(given, self._url, self._tables.is_typed)
         self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode, self._hooks, host)
@@ -233,15 +226,7 @@ class Store:
         """
         check_function("callback", callback, "one argument, the links")
         self._adopt()
-        listed = (callback, after_fork)
-        with self._callback_lock:
-            self._callbacks = [*self._callbacks, listed]
-
-        def unsubscribe() -> None:
-            with self._callback_lock:
-                self._callbacks = [other for other in self._callbacks if other is not listed]
-
-        return unsubscribe
+        return self._callbacks.add(callback, after_fork)
 
     def before_write(self, hook: BeforeWrite, *, table: str | Table[Any] | None = None) -> Callable[[], None]:
         """Run ``hook`` on each object that a transaction of this store is about to write (``table``: of this table).
@@ -321,7 +306,7 @@ class Store:
     @property
     def callback_errors(self) -> int:
         """How often a callback of :meth:`on_commit` raised."""
-        return self._callback_errors
+        return self._callbacks.errors
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -534,49 +519,22 @@ class Store:
 
     def _begin(self, origin: str | None) -> Transaction:
         self._check_writable()
+        if origin:
+            check_name("service", origin)
         nonce = 1 + secrets.randbelow(2**63 - 1)
         return Transaction(self._tables, self.get_record, nonce, self._origin if origin is None else origin)
 
     def _commit(self, transaction: Transaction) -> None:
         self._adopt()
-        commit = self._committer.run(transaction._end())
-        transaction.commit = commit
+        commit = transaction.commit = self._committer.run(transaction._end())
         if commit is not None:
-            refused = self._notify(commit.links)
+            refused = self._callbacks.notify(commit.links)
             if refused is not None:
                 raise refused
 
     def _hand_over(self, links: Sequence[Link]) -> None:
-        """For a program's own session. SQLAlchemy would take an exception raised here for a failed commit."""
-        refused = self._notify(links)
-        if refused is not None:
-            _log.warning(
-                "the transaction at %s is committed, but %s",
-                links[0].point,
-                refused,
-                extra=fields(position=links[0].point.position),
-            )
-
-    def _notify(self, links: Sequence[Link]) -> HandoffRejectedError | None:
-        """Call the callbacks of ``on_commit``; returns the error to raise to the writer, if any."""
         self._adopt()  # a session's recorder may have been inherited
-        refused: HandoffRejectedError | None = None
-        for callback, _ in self._callbacks:
-            try:
-                callback(links)
-            except HandoffRejectedError as error:
-                refused = error
-                with self._callback_lock:
-                    self._callback_errors += 1
-            except Exception:  # noqa: BLE001 - a user's code must not undo or hide a commit
-                with self._callback_lock:
-                    self._callback_errors += 1
-                _log.exception(
-                    "a callback of on_commit raised an exception; the transaction at %s is committed",
-                    links[0].point,
-                    extra=fields(position=links[0].point.position),
-                )
-        return refused
+        self._callbacks.notify_without_error(links)
 
     def _open_schema(self) -> None:
         def opened() -> None:
@@ -612,11 +570,9 @@ class Store:
             # engines of its own, because another thread may have held a lock of theirs for its first connection.
             self._abandoned += [self._writers, self._readers]
             self._writers, self._readers = self._engines()
-            self._callback_lock = threading.Lock()
             self._hooks.after_fork()
             self._committer.after_fork()
-            # A publisher's thread and sockets do not exist in the child; but a worker opens its own again.
-            self._callbacks = [listed for listed in self._callbacks if listed[1]]
+            self._callbacks.after_fork()
             self._pid = os.getpid()
 
     def _engines(self) -> tuple[Engine, Engine]:
@@ -651,6 +607,28 @@ class Store:
                 return result
 
         return retry.attempt(self._settings, once)
+
+
+class Block:
+    """A ``with`` block that begins a transaction and commits it at its end; after an exception nothing is written."""
+
+    def __init__(self, begin: Callable[[], Transaction], commit: Callable[[Transaction], None]) -> None:
+        self._begin = begin
+        self._commit = commit
+        self._transaction: Transaction | None = None
+
+    def __enter__(self) -> Transaction:
+        if self._transaction is not None:
+            raise ClosedError("the block of a transaction is used once; call transaction() again")
+        self._transaction = self._begin()
+        return self._transaction
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        assert self._transaction is not None
+        if kind is None:
+            self._commit(self._transaction)
+        else:
+            self._transaction._end()
 
 
 def migrate(

@@ -1,5 +1,6 @@
 """Typed tables: the type of each table's values, checked before a write and decoded on reading."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,15 +20,12 @@ class Tables:
 
     def __init__(self, declared: Declared, limits: Limits) -> None:
         """Raises as :class:`.TableTypes`."""
-        self._declared = TableTypes(declared)
-        self._types = self._declared.types
-        self._limits = limits
-
-    def check(self, table: str | Table[Any]) -> str:
+        declared_types = TableTypes(declared)
+        self.check: Callable[[str | Table[Any]], str] = declared_types.name
         """The table's name. Raises InvalidValueError for a bad name, for a table that is not declared where some are,
-        and for a handle that is not declared.
-        """
-        return self._declared.name(table)
+        and for a handle that is not declared."""
+        self._types = declared_types.types
+        self._limits = limits
 
     def is_typed(self, table: str) -> bool:
         """Whether the table has a declared type."""

@@ -32,7 +32,7 @@ class Transaction:
         self._read = read
         self._operations: list[Operation] = []
         self._reads: dict[Identity, Stored | None] = {}
-        self._origin = check_name("service", origin) if origin else ""
+        self._origin = origin
         self._open = True
         self.nonce = nonce
         """Identifies the transaction, also before it is committed: ``Store.committed(nonce)``."""
@@ -125,25 +125,3 @@ class Transaction:
             return Work(tuple(self._operations), {}, self.nonce, self._origin)
         reads = {identity: (0 if stored is None else stored.version) for identity, stored in self._reads.items()}
         return Work(tuple(self._operations), reads, self.nonce, self._origin)
-
-
-class Block:
-    """A ``with`` block that begins a transaction and commits it at its end; after an exception nothing is written."""
-
-    def __init__(self, begin: Callable[[], Transaction], commit: Callable[[Transaction], None]) -> None:
-        self._begin = begin
-        self._commit = commit
-        self._transaction: Transaction | None = None
-
-    def __enter__(self) -> Transaction:
-        if self._transaction is not None:
-            raise ClosedError("the block of a transaction is used once; call transaction() again")
-        self._transaction = self._begin()
-        return self._transaction
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        assert self._transaction is not None
-        if kind is None:
-            self._commit(self._transaction)
-        else:
-            self._transaction._end()

@@ -6,26 +6,25 @@ isolation of a user's session: a plain read of InnoDB's REPEATABLE READ would sh
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, Table, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import Head, Link, Point
-from pubsub_lib.errors import SchemaError, VersionMismatch
-from pubsub_lib.failpoints import hit
+from pubsub_lib.core.model import Head, Point
+from pubsub_lib.errors import VersionMismatch
+from pubsub_lib.failpoints import armed, hit
 from pubsub_lib.store import changelog, rows, schema, statements, verbs
-from pubsub_lib.store.executor import Call, Executor
+from pubsub_lib.store.executor import Executor, Row, listed
 from pubsub_lib.store.links import Commit, Rows, assemble
-from pubsub_lib.store.statements import Statements
+from pubsub_lib.store.prepared import Call
 from pubsub_lib.store.verbs import Effect, Encode, Identity, Operation, Stored
 
-_COUNTER = statements.COUNTER
-
+_CHANGES: Final = itemgetter(2)
 
 Review = Callable[[Sequence[Effect]], Sequence[Effect]]
 """Gets the effects of the verbs, returns those to write."""
@@ -74,6 +73,7 @@ def write_together(
     max_size = max_bytes(executor, limits)
     outcomes: list[Outcome] = [Outcome()] * len(works)
     drafts: list[tuple[int, Sequence[Effect], int]] = []
+    topics: set[str] = set()
     for number, work in enumerate(works):
         try:
             effects = _effects(work, stored, encode, review)
@@ -85,33 +85,40 @@ def write_together(
         else:
             if effects:
                 drafts.append((number, effects, changes))
+            for effect in effects:
+                topics.add(effect.topic)
+                if effect.before is not None:
+                    topics.add(effect.before.topic)
     if not drafts:
         return outcomes
-    hit("writer.after_lock")
-    topics = {topic for _, effects, _ in drafts for topic in _topics(effects)}
-    step = advance(executor, sum(changes for *_, changes in drafts), works[drafts[-1][0]].nonce, sorted(topics))
-    hit("writer.after_counter")
-    heads = step.heads | _lost_heads(executor, sorted(topics - step.heads.keys()))
-    last, now, changed, links = step.before, time.time(), Rows([], [], []), list[Link]()
+    if armed:
+        hit("writer.after_lock")
+    step = executor.advance(sum(map(_CHANGES, drafts)), works[drafts[-1][0]].nonce, sorted(topics))
+    if armed:
+        hit("writer.after_counter")
+    heads = step.heads
+    if topics - heads.keys():
+        heads |= _lost_heads(executor, sorted(topics - heads.keys()))
+    last, now, changed = step.before, time.time(), Rows([], [], [])
+    head_rows: dict[str, dict[str, Any]] = {}
+    link_rows: list[Row] = []
     for number, effects, changes in drafts:
         work = works[number]
         point = Point(last.position + changes, work.nonce)
         made, written = assemble(effects, last, point, heads, work.origin, now)
-        heads |= {link.topic: Head(link.point, link.count, link.digest) for link in made}
+        for link in made:
+            heads[link.topic] = Head(link.point, link.count, link.digest)
+            head_rows[link.topic] = row = rows.head_row(link)
+            link_rows.append(rows.link_row(link, step.now, row))
         outcomes[number] = Outcome(Commit(point, work.nonce, made))
-        changed.add(written)
-        links += made
+        changed.created += written.created
+        changed.changed += written.changed
+        changed.removed += written.removed
         last = point
-    write_rows(executor, changed, links, step.now)
-    hit("writer.before_commit")
+    executor.write_rows(changed, list(head_rows.values()), link_rows)
+    if armed:
+        hit("writer.before_commit")
     return outcomes
-
-
-def _topics(effects: Sequence[Effect]) -> Iterator[str]:
-    for effect in effects:
-        yield effect.topic
-        if effect.before is not None:
-            yield effect.before.topic
 
 
 def _effects(work: Work, stored: Mapping[Identity, Stored], encode: Encode, review: Review) -> Sequence[Effect]:
@@ -150,67 +157,17 @@ def _lock(executor: Executor, works: Sequence[Work]) -> dict[Identity, Stored]:
         for table, key in work.reads:
             by_table.setdefault(table, set()).add(key)
     # Sorted as bytes, as the databases do: all writers lock in one order, so they cannot deadlock here.
-    parts = [
-        (table, keys) for table in sorted(by_table) for keys in rows.chunks(sorted(by_table[table], key=str.encode))
-    ]
-    return {item.ident: item for row in locked(executor, parts) for item in (rows.stored(row),)}
-
-
-def locked(executor: Executor, parts: Sequence[tuple[str, Sequence[str]]]) -> Iterator[Sequence[Any]]:
-    """Lock the objects with these tables and keys that exist; their rows. Each part has at most ``rows.CHUNK`` keys."""
-    made = executor.made
-    calls = [
-        Call(made.lock_objects(len(keys)), [{"table": table, **made.listed("key", keys)}]) for table, keys in parts
-    ]
-    return chain.from_iterable(executor.run(*calls))
-
-
-class Step(msgspec.Struct, frozen=True):
-    """A transaction's place in the history: the point ``before`` it, its own, the database's clock in microseconds, and
-    the heads of those of its topics that have a row.
-    """
-
-    before: Point
-    point: Point
-    now: int
-    heads: dict[str, Head]
-
-
-def advance(executor: Executor, by: int, nonce: int, topics: Sequence[str]) -> Step:
-    """Lock the counter, take ``by`` positions, and lock the heads of these topics."""
-    made = executor.made
-    step = Call(made.advance, [{"by": by, "new_nonce": nonce}])
-    lock = _lock_heads(made, topics)
-    if made.returning:
-        counter, *found = executor.run(step, *lock)
-        ((position, before, now),) = counter or _no_counter()
-        position -= by
-    else:
-        counter, *found = executor.run(Call(made.read_counter), *lock, step)
-        ((position, before, now),) = counter or _no_counter()
-    return Step(Point(position, before), Point(position + by, nonce), int(now), _by_topic(found))
+    in_order = {table: sorted(by_table[table], key=str.encode) for table in sorted(by_table)}
+    stored: dict[Identity, Stored] = {}
+    for row in executor.locked(in_order):
+        item = rows.stored(row)
+        stored[item.table, item.key] = item
+    return stored
 
 
 def hold_counter(connection: Connection) -> None:
     """Lock the counter without moving it: until the caller commits, no other writer writes objects."""
-    connection.execute(select(schema.store.c.position).where(_COUNTER).with_for_update())
-
-
-def _no_counter() -> NoReturn:
-    raise SchemaError("the table pubsub_store has lost its row; restore the database from a backup")
-
-
-def heads_of(executor: Executor, topics: Sequence[str]) -> dict[str, Head]:
-    """The heads of those of these topics that were ever written, locked."""
-    return _by_topic(executor.run(*_lock_heads(executor.made, topics)))
-
-
-def _lock_heads(made: Statements, topics: Sequence[str]) -> list[Call]:
-    return [Call(made.lock_heads(len(part)), [made.listed("topic", part)]) for part in rows.chunks(topics)]
-
-
-def _by_topic(found: Iterable[Sequence[Sequence[Any]]]) -> dict[str, Head]:
-    return {row[0]: rows.head(row) for row in chain.from_iterable(found)}
+    connection.execute(select(schema.store.c.position).where(statements.COUNTER).with_for_update())
 
 
 def _lost_heads(executor: Executor, topics: Sequence[str]) -> dict[str, Head]:
@@ -221,7 +178,7 @@ def _lost_heads(executor: Executor, topics: Sequence[str]) -> dict[str, Head]:
     made = executor.made
     found: dict[str, Head] = {}
     for part in rows.chunks(topics):
-        (written,) = executor.run(Call(made.written_topics(len(part)), [made.listed("topic", part)]))
+        (written,) = executor.run(Call(made.written_topics(len(part)), [listed(made, "topic", part)]))
         for (topic,) in written:
             head = changelog.newest(executor, topic)
             if head is None:
@@ -230,33 +187,7 @@ def _lost_heads(executor: Executor, topics: Sequence[str]) -> dict[str, Head]:
     return found
 
 
-def write_rows(executor: Executor, changed: Rows, links: Sequence[Link], now: int) -> None:
-    """Write transactions: new rows, changed rows and removed rows of objects, their links, and their topics' heads.
-
-    ``now``: the database's clock in microseconds. Raises StoreBusy when another writer created one of the objects.
-    """
-    made = executor.made
-    calls = []
-    if changed.created:
-        calls.append(Call(made.create_objects, made.listed_rows(changed.created)))
-    if changed.changed:
-        calls.append(Call(made.replace_objects, made.listed_rows(changed.changed)))
-    by_table: dict[str, list[str]] = {}
-    for table, key in changed.removed:
-        by_table.setdefault(table, []).append(key)
-    for table, keys in by_table.items():
-        calls += [
-            Call(made.delete_objects(len(part)), [{"table": table, **made.listed("key", part)}])
-            for part in rows.chunks(keys)
-        ]
-    if links:
-        newest = {link.topic: link for link in links}
-        calls.append(Call(made.upsert(schema.topics), [rows.head_row(link) for link in newest.values()]))
-        calls.append(Call(made.insert_links, [rows.link_row(link, now) for link in links]))
-    executor.write(*calls)
-
-
-def upsert(executor: Executor, table: Table, row: Mapping[str, Any]) -> None:
+def upsert(executor: Executor, table: Table, row: Row) -> None:
     """Insert or replace a whole row by primary key."""
     executor.run(Call(executor.made.upsert(table), [row]))
 
@@ -279,7 +210,7 @@ def is_in(connection: Connection, point: Point) -> bool | None:
     Waits for the counter first: a COMMIT whose connection was lost may still be running in the server.
     """
     store, links = schema.store.c, schema.links.c
-    head = connection.execute(select(store.position, store.nonce).where(_COUNTER).with_for_update()).one()
+    head = connection.execute(select(store.position, store.nonce).where(statements.COUNTER).with_for_update()).one()
     if head.position < point.position:
         return False
     if head.nonce == point.nonce:

@@ -108,9 +108,8 @@ WAKE_UPS = (
     ),
     ENGINE(
         "waiters_are_notified_of_events_only",
-        "            self._notify_handlers(outcome.then, first=first)\n        self._announce()\n",
-        "            self._notify_handlers(outcome.then, first=first)\n        if outcome.events:\n"
-        "            self._announce()\n",
+        "        self._announce()  # with the lock held, so",
+        "        if outcome.events:\n            self._announce()  # with the lock held, so",
         "test_wait_for_always_returns_when_the_commit_is_applied",
         "without a handler, wait_for() never returns",
     ),

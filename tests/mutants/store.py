@@ -107,7 +107,7 @@ GROUPS = (
     ),
     Mutant(
         name="lost_commit_of_a_group_not_looked_up",
-        path=f"{STORE}/commit.py",
+        path=f"{STORE}/group_commit.py",
         before="            attempts[:] = _failed(error, outcomes, doubt)",
         after="            attempts[:] = _failed(error, outcomes, doubt and len(outcomes) == 1)",
         tests=(f"{GROUP}::test_lost_commit_of_a_group_is_looked_up_for_each[sqlite-lost_after]",),
@@ -231,8 +231,8 @@ HISTORY = (
     Mutant(
         name="is_in_without_waiting",
         path=f"{STORE}/writer.py",
-        before="select(store.position, store.nonce).where(_COUNTER).with_for_update()).one()",
-        after="select(store.position, store.nonce).where(_COUNTER)).one()",
+        before="select(store.position, store.nonce).where(statements.COUNTER).with_for_update()).one()",
+        after="select(store.position, store.nonce).where(statements.COUNTER)).one()",
         tests=(f"{NOT_ENDED}[postgresql]",),
         marker="postgresql",
         wrong="a transaction whose COMMIT still runs in the server is executed again",

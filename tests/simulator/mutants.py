@@ -488,7 +488,7 @@ def polled_when_silent() -> list[Patch]:
         receive(self, envelope, hello, now)
         if hello.nonce:
             for name in self._chains:
-                self.freshness.of(name).publisher_proof = now
+                self.freshness.of[name].publisher_proof = now
 
     return [(Tracker, "_receive_hello", _receive_hello)]
 

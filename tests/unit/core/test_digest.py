@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_lib.core.digest import BUCKETS, MASK, add, bucket_of, fingerprint, join, split, subtract
+from pubsub_lib.core.digest import BUCKETS, MASK, add, bucket_of, fingerprint, subtract
+from pubsub_lib.store.rows import join, split
 
 prints = st.integers(0, MASK)
 

@@ -250,7 +250,7 @@ def test_rule_07_head_of_an_undone_history_is_no_proof_after_a_full_sync() -> No
     bench.receive(late, nonce=nonce)
     assert not bench.tracker.chain("t").passed(late.topics["t"].point)
     assert bench.staleness() > stale + asked - bench.now, "the head of an undone history was taken as a proof"
-    assert bench.tracker.freshness.of("t").proof < asked
+    assert bench.tracker.freshness.of["t"].proof < asked
 
 
 def test_rule_07_late_older_reply_does_not_lower_the_proof() -> None:

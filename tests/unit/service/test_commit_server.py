@@ -19,10 +19,10 @@ from pubsub_lib.core.model import Link
 from pubsub_lib.errors import AlreadyExists, ConfigError, NotFound, StoreError, TransportError, VersionMismatch
 from pubsub_lib.service.commit_server import CommitServer
 from pubsub_lib.store import host_messages, url
-from pubsub_lib.store.commit import Announce, Committer
-from pubsub_lib.store.group_commit import Attempt
+from pubsub_lib.store.commit import Committer
+from pubsub_lib.store.executor import OwnTransaction
+from pubsub_lib.store.group_commit import Announce, Attempt
 from pubsub_lib.store.host_commit import database_of, socket_of
-from pubsub_lib.store.own_transaction import OwnTransaction
 from pubsub_lib.store.verbs import Operation
 from pubsub_lib.store.writer import Work
 from tests.e2e.store_checks import assert_consistent
@@ -304,9 +304,7 @@ def test_worker_of_another_version_is_refused(lone: Settings) -> None:
         assert server.counters()["refused"] == 1
 
 
-def test_worker_with_other_limits_commits_by_itself(
-    lone: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_worker_with_other_limits_commits_by_itself(lone: Settings, caplog: pytest.LogCaptureFixture) -> None:
     other = msgspec.structs.replace(lone, limits=Limits(max_value_bytes=1000))
     with serving(lone) as server, Store(other) as store:
         put(store, "a")

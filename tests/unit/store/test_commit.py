@@ -13,7 +13,7 @@ from sqlalchemy import exc
 
 from pubsub_lib.errors import NotFound, OutcomeUnknown, StoreFull
 from pubsub_lib.store import Store, StoreSettings
-from pubsub_lib.store.own_transaction import OwnTransaction
+from pubsub_lib.store.executor import OwnTransaction
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
 

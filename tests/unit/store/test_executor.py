@@ -19,9 +19,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from pubsub_lib.store.executor import Call, ConnectionExecutor, Executor
-from pubsub_lib.store.own_transaction import OwnTransaction
-from pubsub_lib.store.prepared import Prepared
+from pubsub_lib.store.connection_executor import ConnectionExecutor
+from pubsub_lib.store.executor import Executor, OwnTransaction
+from pubsub_lib.store.prepared import Call, Prepared
 from pubsub_lib.store.types import Name
 
 metadata = MetaData()

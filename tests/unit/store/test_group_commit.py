@@ -13,8 +13,8 @@ from pubsub_lib.core import values
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import AlreadyExists, NotFound, StoreBusy, StoreError, VersionMismatch
 from pubsub_lib.store import Store, writer
+from pubsub_lib.store.executor import OwnTransaction
 from pubsub_lib.store.group_commit import MAX_BYTES, MAX_OBJECTS, Attempt, GroupCommit, _Waiting
-from pubsub_lib.store.own_transaction import OwnTransaction
 from pubsub_lib.store.verbs import Operation
 from pubsub_lib.store.writer import Work
 from tests.e2e.store_checks import assert_consistent

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import EMPTY, Head, Point
 from pubsub_lib.store.links import assemble
+from pubsub_lib.store.rows import join
 from pubsub_lib.store.verbs import Effect, Stored
 
 TOPICS = st.sampled_from(["one", "two", "three"])
@@ -47,7 +48,7 @@ def test_assemble_chains_links_from_old_heads_to_new_heads(world: tuple[dict[str
     assert versions == list(range(21, point.position + 1))
     after = dict(stored)
     for row in rows.created + rows.changed:
-        fp = digest.join(row["fp_lo"], row["fp_hi"])
+        fp = join(row["fp_lo"], row["fp_hi"])
         assert fp == digest.fingerprint("t", row["object_key"], row["version"], row["value"])
         after[row["object_key"]] = Stored("t", row["object_key"], row["topic"], row["version"], row["value"], fp)
     for _, key in rows.removed:

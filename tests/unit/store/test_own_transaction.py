@@ -10,9 +10,8 @@ import pytest
 from sqlalchemy import Engine, create_engine, func, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from pubsub_lib.store.executor import Call
-from pubsub_lib.store.own_transaction import OwnTransaction
-from pubsub_lib.store.prepared import Prepared
+from pubsub_lib.store.executor import OwnTransaction
+from pubsub_lib.store.prepared import Call, Prepared
 from tests.unit.store.test_executor import TABLE, A, with_table
 
 

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import Connection, and_, create_engine, delete, insert, literal, select, update
 from sqlalchemy import text as sql
 
-from pubsub_lib.core.digest import split
 from pubsub_lib.store import Store, repair_plan, schema
+from pubsub_lib.store.rows import split
 from pubsub_lib.store.verbs import Stored
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener

@@ -282,6 +282,7 @@ def test_isolation_session_loses_no_update_committed_between_its_read_and_write(
             except StoreBusy:
                 pass  # it could not lock the object in time, and wrote nothing
 
+        monkeypatch.setattr(writer, "armed", True)
         monkeypatch.setattr(writer, "hit", meanwhile)
         recorder = store.session(session)
         recorder.update("t", "k", {"mine": 1})

@@ -7,6 +7,7 @@ from sqlalchemy.dialects.postgresql import psycopg
 from sqlalchemy.dialects.sqlite import pysqlite
 
 from pubsub_lib.store import schema, statements
+from pubsub_lib.store.executor import listed
 from pubsub_lib.store.statements import Statements
 
 
@@ -23,9 +24,9 @@ def test_statements_are_made_once_for_an_engine() -> None:
 
 @pytest.mark.parametrize("dialect", [pysqlite.dialect(), pymysql.dialect()], ids=["sqlite", "mysql"])
 def test_values_of_a_list_are_numbered(dialect: pysqlite.dialect) -> None:
-    assert Statements(dialect).listed("key", ["a", "b"]) == {"key_0": "a", "key_1": "b"}
+    assert listed(Statements(dialect), "key", ["a", "b"]) == {"key_0": "a", "key_1": "b"}
 
 
 def test_postgresql_gets_one_text() -> None:
     dialect = psycopg.dialect()  # type: ignore[no-untyped-call]
-    assert Statements(dialect).listed("key", ("a", '"ü')) == {"key": '["a","\\"ü"]'}
+    assert listed(Statements(dialect), "key", ("a", '"ü')) == {"key": '["a","\\"ü"]'}

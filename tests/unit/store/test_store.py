@@ -223,6 +223,11 @@ def test_verbs_move_is_a_delete_in_the_old_and_a_create_in_the_new_topic(store: 
     assert_consistent(store)
 
 
+def test_invalid_origin_of_a_transaction_is_rejected(store: Store) -> None:
+    with pytest.raises(InvalidValueError, match="service"), store.transaction(origin="x" * 256):
+        pass
+
+
 def test_exception_in_the_block_writes_nothing(store: Store) -> None:
     with pytest.raises(ZeroDivisionError), store.transaction() as tx:
         tx.set("t", "a", 1)

@@ -6,8 +6,9 @@ import pytest
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import AlreadyExists, ClosedError, InvalidValueError
+from pubsub_lib.store.store import Block
 from pubsub_lib.store.tables import Tables
-from pubsub_lib.store.transaction import Block, Transaction
+from pubsub_lib.store.transaction import Transaction
 from pubsub_lib.store.verbs import Stored
 
 
@@ -68,11 +69,6 @@ def test_ended_transaction_records_nothing() -> None:
     for refused in (lambda: tx.set("t", "k", 1), lambda: tx.delete("t", "k"), lambda: tx.get("t", "k")):
         with pytest.raises(ClosedError):
             refused()
-
-
-def test_invalid_origin_is_rejected() -> None:
-    with pytest.raises(InvalidValueError, match="service"):
-        Transaction(Tables({}, Limits()), World().read, 1, "x" * 256)
 
 
 def test_block_is_used_once() -> None:

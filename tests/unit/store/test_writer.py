@@ -11,8 +11,9 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import InvalidValueError, StoreBusy, StoreError, VersionMismatch
 from pubsub_lib.store import Store, StoreSettings, error_mapping, verbs, writer
-from pubsub_lib.store.executor import Call, ConnectionExecutor
-from pubsub_lib.store.own_transaction import OwnTransaction
+from pubsub_lib.store.connection_executor import ConnectionExecutor
+from pubsub_lib.store.executor import OwnTransaction
+from pubsub_lib.store.prepared import Call
 from pubsub_lib.store.verbs import Operation
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
@@ -114,6 +115,7 @@ def test_isolation_writer_loses_no_update_committed_between_its_read_and_write(
         except StoreBusy:
             pass  # it could not lock the object in time, and wrote nothing
 
+    monkeypatch.setattr(writer, "armed", True)
     monkeypatch.setattr(writer, "hit", meanwhile)
     with store.transaction() as tx:
         tx.update("t", "k", {"mine": 1})
@@ -200,21 +202,21 @@ def test_two_creates_of_one_key_write_one_object(database: str, request: pytest.
         def work(nonce: int, verb: verbs.Verb) -> writer.Work:
             return writer.Work((Operation(verb, "t", "k", b"1"),), {}, nonce, "")
 
-        original = writer.advance
+        original = ConnectionExecutor.advance
 
-        def overtaken(executor: OwnTransaction, by: int, nonce: int, topics: Sequence[str]) -> object:
+        def overtaken(executor: ConnectionExecutor, by: int, nonce: int, topics: Sequence[str]) -> object:
             with store._writers.begin() as other:
-                writer.advance = original
+                ConnectionExecutor.advance = original  # type: ignore[method-assign]
                 executor_of_other = ConnectionExecutor(other)
                 assert writer.write(executor_of_other, work(2, "set"), store._tables.encode, Limits()) is not None
             return original(executor, by, nonce, topics)
 
         try:
-            writer.advance = overtaken  # type: ignore[assignment]
+            ConnectionExecutor.advance = overtaken  # type: ignore[method-assign,assignment]
             with store._writers.connect() as connection, pytest.raises(Exception, match=r"(?i)duplicate|same moment"):
                 writer.write(ConnectionExecutor(connection), work(1, "create"), store._tables.encode, Limits())
         finally:
-            writer.advance = original
+            ConnectionExecutor.advance = original  # type: ignore[method-assign]
         assert assert_consistent(store) == 1
 
 

@@ -1,0 +1,51 @@
+"""Executes prepared statements through SQLAlchemy: in a user's session, and for maintenance.
+
+A user's session keeps its events (for example those of tracing).
+"""
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from pubsub_lib.store.executor import Executor
+from pubsub_lib.store.prepared import Call, Rows
+
+
+def commit_or_drop(connection: Connection) -> None:
+    """Commit; a connection whose COMMIT failed is not used again.
+
+    SQLAlchemy would return the connection to its pool unchanged. The transaction may still be open there: the look-up
+    whether it is committed would run inside that transaction, and would always find it.
+    """
+    try:
+        connection.commit()
+    except BaseException:
+        connection.invalidate()
+        raise
+
+
+class ConnectionExecutor(Executor):
+    """Statements in the transaction of a SQLAlchemy connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection.dialect)
+        self._connection = connection
+
+    @property
+    def info(self) -> MutableMapping[Any, Any]:
+        """As the base class."""
+        return self._connection.connection.info
+
+    def run(self, *calls: Call) -> list[Rows]:
+        """As the base class."""
+        found: list[Rows] = []
+        for statement, many in calls:
+            bound = [statement.bound(values) for values in many]
+            result = self._connection.exec_driver_sql(statement.text, bound if len(bound) > 1 else bound[0])
+            found.append(statement.converted(result.all()) if statement.returns else ())
+        return found
+
+    def write(self, *calls: Call) -> None:
+        """As the base class, at once."""
+        self.run(*calls)
