@@ -38,30 +38,31 @@ class PublisherState:
     def __init__(self) -> None:
         self.closed = False
         """Set by the driver's ``close``."""
-        self._pid = 0  # 0: not initialized
+        self.process = 0
+        """The process in which the publisher was initialized; 0: not initialized."""
 
     @property
     def inherited(self) -> bool:
         """Whether this is a fork's copy: its locks, threads and sockets are the parent's, so ``close`` ignores them."""
-        return self._pid not in (0, os.getpid())
+        return self.process not in (0, os.getpid())
 
     def check_new(self) -> None:
         """For the start of ``initialize``: raises TransportError when it was called before, or closed."""
-        if self._pid or self.closed:
+        if self.process or self.closed:
             raise TransportError("this publisher was initialized before; make a new one")
 
     def begin(self) -> None:
         """For ``initialize``, before a thread can call back: from now on the publisher may send, only in this process.
         A callback may send at once.
         """
-        self._pid = os.getpid()
+        self.process = os.getpid()
 
     def check_open(self) -> None:
         """For the start of ``send_event``: TransportError when not initialized, in another process, or closed."""
-        if self._pid != os.getpid():
+        if self.process != os.getpid():
             raise TransportError(
                 "this publisher was initialized in another process; make one after the fork"
-                if self._pid
+                if self.process
                 else "this publisher is not initialized; call initialize() first"
             )
         if self.closed:

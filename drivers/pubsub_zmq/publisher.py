@@ -3,6 +3,7 @@ connections.
 """
 
 import errno
+import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -105,7 +106,8 @@ class ZmqPublisher(Publisher):
         A message is sent past the queue, in the caller's thread, unless others are sending, are waiting, or sent just
         now. Waits at most ``send_wait`` seconds, and only when the queue is full.
         """
-        self._life.check_open()
+        if self._life.closed or self._life.process != os.getpid():
+            self._life.check_open()
         outbox = self._outbox
         assert outbox is not None  # initialize() made it
         head, body = codec.encode(envelope, self._limits)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
+from operator import attrgetter
 from typing import Final, TypeVar
 
 import msgspec
@@ -26,6 +27,7 @@ from pubsub_lib.store.links import Commit
 from pubsub_lib.store.verbs import Encode, Identity
 from pubsub_lib.store.writer import Outcome, Review, Work
 
+_COMMIT: Final = attrgetter("commit")
 MAX_OBJECTS: Final = 1000
 MAX_BYTES: Final = 1 << 20
 """Objects, and bytes of values, of a group with several works: they bound how long the counter is locked."""
@@ -87,7 +89,7 @@ class Execution:
         try:
             with OwnTransaction(self._engine()) as transaction:
                 outcomes = writer.write_together(transaction, works, self._encode, self._limits, review)
-                if any(each.commit for each in outcomes):
+                if any(map(_COMMIT, outcomes)):
                     if announce is not None:
                         announce([each.commit for each in outcomes])
                     doubt = True

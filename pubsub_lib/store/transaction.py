@@ -13,7 +13,7 @@ from pubsub_lib.errors import ClosedError, InvalidValueError
 from pubsub_lib.store import verbs
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.tables import Tables
-from pubsub_lib.store.verbs import Identity, Operation, Stored, Verb
+from pubsub_lib.store.verbs import Identity, Operation, Stored
 from pubsub_lib.store.writer import Work
 
 T = TypeVar("T")
@@ -41,8 +41,8 @@ class Transaction:
 
     def create(self, table: str | Table[Any], key: str, value: object, *, topic: str | None = None) -> None:
         """Write an object that must not exist yet. Without ``topic`` it is on the default topic."""
-        name = self._tables.check(table)
-        self._record("create", name, key, self._tables.encode(name, value), topic)
+        name = self._checked(table, key, topic)
+        self._operations.append(Operation("create", name, key, self._tables.encode(name, value), topic))
 
     def update(
         self, table: str | Table[Any], key: str, value: object, *, topic: str | None = None, version: int | None = None
@@ -51,8 +51,8 @@ class Transaction:
 
         ``version`` must be the current one; ``topic`` moves the object.
         """
-        name = self._tables.check(table)
-        self._record("update", name, key, self._tables.encode_patch(name, value), topic, version)
+        name = self._checked(table, key, topic, version)
+        self._operations.append(Operation("update", name, key, self._tables.encode_patch(name, value), topic, version))
 
     def set(
         self, table: str | Table[Any], key: str, value: object, *, topic: str | None = None, version: int | None = None
@@ -62,14 +62,15 @@ class Transaction:
         ``version`` must be the current one (0: it must not exist). Without ``topic`` an existing object keeps its own.
         Equal bytes on the same topic write and publish nothing.
         """
-        name = self._tables.check(table)
-        self._record("set", name, key, self._tables.encode(name, value), topic, version)
+        name = self._checked(table, key, topic, version)
+        self._operations.append(Operation("set", name, key, self._tables.encode(name, value), topic, version))
 
     def delete(
         self, table: str | Table[Any], key: str, *, version: int | None = None, missing_ok: bool = False
     ) -> None:
         """Remove an object that must exist, unless ``missing_ok``. ``version`` must be the current one."""
-        self._record("delete", self._tables.check(table), key, None, None, version, missing_ok)
+        name = self._checked(table, key, None, version)
+        self._operations.append(Operation("delete", name, key, None, None, version, missing_ok))
 
     @overload
     def get(self, table: Table[T], key: str) -> T | None: ...
@@ -93,23 +94,16 @@ class Transaction:
         value = effects[0].value if effects else (before.value if before is not None else None)
         return None if value is None else self._tables.decode(name, value)
 
-    def _record(
-        self,
-        verb: Verb,
-        table: str,
-        key: str,
-        value: bytes | None,
-        topic: str | None,
-        version: int | None = None,
-        missing_ok: bool = False,
-    ) -> None:
+    def _checked(self, table: str | Table[Any], key: str, topic: str | None, version: int | None = None) -> str:
+        """Check the arguments of a verb; returns the table's name."""
         self._check_open()
+        name = self._tables.check(table)
         check_key(key)
         if topic is not None:
             check_name("topic", topic)
         if version is not None and (type(version) is not int or version < 0):
             raise InvalidValueError(f"the version {version!r} is not a valid position; give an integer from 0")
-        self._operations.append(Operation(verb, table, key, value, topic, version, missing_ok))
+        return name
 
     def _check_open(self) -> None:
         if not self._open:

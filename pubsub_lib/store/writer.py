@@ -7,7 +7,7 @@ isolation of a user's session: a plain read of InnoDB's REPEATABLE READ would sh
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -25,7 +25,10 @@ from pubsub_lib.store.prepared import Call
 from pubsub_lib.store.verbs import Effect, Encode, Identity, Operation, Stored
 
 _CHANGES: Final = itemgetter(2)
+_VERB: Final = attrgetter("verb")
 
+_Draft = tuple[int, Sequence[Effect], int]
+"""A work that changes something: its number, its effects, and how many changes they are."""
 Review = Callable[[Sequence[Effect]], Sequence[Effect]]
 """Gets the effects of the verbs, returns those to write."""
 
@@ -69,26 +72,7 @@ def write_together(
     An error of one work, as :func:`write` raises it, leaves the others. Raises SQLAlchemy's errors, and StoreError when
     the changelog has no link of a topic whose row was lost: then nothing is written.
     """
-    stored = _lock(executor, works)
-    max_size = max_bytes(executor, limits)
-    outcomes: list[Outcome] = [Outcome()] * len(works)
-    drafts: list[tuple[int, Sequence[Effect], int]] = []
-    topics: set[str] = set()
-    for number, work in enumerate(works):
-        try:
-            effects = _effects(work, stored, encode, review)
-            changes = verbs.check_size(effects, limits, max_size)
-        except SQLAlchemyError:
-            raise
-        except Exception as error:  # noqa: BLE001 - of a user's type or hook; it belongs to this work
-            outcomes[number] = Outcome(error=error)
-        else:
-            if effects:
-                drafts.append((number, effects, changes))
-            for effect in effects:
-                topics.add(effect.topic)
-                if effect.before is not None:
-                    topics.add(effect.before.topic)
+    outcomes, drafts, topics = _draft(executor, works, encode, limits, review)
     if not drafts:
         return outcomes
     if armed:
@@ -121,15 +105,46 @@ def write_together(
     return outcomes
 
 
-def _effects(work: Work, stored: Mapping[Identity, Stored], encode: Encode, review: Review) -> Sequence[Effect]:
-    for (table, key), version in work.reads.items():
+def _draft(
+    executor: Executor, works: Sequence[Work], encode: Encode, limits: Limits, review: Review
+) -> tuple[list[Outcome], list[_Draft], set[str]]:
+    """Lock the objects of these works, and check and fold each work. Returns the outcome of each work as far as it is
+    known, the works that change something, and their topics.
+    """
+    max_size = max_bytes(executor, limits)
+    stored = _lock(executor, works)
+    outcomes: list[Outcome] = [Outcome()] * len(works)
+    drafts: list[_Draft] = []
+    topics: set[str] = set()
+    for number, work in enumerate(works):
+        try:
+            if work.reads:
+                _check_reads(work.reads, stored)
+            if "update" in map(_VERB, work.operations):
+                _check_merged(work.operations, stored)
+            effects = review(verbs.fold(work.operations, stored, encode))
+            changes = verbs.check_size(effects, limits, max_size)
+        except SQLAlchemyError:
+            raise
+        except Exception as error:  # noqa: BLE001 - of a user's type or hook; it belongs to this work
+            outcomes[number] = Outcome(error=error)
+        else:
+            if effects:
+                drafts.append((number, effects, changes))
+            for effect in effects:
+                topics.add(effect.topic)
+                if effect.before is not None:
+                    topics.add(effect.before.topic)
+    return outcomes, drafts, topics
+
+
+def _check_reads(reads: Mapping[Identity, int], stored: Mapping[Identity, Stored]) -> None:
+    for (table, key), version in reads.items():
         now = stored.get((table, key))
         if (now.version if now is not None else 0) != version:
             raise ReadChanged(
                 f"{table} {key!r} was changed by another writer since this transaction read it; run it again"
             )
-    _check_merged(work.operations, stored)
-    return review(verbs.fold(work.operations, stored, encode))
 
 
 class ReadChanged(VersionMismatch):

@@ -137,7 +137,7 @@ class BlocksOnASlowSubscriber(MemorySubscriber):
 
 class SendsInAChild(MemoryPublisher):
     def send_event(self, envelope: Envelope) -> None:
-        self._life._pid = os.getpid()
+        self._life.process = os.getpid()
         super().send_event(envelope)
 
 

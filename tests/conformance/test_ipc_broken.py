@@ -26,7 +26,7 @@ Socket = zmq.Socket[bytes]
 
 class SendsInAChild(IpcPublisher):
     def send_event(self, envelope: Envelope) -> None:
-        self._life._pid = os.getpid()
+        self._life.process = os.getpid()
         super().send_event(envelope)
 
 

@@ -152,7 +152,7 @@ class Reorders(ZmqPublisher):
 
 class SendsInAChild(ZmqPublisher):
     def send_event(self, envelope: Envelope) -> None:
-        self._life._pid = os.getpid()
+        self._life.process = os.getpid()
         super().send_event(envelope)
 
 
