@@ -22,7 +22,7 @@ POLLING_DRIVER: Final = "db_polling_pubsub_driver"
 """The driver of a replica while publish-subscribe is off."""
 SWITCH: Final = "enable_df_pub_sub"
 """Dragonflow's name of our option ``enable_pub_sub``."""
-WILDCARDS: Final = ("*", "0.0.0.0", "[::]")
+WILDCARDS: Final = ("*", "0.0.0.0", "[::]")  # noqa: S104 - recognized, not bound
 """Hosts of addresses that bind every interface."""
 _IPV6: Final = 6
 

@@ -95,7 +95,7 @@ def _check_ports(settings: Settings, service: ServiceSettings) -> None:
 def meet(host: str, other: str) -> bool:
     """Whether two listeners on these addresses conflict when their ports are equal."""
     hosts = {host.strip("[]"), other.strip("[]")}
-    return len(hosts) == 1 or not hosts.isdisjoint(("*", "0.0.0.0", "::"))
+    return len(hosts) == 1 or not hosts.isdisjoint(("*", "0.0.0.0", "::"))  # noqa: S104 - recognized
 
 
 def reachable(bind_address: str, local_ip: str) -> str:

@@ -43,7 +43,7 @@ from pubsub_lib.testing.local_wire import LocalSubscriber, LocalWire
 
 PATIENCE: Final = 600.0
 """Seconds of the local clock after which a wait without a timeout ends, usually because of an error in the test."""
-_MEMORY: Final = Path("/dev/shm")
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - only for private folders
 """Linux's in-memory file system, for the temporary folder."""
 
 
