@@ -12,6 +12,7 @@ from pubsub_lib.cli import commands
 from pubsub_lib.cli.formatting import visible
 from pubsub_lib.command import exit_codes
 from pubsub_lib.command.entry import internal_error
+from pubsub_lib.command.signals import is_no_interrupt
 from pubsub_lib.errors import PubSubError, UsageError
 
 NAME: Final = "pubsub-db"
@@ -93,6 +94,7 @@ class PubsubDb(App):
         level = self.options.verbose_level
         self._handler = logging.StreamHandler(self.stderr)
         self._handler.setFormatter(_Line(tracebacks=self.options.debug))
+        self._handler.addFilter(is_no_interrupt)
         root = logging.getLogger()
         root.addHandler(self._handler)
         root.setLevel({0: logging.ERROR, 1: logging.ERROR, 2: logging.INFO}.get(level, logging.DEBUG))

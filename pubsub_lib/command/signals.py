@@ -73,3 +73,11 @@ def interruption(error: BaseException) -> KeyboardInterrupt | None:
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__cause__ or cause.__context__
     return cause
+
+
+def is_no_interrupt(record: logging.LogRecord) -> bool:
+    """A filter for the log handlers of a command: False for a record whose exception is an interrupt, or has one behind
+    it. SQLAlchemy logs an interrupt that meets the reset of a connection as an error, and raises the interrupt again.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return error is None or interruption(error) is None

@@ -13,6 +13,7 @@ from typing import Final
 from oslo_config import cfg
 from oslo_log import formatters, log
 
+from pubsub_lib.command.signals import is_no_interrupt
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import PREFIX
 
@@ -71,6 +72,7 @@ def set_up(config_file: str, level: str = "") -> None:
     root = logging.getLogger()
     for handler in root.handlers:
         handler.addFilter(FieldsFilter())
+        handler.addFilter(is_no_interrupt)  # Ctrl-C before the service runs raises KeyboardInterrupt
         if type(handler.formatter) is formatters.ContextFormatter:
             handler.setFormatter(Formatter(project=NAME, version="", datefmt=conf.log_date_format, config=conf))
     if level:

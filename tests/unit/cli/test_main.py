@@ -5,8 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from sqlalchemy import event
+from sqlalchemy.pool import Pool
 
 from pubsub_lib.cli.app import PubsubDb
 from pubsub_lib.cli.main import main
@@ -81,3 +86,39 @@ def test_error_before_the_command_is_found_is_one_sentence(
     monkeypatch.setattr(PubsubDb, "__init__", broken)
     assert main(["tables"]) == 70
     assert capsys.readouterr().err == "pubsub-db: internal error (RuntimeError('no metadata'))\n"
+
+
+@contextmanager
+def in_reset(raised: signal.Signals | Exception) -> Iterator[None]:
+    """Inside the block, each reset of a pooled connection gets this signal, or fails with this error."""
+
+    def reset(*_: Any) -> None:
+        if isinstance(raised, Exception):
+            raise raised
+        signal.raise_signal(raised)
+
+    event.listen(Pool, "reset", reset)
+    try:
+        yield
+    finally:
+        event.remove(Pool, "reset", reset)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("options", [(), ("--debug",), ("-vv",)])
+def test_signal_in_the_reset_of_a_connection_ends_without_output(
+    number: signal.Signals, code: int, options: tuple[str, ...], small: World
+) -> None:
+    with in_reset(number):
+        output = small.run(*options, "log", "--follow")
+    assert (output.code, output.out) == (code, "")
+    assert "Traceback" not in output.err
+    assert "Exception during reset" not in output.err
+    assert bool(output.err) is (options == ("-vv",))  # the levels below a warning
+
+
+def test_error_in_the_reset_of_a_connection_is_shown(small: World) -> None:
+    with in_reset(RuntimeError("the server is gone")):
+        output = small.run("--debug", "log")
+    assert "pubsub-db: Exception during reset or similar\n" in output.err
+    assert "RuntimeError: the server is gone" in output.err

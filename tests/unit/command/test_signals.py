@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from pubsub_lib.command.signals import Terminated, handler_kept, interrupted_in_order, interruption
+from pubsub_lib.command.signals import Terminated, handler_kept, interrupted_in_order, interruption, is_no_interrupt
 
 
 def test_interruption_is_found_behind_the_errors_that_it_caused() -> None:
@@ -39,3 +39,19 @@ def test_signal_raises_only_inside_the_block_and_no_library_logs_it(
     assert caplog.messages == []
     logging.getLogger().error("again")
     assert caplog.messages == ["again"]
+
+
+def record(error: BaseException | None) -> logging.LogRecord:
+    """A log record with the traceback of this error; None: without one."""
+    shown = None if error is None else (type(error), error, None)
+    return logging.LogRecord("sqlalchemy.pool", logging.ERROR, "base.py", 1, "exception in a reset", (), shown)
+
+
+def test_log_record_of_an_interrupt_is_dropped_and_no_other() -> None:
+    behind = RuntimeError("the reset failed")
+    behind.__context__ = Terminated()
+    assert not is_no_interrupt(record(KeyboardInterrupt()))
+    assert not is_no_interrupt(record(Terminated()))
+    assert not is_no_interrupt(record(behind))
+    assert is_no_interrupt(record(RuntimeError("the server is gone")))
+    assert is_no_interrupt(record(None))

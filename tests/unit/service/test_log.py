@@ -107,3 +107,27 @@ def test_exception_is_logged_once_unless_the_format_asks_for_it(tmp_path: Path, 
     first, *traceback = done.stderr.splitlines()
     assert first.count("the server is away") == times, first
     assert "Traceback" in "".join(traceback)
+
+
+INTERRUPTED = """
+import logging, sys
+from pubsub_lib.service.log import set_up
+
+set_up(*sys.argv[1:])
+pool = logging.getLogger("pubsub_lib.store.fork_safety.GatedPool")
+for raised in (KeyboardInterrupt(), OSError("the server is gone")):
+    try:
+        raise raised
+    except BaseException:
+        pool.error("Exception during reset or similar", exc_info=True)
+"""
+
+
+def test_interrupt_in_the_reset_of_a_connection_is_not_logged_and_an_error_is(tmp_path: Path) -> None:
+    config = tmp_path / "service.conf"
+    config.write_text("[DEFAULT]\n")
+    command = [sys.executable, "-W", "error", "-c", INTERRUPTED, str(config)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr.count("Exception during reset or similar") == 1
+    assert "OSError: the server is gone" in done.stderr
+    assert "KeyboardInterrupt" not in done.stderr
