@@ -1,6 +1,7 @@
 """Links of one chain that cannot be applied yet: they wait for an earlier one, or for the rest of their run."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from pubsub_lib.core.codec import merge
 from pubsub_lib.core.envelope import Message
@@ -9,22 +10,37 @@ from pubsub_lib.core.model import Link, Point
 
 CHANGE_OVERHEAD = 200
 """Bytes that a change needs in memory besides the text of its table, key and value: its Python objects."""
+_RECEIVED = attrgetter("received")
 
 
 class PendingStep:
     """One step of a chain, perhaps incomplete: the messages that lead from ``prev`` to ``point``."""
 
-    __slots__ = ("_needed", "_parts", "_totals", "point", "prev", "received", "size", "turn")
+    __slots__ = (
+        "_arrived", "_needed", "_parts", "_totals", "clock_turn", "point", "prev", "received", "size", "turn",
+    )  # fmt: skip
 
     def __init__(self, prev: Point, point: Point, needed: int, received: float, turn: int) -> None:
         self.prev = prev
         self.point = point
-        self.received = received
+        self.received = self._arrived = received
+        """When the clock of this step started: its first message, or that of the step which it replaced."""
         self.turn = turn
+        """The turn of its first message."""
+        self.clock_turn = turn
+        """The turn in which its clock started."""
         self.size = 0
         self._needed = needed
         self._parts: dict[tuple[str, int], Message] = {}
         self._totals: dict[str, int] = {}
+
+    def replaces(self, step: "PendingStep") -> None:
+        """This step takes the place of another one, whose clock goes on."""
+        self.received, self.clock_turn = step.received, step.clock_turn
+
+    def restart_clock(self) -> None:
+        """A sync has covered the step that this one replaced: the clock is that of the first message."""
+        self.received, self.clock_turn = self._arrived, self.turn
 
     def has(self, message: Message) -> bool:
         """True when the step has this message already."""
@@ -97,15 +113,14 @@ class ReorderBuffer:
         size = size_of(message.link)
         if self._messages >= self._limits.max_waiting_links or self._bytes + size > self._limits.max_waiting_bytes:
             return step is not None and step.point == message.link.point and step.has(message)
-        received = now
-        if step is not None and step.point != message.link.point:
-            # Two histories continue from one point: the later message is more likely right. The clock goes on.
-            received = step.received
-            self._messages -= step.messages
-            self._bytes -= step.size
-            step = None
-        if step is None:
-            step = self._steps[prev] = PendingStep(prev, message.link.point, needed, received, turn)
+        if step is None or step.point != message.link.point:
+            fresh = PendingStep(prev, message.link.point, needed, now, turn)
+            if step is not None:
+                # Two histories continue from one point: the later message is more likely right.
+                fresh.replaces(step)
+                self._messages -= step.messages
+                self._bytes -= step.size
+            step = self._steps[prev] = fresh
         if step.add(message):
             self._messages += 1
             self._bytes += size
@@ -132,10 +147,17 @@ class ReorderBuffer:
         return len(old)
 
     def drop_before(self, turn: int) -> int:
-        """Drop steps whose first message was received before this turn; returns their number."""
+        """Drop steps whose first message was received before this turn; returns their number. The clock of a step that
+        was replaced before this turn ends, too.
+        """
         early = [step for step in self._steps.values() if step.turn < turn]
         for step in early:
             self._remove(step)
+        late = [step for step in self._steps.values() if step.clock_turn < turn]
+        for step in late:
+            step.restart_clock()
+        if late:
+            self._steps = {step.prev: step for step in sorted(self._steps.values(), key=_RECEIVED)}
         return len(early)
 
     def points(self) -> Iterator[Point]:

@@ -5,10 +5,12 @@ from _mutants.table import Mutant
 TRACKER = "pubsub_lib/core/tracker.py"
 FRESHNESS = "pubsub_lib/core/freshness.py"
 CHAIN = "pubsub_lib/core/chain.py"
+BUFFER = "pubsub_lib/core/reorder_buffer.py"
 QUEUE = "pubsub_lib/core/handler_queue.py"
 NOTICE = "tests/unit/core/test_history_change.py"
 REPLICA_STATE = "tests/unit/core/test_replica_state.py"
 RULES = "tests/unit/core/test_tracker.py"
+WAITING = "tests/unit/core/test_reorder_buffer.py"
 PROOFS = "tests/unit/core/test_freshness.py"
 
 MUTANTS = (
@@ -27,6 +29,25 @@ MUTANTS = (
         after="for topic in list(self._joining):",
         tests=(f"{RULES}::test_rule_08_hello_reply_greets_only_the_topics_of_its_request",),
         wrong="a new topic is read before its subscription is proved, so that changes sent meanwhile are lost",
+    ),
+    Mutant(
+        name="clock_outlives_a_sync",
+        path=BUFFER,
+        before="            step.restart_clock()\n",
+        after="            pass\n",
+        tests=(
+            f"{RULES}::test_rule_05_clock_of_a_link_that_the_sync_drops_ends_with_it",
+            f"{WAITING}::test_rule_05_time_of_a_replaced_step_ends_with_a_sync_that_drops_it",
+        ),
+        wrong="a link that waits is judged by the clock of a link that a sync dropped, and a delta has no cause",
+    ),
+    Mutant(
+        name="restarted_clock_keeps_its_place",
+        path=BUFFER,
+        before="        if late:\n            self._steps = {",
+        after="        if not late:\n            self._steps = {",
+        tests=(f"{WAITING}::test_rule_05_time_of_a_replaced_step_ends_with_a_sync_that_drops_it",),
+        wrong="the clock is not that of the oldest waiting link, and a delta begins late",
     ),
     Mutant(
         name="covered_outlives_a_full_sync",

@@ -103,6 +103,27 @@ def test_two_histories_at_one_point_keep_the_later_message_and_the_older_time() 
     assert waiting.drop_before(5) == 0, "a sync that began in between does not cover it"
 
 
+def test_rule_05_time_of_a_replaced_step_ends_with_a_sync_that_drops_it() -> None:
+    history, other = History(1), History(2)
+    waiting = ReorderBuffer(Limits())
+    one, far = history.some(3)[::2]
+    hold(waiting, one, 1.0, turn=1)
+    hold(waiting, far, 2.0, turn=5)
+    later = other.one()
+    hold(waiting, later, 3.0, turn=6)
+    assert waiting.drop_before(1) == 0
+    assert waiting.oldest is not None
+    assert (waiting.oldest.point, waiting.oldest.received) == (later.point, 1.0), "this sync does not cover it"
+    assert waiting.drop_before(5) == 0
+    assert waiting.oldest.received == 2.0, "the clock belongs to the oldest of those that stay"
+    assert list(waiting.points()) == [far.point, later.point]
+    hold(waiting, one, 4.0, turn=7)
+    assert waiting.drop_before(6) == 1
+    assert (waiting.oldest.point, waiting.oldest.received) == (one.point, 3.0)
+    assert waiting.drop_before(7) == 0
+    assert waiting.oldest.received == 4.0
+
+
 def test_drop_old_stops_at_the_first_later_step_unless_everywhere() -> None:
     links = History().some(4)
     waiting = ReorderBuffer(Limits())

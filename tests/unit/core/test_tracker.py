@@ -513,6 +513,25 @@ def test_rule_05_links_received_after_the_begin_of_the_reading_are_kept() -> Non
     assert bench.answer() == links[1:]
 
 
+def test_rule_05_clock_of_a_link_that_the_sync_drops_ends_with_it() -> None:
+    """The later link has replaced the dropped one, because both connect to one point in different histories."""
+    history, bench = following()
+    missing, waiting = history.some(2)
+    bench.feed(waiting)
+    bench.wait(WINDOW)
+    assert bench.is_syncing()
+    bench.wait(0.25 * WINDOW)
+    later = History.restored(history, missing.point.position).one()
+    bench.feed(later)
+    bench.answer(history.restored(missing.prev.position).answer(bench.running.wants))
+    assert bench.state() is State.HOLDING
+    assert bench.tracker.next_time() == pytest.approx(bench.now + WINDOW)
+    bench.wait(0.9 * WINDOW)
+    assert len(bench.syncs) == 2, "no delta without a cause"
+    bench.wait(0.1 * WINDOW)
+    assert bench.running.causes == {"t": "expired"}
+
+
 def test_rule_05_heads_received_during_a_full_sync_are_judged_after_it() -> None:
     history, bench = in_full_sync()
     bench.wait()
