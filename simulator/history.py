@@ -23,6 +23,8 @@ class History:
         self.repeated = 0
         """Serial of a transaction that is in one history twice; 0: none."""
         self._serials: dict[int, list[Point]] = {}
+        self._undone: set[Point] = set()
+        """Transactions that a restore has undone, also when a later restore brought them back."""
         self._parents: dict[tuple[str, Point], Point] = {}
         self._times: dict[str, list[float]] = {}
         self._points: dict[str, list[Point]] = {}
@@ -38,7 +40,8 @@ class History:
         self.heads_at[commit.point] = heads
         self._show(ALL, commit.point, now)
         before = self._serials.setdefault(serial, [])
-        if any(self.is_ancestor(ALL, point, commit.point) for point in before):
+        # While a transaction is undone, its writer gets the true answer "not committed", and may write it again.
+        if any(self.is_ancestor(ALL, point, commit.point) for point in before if point not in self._undone):
             self.repeated = serial
         before.append(commit.point)
 
@@ -56,6 +59,8 @@ class History:
     def restored(self, store: ModelStore, now: float) -> None:
         """The store was restored to an earlier state."""
         self.restored_at = now
+        for points in self._serials.values():
+            self._undone.update(point for point in points if not self.is_ancestor(ALL, point, store.state.point))
         for chain in list(self._times):
             self._show(chain, store.state.point if chain == ALL else store.head(chain).point, now)
 
