@@ -12,6 +12,7 @@ from pubsub_lib.core.replica_state import StepResult
 from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.transitions import DUE, State
 from simulator import invariants
+from simulator.evidence import Evidence, Watch
 from simulator.hello_watch import HelloWatch
 from simulator.history import History
 from simulator.invariants import Violation
@@ -30,83 +31,6 @@ PROVED_IN_CALM = (
     + TIMING.round_trip + TIMING.reading_age
 )  # fmt: skip
 """Seconds without faults after which a publisher's proof is fresh: lost changes are read, a hello request answered."""
-
-
-class Evidence:
-    """The input of one chain of one replica, recorded independently of the tracker."""
-
-    def __init__(self, now: float) -> None:
-        self.may_full = True
-        self.received: dict[Point, float] = {}
-        """When a point was first received."""
-        self.received_in_sync: dict[Point, float] = {}
-        """The same since the running sync began: the sync drops earlier points, but not those received again."""
-        self.proved = now
-        self.known: Point | None = None
-        self.missed = False
-        """A reply to a hello request after a connection had a head beyond known."""
-        self.hinted: tuple[int, float] | None = None
-        """The position of the store in a broadcast, beyond all earlier ones; and when the hello request is due."""
-        self.cause = ""
-        """The fault in the cause of the sync that is due; "" without one."""
-        self.due = False
-        self.resynced = False
-        """A resync was requested: replies during it proved nothing, so the chain may have to poll."""
-        self.replaced: dict[Point, None] = {}
-        """Points that need not be waited for: a link of another history replaced theirs."""
-        self._after: dict[Point, Point] = {}
-        """The last received link, by the point that it waits for."""
-
-    def receive(self, point: Point, now: float) -> None:
-        """A link or a hello with this point was received."""
-        self.received.setdefault(point, now)
-        self.received_in_sync.setdefault(point, now)
-
-    def receive_link(self, prev: Point, point: Point, now: float) -> None:
-        """A link with this point was received. Where two histories meet, the later link replaces the earlier one. It is
-        covered or undone when a sync begins after its first message."""
-        self.replaced.pop(point, None)
-        if (other := self._after.get(prev, point)) != point:
-            self.replaced[other] = None
-        self._after[prev] = point
-        if point not in self.received:
-            self.receive(point, now)
-
-    def waits(self) -> dict[Point, float]:
-        """The points that must not wait for longer than the window, and since when they wait."""
-        return {point: when for point, when in self.received.items() if point not in self.replaced}
-
-    def covers(self, position: int) -> None:
-        """The replica has everything up to this position of the store, or a sync under way will bring it."""
-        if self.hinted is not None and position >= self.hinted[0]:
-            self.hinted = None
-
-    def forget(self, position: int) -> None:
-        """Points up to this position do not wait any more."""
-        self.missed = self.missed and any(at.position > position for at in self.received)
-        self.covers(position)
-        self.received = {at: when for at, when in self.received.items() if at.position > position}
-        self.received_in_sync = {at: when for at, when in self.received_in_sync.items() if at.position > position}
-
-
-class Watch:
-    """One replica's evidence."""
-
-    def __init__(self) -> None:
-        self.chains: dict[str, Evidence] = {}
-        self.asked: dict[str, float] = {}
-        self.rounds: list[float] = []
-        """When hello requests were sent, within the last ``max_idle_time``."""
-        self.shown = 0
-        """The latest position of the store that this replica ever received."""
-        self.dropped_topics = 0
-        self.running = 0
-        """The number of the sync that was begun and not answered; 0: none."""
-        self.begun = 0.0
-        self.connected = float("inf")
-        """When the last connection was made, on the replica's clock."""
-        self.back: dict[str, float] = {}
-        """Service -> the connection to it after which the recovery of all lost changes was checked."""
 
 
 class Monitor:
@@ -254,7 +178,7 @@ class Monitor:
             raise Violation("one sync", f"{replica.name}: sync {start.number} begins while {watch.running} runs")
         watch.running, watch.begun = start.number, now
         for evidence in watch.chains.values():
-            evidence.received_in_sync.clear()
+            evidence.sync_begun()
         for name, want in start.wants.items():
             evidence = watch.chains[name]
             cause = start.causes[name]
@@ -319,7 +243,8 @@ class Monitor:
                 raise Violation("incomplete", f"{replica.name}: {name!r} lost links that were not trimmed")
             if evidence is not None:
                 evidence.hinted = None
-                evidence.received = dict(evidence.received_in_sync)
+                if not isinstance(part, Incomplete):  # which drops nothing that waits
+                    evidence.sync_ended()
                 evidence.may_full = isinstance(part, Incomplete) or (evidence.may_full and not isinstance(part, Full))
         return True
 
