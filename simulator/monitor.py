@@ -13,7 +13,8 @@ from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.transitions import DUE, State
 from simulator import invariants
 from simulator.evidence import Evidence, Watch
-from simulator.hello_watch import HelloWatch
+from simulator.group_watch import GroupWatch
+from simulator.hello_watch import HelloWatch, about
 from simulator.history import History
 from simulator.invariants import Violation
 from simulator.kernel import Process
@@ -39,8 +40,8 @@ class Monitor:
     def __init__(self, world: "World", history: History) -> None:
         self._world = world
         self._history = history
+        self.groups = GroupWatch(history)
         self._watches: dict[Replica, Watch] = {}
-        self._serials: dict[int, int] = {}
         self._publishers: dict[str, HelloWatch] = {}
         self.syncs: dict[str, int] = {}
 
@@ -336,11 +337,12 @@ class Monitor:
         raise Violation("prompt", f"{process.name}: a commit waits for a hello")
 
     def sent(self, process: Process, publishing: Sequencer, envelope: Envelope) -> None:
-        """A hello contains no false heads, ages or sequences."""
+        """A link is of a committed transaction; a hello contains no false heads, ages or sequences."""
         self._publisher(process, publishing).sent(envelope, self._world.kernel.now)
         hello = envelope.hello
         if self._world.kernel.tracing:
             self._trace_envelope(process.name, "says", envelope)
+        self.groups.published(process.name, envelope)
         if hello is None or hello.store is None:
             return
         now = self._world.kernel.now
@@ -355,7 +357,7 @@ class Monitor:
 
     def _trace_envelope(self, who: str, what: str, envelope: Envelope) -> None:
         topic, publisher = repr(envelope.topic), f"{envelope.service} {envelope.uuid[:4]}"
-        self._world.kernel.trace(who, what, topic, f"{publisher} {envelope.sequence}:", _about(envelope))
+        self._world.kernel.trace(who, what, topic, f"{publisher} {envelope.sequence}:", about(envelope))
 
     def acts_under_lease(self, service: "Service") -> None:
         """No other service considers itself the holder."""
@@ -395,13 +397,3 @@ class Monitor:
             watch.back[service] = since
             for chain in [replica.replica_state.tracker.chain(name) for name in replica.topics]:
                 self._demand("reconnected", replica, invariants.is_back(self._history, chain, since, now))
-
-
-def _about(envelope: Envelope) -> str:
-    hello = envelope.hello
-    if hello is None:
-        return " ".join(
-            f"{at.link.prev.position}>{at.link.point.position}({at.part}/{at.parts})" for at in envelope.messages
-        )
-    kind = f"own {hello.nonce[:6]}" if hello.nonce else "hello"
-    return f"{kind} store {hello.store and hello.store.position} age {hello.age:.3f}"
