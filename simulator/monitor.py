@@ -12,7 +12,7 @@ from pubsub_lib.core.replica_state import StepResult
 from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.transitions import DUE, State
 from simulator import invariants
-from simulator.evidence import Evidence, Watch
+from simulator.evidence import Evidence, Watch, may_wait
 from simulator.group_watch import GroupWatch
 from simulator.hello_watch import HelloWatch, about
 from simulator.history import History
@@ -82,11 +82,11 @@ class Monitor:
         if envelope.hello is not None:
             self._received_hello(watch, replica, envelope.hello, now)
             return
-        everything = ALL in watch.chains
-        if (evidence := watch.chains.get(ALL if everything else envelope.topic)) is not None:
-            for message in envelope.messages:
-                link = message.link
-                evidence.receive_link(link.tx_prev if everything else link.prev, link.point, now)
+        name = ALL if ALL in watch.chains else envelope.topic
+        if (evidence := watch.chains.get(name)) is not None:
+            chain = replica.replica_state.tracker.chain(name) if name in replica.topics else None
+            for link in [message.link for message in envelope.messages if may_wait(chain, message.link.point)]:
+                evidence.receive_link(link.tx_prev if name == ALL else link.prev, link.point, now)
 
     def _received_hello(self, watch: Watch, replica: "Replica", hello: Hello, now: float) -> None:
         points = {topic: head.point for topic, head in hello.heads.items()}
