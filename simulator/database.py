@@ -5,10 +5,11 @@ from collections.abc import Callable, Generator, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from pubsub_lib.errors import OutcomeUnknown, StoreBusy, StoreUnavailable
+from pubsub_lib.errors import ConditionFailed, OutcomeUnknown, StoreBusy, StoreUnavailable
+from simulator.group import Attempt, Work
 from simulator.history import History
 from simulator.kernel import Await, Kernel, LocalClock, Sleep
-from simulator.store import Commit, ModelStore, State, Verb
+from simulator.store import Commit, Ident, ModelStore, State, Verb
 
 T = TypeVar("T")
 IDLE_IN_TRANSACTION = 0.5
@@ -116,13 +117,7 @@ class Database:
         yield from self.query("begin", lambda: None)
         session = Session(self._epoch, self.kernel.now)
         try:
-            for ident in sorted({(verb.table, verb.key) for verb in verbs}):
-                yield from self._lock(session, ident, "lock")
-            yield Sleep("locked", self.latency())
-            if self._fault_rng.random() < self.deadlock_chance:
-                self._count("deadlock")
-                raise StoreBusy("the simulated database found a deadlock")
-            yield from self._lock(session, "counter", "counter")
+            yield from self._lock_all(session, sorted({(verb.table, verb.key) for verb in verbs}))
             yield Sleep("before commit", self.latency())
             self._check(session)
             lost = self._fault_rng.random()
@@ -139,12 +134,78 @@ class Database:
         yield Sleep("committed", self.latency())
         return commit
 
+    def transact_together(
+        self, works: Sequence[Work], wall: Callable[[], float], staged: Callable[[Sequence[Attempt]], None]
+    ) -> Generator[Sleep | Await, None, list[Attempt]]:
+        """The same sequence for several works in one transaction. Returns the answer to each; an error of the
+        transaction is that of all. ``staged`` gets the answers before the COMMIT."""
+        try:
+            yield from self.query("begin", lambda: None)
+            session = Session(self._epoch, self.kernel.now)
+            try:
+                yield from self._lock_all(session, sorted(ident for work in works for ident in work.idents))
+                written_at = wall()
+                attempts = self._stage(works, written_at)
+                staged(attempts)
+                yield Sleep("before group commit", self.latency())
+                self._check(session)
+                lost = self._fault_rng.random()
+                if lost < self.commit_loss_chance:
+                    self._count("commit_lost")
+                    self._end(session)
+                    if lost < self.commit_loss_chance / 2:
+                        self._write_together(works, attempts, written_at)
+                    yield Sleep("group commit lost", LOST_AFTER)
+                    return [_in_doubt(work, each) for work, each in zip(works, attempts, strict=True)]
+                self._write_together(works, attempts, written_at)
+            finally:
+                self._end(session)
+        except (StoreUnavailable, StoreBusy) as error:
+            return [Attempt(error=type(error)(str(error))) for _ in works]
+        yield Sleep("group committed", self.latency())
+        return attempts
+
+    def _stage(self, works: Sequence[Work], written_at: float) -> list[Attempt]:
+        """The answers to these works if they are committed now, one after the other; one that fails is taken out."""
+        copy, attempts = ModelStore(self._rng), list[Attempt]()
+        copy.state = self.store.backup()
+        for work in works:
+            try:
+                attempts.append(Attempt(copy.commit(work.verbs, work.origin, written_at, work.nonce)))
+            except ConditionFailed as error:
+                attempts.append(Attempt(error=error))
+        return attempts
+
+    def _write_together(self, works: Sequence[Work], attempts: Sequence[Attempt], written_at: float) -> None:
+        """The COMMIT of a group: the counter's lock was held since its works were executed."""
+        commits = []
+        for work, attempt in zip(works, attempts, strict=True):
+            if attempt.commit is not None:
+                commit = self.store.commit(work.verbs, work.origin, written_at, work.nonce)
+                assert commit == attempt.commit, "another transaction was committed under the counter's lock"
+                commits.append((commit, work.serial))
+        self.history.committed_together(commits, self.kernel.now)
+        if len(commits) > 1:
+            self._count("group")
+        for commit, _ in commits:
+            self.kernel.trace("store", "committed", commit.point, [link.topic for link in commit.links])
+
     def _write(self, verbs: Sequence[Verb], origin: str, written_at: float, nonce: int, serial: int) -> Commit | None:
         commit = self.store.commit(verbs, origin, written_at, nonce)
         if commit is not None:
             self.history.committed(commit, self.kernel.now, serial)
             self.kernel.trace("store", "committed", commit.point, [link.topic for link in commit.links])
         return commit
+
+    def _lock_all(self, session: Session, idents: Sequence[Ident]) -> Generator[Sleep | Await, None, None]:
+        """Lock the objects, then the counter."""
+        for ident in idents:
+            yield from self._lock(session, ident, "lock")
+        yield Sleep("locked", self.latency())
+        if self._fault_rng.random() < self.deadlock_chance:
+            self._count("deadlock")
+            raise StoreBusy("the simulated database found a deadlock")
+        yield from self._lock(session, "counter", "counter")
 
     def _lock(self, session: Session, name: object, label: str) -> Generator[Sleep | Await, None, None]:
         while True:
@@ -208,3 +269,10 @@ class Database:
             if self.readers:
                 self._count("trim under a reader")
             self.kernel.trace("store", "trimmed", keep)
+
+
+def _in_doubt(work: Work, attempt: Attempt) -> Attempt:
+    """The answer to a work whose COMMIT got none."""
+    if attempt.commit is None:
+        return attempt
+    return Attempt(error=OutcomeUnknown("the connection was lost during COMMIT", work.nonce))

@@ -1,5 +1,6 @@
 """The monitor's own evidence about one replica: what was received, asked and synced, and when."""
 
+from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.model import Point
 
 
@@ -98,3 +99,8 @@ class Watch:
         """When the last connection was made, on the replica's clock."""
         self.back: dict[str, float] = {}
         """Service -> the connection to it after which the recovery of all lost changes was checked."""
+
+
+def may_wait(chain: Chain | None, point: Point) -> bool:
+    """Whether a link that is received now may wait. While known can change, one at or behind known is dropped."""
+    return chain is None or chain.frozen or point.position > chain.known_position

@@ -79,3 +79,14 @@ class HelloWatch:
         """A connected subscriber gets a hello in time. ``since``: when the database began to work."""
         if since <= self._connected < now - GREETING and self._broadcast < self._connected:
             raise Violation("greeted", f"{self._name} sent no hello in {now - self._connected:.3f} s from a connection")
+
+
+def about(envelope: Envelope) -> str:
+    """The contents of an envelope, for the trace."""
+    hello = envelope.hello
+    if hello is None:
+        return " ".join(
+            f"{at.link.prev.position}>{at.link.point.position}({at.part}/{at.parts})" for at in envelope.messages
+        )
+    kind = f"own {hello.nonce[:6]}" if hello.nonce else "hello"
+    return f"{kind} store {hello.store and hello.store.position} age {hello.age:.3f}"

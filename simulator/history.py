@@ -1,7 +1,7 @@
 """The true history: every point that was ever committed, and the store's heads over time."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pubsub_lib.core.model import ALL, ZERO, Link, Point
 from simulator.store import Commit, Ident, ModelStore
@@ -22,6 +22,8 @@ class History:
         self.trims = 0
         self.repeated = 0
         """Serial of a transaction that is in one history twice; 0: none."""
+        self.nonces: dict[int, Point] = {}
+        """A transaction's nonce -> its point."""
         self._serials: dict[int, list[Point]] = {}
         self._undone: set[Point] = set()
         """Transactions that a restore has undone, also when a later restore brought them back."""
@@ -31,21 +33,33 @@ class History:
 
     def committed(self, commit: Commit, now: float, serial: int) -> None:
         """The store's history grew by the writer's transaction ``serial``."""
+        self.committed_together([(commit, serial)], now)
+
+    def committed_together(self, commits: Sequence[tuple[Commit, int]], now: float) -> None:
+        """The same for several transactions, in their order: no reader is shown a head between them."""
+        heads: dict[str, Point] = {}
+        for commit, serial in commits:
+            self._extend(commit, serial)
+            heads |= {**{link.topic: link.point for link in commit.links}, ALL: commit.point}
+        for chain, point in heads.items():
+            self._show(chain, point, now)
+
+    def _extend(self, commit: Commit, serial: int) -> None:
         self.transactions += 1
+        self.nonces[commit.point.nonce] = commit.point
         heads = dict(self.heads_at[commit.links[0].tx_prev])
         for link in commit.links:
-            self._grow(link, now)
+            self._grow(link)
             heads[link.topic] = link.point
         self._parents[ALL, commit.point] = commit.links[0].tx_prev
         self.heads_at[commit.point] = heads
-        self._show(ALL, commit.point, now)
         before = self._serials.setdefault(serial, [])
         # While a transaction is undone, its writer gets the true answer "not committed", and may write it again.
         if any(self.is_ancestor(ALL, point, commit.point) for point in before if point not in self._undone):
             self.repeated = serial
         before.append(commit.point)
 
-    def _grow(self, link: Link, now: float) -> None:
+    def _grow(self, link: Link) -> None:
         content = dict(self.content(link.topic, link.prev))
         for change in link.changes:
             if change.value is None:
@@ -54,7 +68,6 @@ class History:
                 content[change.table, change.key] = change.version, change.value
         self.contents[link.topic, link.point] = content
         self._parents[link.topic, link.point] = link.prev
-        self._show(link.topic, link.point, now)
 
     def restored(self, store: ModelStore, now: float) -> None:
         """The store was restored to an earlier state."""

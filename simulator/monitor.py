@@ -12,8 +12,9 @@ from pubsub_lib.core.replica_state import StepResult
 from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.transitions import DUE, State
 from simulator import invariants
-from simulator.evidence import Evidence, Watch
-from simulator.hello_watch import HelloWatch
+from simulator.evidence import Evidence, Watch, may_wait
+from simulator.group_watch import GroupWatch
+from simulator.hello_watch import HelloWatch, about
 from simulator.history import History
 from simulator.invariants import Violation
 from simulator.kernel import Process
@@ -39,8 +40,8 @@ class Monitor:
     def __init__(self, world: "World", history: History) -> None:
         self._world = world
         self._history = history
+        self.groups = GroupWatch(history)
         self._watches: dict[Replica, Watch] = {}
-        self._serials: dict[int, int] = {}
         self._publishers: dict[str, HelloWatch] = {}
         self.syncs: dict[str, int] = {}
 
@@ -81,11 +82,11 @@ class Monitor:
         if envelope.hello is not None:
             self._received_hello(watch, replica, envelope.hello, now)
             return
-        everything = ALL in watch.chains
-        if (evidence := watch.chains.get(ALL if everything else envelope.topic)) is not None:
-            for message in envelope.messages:
-                link = message.link
-                evidence.receive_link(link.tx_prev if everything else link.prev, link.point, now)
+        name = ALL if ALL in watch.chains else envelope.topic
+        if (evidence := watch.chains.get(name)) is not None:
+            chain = replica.replica_state.tracker.chain(name) if name in replica.topics else None
+            for link in [message.link for message in envelope.messages if may_wait(chain, message.link.point)]:
+                evidence.receive_link(link.tx_prev if name == ALL else link.prev, link.point, now)
 
     def _received_hello(self, watch: Watch, replica: "Replica", hello: Hello, now: float) -> None:
         points = {topic: head.point for topic, head in hello.heads.items()}
@@ -336,11 +337,12 @@ class Monitor:
         raise Violation("prompt", f"{process.name}: a commit waits for a hello")
 
     def sent(self, process: Process, publishing: Sequencer, envelope: Envelope) -> None:
-        """A hello contains no false heads, ages or sequences."""
+        """A link is of a committed transaction; a hello contains no false heads, ages or sequences."""
         self._publisher(process, publishing).sent(envelope, self._world.kernel.now)
         hello = envelope.hello
         if self._world.kernel.tracing:
             self._trace_envelope(process.name, "says", envelope)
+        self.groups.published(process.name, envelope)
         if hello is None or hello.store is None:
             return
         now = self._world.kernel.now
@@ -355,7 +357,7 @@ class Monitor:
 
     def _trace_envelope(self, who: str, what: str, envelope: Envelope) -> None:
         topic, publisher = repr(envelope.topic), f"{envelope.service} {envelope.uuid[:4]}"
-        self._world.kernel.trace(who, what, topic, f"{publisher} {envelope.sequence}:", _about(envelope))
+        self._world.kernel.trace(who, what, topic, f"{publisher} {envelope.sequence}:", about(envelope))
 
     def acts_under_lease(self, service: "Service") -> None:
         """No other service considers itself the holder."""
@@ -395,13 +397,3 @@ class Monitor:
             watch.back[service] = since
             for chain in [replica.replica_state.tracker.chain(name) for name in replica.topics]:
                 self._demand("reconnected", replica, invariants.is_back(self._history, chain, since, now))
-
-
-def _about(envelope: Envelope) -> str:
-    hello = envelope.hello
-    if hello is None:
-        return " ".join(
-            f"{at.link.prev.position}>{at.link.point.position}({at.part}/{at.parts})" for at in envelope.messages
-        )
-    kind = f"own {hello.nonce[:6]}" if hello.nonce else "hello"
-    return f"{kind} store {hello.store and hello.store.position} age {hello.age:.3f}"

@@ -63,6 +63,8 @@ class World:
         self._killed: dict[str, None] = {}
         self.nemesis = Nemesis(self)
         kernel.before_step = self.nemesis.before_step
+        if "group" in plan.faults:
+            kernel.after_step = lambda _: self.monitor.groups.check()
         for number in range(plan.writers):
             # A service follows from the current head: without faults it starts before the first transaction.
             self._start_at(0.5 if plan.faultless else 0.0, f"writer{number}", "")

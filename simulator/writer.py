@@ -8,6 +8,7 @@ import msgspec
 
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import ConditionFailed, OutcomeUnknown, StoreBusy, StoreUnavailable
+from simulator.group import THREADS, GroupQueue, Work
 from simulator.kernel import Await, LocalClock, Process, Sleep, Steps
 from simulator.store import Commit, Verb
 
@@ -26,7 +27,9 @@ class Writer:
         self.name = name
         self.process = Process(world.kernel, "writer", name, clock)
         self._rng = rng
-        self.process.spawn(self._work())
+        self._groups = GroupQueue(world, clock) if "group" in world.plan.faults else None
+        for _ in range(1 if self._groups is None else THREADS):
+            self.process.spawn(self._work())
 
     def _work(self) -> Steps:
         world = self.world
@@ -42,17 +45,19 @@ class Writer:
     def _transaction(self, serial: int, origin: str) -> Steps:
         world, database = self.world, self.world.database
         dice = self._rng.getrandbits(64)
+        alone = False
         for attempt in range(6):
             # The user's function runs again at each attempt, so that a transaction that is committed twice is found.
             verbs = tuple(self._verbs(random.Random(dice), serial, attempt))
             nonce, since = database.store.new_nonce(), database.store.state.point
             try:
-                commit = yield from database.transact(verbs, origin, self.process.clock.wall, nonce, serial)
+                commit = yield from self._commit(Work(verbs, origin, nonce, serial), alone)
             except ConditionFailed:
                 return
             except (StoreUnavailable, StoreBusy):
                 if world.writers_stopped:
                     return
+                alone = True  # the error may be that of another work in the group
                 yield Sleep("retry", self._rng.uniform(0.02, 0.2))
             except OutcomeUnknown as error:
                 committed = yield from self._settle(error.nonce, since)
@@ -64,6 +69,17 @@ class Writer:
                     world.commits.append(commit)
                     yield from self._hand_over(commit, origin)
                 return
+
+    def _commit(self, work: Work, alone: bool) -> Generator[Sleep | Await, None, Commit | None]:
+        """Commit, in a group if the program has several threads. Raises what ``Database.transact`` raises."""
+        if self._groups is None or alone:
+            wall = self.process.clock.wall
+            return (yield from self.world.database.transact(work.verbs, work.origin, wall, work.nonce, work.serial))
+        attempt = yield from self._groups.run(work)
+        self.world.monitor.groups.answered(work, attempt)
+        if attempt.error is not None:
+            raise attempt.error
+        return attempt.commit
 
     def _settle(self, nonce: int, since: Point) -> Generator[Sleep | Await, None, bool | None]:
         """Ask whether the transaction was committed; None: unknown."""

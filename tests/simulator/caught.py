@@ -72,4 +72,13 @@ CAUGHT: dict[str, Caught] = {
     "handlers_twice": Caught(1, "handler twice"),
     "conflated_to_first": Caught(3, "handler last"),
     "not_retried": Caught(1, "handler last"),
+    "group_in_two": Caught(21, "group"),
+    "group_lost_in_part": Caught(177, "group"),
+    "group_fails_together": Caught(41, "group"),
+    "group_shares_objects": Caught(21, "group"),
+    "group_has_one_answer": Caught(21, "answer"),
+    "group_doubt_forgotten": Caught(177, "answer"),
+    "group_doubt_denied": Caught(149, "answer"),
+    "group_published_early": Caught(21, "durable"),
+    "group_reversed": Caught(21, "order"),
 }

@@ -26,7 +26,10 @@ from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.sync_scheduler import SyncScheduler
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import SYNCING, State, Trigger
+from pubsub_lib.errors import StoreUnavailable
+from simulator import database
 from simulator.database import Database
+from simulator.group import Attempt, GroupQueue
 from simulator.network import Network
 from simulator.publisher import PublisherTasks
 from simulator.replica import WatchedReplicaState
@@ -672,3 +675,96 @@ def conflated_to_first() -> list[Patch]:
 @mutant("a handler that raised is not tried again")
 def not_retried() -> list[Patch]:
     return [(HandlerQueue, "failed", lambda self, now, error: self.done(now))]
+
+
+# -- group commit ----------------------------------------------------------------------------------------------------
+
+
+@mutant("a group is committed in two parts")
+def group_in_two() -> list[Patch]:
+    write = Database._write_together
+
+    def _write_together(self: Any, works: Any, attempts: Any, written_at: float) -> None:
+        half = (len(works) + 1) // 2
+        write(self, works[:half], attempts[:half], written_at)
+        if works[half:]:
+            rest = works[half:], attempts[half:], written_at
+            self.kernel.at(self.kernel.now + 0.001, lambda: self.up and write(self, *rest))
+
+    return [(Database, "_write_together", _write_together)]
+
+
+@mutant("a COMMIT that gets no answer keeps only a part of the group")
+def group_lost_in_part() -> list[Patch]:
+    write = Database._write_together
+
+    def _write_together(self: Any, works: Any, attempts: Any, written_at: float) -> None:
+        lost = self.commit_loss_chance > 0.0 and len(works) > 1
+        write(self, works[:-1] if lost else works, attempts[:-1] if lost else attempts, written_at)
+
+    return [(Database, "_write_together", _write_together)]
+
+
+@mutant("a work that fails takes the whole group with it")
+def group_fails_together() -> list[Patch]:
+    stage = Database._stage
+
+    def _stage(self: Any, works: Any, written_at: float) -> list[Attempt]:
+        attempts = stage(self, works, written_at)
+        failed = next((each for each in attempts if each.error is not None), None)
+        return attempts if failed is None else [failed for _ in attempts]
+
+    return [(Database, "_stage", _stage)]
+
+
+@mutant("works of one group write the same object")
+def group_shares_objects() -> list[Patch]:
+    return [(GroupQueue, "_next_group", lambda self: list(self._queue))]
+
+
+@mutant("each thread of a group gets the answer to the first")
+def group_has_one_answer() -> list[Patch]:
+    execute = GroupQueue._execute
+
+    def _execute(self: Any, works: Any) -> Any:
+        attempts = yield from execute(self, works)
+        return [attempts[0] for _ in attempts]
+
+    return [(GroupQueue, "_execute", _execute)]
+
+
+@mutant("a group is called committed although its COMMIT was lost")
+def group_doubt_forgotten() -> list[Patch]:
+    return [(database, "_in_doubt", lambda work, attempt: attempt)]
+
+
+@mutant("a group whose COMMIT was lost is called not committed")
+def group_doubt_denied() -> list[Patch]:
+    return [(database, "_in_doubt", lambda work, attempt: Attempt(error=StoreUnavailable("the connection was lost")))]
+
+
+@mutant("the links of a group are handed over before its COMMIT")
+def group_published_early() -> list[Patch]:
+    def _execute(self: Any, works: Any) -> Any:
+        def staged(attempts: Any) -> None:
+            self._world.monitor.groups.staged(self._world.database.store, works, attempts)
+            for work, attempt in zip(works, attempts, strict=True):
+                if attempt.commit is not None:
+                    self._world.hand_over("", work.origin, attempt.commit.links)
+
+        return (yield from self._world.database.transact_together(works, self._clock.wall, staged))
+
+    return [(GroupQueue, "_execute", _execute)]
+
+
+@mutant("the works of a group are written in the reverse order of the queue")
+def group_reversed() -> list[Patch]:
+    stage, write = Database._stage, Database._write_together
+
+    def _stage(self: Any, works: Any, written_at: float) -> list[Attempt]:
+        return stage(self, works[::-1], written_at)[::-1]
+
+    def _write_together(self: Any, works: Any, attempts: Any, written_at: float) -> None:
+        write(self, works[::-1], attempts[::-1], written_at)
+
+    return [(Database, "_stage", _stage), (Database, "_write_together", _write_together)]

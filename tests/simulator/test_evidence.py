@@ -1,7 +1,10 @@
 """The monitor's evidence waits for the same points as a replica that obeys rules 3 and 5."""
 
+from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ZERO, Point
-from simulator.evidence import Evidence
+from pubsub_lib.core.transitions import Trigger
+from simulator.evidence import Evidence, may_wait
 
 ONE, TWO, OTHER = Point(1, 11), Point(2, 12), Point(2, 22)
 
@@ -61,3 +64,13 @@ def test_points_up_to_known_are_forgotten() -> None:
     evidence.receive_link(ZERO, ONE, 3.0)  # known went back by a full sync of a restored store
     evidence.sync_ended()
     assert evidence.waits() == {ONE: 3.0}
+
+
+def test_old_link_is_dropped_unless_the_chain_is_frozen() -> None:
+    chain = Chain("t", Limits(), TWO, 0.0)
+    for trigger in (Trigger.RESUMED, Trigger.BEGUN, Trigger.CAUGHT_UP):
+        chain.trigger(trigger)
+    assert [may_wait(chain, point) for point in (ONE, TWO, Point(3, 13))] == [False, False, True]
+    chain.trigger(Trigger.ASKED)
+    assert may_wait(chain, ONE), "the full sync may set known to an earlier point"
+    assert may_wait(None, ONE)

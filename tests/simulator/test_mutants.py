@@ -36,6 +36,11 @@ REQUIRED = {
     "count and digest of the head instead of the link's own": ("head_instead_of_link",),
     "handlers run twice after a sync": ("handlers_twice",),
     "an all-topics replica that misses a new topic's only message": ("new_topic_missed",),
+    "a group commit that is not atomic": ("group_in_two", "group_lost_in_part"),
+    "one failing work that takes its group with it": ("group_fails_together",),
+    "wrong answers in a group": ("group_has_one_answer", "group_doubt_forgotten", "group_doubt_denied"),
+    "links of a group published before they are durable": ("group_published_early",),
+    "a group that is not numbered in the order of its queue": ("group_reversed",),
 }
 
 

@@ -91,7 +91,7 @@ LARGE_FILES = {
     "pubsub_lib/store/snapshot.py": (329, "one consistent reading"),
     "pubsub_lib/store/store.py": (657, "a public class with its documentation"),
     "pubsub_lib/testing/conformance.py": (479, "the list of a driver's checks"),
-    "simulator/monitor.py": (407, "one observer of the whole system"),
+    "simulator/monitor.py": (399, "one observer of the whole system"),
     "simulator/store.py": (359, "one model of the store"),
     "tools/generate_wire_format.py": (388, "one page with its text"),
     "tools/spark_cluster_app.py": (307, "a script"),
