@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from pubsub_lib.core.envelope import Envelope, Hello, Message
-from pubsub_lib.core.message_statistics import MessageStatistics
+from pubsub_lib.core.sequence_gaps import SequenceGaps
 
 LINK: Final = "link"
 HELLO: Final = "hello"
@@ -36,7 +36,7 @@ class MessageRows:
     """Converts envelopes to rows. One thread at a time."""
 
     def __init__(self) -> None:
-        self.gaps = MessageStatistics()
+        self.gaps = SequenceGaps()
         self.last: dict[tuple[str, str], ReceivedMessage] = {}
         """The last received link of each (service, topic)."""
         self._uuids: dict[str, str] = {}

@@ -15,9 +15,9 @@ from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHell
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.freshness import FreshnessMonitor, HeadReading, cut
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.message_statistics import MessageStatistics
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.reconnection import Reconnection
+from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.core.store_hints import NEVER_DUE, StoreHints
 from pubsub_lib.core.sync_scheduler import SyncScheduler, backoff
 from pubsub_lib.core.timing import Timing
@@ -86,7 +86,7 @@ class Tracker:
         self._reached_store: Point | None = None
         """A point of the store up to which all chains were complete. Valid until a chain is added or replaced:
         otherwise the covered position goes back only when the store does, and then the store's point is another one."""
-        self.gaps = MessageStatistics()
+        self.gaps = SequenceGaps()
         self.counters = Counters()
 
     # -- subscriptions -------------------------------------------------------------------------------------------

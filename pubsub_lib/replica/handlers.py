@@ -9,9 +9,9 @@ from typing import Any, TypeGuard, TypeVar
 import msgspec
 
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.full_sync_order import in_order
 from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue, Parked, Selector
 from pubsub_lib.core.history_change import HistoryChange, is_barrier, of_event
-from pubsub_lib.core.ordering import in_order
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
 from pubsub_lib.failpoints import armed, hit
 from pubsub_lib.logs import fields, logger

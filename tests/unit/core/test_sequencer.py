@@ -14,8 +14,8 @@ from pubsub_lib.core.codec import decode, encode
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.hello_portions import portions
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.message_statistics import MessageStatistics, Tally
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Link
+from pubsub_lib.core.sequence_gaps import SequenceGaps, Tally
 from pubsub_lib.core.sequencer import HELLO_DELAY, HELLO_SPACING, HELLO_TOPICS, MAX_BACKOFF, Sequencer
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import FrameError
@@ -95,7 +95,7 @@ def test_adjacent_links_of_a_topic_share_an_envelope() -> None:
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(0, 999))
 def test_sent_messages_fit_in_frames_and_have_no_gaps(sizes: list[int], seed: int) -> None:
-    history, one, gaps = History(seed), publishing(SMALL), MessageStatistics()
+    history, one, gaps = History(seed), publishing(SMALL), SequenceGaps()
     rng = random.Random(seed)
     links = [
         link
@@ -497,7 +497,7 @@ def test_broadcasts_are_limited_by_time_for_any_input(steps: list[tuple[str, flo
 def test_hello_overtaken_by_links_makes_no_gap_and_hides_none(steps: list[str], seed: int) -> None:
     """Hellos are made under the lock and sent without it: links that are numbered later may be sent before."""
     rng = random.Random(seed)
-    history, one, gaps = History(), publishing(), MessageStatistics()
+    history, one, gaps = History(), publishing(), SequenceGaps()
     read(one, history, 0.0)
     hellos(one, 0.0)
     gaps.announced("api-1", UUID, "a", 0)

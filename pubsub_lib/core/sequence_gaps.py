@@ -40,7 +40,7 @@ class _Stream:
         self.missing: dict[int, None] = {}
 
 
-class MessageStatistics:
+class SequenceGaps:
     """The received streams of messages, and their missing sequences. Not thread-safe: a replica's tracker uses it under
     its lock, a driver in its one receiving thread."""
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.full_sync_order import in_order
 from pubsub_lib.core.model import Action
-from pubsub_lib.core.ordering import in_order
 
 TABLES = ("switch", "port", "flow")
 ORDER = ("switch", "port")

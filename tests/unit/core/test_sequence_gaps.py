@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_lib.core import message_statistics as module
-from pubsub_lib.core.message_statistics import MAX_MISSING, MAX_STREAMS_OF_A_SERVICE, MessageStatistics, Tally
+from pubsub_lib.core import sequence_gaps as module
 from pubsub_lib.core.model import ALL
+from pubsub_lib.core.sequence_gaps import MAX_MISSING, MAX_STREAMS_OF_A_SERVICE, SequenceGaps, Tally
 from tests.unit.core.builders import Bench, History, envelope
 
 
 def receive(
-    *numbers: int, gaps: MessageStatistics | None = None, topic: str = "t", uuid: str = "u1"
-) -> MessageStatistics:
-    gaps = gaps or MessageStatistics()
+    *numbers: int, gaps: SequenceGaps | None = None, topic: str = "t", uuid: str = "u1"
+) -> SequenceGaps:
+    gaps = gaps or SequenceGaps()
     for number in numbers:
         gaps.received("api-1", uuid, topic, number, 1)
     return gaps
@@ -51,7 +51,7 @@ def test_rule_11_hello_shows_a_loss_at_the_end() -> None:
 
 
 def test_rule_11_hello_before_the_first_message_shows_its_loss() -> None:
-    gaps = MessageStatistics()
+    gaps = SequenceGaps()
     gaps.announced("api-1", "u1", "t", 0)
     assert receive(2, gaps=gaps).tally == Tally(holes=1)
 
@@ -124,7 +124,7 @@ def test_memory_is_bounded_for_any_announced_sequence() -> None:
 
 def test_number_of_services_is_bounded_and_the_active_one_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_UUIDS", 20)
-    gaps = MessageStatistics()
+    gaps = SequenceGaps()
     for number in range(500):
         gaps.received(f"s{number}", f"u{number}", "t", 1, 1)
         gaps.received("api-1", "mine", "t", number + 1, 1)
@@ -139,7 +139,7 @@ def test_number_of_services_is_bounded_and_the_active_one_is_kept(monkeypatch: p
 def test_streams_and_missing_sequences_are_bounded_in_total(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_STREAMS", 30)
     monkeypatch.setattr(module, "MAX_MISSING_IN_ALL", 100)
-    gaps = MessageStatistics()
+    gaps = SequenceGaps()
     rng = random.Random(1)
     for number in range(2000):
         uuid, topic = rng.choice("abc"), f"t{rng.randrange(25) if number < 1000 else number}"
@@ -149,7 +149,7 @@ def test_streams_and_missing_sequences_are_bounded_in_total(monkeypatch: pytest.
         streams = [stream for topics in gaps._streams.values() for stream in topics.values()]
         assert len(streams) == gaps._count <= 30
         assert sum(len(stream.missing) for stream in streams) == gaps._missing <= 100
-    gaps = MessageStatistics()
+    gaps = SequenceGaps()
     for number in range(100):
         gaps.received("a", "a", f"t{number}", 1, 1)
     assert list(gaps._streams["a"]) == [f"t{number}" for number in range(70, 100)]
