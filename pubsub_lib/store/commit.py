@@ -130,17 +130,17 @@ class Committer:
         # Hooks run on the thread that made the transaction, and may use the store.
         if self._hooks.hooks or call.alone or self._groups.leading:
             return self._execution.alone(call.work, self._hooks.review)
-        attempt = self._of_host(call.work) or self._groups.run(call.work)
+        attempt = None if self._host is None else self._of_host(self._host, call.work)
+        if attempt is None:
+            attempt = self._groups.run(call.work)
         if attempt.shared and not isinstance(attempt.error, StoreBusy | StoreUnavailable):  # these two are tried again
             return self._execution.alone(call.work, self._hooks.review)
         return attempt
 
-    def _of_host(self, work: Work) -> Attempt | None:
-        if self._host is None:
-            return None
+    def _of_host(self, host: HostCommit, work: Work) -> Attempt | None:
         with error_mapping.translated("writing a transaction"):
             self._engine()  # raises for a store that is closed, or without a schema
-        return self._host.run(work)
+        return host.run(work)
 
     def _ask(self, commit: Commit) -> bool:
         with error_mapping.translated("looking up a transaction"), self._engine().connect() as connection:
