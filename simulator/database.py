@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from pubsub_lib.errors import ConditionFailed, OutcomeUnknown, StoreBusy, StoreUnavailable
-from simulator.group import Attempt, Work
+from simulator.group import Attempt, InDoubt, Work
 from simulator.history import History
 from simulator.kernel import Await, Kernel, LocalClock, Sleep
 from simulator.store import Commit, Ident, ModelStore, State, Verb
@@ -275,4 +275,4 @@ def _in_doubt(work: Work, attempt: Attempt) -> Attempt:
     """The answer to a work whose COMMIT got none."""
     if attempt.commit is None:
         return attempt
-    return Attempt(error=OutcomeUnknown("the connection was lost during COMMIT", work.nonce))
+    return Attempt(error=InDoubt(work.nonce, attempt.commit.links[0].tx_prev))

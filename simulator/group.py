@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pubsub_lib.errors import PubSubError
+from pubsub_lib.core.model import Point
+from pubsub_lib.errors import OutcomeUnknown, PubSubError
 from simulator.kernel import Await, LocalClock, Signal, Sleep
 from simulator.store import Commit, Ident, Verb
 
@@ -39,6 +40,15 @@ class Attempt(msgspec.Struct, frozen=True):
 
     commit: Commit | None = None
     error: PubSubError | None = None
+
+
+class InDoubt(OutcomeUnknown):
+    """The COMMIT of a group got no answer. ``since``: the point from which this work continued. A restore may have
+    undone the points that its thread knew when it began to wait in the queue."""
+
+    def __init__(self, nonce: int, since: Point) -> None:
+        super().__init__("the connection was lost during COMMIT", nonce)
+        self.since = since
 
 
 class _Waiting:

@@ -8,7 +8,7 @@ import msgspec
 
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import ConditionFailed, OutcomeUnknown, StoreBusy, StoreUnavailable
-from simulator.group import THREADS, GroupQueue, Work
+from simulator.group import THREADS, GroupQueue, InDoubt, Work
 from simulator.kernel import Await, LocalClock, Process, Sleep, Steps
 from simulator.store import Commit, Verb
 
@@ -60,6 +60,7 @@ class Writer:
                 alone = True  # the error may be that of another work in the group
                 yield Sleep("retry", self._rng.uniform(0.02, 0.2))
             except OutcomeUnknown as error:
+                since = error.since if isinstance(error, InDoubt) else since
                 committed = yield from self._settle(error.nonce, since)
                 if committed is not False:
                     return  # committed or unknown: never applied twice

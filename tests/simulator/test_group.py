@@ -11,7 +11,7 @@ from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.model import ALL, ZERO
 from pubsub_lib.errors import AlreadyExists, OutcomeUnknown, StoreBusy, StoreUnavailable
 from simulator.database import Database
-from simulator.group import Attempt, Work
+from simulator.group import Attempt, InDoubt, Work
 from simulator.group_watch import GroupWatch
 from simulator.history import History
 from simulator.invariants import Violation
@@ -105,11 +105,28 @@ def test_lost_commit_keeps_all_or_nothing_and_each_thread_is_in_doubt(kept: bool
     bench.database._fault_rng = Always(0.25 if kept else 0.75)  # the first half of the chance keeps the transaction
     works = [bench.work(key) for key in "ab"]
     answers = bench.commit(*works)
-    assert [type(answer.error) for answer in answers] == [OutcomeUnknown, OutcomeUnknown]
-    assert [answer.error.nonce for answer in answers if isinstance(answer.error, OutcomeUnknown)] == [
-        work.nonce for work in works
-    ]
-    assert len(bench.history.nonces) == (2 if kept else 0)
+    doubts = [answer.error for answer in answers if isinstance(answer.error, InDoubt)]
+    assert [doubt.nonce for doubt in doubts] == [work.nonce for work in works]
+    assert [doubt.since.position for doubt in doubts] == [0, 1]
+    assert [bench.store.committed(doubt.nonce, doubt.since) for doubt in doubts] == [kept, kept]
+
+
+def test_work_in_doubt_is_looked_up_from_its_own_point_after_a_restore() -> None:
+    """Seed 3002643: the point at which its thread began to wait was undone, and the changelog was trimmed."""
+    bench = Bench()
+    backup = bench.store.backup()
+    for key in "abc":
+        bench.commit(bench.work(key))
+    bench.store.restore(backup)
+    bench.history.restored(bench.store, bench.kernel.now)
+    bench.database.commit_loss_chance = 1.0
+    bench.database._fault_rng = Always(0.25)
+    (answer,) = bench.commit(bench.work("a"))
+    bench.database.commit_loss_chance = 0.0
+    bench.commit(bench.work("a"))  # the topic's head is a later point
+    bench.store.trim(1)
+    assert isinstance(answer.error, InDoubt)
+    assert bench.store.committed(answer.error.nonce, answer.error.since) is None, "unknown, and not called lost"
 
 
 def test_crash_of_the_database_before_the_commit_loses_the_whole_group() -> None:
