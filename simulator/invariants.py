@@ -114,8 +114,11 @@ def buffers_are_bounded(replica: "Replica", chain: Chain) -> str | None:
 
 
 def handlers_are_bounded(handler: "Handler", objects: int) -> str | None:
-    """A handler's queue never holds more than its limit and, of each object, one change and one delete."""
-    if len(handler.queue) > handler.queue.policy.queue_limit + 2 * objects:
+    """A handler's queue never holds more than its limit and, of each object, one change and one delete; each notice of a
+    changed history, which holds back what follows it, adds as much again, and itself.
+    """
+    once = handler.queue.policy.queue_limit + 2 * objects
+    if len(handler.queue) > once + handler.queue.barriers * (once + 1):
         return f"{len(handler.queue)} events wait for a handler"
     return None
 

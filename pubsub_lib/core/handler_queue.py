@@ -211,8 +211,8 @@ class HandlerQueue:
         self._position = 0
         self._barrier = 0
         """The serial of the newest barrier."""
-        self._barriers = 0
-        """Number of barriers that are neither handled nor parked."""
+        self.barriers = 0
+        """Number of barriers that are neither handled nor parked. For reading only."""
         self._barrier_due: tuple[float, _Item] | None = None
         """The barrier that failed, and when its next try is due; it is in ``_retrying`` too, and not in ``_due``."""
 
@@ -246,7 +246,7 @@ class HandlerQueue:
         self.initial_left += initial
         if item.is_barrier:
             self._barrier = self._serial
-            self._barriers += 1
+            self.barriers += 1
         tail = self._tails.get(ident)
         if tail is not None:
             item.earlier, tail.later = tail, item
@@ -308,7 +308,7 @@ class HandlerQueue:
         if self._barrier_due is not None:
             if self._barrier_due[0] <= now:
                 item, self._barrier_due = self._barrier_due[1], None
-        elif self._due and self._due[0][0] <= now and not self._barriers:
+        elif self._due and self._due[0][0] <= now and not self.barriers:
             item = heappop(self._due)[2]
         if item is not None:
             del self._retrying[item.ident]
@@ -329,7 +329,7 @@ class HandlerQueue:
         """The event of the last :meth:`next` was handled."""
         self.handled += 1
         item = self._take_running()
-        self._barriers -= item.is_barrier
+        self.barriers -= item.is_barrier
         self._settle(item)
 
     def failed(self, now: float, error: BaseException) -> Parked | None:
@@ -346,7 +346,7 @@ class HandlerQueue:
                 self._parked[item.ident] = item
                 if len(self._parked) > self.policy.queue_limit:
                     self._parked.popitem(last=False)
-                self._barriers -= item.is_barrier
+                self.barriers -= item.is_barrier
                 self._settle(item)
                 return Parked(event, error)
             item.tries = 0  # the newer event gets all tries again
@@ -437,7 +437,7 @@ class HandlerQueue:
         for item in self._order:
             item.earlier = item.later = None
         self._order.clear()
-        self._barriers = int(self._running is not None and self._running.is_barrier)
+        self.barriers = int(self._running is not None and self._running.is_barrier)
         self._barrier_due = None
         self._dead = 0
         self._tails.clear()

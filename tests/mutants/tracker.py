@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         name="retry_passes_a_notice",
         path=QUEUE,
-        before=" and not self._barriers:",
+        before=" and not self.barriers:",
         after=":",
         tests=(f"{NOTICE}::test_retry_merged_with_later_events_comes_after_the_notice",),
         wrong="a handler gets an older version before it is notified that the history changed",
