@@ -64,7 +64,7 @@ def _sqlite(url: URL, settings: StoreSettings, writes: bool, gate: ForkGate, mor
     # One connection for all writing threads of a process: they queue here fairly, instead of polling the file.
     size = {"pool_size": 1, "max_overflow": 0} if writes else _pool(settings)
     arguments = {"timeout": settings.lock_timeout, "check_same_thread": False}
-    engine = _create(url, settings, poolclass=GatedPool, connect_args=arguments, paramstyle="named", **size)
+    engine = _create(url, settings, poolclass=GatedPool, connect_args=arguments, **size)
     assert isinstance(engine.pool, GatedPool)
     engine.pool.join(gate)
     sqlite.watch(engine)

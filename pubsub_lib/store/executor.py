@@ -16,9 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pubsub_lib.core.model import Head, Point
 from pubsub_lib.errors import SchemaError
-from pubsub_lib.store import rows, schema, statements
-from pubsub_lib.store.links import Rows as RowsOfObjects
-from pubsub_lib.store.links import Step
+from pubsub_lib.store import links, rows, schema, statements
 from pubsub_lib.store.prepared import Call, Rows
 from pubsub_lib.store.statements import Statements
 
@@ -62,7 +60,7 @@ class Executor(ABC):
         ]
         return chain.from_iterable(self.run(*calls))
 
-    def advance(self, by: int, nonce: int, topics: Sequence[str]) -> Step:
+    def advance(self, by: int, nonce: int, topics: Sequence[str]) -> links.Step:
         """Lock the counter, take ``by`` positions, and lock the heads of these topics."""
         made = self.made
         step = Call(made.advance, [{"by": by, "new_nonce": nonce}])
@@ -74,7 +72,7 @@ class Executor(ABC):
         else:
             counter, *found = self.run(Call(made.read_counter), *lock, step)
             ((position, before, now),) = counter or _no_counter()
-        return Step(Point(position, before), Point(position + by, nonce), int(now), _by_topic(found))
+        return links.Step(Point(position, before), Point(position + by, nonce), int(now), _by_topic(found))
 
     def heads_of(self, topics: Sequence[str]) -> dict[str, Head]:
         """The heads of those of these topics that were ever written, locked."""
@@ -84,7 +82,7 @@ class Executor(ABC):
         made = self.made
         return [Call(made.lock_heads(len(part)), [listed(made, "topic", part)]) for part in _parts(topics)]
 
-    def write_rows(self, changed: RowsOfObjects, heads: Sequence[Row], links: Sequence[Row]) -> None:
+    def write_rows(self, changed: links.Rows, head_rows: Sequence[Row], link_rows: Sequence[Row]) -> None:
         """Write transactions: rows of objects, of their topics' heads, and of their links.
 
         Raises StoreBusy when another writer created one of the objects.
@@ -103,14 +101,13 @@ class Executor(ABC):
             for table, keys in by_table.items()
             for part in _parts(keys)
         ]
-        if links:
-            calls += [Call(made.upsert(schema.topics), heads), Call(made.insert_links, links)]
+        if link_rows:
+            calls += [Call(made.upsert(schema.topics), head_rows), Call(made.insert_links, link_rows)]
         self.write(*calls)
 
 
 class OwnTransaction(Executor):
     """A context manager: begins a transaction; the user ends it in the block by :meth:`commit` or :meth:`rollback`.
-
     PostgreSQL executes the statements of one call in one round trip, the BEGIN together with the first ones, and the
     writes together with the COMMIT. SQLite is locked from the begin on.
     """
@@ -234,7 +231,12 @@ class OwnTransaction(Executor):
         for statement, many in calls:
             cursor = self._driver.cursor()
             cursors.append(cursor)
-            bound = [statement.bound(values) for values in many] if statement.binds else many
+            if statement.columns is not None:
+                bound: Sequence[Any] = list(map(statement.columns, many))
+            elif statement.only is not None:
+                bound = [(values[statement.only],) for values in many]
+            else:
+                bound = [statement.bound(values) for values in many] if statement.binds else many
             if len(bound) > 1:
                 cursor.executemany(statement.text, bound)
             else:
@@ -290,10 +292,7 @@ def _parts(values: Sequence[str]) -> Sequence[Sequence[str]]:
 
 
 def _by_topic(found: Iterable[Sequence[Sequence[Any]]]) -> dict[str, Head]:
-    heads = {}
-    for row in chain.from_iterable(found):
-        heads[row[0]] = rows.head(row)
-    return heads
+    return {row[0]: rows.head(row) for row in chain.from_iterable(found)}
 
 
 def _no_counter() -> NoReturn:

@@ -41,8 +41,11 @@ class Prepared:
         self._converts = {name: convert for name, convert in converts.items() if convert is not None}
         self.binds = self._order is not None or bool(self._own or self._converts)
         """False: the driver takes the values as they are given."""
-        plain = len(self._order or ()) > 1 and not self._own and not self._converts
-        self._columns = itemgetter(*self._order) if plain and self._order is not None else None
+        plain = [] if self._order is None or self._own or self._converts else self._order
+        self.columns = itemgetter(*plain) if len(plain) > 1 else None
+        """Puts the values in order, where there are several and nothing else is to be done."""
+        self.only = plain[0] if len(plain) == 1 else None
+        """The name of the only parameter, whose value is taken as it is."""
         self.converts: Sequence[tuple[int, Convert]] = ()
         """The columns of its rows that the driver returns in another form. Without any, rows are not converted."""
         if isinstance(statement, SelectBase):
@@ -53,8 +56,8 @@ class Prepared:
 
     def bound(self, values: Mapping[str, Any]) -> Any:
         """The parameters as the driver takes them: a tuple or a mapping."""
-        if self._columns is not None:
-            return self._columns(values)
+        if self.columns is not None:
+            return self.columns(values)
         if self._own:
             values = {**self._own, **values}
         if self._converts:
