@@ -114,8 +114,8 @@ def buffers_are_bounded(replica: "Replica", chain: Chain) -> str | None:
 
 
 def handlers_are_bounded(handler: "Handler", objects: int) -> str | None:
-    """A handler's queue never holds more than its limit and, of each object, one change and one delete. Each notice of a
-    changed history holds back what follows it, and adds as much again, and itself.
+    """A handler's queue never holds more than its limit and, of each object, one change and one delete. Each notice of
+    a changed history holds back what follows it, and adds as much again, and itself.
     """
     once = handler.queue.policy.queue_limit + 2 * objects
     if len(handler.queue) > once + handler.queue.barriers * (once + 1):
