@@ -164,15 +164,17 @@ def test_interrupted_connection_is_not_used_again(
 
 @pytest.mark.postgresql
 def test_stale_connection_is_reported_once(postgres_engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    """Its error at BEGIN; psycopg would log the pipeline, too."""
+    """At BEGIN, or at the first statement where BEGIN was sent before the end was read; psycopg would log the pipeline,
+    too.
+    """
     driver = idle_driver(postgres_engine)
     other = create_engine(postgres_engine.url)
     with other.connect() as killer:
         killer.execute(text(f"SELECT pg_terminate_backend({driver.info.backend_pid})"))
     other.dispose()
     assert wait([driver], 60.0)
-    with pytest.raises(DBAPIError) as raised, OwnTransaction(postgres_engine):
-        pass
+    with pytest.raises(DBAPIError) as raised, OwnTransaction(postgres_engine) as transaction:
+        transaction.run(Call(Prepared(select(TABLE), postgres_engine.dialect)))
     assert raised.value.connection_invalidated
     gc.collect()  # psycopg logs when the pipeline is freed
     assert caplog.messages == []
