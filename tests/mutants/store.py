@@ -174,7 +174,7 @@ HOSTS = (
     ),
     Mutant(
         name="service_announces_after_the_commit",
-        path=f"{STORE}/commit.py",
+        path=f"{STORE}/group_commit.py",
         before="                    if announce is not None:\n",
         after="                    transaction.commit()\n                    if announce is not None:\n",
         tests=(f"{SERVER}::test_worker_that_leaves_before_the_commit_is_taken_out_of_its_group[sqlite]",),
