@@ -104,6 +104,7 @@ def in_reset(raised: signal.Signals | Exception) -> Iterator[None]:
         event.remove(Pool, "reset", reset)
 
 
+@pytest.mark.usefixtures("signal_handlers")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("options", [(), ("--debug",), ("-vv",)])
 def test_signal_in_the_reset_of_a_connection_ends_without_output(
