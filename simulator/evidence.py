@@ -26,6 +26,10 @@ class Evidence:
         """A resync was requested: replies during it proved nothing, so the chain may have to poll."""
         self.replaced: dict[Point, None] = {}
         """Points that need not be waited for: a link of another history replaced theirs."""
+        self._clocks: dict[Point, float] = {}
+        """Since when the clock of a link runs that replaced another one: it goes on, even if known passes that one."""
+        self._clocks_in_sync: dict[Point, float] = {}
+        """Those that started since the running sync began; an earlier clock ends with the sync."""
         self._after: dict[Point, Point] = {}
         """The last received link, by the point that it waits for."""
         self._links: dict[Point, None] = {}
@@ -45,6 +49,8 @@ class Evidence:
         self.replaced.pop(point, None)
         if (other := self._after.get(prev, point)) != point:
             self.replaced[other] = None
+            _hand_on(self._clocks, self.received, other, point)
+            _hand_on(self._clocks_in_sync, self.received_in_sync, other, point)
             self._links.pop(other, None)
             self._links_in_sync.pop(other, None)
         self._after[prev] = point
@@ -55,12 +61,18 @@ class Evidence:
     def sync_begun(self) -> None:
         """A sync begins."""
         self.received_in_sync.clear()
+        self._clocks_in_sync.clear()
         self._links_in_sync.clear()
 
     def sync_ended(self) -> None:
         """The sync's answer is used: earlier points are covered or undone."""
         self.received = dict(self.received_in_sync)
+        self._clocks = dict(self._clocks_in_sync)
         self._links = dict(self._links_in_sync)
+
+    def oldest(self, now: float) -> float:
+        """Since when the oldest clock of a received point may run; ``now`` without one."""
+        return min((min(when, self._clocks.get(point, when)) for point, when in self.received.items()), default=now)
 
     def waits(self) -> dict[Point, float]:
         """The points that must not wait for longer than the window, and since when they wait."""
@@ -77,8 +89,17 @@ class Evidence:
         self.covers(position)
         self.received = {at: when for at, when in self.received.items() if at.position > position}
         self.received_in_sync = {at: when for at, when in self.received_in_sync.items() if at.position > position}
+        self._clocks = {at: when for at, when in self._clocks.items() if at.position > position}
+        self._clocks_in_sync = {at: when for at, when in self._clocks_in_sync.items() if at.position > position}
         self._links = {at: None for at in self._links if at.position > position}
         self._links_in_sync = {at: None for at in self._links_in_sync if at.position > position}
+
+
+def _hand_on(clocks: dict[Point, float], received: dict[Point, float], other: Point, point: Point) -> None:
+    """The link at ``point`` replaces the one at ``other``, and takes over its clock."""
+    times = [times[other] for times in (clocks, received) if other in times]
+    if times:
+        clocks[point] = min(times)
 
 
 class Watch:

@@ -205,7 +205,7 @@ class Monitor:
         if faultless and (world.plan.services or replica.plan.polling) and not polls_after_resync:
             return f"{name!r} ({cause}) in a run without faults"
         if cause == "expired":
-            oldest = min(evidence.received.values(), default=now)
+            oldest = evidence.oldest(now)
             if now - oldest < TIMING.message_delay_window - EPS:
                 return f"{name!r} ({cause}): the oldest waiting point was received {now - oldest:.3f} s ago"
         elif cause == "reconnected":  # a sync may end at a restored point, behind a head that was not beyond known

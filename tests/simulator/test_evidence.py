@@ -74,3 +74,17 @@ def test_old_link_is_dropped_unless_the_chain_is_frozen() -> None:
     chain.trigger(Trigger.ASKED)
     assert may_wait(chain, ONE), "the full sync may set known to an earlier point"
     assert may_wait(None, ONE)
+
+
+def test_clock_of_a_replaced_link_goes_on_after_known_has_passed_it_and_ends_with_a_sync() -> None:
+    evidence = Evidence(0.0)
+    evidence.receive_link(ONE, TWO, 1.0)
+    late = Point(5, 15)
+    evidence.receive_link(ONE, late, 2.0)
+    evidence.forget(TWO.position)  # known moved on by another link
+    assert evidence.oldest(9.0) == 1.0
+    assert evidence.waits() == {late: 2.0}
+    evidence.sync_begun()
+    evidence.receive_link(ONE, late, 3.0)
+    evidence.sync_ended()
+    assert evidence.oldest(9.0) == 9.0
