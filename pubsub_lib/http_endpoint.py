@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from pubsub_lib import exposure
 from pubsub_lib.errors import ClosedError, TransportError
-from pubsub_lib.http_limits import Pauses, PleaseWait
+from pubsub_lib.http_limits import Pauses, PleaseWait, plain_name
 from pubsub_lib.http_routes import Answered, Query, Route
 from pubsub_lib.http_server import TEXT, Server, Server6
 from pubsub_lib.port_owner import owner_of_port
@@ -61,7 +61,7 @@ class Endpoint:
         self._insecure = insecure
         exposure.check(self._listener, insecure)
         self._option = option
-        self._names = frozenset(each.lower() for each in (address.strip("[]"), *hosts) if each)
+        self._names = frozenset(plain_name(each) for each in (address, *hosts) if each)
         self._registry = CollectorRegistry()
         self._registry.register(metrics)
         route_lock = threading.Lock()

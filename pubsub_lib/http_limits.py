@@ -140,8 +140,13 @@ def host_is_allowed(host: str, local: str, names: Collection[str]) -> bool:
     rebinding). Browsers send the header always, so the caller allows a request without one.
     """
     name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
-    name = name.lower().rstrip(".")
+    name = plain_name(name)
     return is_loopback_host(name) or name in names or _number(name) == _number(local) != ""
+
+
+def plain_name(host: str) -> str:
+    """A host in the form in which two spellings of one name are equal: lower case, no brackets, no dot at the end."""
+    return host.lower().strip("[]").rstrip(".")
 
 
 def _number(host: str) -> str:

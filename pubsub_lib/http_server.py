@@ -73,6 +73,8 @@ class Server6(Server):
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     request_version = "HTTP/1.0"
+    requestline = ""
+    """For an answer before a request line was read, because the line is too large."""
 
     def setup(self) -> None:
         super().setup()

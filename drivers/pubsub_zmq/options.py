@@ -86,17 +86,6 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = 2000
 
-    max_subscription_bytes: Annotated[
-        int,
-        Meta(ge=64 * 1024, le=2**40),
-        option(
-            "Maximum bytes of subscriptions and hello requests that one subscriber may send at once; 1 MiB more each "
-            "second. A publisher closes the connection of a subscriber that sends more (TCP only), and of the one that "
-            "sent the most when the different subscriptions of all together have twice as many bytes. Each byte of a "
-            "subscription needs about 40 bytes of memory."
-        ),
-    ] = 8 * 1024 * 1024
-
     @property
     def max_silence(self) -> int:
         """Seconds after which a subscriber closes a connection whose publisher is silent or acknowledges nothing."""

@@ -1,6 +1,4 @@
-"""The sending half: an XPUB socket under a lock, and threads that send the queue, answer hello requests, and watch the
-connections.
-"""
+"""The sending half: an XPUB socket under a lock, a thread that sends the queue, and one that answers hello requests."""
 
 import errno
 import os
@@ -26,7 +24,6 @@ from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
 from pubsub_zmq.options import ZmqOptions
-from pubsub_zmq.peer_watch import PeerWatch
 from pubsub_zmq.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_zmq.sockets import Monitor, Waker, make_xpub, translated
 
@@ -40,7 +37,7 @@ the sending. Messages that come faster are sent by the thread, which lets them s
 _SUBSCRIBED: Final = b"\1" + codec.EVERYTHING
 """The first bytes of a subscription to one topic or to all topics."""
 _MUCH_SUBSCRIBED: Final = 8 * 1024 * 1024
-"""Bytes of different subscriptions, of all subscribers. More cause a warning: they need 40 times the memory."""
+"""Bytes of different subscriptions, without a limit in ZeroMQ. More cause a warning: they need 40 times the memory."""
 _STOP: Final = 2.0  # seconds
 # Plain integers, because combining or comparing the library's enumerations takes longer than sending.
 _NOW: Final = int(zmq.NOBLOCK)
@@ -73,8 +70,7 @@ class ZmqPublisher(Publisher):
         self.endpoint = ""
         """The bound address after ``initialize``, with the real port also for a wildcard."""
         # Changed by the socket's user only, so that it needs no lock of its own.
-        self._sending = dict.fromkeys(("frames", "send_errors", "overflow"), 0)
-        self._peers = PeerWatch(bind_address, options.max_subscription_bytes, self._life, self._asks.connected)
+        self._sending = dict.fromkeys(("frames", "send_errors", "connected", "disconnected", "overflow"), 0)
 
     def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         """Bind. See :meth:`pubsub_lib.api.Publisher.initialize`. It may be called again after a failure."""
@@ -84,20 +80,16 @@ class ZmqPublisher(Publisher):
             undo.callback(sending.drop)
             answering = ReadyThread("pubsub-zmq-asks")
             undo.callback(answering.drop)
-            watching = ReadyThread("pubsub-zmq-peers")
-            undo.callback(watching.drop)
-            waker, stop = Waker(), Waker()
+            waker = Waker()
             undo.callback(waker.close)
-            undo.callback(stop.close)
             context, xpub, monitor = self._bind()
             undo.pop_all()
             self._waker = waker
             self._xpub = xpub
             self._outbox = outbox = SendQueue(self._options.send_queue, waker.wake)
             self._life.begin()
-            self._threads = (sending.thread, answering.thread)  # the sending thread waits for the third one
-            watching.run(partial(self._peers.run, monitor, stop, lambda: self._subscribed))
-            sending.run(partial(self._run, context, xpub, monitor, waker, outbox, (watching.thread, stop)))
+            self._threads = (sending.thread, answering.thread)
+            sending.run(partial(self._run, context, xpub, monitor, waker, outbox))
             answering.run(partial(self._asks.answer, on_hello_request, on_connected))
 
     def send_event(self, envelope: Envelope) -> None:
@@ -127,14 +119,12 @@ class ZmqPublisher(Publisher):
 
     def counters(self) -> Mapping[str, int]:
         """The counters that the API requires, and: ``frames`` (fewer than ``sent`` when messages shared frames),
-        ``send_errors`` (frames that ZeroMQ refused), ``connected`` and ``disconnected`` subscribers, ``excessive``
-        (connections that were closed, because they sent too much), ``asks`` (hello requests) and their errors. Messages
-        dropped at a slow subscriber's high-water mark are not visible here; the
+        ``send_errors`` (frames that ZeroMQ refused), ``connected`` and ``disconnected`` subscribers, ``asks`` (hello
+        requests) and their errors. Messages dropped at a slow subscriber's high-water mark are not visible here; the
         replica finds the gap in the sequences.
         """
         outbox = self._outbox
-        sent = 0 if outbox is None else outbox.accepted
-        return {"sent": sent, **self._sending, **self._peers.counters(), **self._asks.counts}
+        return {"sent": 0 if outbox is None else outbox.accepted, **self._sending, **self._asks.counts}
 
     def close(self) -> None:
         """Send the queued messages and release everything. See :meth:`pubsub_lib.api.Publisher.close`."""
@@ -200,12 +190,11 @@ class ZmqPublisher(Publisher):
         monitor: Monitor,
         waker: Waker,
         outbox: SendQueue,
-        watching: tuple[threading.Thread, Waker],
     ) -> None:
         poller = zmq.Poller()
         # Poll the socket's descriptor and not the socket, which other threads may use meanwhile. The descriptor only
         # signals a change since the last use of the socket; so each user of the socket checks for events afterwards.
-        for each in (xpub.getsockopt(zmq.FD), waker.fileno()):
+        for each in (xpub.getsockopt(zmq.FD), monitor.socket, waker.fileno()):
             poller.register(each, zmq.POLLIN)
         more = True
         try:
@@ -216,16 +205,13 @@ class ZmqPublisher(Publisher):
                     with self._socket_lock:
                         self._send(xpub, outbox)
                         more = self._receive(xpub)
+                    self._watch(monitor)
                 except Exception:  # noqa: BLE001 - without this thread, no message would be sent again
                     self._sending["send_errors"] += 1
                     _log.exception("the sending thread of %s continues after an error", self._address)
             with self._socket_lock:
                 self._send(xpub, outbox)
         finally:
-            watcher, stop = watching
-            stop.wake()
-            watcher.join()  # it uses the monitor
-            stop.close()
             with self._socket_lock:
                 self._xpub = None
                 monitor.close()
@@ -281,8 +267,18 @@ class ZmqPublisher(Publisher):
         before, self._subscribed = self._subscribed, self._subscribed + more
         if before <= _MUCH_SUBSCRIBED < self._subscribed:
             _log.warning(
-                "subscribers of %s ask for %d bytes of different topics and hello requests, which need 40 times "
-                "the memory: allow only replicas to reach this address",
+                "subscribers of %s ask for %d bytes of different topics and hello requests, and the memory for them "
+                "is not limited: allow only replicas to reach this address",
                 self._address,
                 self._subscribed,
             )
+
+    def _watch(self, monitor: Monitor) -> None:
+        for event, _ in monitor.events():
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._sending["connected"] += 1
+                # Its subscriptions may arrive later. Then _receive() finds them, unless another subscriber has the same
+                # ones. The subscribers that were connected before get one hello more than needed.
+                self._asks.connected()
+            elif event == zmq.EVENT_DISCONNECTED:
+                self._sending["disconnected"] += 1

@@ -19,7 +19,7 @@ memory each, and frees the nodes recursively: 250,000 bytes overflow the stack a
 _Socket = zmq.Socket[bytes]
 
 # A handshake that fails is followed by DISCONNECTED.
-_EVENTS: Final = zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_ACCEPTED
+_EVENTS: Final = zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
 
 
 def translated(error: zmq.ZMQError, what: str, way_out: str) -> TransportError:
@@ -32,8 +32,8 @@ def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
     """Make a socket that sends by topic prefix and reports subscriptions. Raises zmq.ZMQError."""
     made = context.socket(zmq.XPUB)
     made.setsockopt(zmq.SNDHWM, options.send_hwm)
-    # Further subscriptions wait in the connection's buffers; none is lost.
-    made.setsockopt(zmq.RCVHWM, 1000)
+    # No limit for subscriptions: with the default, ZeroMQ silently drops all but 1,000 of a burst of 100,000.
+    made.setsockopt(zmq.RCVHWM, 0)
     # Only subscriptions arrive here. A subscriber that sends a longer one is disconnected.
     made.setsockopt(zmq.MAXMSGSIZE, MAX_REQUEST_BYTES + 256)
     made.setsockopt(zmq.BACKLOG, 1024)
@@ -46,8 +46,7 @@ def make_sub(context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limit
     """Make a socket that receives the subscribed messages. Raises zmq.ZMQError."""
     made = context.socket(zmq.SUB)
     made.setsockopt(zmq.RCVHWM, options.receive_hwm)
-    # No limit for subscriptions: with the default, ZeroMQ silently drops all but 1,000 of a burst of 100,000.
-    made.setsockopt(zmq.SNDHWM, 0)
+    made.setsockopt(zmq.SNDHWM, 0)  # no limit for subscriptions, as above
     # Twice, so that a frame that is a bit too large is read, counted and dropped; a larger one ends the connection.
     made.setsockopt(zmq.MAXMSGSIZE, 2 * limits.max_frame_bytes)
     made.setsockopt(zmq.RECONNECT_IVL, _ms(options.reconnect_interval))
@@ -96,12 +95,6 @@ class Monitor:
         while self.socket.poll(0):
             message = recv_monitor_message(self.socket)
             yield int(message["event"]), message["endpoint"].decode(errors="replace")
-
-    def numbered(self) -> Iterator[tuple[int, int]]:
-        """Yield (event, file descriptor) of all new events of a socket that binds; does not wait."""
-        while self.socket.poll(0):
-            message = recv_monitor_message(self.socket)
-            yield int(message["event"]), int(message["value"])
 
     def close(self) -> None:
         """Stop the monitor. Must be called before ``term`` of the context, which would otherwise block without end."""

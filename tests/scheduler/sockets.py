@@ -105,10 +105,6 @@ class MonitorDouble:
         while self._events:
             yield self._events.popleft()
 
-    def numbered(self) -> Iterator[tuple[int, int]]:
-        for event, _ in self.events():
-            yield event, -1
-
     def close(self) -> None:
         pass
 
@@ -352,7 +348,7 @@ class ControlledSubscriber(ZmqSubscriber):
 
 
 class ControlledPublisher(ZmqPublisher):
-    """The real publisher and its three threads around a double of its socket."""
+    """The real publisher and its two threads around a double of its socket."""
 
     def __init__(self, world: World, zmq_double: ZmqDouble, options: ZmqOptions) -> None:
         super().__init__("tcp://127.0.0.1:0", Limits(), options)
@@ -363,7 +359,7 @@ class ControlledPublisher(ZmqPublisher):
         return cast("_Context", _ContextDouble()), cast("_Socket", self.xpub), cast("Monitor", self.monitor)
 
 
-MODULES: Final = ("pubsub_zmq.receiver", "pubsub_zmq.publisher", "pubsub_zmq.peer_watch", "pubsub_zmq.subscriber")
+MODULES: Final = ("pubsub_zmq.receiver", "pubsub_zmq.publisher", "pubsub_zmq.subscriber")
 
 
 def doubled(world: World) -> ZmqDouble:

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from pubsub_lib import http_endpoint, http_limits
 from pubsub_lib.http_endpoint import Endpoint
-from pubsub_lib.http_limits import KEPT_FOR_READY, MAX_CONNECTIONS
+from pubsub_lib.http_limits import KEPT_FOR_READY, MAX_CONNECTIONS, MAX_REQUEST_BYTES
 from pubsub_lib.http_routes import POST_HEADER, Answered, Query
 from pubsub_lib.http_server import TEXT
 
@@ -204,6 +204,13 @@ def test_large_request_is_cut_off(endpoint: Endpoint, line: bytes) -> None:
         assert answer == b"" or answer.split(b" ")[1] in (b"431", b"414")
         assert time.monotonic() - begin < 4.0, "cut off at the limit and not at the deadline"
     assert ask(endpoint, "/ready")[0] == 200
+
+
+def test_large_request_line_is_answered_and_not_logged(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+    with connected(endpoint) as client:
+        client.sendall(b"GET /" + b"x" * (MAX_REQUEST_BYTES - 5))  # all is received, so the answer is not lost
+        assert client.recv(100).split(b" ")[1] == b"431"
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 def test_resync_is_backed_off(endpoint: Endpoint, calls: list[str]) -> None:

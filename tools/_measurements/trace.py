@@ -29,8 +29,6 @@ from pubsub_lib import Publisher, Replica, Settings, Store, Timing
 
 OURS: Final = (f"{ROOT}/pubsub_lib/", f"{ROOT}/drivers/")
 WARM_UP: Final = 20
-PERIODIC: Final = frozenset({"pubsub-zmq-peers"})
-"""Threads that work at fixed times, whether a transaction is written or not: no part of a ``set``."""
 PATIENCE: Final = 60.0
 SETTLE: Final = 0.2
 """Seconds for the threads to end their steps: a wait of the replica's would be recorded too."""
@@ -96,8 +94,7 @@ class Recorder:
         """Stop recording."""
         self._on = False
         threads = []
-        periodic = {each.ident for each in threading.enumerate() if each.name in PERIODIC}
-        for codes in [codes for ident, codes in self._calls.items() if ident not in periodic]:
+        for codes in list(self._calls.values()):
             steps = [
                 Step(file, tuple(code.co_name for code in group))
                 for file, group in groupby(codes, key=lambda code: str(Path(code.co_filename).relative_to(ROOT)))

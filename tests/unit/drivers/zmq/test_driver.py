@@ -68,7 +68,7 @@ def test_a_publisher_needs_an_address() -> None:
         ZmqDriver.subscriber(DriverSettings(addresses=("tcp://host",)))
 
 
-@pytest.mark.parametrize("missing", ["pubsub-zmq-send", "pubsub-zmq-asks", "pubsub-zmq-peers"])
+@pytest.mark.parametrize("missing", ["pubsub-zmq-send", "pubsub-zmq-asks"])
 def test_publisher_without_a_thread_binds_nothing_and_can_be_initialized_again(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
