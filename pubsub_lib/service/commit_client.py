@@ -86,7 +86,7 @@ class CommitClient:
 
     def _send(self, frame: bytes) -> bool:
         try:
-            self.socket.sendall(frame)
+            self.socket.sendall(frame, socket.MSG_NOSIGNAL)
         except OSError:
             # A part may be sent: no further message may follow it.
             self.closed = True

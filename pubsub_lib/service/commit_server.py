@@ -34,6 +34,8 @@ from pubsub_lib.threads.start import ReadyThread
 
 _log = logger(__name__)
 
+ACCEPT_PAUSE: Final = 1.0
+"""Seconds without a new connection after one could not be accepted."""
 GATHER: Final = 0.002
 """Maximum seconds after an answer to wait for the next requests of the workers that were answered."""
 MAX_CLIENTS: Final = 512
@@ -76,6 +78,8 @@ class CommitServer:
         self._expected = 0
         """Number of requests of the last group: the same workers are likely to send the next ones."""
         self._answered_at = 0.0
+        self._accept_again: tuple[socket.socket, float] | None = None
+        """The listener that is not watched, and until when."""
         self._busy_since = float("inf")
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -164,7 +168,13 @@ class CommitServer:
 
     def _step(self) -> None:
         """Receive what there is; execute a group when there is one."""
-        for key, _ in self._selector.select(self._wait()):
+        if self._accept_again is not None and time.monotonic() >= self._accept_again[1]:
+            (listener, _), self._accept_again = self._accept_again, None
+            self._selector.register(listener, selectors.EVENT_READ, lambda: self._accept(listener))
+        wait = self._wait()
+        if wait is None and self._accept_again is not None:
+            wait = ACCEPT_PAUSE
+        for key, _ in self._selector.select(wait):
             key.data()
         if self._queue and not self._closing and self._wait() == 0.0:
             self._execute(first_group(self._queue))
@@ -181,6 +191,12 @@ class CommitServer:
         try:
             connection, _ = listener.accept()
         except BlockingIOError:  # the worker has gone again
+            return
+        except OSError as error:  # no free descriptor; the worker stays in the queue, and commits by itself meanwhile
+            self._counts["errors"] += 1
+            _log.error("a worker's connection cannot be accepted (%s); raise the limit of open files", error.strerror)
+            self._selector.unregister(listener)
+            self._accept_again = listener, time.monotonic() + ACCEPT_PAUSE
             return
         _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if user not in (0, os.geteuid()) or len(self._clients) >= MAX_CLIENTS:

@@ -79,9 +79,9 @@ class Committer:
         if self._host is not None:
             self._host.after_fork()
 
-    def close(self) -> None:
-        """Close the connections to the host's service. Idempotent."""
-        if self._host is not None:
+    def close(self, *, here: bool) -> None:
+        """Close the connections to the host's service, if they were made ``here`` and not before a fork. Idempotent."""
+        if self._host is not None and here:
             self._host.close()
 
     def run_group(self, works: Sequence[Work], announce: Announce) -> list[Attempt]:
@@ -119,7 +119,8 @@ class Committer:
                 return call.doubt
             call.doubt = None
         attempt = self._executed(call)
-        call.doubt, call.alone = attempt.doubt, attempt.shared or isinstance(attempt.error, StoreBusy)
+        call.doubt = attempt.doubt
+        call.alone = attempt.shared or isinstance(attempt.error, StoreBusy | StoreUnavailable)
         if attempt.error is not None:
             raise attempt.error
         if attempt.commit is not None and armed:

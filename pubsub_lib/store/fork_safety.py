@@ -9,6 +9,7 @@ import os
 import threading
 import weakref
 from collections import Counter
+from contextlib import AbstractContextManager
 from typing import Any
 
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
@@ -133,6 +134,13 @@ class GatedPool(QueuePool):
 _lock = threading.RLock()
 _gates: weakref.WeakSet[ForkGate] = weakref.WeakSet()
 """Global, because a process has one list of fork handlers, and no handler can be removed."""
+
+
+def adoption() -> AbstractContextManager[bool]:
+    """Held by the thread of a forked child that gives a store new connections. A child begins with it released. The
+    parent's connections are kept, untouched: a lock of theirs may be held for ever, by a thread that is not here.
+    """
+    return _lock
 
 
 def _before() -> None:

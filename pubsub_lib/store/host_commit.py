@@ -17,7 +17,7 @@ from typing import Final
 from sqlalchemy import URL
 
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.errors import PubSubError, StoreUnavailable, TransportError
+from pubsub_lib.errors import OutcomeUnknown, PubSubError, StoreUnavailable, TransportError
 from pubsub_lib.logs import logger
 from pubsub_lib.settings import Settings
 from pubsub_lib.socket_path import SCHEME, check_folder, path_of
@@ -54,6 +54,8 @@ class ConnectionLost(TransportError):
     """The connection to the service was lost, or ended after a timeout; it was shut down and read to its end."""
 
     timed_out = False
+    unread = False
+    """What the service had sent could not be read to its end: it may have announced a COMMIT."""
 
 
 class _Connection:
@@ -72,32 +74,39 @@ class _Connection:
 
     def exchange(self, message: bytes, feed: Callable[[bytes], bool]) -> None:
         """Send a message, and feed what is received until ``feed`` returns True. Raises ConnectionLost, after which the
-        service cannot send any more, and everything that it sent was fed.
+        service cannot send any more, and everything that it sent was fed unless the error is ``unread``.
         """
         until = time.monotonic() + self._timeout
         try:
             self._socket.settimeout(self._timeout)
-            self._socket.sendall(message)
+            self._socket.sendall(message, socket.MSG_NOSIGNAL)
             while not feed(self._received(until)):
                 pass
         except OSError as error:
-            self.shut(feed)
+            whole = self.shut(feed)
             timed_out = isinstance(error, TimeoutError)
             lost = ConnectionLost(f"it did not answer within {self._timeout} s" if timed_out else str(error))
-            lost.timed_out = timed_out
+            lost.timed_out, lost.unread = timed_out, not whole
             raise lost from error
         except BaseException:
             self.close()
             raise
 
-    def shut(self, feed: Callable[[bytes], bool]) -> None:
-        """End both directions, then feed what was received before. From now on, a message of the service fails."""
+    def shut(self, feed: Callable[[bytes], bool]) -> bool:
+        """End both directions, then feed what was received before. From now on, a message of the service fails. False
+        when it could not be read to its end, as when another thread closed the descriptor.
+        """
         with contextlib.suppress(OSError):  # the service has closed its end
             self._socket.shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(OSError):  # ECONNRESET, which is raised after the last byte
-            while data := self._socket.recv(_CHUNK):
-                feed(data)
-        self._socket.close()
+        try:
+            with contextlib.suppress(ConnectionResetError):  # raised after the last byte
+                while data := self._socket.recv(_CHUNK):
+                    feed(data)
+        except OSError:
+            return False
+        finally:
+            self._socket.close()
+        return True
 
     def close(self) -> None:
         """End both directions. A forked child's copy of the socket keeps nothing open."""
@@ -157,6 +166,9 @@ class HostCommit:
             except ConnectionLost as error:
                 self._forget(connection)
                 self._forget_idle()  # of the same service
+                if error.unread:
+                    text = "the service's answer could not be read and it is unknown whether it has committed"
+                    raise OutcomeUnknown(f"{text}; call committed({work.nonce}) later ({error})", work.nonce) from error
                 found = _known(exchange, error)
                 if fresh or error.timed_out:
                     self._failed(error)
@@ -191,7 +203,10 @@ class HostCommit:
             return None
         if sum([len(each.value or b"") for each in work.operations]) > host_messages.MAX_REQUEST:
             return None
-        request = host_messages.encode(host_messages.request_of(work))
+        try:
+            request = host_messages.encode(host_messages.request_of(work))
+        except OverflowError:  # an expected version that no object has: the own connection finds that out
+            return None
         return request if len(request) <= host_messages.MAX_REQUEST else None
 
     def _take(self) -> tuple[_Connection | None, bool]:

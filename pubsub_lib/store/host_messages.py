@@ -188,7 +188,7 @@ def decode_request(body: bytes) -> Hello | Request:
     """A worker's message. Raises FrameError."""
     try:
         message: Hello | Request = _REQUESTS.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"a worker's message cannot be decoded: {error}", "foreign") from error
     return message
 
@@ -197,7 +197,7 @@ def decode_reply(body: bytes) -> Reply:
     """A message of the service. Raises FrameError."""
     try:
         reply: Reply = _REPLIES.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"a message of the publisher service cannot be decoded: {error}", "foreign") from error
     return reply
 

@@ -23,6 +23,7 @@ from pubsub_lib.store import (
     counters,
     engine,
     error_mapping,
+    fork_safety,
     host_commit,
     migration,
     repair,
@@ -181,8 +182,8 @@ class Store:
     def close(self) -> None:
         """Close all connections; a connection in use by another thread is closed when it is returned. Idempotent."""
         self._closed = True
-        self._committer.close()
         here = self._pid == os.getpid()
+        self._committer.close(here=here)
         for each in (self._writers, self._readers):
             if here:
                 # A disposed pool would keep returned connections until it is garbage collected.
@@ -566,14 +567,14 @@ class Store:
     def _adopt(self) -> None:
         """In a forked child: take new connections and locks, and drop the callbacks without ``after_fork``."""
         if self._pid != os.getpid():
-            # A forked child must neither use nor close its parent's connections: they are kept, untouched. It needs
-            # engines of its own, because another thread may have held a lock of theirs for its first connection.
-            self._abandoned += [self._writers, self._readers]
-            self._writers, self._readers = self._engines()
-            self._hooks.after_fork()
-            self._committer.after_fork()
-            self._callbacks.after_fork()
-            self._pid = os.getpid()
+            with fork_safety.adoption():
+                if self._pid != os.getpid():  # another thread of the child may have been first
+                    self._abandoned += [self._writers, self._readers]
+                    self._writers, self._readers = self._engines()
+                    self._hooks.after_fork()
+                    self._committer.after_fork()
+                    self._callbacks.after_fork()
+                    self._pid = os.getpid()
 
     def _engines(self) -> tuple[Engine, Engine]:
         return engine.pair(self._url, self._settings, primary=not self._read_only, bulk=self._bulk)

@@ -143,8 +143,8 @@ HOSTS = (
     Mutant(
         name="worker_reads_nothing_after_the_timeout",
         path=f"{STORE}/host_commit.py",
-        before="            while data := self._socket.recv(_CHUNK):\n                feed(data)",
-        after="            pass",
+        before="                while data := self._socket.recv(_CHUNK):\n                    feed(data)",
+        after="                pass",
         tests=(f"{HOST}::test_shut_connection_shows_what_was_sent_before_and_takes_no_more",),
         wrong="a worker misses the point that the service sent before, and commits the transaction again",
     ),

@@ -1,5 +1,6 @@
 """The service commits for workers: each keeps its own conditions, point, links and error."""
 
+import errno
 import os
 import socket
 import threading
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from _processes import poll
 from sqlalchemy import text
 
 from pubsub_lib import Settings, Store
@@ -272,6 +274,7 @@ def greet(client: socket.socket, config: Settings, **changes: Any) -> host_messa
     [
         b"\xff" * 20,
         (3).to_bytes(4, "big") + b"abc",
+        (5).to_bytes(4, "big") + b"\x81\xa1\xff\x01\x01",  # text that is no UTF-8
         host_messages.encode(host_messages.request_of(Work([], {}, 1, ""))),
         host_messages.encode(host_messages.Welcome()),
     ],
@@ -294,6 +297,30 @@ def test_request_before_the_answer_to_another_is_invalid(lone: Settings) -> None
         while client.recv(100):
             pass
         assert server.counters()["invalid"] == 1
+
+
+def test_group_is_committed_while_no_connection_can_be_accepted(
+    lone: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = socket.socket.accept
+    full = threading.Event()
+
+    def accept(listener: socket.socket) -> Any:
+        if full.is_set():
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(listener)
+
+    with serving(lone) as server, Store(lone) as store:
+        put(store, "a")
+        monkeypatch.setattr(socket.socket, "accept", accept)
+        full.set()
+        with connected(lone) as waiting:
+            assert poll(lambda: server.counters()["errors"] == 1, 60)
+            put(store, "b")
+            assert server.counters()["requests"] == 2
+            full.clear()
+            assert greet(waiting, lone) == host_messages.Welcome()
+    assert "cannot be accepted (Too many open files); raise the limit of open files" in caplog.text
 
 
 def test_worker_of_another_version_is_refused(lone: Settings) -> None:

@@ -1,5 +1,6 @@
 """A worker's end of the host's group commit: the service is not there, refuses, ends, or is stopped."""
 
+import errno
 import os
 import socket
 import threading
@@ -241,6 +242,23 @@ def test_stopped_service_that_announced_leaves_a_doubt(service: Service, host: H
     assert attempt.doubt is not None
     assert "did not answer within 0.3 s" in str(attempt.error)
     assert host._pause == 1.0
+
+
+def test_answer_that_cannot_be_read_makes_the_outcome_unknown(
+    service: Service, host: HostCommit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when another thread closes the descriptor: the service may have announced its COMMIT."""
+    service.serve(answering(encode(Welcome()), end=False))
+
+    def closed(self: object, until: float) -> bytes:
+        self._socket.close()  # type: ignore[attr-defined]
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    received = host_commit._Connection._received
+    calls = iter([received, closed])
+    monkeypatch.setattr(host_commit._Connection, "_received", lambda self, until: next(calls)(self, until))
+    with pytest.raises(OutcomeUnknown, match=r"could not be read .*call committed\(7\) later"):
+        host.run(work())
 
 
 def test_shut_connection_shows_what_was_sent_before_and_takes_no_more(service: Service) -> None:
