@@ -248,7 +248,7 @@ def test_answer_that_cannot_be_read_makes_the_outcome_unknown(
     service: Service, host: HostCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when another thread closes the descriptor: the service may have announced its COMMIT."""
-    service.serve(answering(encode(Welcome()), end=False))
+    service.serve(answering(end=False))
 
     def closed(self: object, until: float) -> bytes:
         self._socket.close()  # type: ignore[attr-defined]
