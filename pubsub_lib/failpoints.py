@@ -8,6 +8,7 @@ path of each commit not even called (``if armed: hit(...)``).
 
 import os
 import signal
+import threading
 from typing import Final
 
 from pubsub_lib.errors import ConfigError, PubSubError
@@ -55,7 +56,8 @@ class Armed:
             return
         if self.action == "raise":
             raise FailpointReached(f"the failpoint {name} was reached")
-        os.kill(os.getpid(), signal.SIGKILL if self.action == "kill" else signal.SIGSTOP)
+        # To this thread: a signal to the process may reach another thread first, and this one runs on meanwhile.
+        signal.pthread_kill(threading.get_ident(), signal.SIGKILL if self.action == "kill" else signal.SIGSTOP)
 
 
 def parse(text: str) -> dict[str, Armed]:

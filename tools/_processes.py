@@ -58,6 +58,19 @@ def kill_tree(pid: int, timeout: float = 10.0) -> None:
         raise TimeoutError(f"descendants of process {pid} still run {timeout:g} s after SIGKILL; check {below}")
 
 
+def pause(pid: int) -> bool:
+    """Send SIGSTOP to a child of this process, and wait until all its threads are stopped: until then each of them may
+    run on. False: it has ended. Its exit status is left for the caller.
+    """
+    try:
+        os.kill(pid, signal.SIGSTOP)
+        # /proc would show the state of only one thread.
+        found = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    except (ProcessLookupError, ChildProcessError):  # its end was already waited for
+        return False
+    return found is not None and found.si_code == os.CLD_STOPPED
+
+
 def poll(probe: Callable[[], bool], timeout: float) -> bool:
     """Call ``probe`` repeatedly until it returns True. Returns False when it did not within ``timeout`` seconds."""
     deadline = time.monotonic() + timeout

@@ -150,7 +150,9 @@ def order(worker: "subprocess.Popen[str]", count: int) -> None:
 def done(worker: "subprocess.Popen[str]") -> int:
     """Wait for the ordered transactions; return the store's position after them."""
     assert worker.stdout is not None
-    return int(worker.stdout.readline())
+    line = worker.stdout.readline()
+    assert line, f"the worker ended with {worker.wait(LONG)}; its error is in the file stderr of the host's folder"
+    return int(line)
 
 
 def write(worker: "subprocess.Popen[str]", count: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from _processes import poll
+from _processes import pause, poll
 
 from pubsub_lib import Store
 from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, write
@@ -21,14 +21,15 @@ WORKERS = 3
 COUNT = 20
 
 
-def host_on(database: str, folder: Path) -> Iterator[Host]:
+def host_on(database: str, folder: Path, timeout: int) -> Iterator[Host]:
+    """``timeout``: seconds after which a worker leaves a service that does not answer."""
     host = Host(
         folder,
         database,
         group_commit="host",
-        store_lock_timeout=2,
-        store_idle_in_transaction_timeout=2,
-        store_retry_max_seconds=60,
+        store_lock_timeout=timeout,
+        store_idle_in_transaction_timeout=timeout,
+        store_retry_max_seconds=30 * timeout,
         store_retry_attempts=50,
     )
     yield host
@@ -37,14 +38,20 @@ def host_on(database: str, folder: Path) -> Iterator[Host]:
 
 @pytest.fixture
 def host(tmp_path: Path, database_url: str) -> Iterator[Host]:
-    """A host whose service commits for its workers, on each database."""
-    yield from host_on(database_url, tmp_path)
+    """A host whose service commits for its workers, on each database. A slow machine does not reach its timeout."""
+    yield from host_on(database_url, tmp_path, 30)
 
 
 @pytest.fixture
-def host_on_servers(tmp_path: Path, server_url: str) -> Iterator[Host]:
+def impatient_host(tmp_path: Path, database_url: str) -> Iterator[Host]:
+    """The same, for tests in which workers must reach the timeout."""
+    yield from host_on(database_url, tmp_path, 2)
+
+
+@pytest.fixture
+def impatient_host_on_servers(tmp_path: Path, server_url: str) -> Iterator[Host]:
     """The same, on a database whose transactions other processes can outlive."""
-    yield from host_on(server_url, tmp_path)
+    yield from host_on(server_url, tmp_path, 2)
 
 
 @pytest.fixture(
@@ -121,7 +128,8 @@ def test_transaction_of_a_worker_killed_while_it_waits_is_not_committed(host: Ho
         gone, other = host.worker(), host.worker()
         write(gone, 1)
         write(other, 1)
-        service.send_signal(signal.SIGSTOP)
+        assert host.metric("commits_total", "requests") == 2
+        assert pause(service.pid)
         order(gone, 1)
         assert poll(lambda: waits_in_receive(gone), LONG)
         gone.kill()
@@ -137,26 +145,35 @@ def waits_in_receive(worker: "subprocess.Popen[str]") -> bool:
     return "poll" in Path(f"/proc/{worker.pid}/wchan").read_text()
 
 
-def test_service_stopped_before_the_commit_is_left_after_the_timeout(host: Host) -> None:
+def test_service_stopped_before_the_commit_is_left_after_the_timeout(impatient_host: Host) -> None:
+    host = impatient_host
     service = host.service()
     with Store(host.database) as store:
         workers = [host.worker() for _ in range(WORKERS)]
-        for worker in workers:
-            write(worker, 1)
-        service.send_signal(signal.SIGSTOP)
+        before = 0
+
+        def served() -> bool:
+            nonlocal before
+            before += WORKERS
+            for worker in workers:
+                write(worker, 1)
+            return host.metric("commits_total", "requests") > 0
+
+        assert poll(served, LONG)
+        assert pause(service.pid)
         order_all(workers, 5)
         for worker in workers:
             done(worker)
-        assert transactions(store) == 6 * WORKERS
+        assert transactions(store) == before + 5 * WORKERS
         service.send_signal(signal.SIGCONT)
         assert poll(lambda: host.metric("commits_total", "withdrawn") >= 1, LONG)
         write(workers[0], 1)
-        assert transactions(store) == 6 * WORKERS + 1
+        assert transactions(store) == before + 5 * WORKERS + 1
 
 
-def test_service_stopped_while_it_holds_the_counter(host_on_servers: Host) -> None:
+def test_service_stopped_while_it_holds_the_counter(impatient_host_on_servers: Host) -> None:
     """The server ends the stopped transaction; the workers look it up by its point, and commit by themselves."""
-    host = host_on_servers
+    host = impatient_host_on_servers
     service = host.service("service.after_prepared=stop@3")
     with Store(host.database) as store:
         workers = [host.worker() for _ in range(WORKERS)]
@@ -171,8 +188,8 @@ def test_service_stopped_while_it_holds_the_counter(host_on_servers: Host) -> No
         assert transactions(store) == 10 * WORKERS
 
 
-def test_service_stopped_after_the_commit_is_not_asked_again(host_on_servers: Host) -> None:
-    host = host_on_servers
+def test_service_stopped_after_the_commit_is_not_asked_again(impatient_host_on_servers: Host) -> None:
+    host = impatient_host_on_servers
     service = host.service("service.before_answer=stop@3")
     with Store(host.database) as store:
         workers = [host.worker() for _ in range(WORKERS)]

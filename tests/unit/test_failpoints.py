@@ -47,6 +47,35 @@ def test_kill_ends_the_process() -> None:
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")
 
 
+def test_stop_stops_the_calling_thread_at_the_failpoint() -> None:
+    """A signal to the process is delivered to the main thread first, while another thread runs on."""
+    code = """
+import os, threading
+from pubsub_lib.failpoints import hit
+
+def run():
+    hit('writer.after_lock')
+    os.write(1, b'ran on')
+
+threading.Thread(target=run).start()
+os.read(0, 1)
+"""
+    environment = {**os.environ, failpoints.VARIABLE: "writer.after_lock=stop", "PYTHONPATH": str(ROOT)}
+    for _ in range(10):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        try:
+            found = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            assert found is not None
+            assert found.si_code == os.CLD_STOPPED
+        finally:
+            process.kill()
+            output, _ = process.communicate()
+        assert output == b""
+
+
 def named_by_hits(source: str) -> set[str]:
     """Every string in the arguments of a call of ``hit``, for any form of import, also inside a condition."""
     return {

@@ -1,6 +1,5 @@
 """The host's publisher-service, as an object of the run that starts, pauses, kills and restarts it."""
 
-import os
 import signal
 import socket
 from pathlib import Path
@@ -8,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from _children import Child, ChildError, Children, attached
+from _processes import pause
 
 from _routes.plan import SERVICE
 
@@ -60,11 +60,7 @@ class Service:
 
     def pause(self) -> None:
         """Send SIGSTOP, and wait until all threads of the service are stopped. Raises ChildError when it has ended."""
-        process = self._running().process
-        process.send_signal(signal.SIGSTOP)
-        # /proc would show the state of only one thread. NOWAIT leaves the exit status to Popen.
-        found = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        if found is None or found.si_code != os.CLD_STOPPED:
+        if not pause(self._running().process.pid):
             self.ready()
 
     def resume(self) -> None:

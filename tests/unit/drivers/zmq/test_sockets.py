@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import zmq
-from _processes import free_port
+from _processes import free_port, pause
 
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
@@ -101,7 +101,7 @@ def test_paused_publisher_is_received_again() -> None:
         remote = on.remote()
         listener = on.listener("a", to=(remote.address,), **ALERT)
         listener.wait_for_message(lambda: remote.send("a"), "a")
-        remote.process.send_signal(signal.SIGSTOP)
+        assert pause(remote.process.pid)
         remote.send("a")
         before = listener.messages("a")
         remote.process.send_signal(signal.SIGCONT)
@@ -114,7 +114,7 @@ def test_publisher_closes_the_connection_to_a_stopped_subscriber() -> None:
         process = subprocess.Popen([sys.executable, "-c", SUBSCRIBER, sender.address])
         try:
             eventually(lambda: sender.publisher.counters()["connected"] == 1, "it connected")
-            process.send_signal(signal.SIGSTOP)
+            assert pause(process.pid)
 
             def given_up() -> bool:
                 sender.send("a", b"x" * 200_000)  # more than the system's buffers take
@@ -141,7 +141,7 @@ def test_subscriber_paused_longer_than_max_silence_gets_the_buffered_frames() ->
 
             eventually(receives, "it receives")
             assert out.readline() == "ready\n"
-            process.send_signal(signal.SIGSTOP)
+            assert pause(process.pid)
             paused = time.monotonic()
             for _ in range(100):
                 sender.send("a", b"x" * 200_000)  # more than the system's buffers take
