@@ -14,6 +14,8 @@ class Evidence:
         self.received_in_sync: dict[Point, float] = {}
         """The same since the running sync began: the sync drops earlier points, but not heads received again."""
         self.proved = now
+        self.verified = now
+        """Begin of the last sync whose answer was used; before the first, the begin of this record."""
         self.known: Point | None = None
         self.missed = False
         """A reply to a hello request after a connection had a head beyond known."""

@@ -12,26 +12,20 @@ from pubsub_lib.core.replica_state import StepResult
 from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.transitions import DUE, State
 from simulator import invariants
+from simulator.causes import EPS, no_cause
 from simulator.evidence import Evidence, Watch, may_wait
 from simulator.group_watch import GroupWatch
 from simulator.hello_watch import HelloWatch, about
 from simulator.history import History
 from simulator.invariants import Violation
 from simulator.kernel import Process
-from simulator.plan import BACK, LEASE_SECONDS, MAX_SYNC_SECONDS, TIMING
+from simulator.plan import BACK, LEASE_SECONDS, TIMING
 from simulator.store import Commit, Verb
 
 if TYPE_CHECKING:
     from simulator.replica import Handler, Replica
     from simulator.service import Service
     from simulator.world import World
-
-EPS = 1e-6
-PROVED_IN_CALM = (
-    TIMING.message_delay_window + TIMING.sync_jitter + TIMING.sync_interval + MAX_SYNC_SECONDS + TIMING.max_idle_time
-    + TIMING.round_trip + TIMING.reading_age
-)  # fmt: skip
-"""Seconds without faults after which a publisher's proof is fresh: lost changes are read, a hello request answered."""
 
 
 class Monitor:
@@ -137,7 +131,7 @@ class Monitor:
                 evidence.hinted = None  # the sync or wait under way brings the changes
             due = chain.state in DUE
             if due and not evidence.due and chain.state is State.DELTA_DUE:
-                evidence.cause = self._no_cause(replica, name, chain.cause, evidence, replica.clock.now()) or ""
+                evidence.cause = no_cause(self._world, replica, name, chain.cause, evidence, replica.clock.now()) or ""
             evidence.due = due
             moved = chain.known != evidence.known
             noticed = notices.get(name)
@@ -183,6 +177,8 @@ class Monitor:
         for name, want in start.wants.items():
             evidence = watch.chains[name]
             cause = start.causes[name]
+            if cause == "unverified":
+                self._world.count("verify")
             kind = "full" if want.after is None else "delta"
             self.syncs[f"{kind}: {cause}"] = self.syncs.get(f"{kind}: {cause}", 0) + 1
             if want.buckets is not None:
@@ -192,42 +188,9 @@ class Monitor:
                     raise Violation("full without cause", f"{replica.name}: {name!r} ({cause})")
             else:
                 if not evidence.due:  # it became due and began in one step
-                    evidence.cause = self._no_cause(replica, name, cause, evidence, now) or ""
+                    evidence.cause = no_cause(self._world, replica, name, cause, evidence, now) or ""
                 self._demand("delta without cause", replica, evidence.cause or None)
                 evidence.cause = ""
-
-    def _no_cause(self, replica: "Replica", name: str, cause: str, evidence: Evidence, now: float) -> str | None:
-        world = self._world
-        restored = self._history.restored_at >= 0
-        overflowed = replica.replica_state.tracker.counters.overflowed > 0
-        faultless = world.plan.faultless and world.kernel.now < world.rest_since
-        polls_after_resync = cause == "polled" and evidence.resynced
-        if faultless and (world.plan.services or replica.plan.polling) and not polls_after_resync:
-            return f"{name!r} ({cause}) in a run without faults"
-        if cause == "expired":
-            oldest = evidence.oldest(now)
-            if now - oldest < TIMING.message_delay_window - EPS:
-                return f"{name!r} ({cause}): the oldest waiting point was received {now - oldest:.3f} s ago"
-        elif cause == "reconnected":  # a sync may end at a restored point, behind a head that was not beyond known
-            return None if evidence.missed or restored else f"{name!r} ({cause}) although no head was beyond known"
-        elif cause == "polled":
-            if now - evidence.proved < TIMING.stale_after - EPS:
-                return f"{name!r} ({cause}): a publisher proved {now - evidence.proved:.3f} s ago"
-            calm = PROVED_IN_CALM + restored * TIMING.max_idle_time  # the reply that shows a restore is no proof
-            if world.settled_since < world.kernel.now - calm and world.publishers_are_well(replica):
-                return f"{name!r} ({cause}) in calm, with a publisher that answers"
-        elif cause in ("history changed", "broken"):
-            return None if restored else f"{name!r} ({cause}) although the history never changed"
-        elif cause == "overflowed":
-            return None if overflowed else f"{name!r} ({cause}) although no buffer overflowed"
-        elif cause in ("caught up", "behind", "replaced"):
-            return None if restored or overflowed else f"{name!r} ({cause}) although no need arose meanwhile"
-        elif cause == "failed":
-            failed = replica.replica_state.tracker.counters.syncs_failed
-            return None if failed else f"{name!r} ({cause}) although no sync failed"
-        else:
-            return f"{name!r} ({cause})"
-        return None
 
     def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> bool:
         """The answer is about to be used. False: it is late, and another sync may run now."""
@@ -246,8 +209,13 @@ class Monitor:
                 evidence.hinted = None
                 if not isinstance(part, Incomplete):  # which drops nothing that waits
                     evidence.sync_ended()
+                    evidence.verified = watch.begun
                 evidence.may_full = isinstance(part, Incomplete) or (evidence.may_full and not isinstance(part, Full))
         return True
+
+    def unverified(self, replica: "Replica", name: str) -> float:
+        """Seconds since the begin of the last sync of a chain whose answer was used."""
+        return replica.clock.now() - self._watches[replica].chains[name].verified
 
     def late_answer(self, replica: "Replica", running: int) -> None:
         """The replica received a late answer, which it must ignore. ``running``: the sync that ran then, 0: none."""

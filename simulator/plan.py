@@ -21,8 +21,12 @@ TIMING: Final = Timing(
     sync_backoff=0.2,
     max_sync_backoff=1.0,
     sync_timeout=2.0,
+    verify_interval=0.0,
 )
 """The defaults, scaled down in proportion: a run then needs fewer events for the same state space."""
+VERIFYING: Final = msgspec.structs.replace(TIMING, verify_interval=3.0)
+"""The same with verifications (rule 14), which would hide mistakes of other rules: only the kind ``verify`` has them.
+"""
 
 MAX_SYNC_SECONDS: Final = 0.5
 """Maximum seconds of a sync while the database works: a delta that proves incomplete, then a full sync."""
@@ -44,10 +48,10 @@ DRIFT: Final = 1e-4
 FAULTS: Final = (
     "drop", "duplicate", "reorder", "delay", "burst", "partition", "flapping", "overflow", "slow", "kill", "pause",
     "lease", "blind", "late_service", "late_replica", "clock", "db_down", "db_slow", "deadlock", "commit_lost",
-    "restore", "trim", "handler", "same_position", "refuse", "group",
+    "restore", "trim", "handler", "same_position", "refuse", "group", "verify",
 )  # fmt: skip
 """Every kind of fault, by the name that ``--without`` takes."""
-SHARES: Final = {"same_position": 0.4, "refuse": 1.0, "group": 0.5}
+SHARES: Final = {"same_position": 0.4, "refuse": 1.0, "group": 0.5, "verify": 0.5}
 """Factors on the probabilities of kinds that have their own random numbers. A kind that ends all writing shows less of
 the other kinds, so fewer runs have it."""
 
@@ -99,6 +103,11 @@ class Plan(msgspec.Struct, frozen=True):
     """Share of transactions that no worker hands over."""
     connections_seen: bool
     """Services are notified of replicas that connect. Publishers that send to a broker are not."""
+
+    @property
+    def timing(self) -> Timing:
+        """The times of the replicas."""
+        return VERIFYING if "verify" in self.faults else TIMING
 
     @property
     def faultless(self) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL
 from simulator.invariants import Violation, content_of
-from simulator.plan import BOUND, TIMING
+from simulator.plan import BOUND, MAX_SYNC_SECONDS, TIMING
 from simulator.store import Ident
 
 if TYPE_CHECKING:
@@ -37,6 +37,11 @@ def _fresh(world: "World", replica: "Replica") -> None:
         maximum = TIMING.max_idle_time + TIMING.reading_age + TIMING.round_trip + TIMING.message_delay_window + SLACK
     if staleness > maximum:
         raise Violation("fresh", f"{replica.name}: staleness is {staleness:.3f} s, at most {maximum:.3f} s in calm")
+    interval = world.plan.timing.verify_interval
+    for name in replica.replica_state.tracker.topics if interval else ():
+        age = world.monitor.unverified(replica, name)
+        if age > 1.75 * interval + TIMING.sync_wait + MAX_SYNC_SECONDS:
+            raise Violation("verified", f"{replica.name}: {name!r} was not compared with the store for {age:.3f} s")
 
 
 def _difference(there: Mapping[Ident, object], expected: Mapping[Ident, object]) -> str:

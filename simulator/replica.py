@@ -13,10 +13,11 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue
 from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer
+from pubsub_lib.core.quarantine import Quarantine
 from pubsub_lib.core.replica_state import ReplicaState, StepResult
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable
 from simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
-from simulator.plan import TIMING, ReplicaPlan
+from simulator.plan import ReplicaPlan
 from simulator.publisher import PublisherTasks
 from simulator.store import Commit
 
@@ -70,7 +71,9 @@ class Replica:
         self._nudge = Signal()
         self._connected = False
         self.cache = Cache()
-        self.replica_state = WatchedReplicaState(TIMING, world.plan.limits, rng, self.cache, clock.now())
+        self.replica_state = WatchedReplicaState(world.plan.timing, world.plan.limits, rng, self.cache, clock.now())
+        # A run restores the store within seconds: three times would exclude honest publishers.
+        self.replica_state.quarantine = Quarantine(0.0)
         self.replica_state.monitor = world.monitor
         self.replica_state.owner = self
         self.handlers = [Handler(plan.queue_limit)]

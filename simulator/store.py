@@ -235,7 +235,8 @@ class ModelStore:
         links = [link for link in self._links_after(after.position) if chain in (ALL, link.topic)]
         head = self._chain_head(chain)
         first = (links[0].tx_prev if chain == ALL else links[0].prev) if links else head
-        return Delta(links, head) if first == after else Incomplete()
+        heads = dict(self.state.heads) if chain == ALL else {chain: self.head(chain)}
+        return Delta(links, head, heads) if first == after else Incomplete()
 
     def snapshot(self, topic: str, buckets: Mapping[int, int] | None = None) -> TopicSnapshot:
         """A topic's objects; with the replica's bucket digests, those of the buckets that differ."""

@@ -4,6 +4,7 @@ This module does not decide when to sync: :mod:`.tracker` does, by the table in 
 """
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
@@ -52,6 +53,7 @@ class Chain:
         "recent",
         "reorder_buffer",
         "repair",
+        "source",
         "state",
         "synced",
     )
@@ -79,6 +81,8 @@ class Chain:
         """Whether the last full sync read everything, not only the buckets that differ."""
         self.mismatched_readings = 0
         """Consecutive answers that did not fit their own count or digest, since one that read everything."""
+        self.source: tuple[str, str] | None = None
+        """Service name and UUID of the publisher whose message moved known last; None: a reading of the store did."""
         self.cause = ""
         """The reason of the sync that is due or runs."""
         if known is not None:
@@ -119,6 +123,7 @@ class Chain:
         """Move known one step along the chain."""
         self.known = point
         self.known_at = now
+        self.source = None
         self.recent.append(point)
         while self.heads and self.heads[0].point.position <= point.position:
             self.heads.popleft()
@@ -127,6 +132,7 @@ class Chain:
         """Set known after a full sync. The points before it may be of another history."""
         self.known = point
         self.known_at = now
+        self.source = None
         self.history = object()
         self.recent.clear()
         self.earlier.clear()
@@ -177,3 +183,15 @@ class Chain:
         """The same, and those that known has reached, in any place: the oldest head that stays starts the clock."""
         self.drop_heads_before(turn)
         self.heads = deque(head for head in self.heads if head.point.position > self.known_position)
+
+
+def steps(links: Sequence[Link]) -> Iterator[list[Link]]:
+    """The links of a delta by step: one each, or all of a transaction in a chain of everything."""
+    step: list[Link] = []
+    for link in links:
+        if step and link.point != step[0].point:
+            yield step
+            step = []
+        step.append(link)
+    if step:
+        yield step

@@ -22,6 +22,8 @@ class Replace(msgspec.Struct, frozen=True):
     answer: Full
     before: Point | None = None
     """Known until now."""
+    source: tuple[str, str] | None = None
+    """Service name and UUID of the publisher whose message led to that point; None: a reading of the store did."""
 
 
 class Compare(msgspec.Struct, frozen=True):

@@ -1,8 +1,9 @@
-"""How fresh a replica is, and when it must poll the store itself (rules 6 and 7).
+"""How fresh a replica is, and when it must read the store itself (rules 6, 7 and 14).
 
 A *proof* of a chain is a time on the replica's own clock at which the store's head was a point that the replica has.
 """
 
+import random
 from collections.abc import Collection, Iterator
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.model import Point
 from pubsub_lib.core.timing import Timing
+from pubsub_lib.core.verification import Verification
 
 NEVER_YET = float("-inf")
 MAX_PENDING = 64
@@ -42,7 +44,7 @@ class HeadReading(msgspec.Struct, frozen=True, gc=False):
 class Freshness:
     """The proofs of one chain."""
 
-    __slots__ = ("covered", "covered_at", "pending", "proof", "publisher_proof")
+    __slots__ = ("covered", "covered_at", "pending", "proof", "publisher_proof", "verified_at")
 
     def __init__(self, now: float) -> None:
         self.proof = NEVER_YET
@@ -51,6 +53,8 @@ class Freshness:
         """Position of the store up to which the replica has everything of this chain."""
         self.covered_at = now
         self.pending: dict[Point, HeadReading] = {}
+        self.verified_at = NEVER_YET
+        """Begin of the last reading of the store itself whose head was on the replica's chain."""
 
     def add_reading(self, chain: Chain, head: Point, reading: HeadReading, now: float) -> None:
         """A reading was received. It counts at once when its head is on the replica's own chain, later when known
@@ -62,6 +66,12 @@ class Freshness:
         elif chain.known is None or head.position > chain.known.position:
             self._keep(chain, head, reading)
 
+    def read(self, chain: Chain, head: Point, began: float, position: int, now: float) -> None:
+        """A delta from the store's reading ``began`` was used."""
+        self.add_reading(chain, head, HeadReading(began, position, publisher=False), now)
+        if chain.passed(head):
+            self.verified_at = began
+
     def reached(self, point: Point, now: float) -> None:
         """Known reached a point: a pending reading with this head counts now."""
         reading = self.pending.pop(point, None)
@@ -72,6 +82,7 @@ class Freshness:
         """A full sync set known to ``head``. Earlier readings, and the position covered by them, may belong to a
         history that a restore has undone; a second restore can bring its points back.
         """
+        self.verified_at = reading.time
         self.covered = 0
         self.count(reading, now)
         self.pending = {point: kept for point, kept in self.pending.items() if kept.time >= reading.time}
@@ -130,7 +141,7 @@ def cut(topics: Collection[str]) -> Iterator[tuple[str, ...]]:
 class FreshnessMonitor:
     """When to send hello requests, which replies count, how stale each chain is, and whether to poll."""
 
-    def __init__(self, timing: Timing, now: float) -> None:
+    def __init__(self, timing: Timing, rng: random.Random, now: float) -> None:
         self._timing = timing
         self.of: dict[str, Freshness] = {}
         """The proofs of each chain by its name; changed by :meth:`add` and :meth:`remove` only."""
@@ -138,6 +149,7 @@ class FreshnessMonitor:
         self._asked = 0
         self.ask_at = now
         self.poll_at = now
+        self._verification = Verification(timing, rng, now)
 
     def add(self, chain: str, now: float) -> None:
         """A chain is followed from now on."""
@@ -173,8 +185,15 @@ class FreshnessMonitor:
         return True
 
     def staleness(self, chain: str, now: float) -> float:
-        """Seconds since the best proof; infinite before the first."""
-        return now - self.of[chain].proof
+        """Seconds since the best proof that counts; infinite before the first."""
+        fresh = self.of[chain]
+        return now - min(fresh.proof, fresh.verified_at + self._timing.max_unverified)
+
+    def to_verify(self, now: float) -> list[str]:
+        """Chains to compare with the store now, although publishers prove them."""
+        if not self._verification.due(now):
+            return []
+        return [name for name, fresh in self.of.items() if not self._verification.recent(fresh.verified_at, now)]
 
     def to_poll(self, now: float) -> list[str]:
         """Chains to read from the store now, because no publisher's proof of them is fresh."""
@@ -189,11 +208,11 @@ class FreshnessMonitor:
         return any(self._polls_from(fresh) <= now for fresh in self.of.values())
 
     def next_time(self) -> float:
-        """When ``periodic`` or ``to_poll`` will next be due; infinite while no chain is followed."""
+        """When ``periodic``, ``to_poll`` or ``to_verify`` is next due; infinite while no chain is followed."""
         if not self.of:
             return float("inf")
         stale_at = min(map(self._polls_from, self.of.values()))
-        return min(self.ask_at, max(self.poll_at, stale_at))
+        return min(self.ask_at, max(self.poll_at, stale_at), self._verification.next_time)
 
     def _polls_from(self, fresh: Freshness) -> float:
         return fresh.publisher_proof + self._timing.stale_after

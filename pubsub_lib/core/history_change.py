@@ -24,9 +24,16 @@ class HistoryChange(msgspec.Struct, frozen=True):
     ``points``: for each topic that was read again (``""``: everything), the point that the replica had reached, and the
     point that it has reached in the current history. The two are equal when the topic's own history did not change, but
     the replica had applied a delete of another topic that is undone now, and shows an object of this topic again.
+
+    ``publishers``: service name and UUID of the publisher whose message led to the point that the replica had reached,
+    for topics that no reading of the store led there. After a restore this is an honest publisher; without one, a
+    publisher that sent what was never committed.
     """
 
     points: Mapping[str, tuple[Point, Point]]
+    publishers: Mapping[str, tuple[str, str]] = {}
+    quarantined: tuple[tuple[str, str], ...] = ()
+    """Those of them whose messages are not used from now on, for :data:`.quarantine.SECONDS`."""
 
     def concerns(self, topic: str | None) -> bool:
         """Whether versions of this topic (None: of any topic) may have gone back."""

@@ -156,11 +156,13 @@ class Want(msgspec.Struct, frozen=True):
 class Delta(msgspec.Struct, frozen=True):
     """The links of a chain after the requested point, complete and in chain order, and the chain's head.
 
-    For ``ALL`` the links of all topics in commit order, and the store's point as head.
+    For ``ALL`` the links of all topics in commit order, and the store's point as head. ``heads``: the heads of the
+    chain's topics in the same reading, to compare count and digest with.
     """
 
     links: Sequence[Link]
     head: Point
+    heads: Mapping[str, Head] = {}
 
 
 class Incomplete(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from pubsub_lib.core.freshness import cut
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Full, Head, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.quarantine import Quarantine
 from pubsub_lib.core.recount import Recount
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.topic_objects import Rot
@@ -83,6 +84,7 @@ class ReplicaState:
         self._unasked: list[str] = []
         """Topics whose heads this replica of everything has not requested yet in this round over all of them."""
         self.faults = Faults()
+        self.quarantine = Quarantine()
         self.witness: Witness | None = None
         self.listens: Callable[[], bool] = lambda: True
         """False while no handler needs events: then none need be made. Called with the caller's lock held."""
@@ -111,6 +113,9 @@ class ReplicaState:
 
     def feed(self, envelope: Envelope, now: float) -> StepResult:
         """An envelope was received."""
+        if self.quarantine.until and self.quarantine.excludes(envelope.uuid, now):
+            self.tracker.counters.quarantined += max(1, len(envelope.messages))
+            return NOTHING
         effects = self.tracker.feed(envelope, now)
         if self.witness is not None:
             self.witness.received(envelope, effects, self.tracker)
@@ -157,6 +162,8 @@ class ReplicaState:
         sync: StartSync | None = None
         by_sync = 0
         changed: dict[str, tuple[Point, Point]] = {}
+        sources: dict[str, tuple[str, str]] = {}
+        excluded: list[tuple[str, str]] = []
         for effect in effects:
             if isinstance(effect, Apply):  # the most frequent effect; a match statement takes four times as long
                 self._apply(effect.links, events, now)
@@ -167,6 +174,8 @@ class ReplicaState:
                 by_sync = len(events)
                 if before is not None and not same_history:
                     changed[effect.chain] = before, after
+                    if effect.source is not None:
+                        sources[effect.chain] = effect.source
             elif isinstance(effect, Compare):
                 self._compare(effect.heads, now)
             elif isinstance(effect, RequestHello):
@@ -177,11 +186,16 @@ class ReplicaState:
             else:
                 assert_never(effect)
         self.tracker.counters.history_changes += len(changed)
+        for service, uuid in dict.fromkeys(sources.values()):  # once, with any number of topics
+            self.tracker.counters.contradicted += 1
+            if self.quarantine.contradicted(uuid, now):
+                excluded.append((service, uuid))
         if not changed:
             return StepResult(events, hello_requests, sync, by_sync=by_sync)
         read = combined(events[:by_sync])
         steps = [*read, *events[by_sync:]]
-        return StepResult(steps, hello_requests, sync, by_sync=len(read), history=HistoryChange(changed))
+        history = HistoryChange(changed, sources, tuple(excluded))
+        return StepResult(steps, hello_requests, sync, by_sync=len(read), history=history)
 
     def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:
         for topic, guarded, intact in self.cache.apply_run(links, events if self.listens() else None):

@@ -78,11 +78,24 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "steps, and reads altered or lost objects again; 0 means never. In seconds."
         ),
     ] = 600.0
+    verify_interval: Annotated[
+        SecondsOrNone,
+        Meta(
+            description="A replica compares itself with the database about once in this time, also while publishers "
+            "prove that it is fresh, so that changes which were never committed are undone; 0 means never. In seconds."
+        ),
+    ] = 60.0
 
     @property
     def stale_after(self) -> float:
         """Time without a fresh proof from any publisher after which a replica polls the store."""
         return 3 * self.max_idle_time
+
+    @property
+    def max_unverified(self) -> float:
+        """Seconds after the last reading of the store for which publishers' proofs count (rule 14). A chain is read
+        after at most 1.75 times ``verify_interval`` and a sync's wait."""
+        return 2 * self.verify_interval + self.sync_wait if self.verify_interval else float("inf")
 
     @property
     def sync_wait(self) -> float:

@@ -1,4 +1,4 @@
-"""The state machine of a replica: envelopes and the clock in, effects out. Rules 1 to 13.
+"""The state machine of a replica: envelopes and the clock in, effects out. Rules 1 to 14.
 
 Only a link that connects, or a full sync, changes a topic. The tracker uses no cache, no socket, no store and no clock:
 ``now`` is an argument, in seconds of any clock that never goes back.
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from pubsub_lib.core.chain import Chain, HelloHead
+from pubsub_lib.core.chain import Chain, HelloHead, steps
 from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.freshness import FreshnessMonitor, HeadReading, cut
@@ -44,6 +44,10 @@ class Counters(msgspec.Struct):
     """Messages of topics that are not subscribed to (any more)."""
     history_changes: int = 0
     """Times that a chain was read again because the store's history changed."""
+    contradicted: int = 0
+    """Times that a publisher's message had led to a point which the store does not contain."""
+    quarantined: int = 0
+    """Messages and hellos of publishers that the store had contradicted repeatedly."""
     late_answers: int = 0
     """Sync answers that were received too late and ignored."""
     syncs_failed: int = 0
@@ -80,7 +84,7 @@ class Tracker:
         self._persistent: dict[str, PersistentMismatch] = {}
         self._turn = 0
         self.syncs = SyncScheduler(timing, rng, now)
-        self.freshness = FreshnessMonitor(timing, now)
+        self.freshness = FreshnessMonitor(timing, rng, now)
         self._reconnection = Reconnection(timing, rng)
         self._hints = StoreHints(timing, rng)
         self._reached_store: Point | None = None
@@ -188,6 +192,8 @@ class Tracker:
         for message in envelope.messages[connected:] if connected else envelope.messages:
             self._receive(chain, message, now, applied)
         self.gaps.received(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
+        if applied and applied[-1].point == envelope.messages[-1].link.point:  # else a link of any publisher had waited
+            chain.source = envelope.service, envelope.uuid
         return [Apply(applied)] if applied else []
 
     def tick(self, now: float) -> list[Effect]:
@@ -210,7 +216,9 @@ class Tracker:
         for name in [name for name, mismatch in self._persistent.items() if now >= mismatch.again_at]:
             self._read_again(name, now)
         for topic in self.freshness.to_poll(now):
-            self._poll(self._chains[topic], now)
+            self._read_store(self._chains[topic], Trigger.POLLED, now)
+        for topic in self.freshness.to_verify(now):
+            self._read_store(self._chains[topic], Trigger.UNVERIFIED, now)
         if self.syncs.timed_out(now):
             self.sync_failed(self.syncs.number, now)
         if self.syncs.may_begin(now):
@@ -505,9 +513,9 @@ class Tracker:
         started = chain.clock_started()
         return float("inf") if started is None else started + self._timing.message_delay_window
 
-    def _poll(self, chain: Chain, now: float) -> None:
+    def _read_store(self, chain: Chain, trigger: Trigger, now: float) -> None:
         if chain.state in (State.FOLLOWING, State.HOLDING):
-            self._trigger(chain, Trigger.POLLED, now)
+            self._trigger(chain, trigger, now)
 
     def _hello_requests(self, topics: Collection[str], now: float) -> Iterator[RequestHello]:
         # Each portion has its own nonce: its reply ends the wait of these topics only.
@@ -552,21 +560,21 @@ class Tracker:
         applied: list[Link] = []
         trigger = Trigger.BEHIND
         if delta.head.position >= known.position:
-            for links in _steps(chain, delta.links):
+            for links in steps(delta.links):
                 if links[0].point.position <= chain.known_position:
                     continue
                 if chain.previous(links[0]) != chain.known:
                     break
                 self._apply(chain, links[0].point, links, now, applied)
             trigger = Trigger.CAUGHT_UP if chain.known == delta.head else Trigger.BROKEN
-        reading = HeadReading(self.syncs.begun, store.position, publisher=False)
-        self.freshness.of[chain.name].add_reading(chain, delta.head, reading, now)
+        self.freshness.of[chain.name].read(chain, delta.head, self.syncs.begun, store.position, now)
         self._trigger(chain, trigger, now)
         self._after_sync(chain, now, applied)
-        return self._applied(applied)
+        compared = chain.known == delta.head and self._may_compare(chain)
+        return [*self._applied(applied), *([Compare(delta.heads)] if compared and delta.heads else ())]
 
     def _replaced(self, chain: Chain, full: Full, store: Point, now: float) -> list[Effect]:
-        before = chain.known
+        before, source = chain.known, chain.source
         chain.jump(full.head, now)
         self._reached_store = None
         fresh = self.freshness.of[chain.name]
@@ -584,7 +592,7 @@ class Tracker:
         self._after_sync(chain, now, applied)
         for head in heads:
             self._judge_hello_head(chain, head, now)
-        return [Replace(chain.name, full, before), *self._applied(applied)]
+        return [Replace(chain.name, full, before, source), *self._applied(applied)]
 
     def _judge_hello_head(self, chain: Chain, head: HelloHead, now: float) -> None:
         """A head of a hello that was received while known did not change. A head behind known may have been read before
@@ -639,15 +647,3 @@ class Tracker:
         if chain is None or chain.known is None or chain.frozen:
             return 0
         return max(chain.known.position, self.freshness.of[chain.name].covered)
-
-
-def _steps(chain: Chain, links: Sequence[Link]) -> Iterator[list[Link]]:
-    """The links of a delta by step: one each, or all of a transaction in a chain of everything."""
-    step: list[Link] = []
-    for link in links:
-        if step and link.point != step[0].point:
-            yield step
-            step = []
-        step.append(link)
-    if step:
-        yield step

@@ -54,6 +54,8 @@ class Trigger(StrEnum):
     """A link was dropped because too much waits."""
     POLLED = "polled"
     """No publisher proves to be fresh: read the store."""
+    UNVERIFIED = "unverified"
+    """The last reading of the store itself is too old."""
     MISMATCHED = "mismatched"
     """Count or digest differ from the link's or the snapshot's."""
     ASKED = "asked"
@@ -92,6 +94,7 @@ TRANSITIONS: Mapping[State, Mapping[Trigger, State]] = MappingProxyType(
             _H.HISTORY_CHANGED: _S.DELTA_DUE,
             _H.OVERFLOWED: _S.DELTA_DUE,
             _H.POLLED: _S.DELTA_DUE,
+            _H.UNVERIFIED: _S.DELTA_DUE,
             _H.MISMATCHED: _S.FULL_DUE,
             _H.ASKED: _S.FULL_DUE,
         },
@@ -103,6 +106,7 @@ TRANSITIONS: Mapping[State, Mapping[Trigger, State]] = MappingProxyType(
             _H.HISTORY_CHANGED: _S.DELTA_DUE,
             _H.OVERFLOWED: _S.DELTA_DUE,
             _H.POLLED: _S.DELTA_DUE,
+            _H.UNVERIFIED: _S.DELTA_DUE,
             _H.MISMATCHED: _S.FULL_DUE,
             _H.ASKED: _S.FULL_DUE,
         },

@@ -3,6 +3,7 @@
 import logging
 
 from pubsub_lib.core.history_change import HistoryChange
+from pubsub_lib.core.quarantine import CONTRADICTIONS, SECONDS
 from pubsub_lib.logs import fields
 
 _log = logging.getLogger(__name__)
@@ -19,8 +20,22 @@ def log_history_change(change: HistoryChange) -> None:
                 f"{named} was at position {before.position} and is at position {after.position} of another history; "
                 "commits that only the old history had are lost"
             )
+        service, uuid = change.publishers.get(topic, ("", ""))
+        sender = f"; the publisher {service!r} with the UUID {uuid} sent the last of them" if uuid else ""
         _log.warning(
-            "the history of the store changed: %s (a restored backup, a fail-over, or commits lost by a crash)",
+            "the history of the store changed: %s%s (a restored backup, a fail-over, commits lost by a crash, or a "
+            "publisher that sent what was never committed)",
             happened,
+            sender,
             extra=fields(topic=topic, position=after.position),
+        )
+    for service, uuid in change.quarantined:
+        _log.error(
+            "the publisher %r with the UUID %s sent changes that the database does not contain %d times; its messages "
+            "are not used for %d s: if no backup was restored, find the program that uses this UUID",
+            service,
+            uuid,
+            CONTRADICTIONS,
+            SECONDS,
+            extra=fields(service=service, uuid=uuid),
         )

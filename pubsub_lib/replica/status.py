@@ -87,7 +87,8 @@ class Status(msgspec.Struct, frozen=True):
     def dropped(self) -> Mapping[str, int]:
         """Received messages that were dropped, by reason. The driver: ``truncated``, ``oversized``, ``version``,
         ``foreign`` (of another program), ``overflow`` (its queue was full). The tracker: ``old`` (known already),
-        ``other_history`` (of another history of the store), ``overflowed`` (too many waited), ``unsubscribed``.
+        ``other_history`` (of another history of the store), ``overflowed`` (too many waited), ``unsubscribed``,
+        ``quarantined`` (of publishers that the store had contradicted repeatedly).
         """
         counters = self.counters
         return {
@@ -96,6 +97,7 @@ class Status(msgspec.Struct, frozen=True):
             "other_history": counters.foreign,
             "overflowed": counters.overflowed,
             "unsubscribed": counters.unsubscribed,
+            "quarantined": counters.quarantined,
         }
 
 

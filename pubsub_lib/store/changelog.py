@@ -20,7 +20,7 @@ _BATCH = 1000
 
 
 def topic_delta(
-    connection: Connection, topic: str, after: Point, head: Point, page: int, maximum: int
+    connection: Connection, topic: str, after: Point, head: Head, page: int, maximum: int
 ) -> Delta | Incomplete:
     """The links of one topic after a point, read in pages inside the caller's snapshot."""
     links = schema.links.c
@@ -44,11 +44,15 @@ def topic_delta(
         hit("sync.during_delta")
         if len(got) < page:
             break
-    return Delta(found, head) if known == head else Incomplete()
+    return Delta(found, known, {topic: head}) if known == head.point else Incomplete()
 
 
-def store_delta(connection: Connection, after: Point, head: Point, page: int, maximum: int) -> Delta | Incomplete:
-    """The links of all topics after a transaction's point, in commit order, inside the caller's snapshot."""
+def store_delta(
+    connection: Connection, after: Point, head: Point, heads: Mapping[str, Head], page: int, maximum: int
+) -> Delta | Incomplete:
+    """The links of all topics after a transaction's point, in commit order, inside the caller's snapshot. ``head`` is
+    the store's point, ``heads`` are those of all topics.
+    """
     found: list[Link] = []
     known = after
     while True:
@@ -62,7 +66,7 @@ def store_delta(connection: Connection, after: Point, head: Point, page: int, ma
         if not got:
             break
         known = got[-1].point
-    return Delta(found, head) if known == head else Incomplete()
+    return Delta(found, head, heads) if known == head else Incomplete()
 
 
 def follow(connection: Connection, after: Point | None, maximum: int, head: Point) -> tuple[list[Link], bool]:

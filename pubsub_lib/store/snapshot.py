@@ -134,8 +134,8 @@ def _delta(
 ) -> Delta | Incomplete:
     page, maximum = settings.page_size, settings.max_delta_links
     if chain == ALL:
-        return changelog.store_delta(connection, after, store, page, maximum)
-    return changelog.topic_delta(connection, chain, after, current[chain].point, page, maximum)
+        return changelog.store_delta(connection, after, store, _written(current), page, maximum)
+    return changelog.topic_delta(connection, chain, after, current[chain], page, maximum)
 
 
 def _repair(

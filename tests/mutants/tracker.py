@@ -12,8 +12,41 @@ REPLICA_STATE = "tests/unit/core/test_replica_state.py"
 RULES = "tests/unit/core/test_tracker.py"
 WAITING = "tests/unit/core/test_reorder_buffer.py"
 PROOFS = "tests/unit/core/test_freshness.py"
+VERIFIED = "tests/unit/core/test_verification.py"
 
 MUTANTS = (
+    Mutant(
+        name="delta_is_not_compared",
+        path=TRACKER,
+        before="([Compare(delta.heads)] if compared and delta.heads else ())",
+        after="()",
+        tests=(f"{VERIFIED}::test_rule_14_altered_link_of_a_true_transaction_is_undone",),
+        wrong="an altered link with the point of a true transaction is shown until the topic's next full sync",
+    ),
+    Mutant(
+        name="publishers_prove_for_ever",
+        path=FRESHNESS,
+        before="min(fresh.proof, fresh.verified_at + self._timing.max_unverified)",
+        after="fresh.proof",
+        tests=(f"{VERIFIED}::test_rule_14_proofs_of_publishers_count_for_a_limited_time",),
+        wrong="a replica that cannot read the store is fresh as long as any publisher answers",
+    ),
+    Mutant(
+        name="waiting_link_accuses_a_publisher",
+        path=TRACKER,
+        before="if applied and applied[-1].point == envelope.messages[-1].link.point:",
+        after="if applied:",
+        tests=(f"{VERIFIED}::test_rule_14_link_that_had_waited_accuses_no_publisher",),
+        wrong="a forged link that waits for a true one puts the true one's publisher into quarantine",
+    ),
+    Mutant(
+        name="quarantined_publisher_is_used",
+        path="pubsub_lib/core/replica_state.py",
+        before="if self.quarantine.until and self.quarantine.excludes(envelope.uuid, now):",
+        after="if False:",
+        tests=(f"{VERIFIED}::test_rule_14_publisher_that_is_contradicted_repeatedly_is_not_used",),
+        wrong="a publisher that the store contradicts is used again after each full sync",
+    ),
     Mutant(
         name="unfollow_leaves_a_clock",
         path=TRACKER,

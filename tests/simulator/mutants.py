@@ -26,6 +26,7 @@ from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.sync_scheduler import SyncScheduler
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import SYNCING, State, Trigger
+from pubsub_lib.core.verification import Verification
 from pubsub_lib.errors import StoreUnavailable
 from simulator import database
 from simulator.database import Database
@@ -552,6 +553,16 @@ def hello_per_topic() -> list[Patch]:
         return envelope
 
     return [(Sequencer, "next_hello", _next_hello)]
+
+
+@mutant("a replica does not compare itself with the store while publishers prove it")
+def never_verified() -> list[Patch]:
+    return [(Verification, "_next", lambda self, now: float("inf"))]
+
+
+@mutant("chains that a sync has just read are compared with the store as well")
+def all_verified() -> list[Patch]:
+    return [(Verification, "recent", lambda self, verified_at, now: False)]
 
 
 @mutant("a broadcast names topics that its publisher never sent on")

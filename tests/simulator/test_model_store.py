@@ -63,7 +63,8 @@ class Names:
 
     def _part(self, part: Delta | Incomplete | Full) -> Any:
         if isinstance(part, Delta):
-            return "delta", self.links(part.links), self.point(part.head)
+            heads = {name: (self.point(each.point), each.count) for name, each in sorted(part.heads.items())}
+            return "delta", self.links(part.links), self.point(part.head), heads
         if isinstance(part, Full):
             topics = {topic: self.snapshot(at) for topic, at in sorted(part.topics.items())}
             return "full", topics, self.point(part.head), part.contains_known

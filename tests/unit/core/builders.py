@@ -35,8 +35,8 @@ from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import State
 
 UUID = "00112233445566778899aabbccddeeff"
-CALM = Timing(sync_jitter=0.0, sync_interval=0.0)
-"""Default times, but syncs start at once."""
+CALM = Timing(sync_jitter=0.0, sync_interval=0.0, verify_interval=0.0)
+"""Default times, but syncs start at once, and no sync verifies what publishers sent."""
 
 Write = tuple[str, str, str | None]
 """(topic, key, new value or None to delete)"""
@@ -137,7 +137,8 @@ class History:
         ]
         head = self.head(chain)
         begins = (links[0].tx_prev if chain == ALL else links[0].prev) if links else head
-        return Delta(links, head) if begins == after else Incomplete()
+        heads = dict(self.heads) if chain == ALL else {chain: self.heads.get(chain, EMPTY)}
+        return Delta(links, head, heads) if begins == after else Incomplete()
 
     def _snapshot(self, topic: str, buckets: Mapping[int, int] | None) -> TopicSnapshot:
         head = self.heads.get(topic, EMPTY)

@@ -1,5 +1,6 @@
 """Rules 6 and 7: hello replies, their proofs, and polling."""
 
+import random
 from itertools import pairwise
 
 import pytest
@@ -120,7 +121,7 @@ def test_rule_06_reply_to_a_portion_ends_the_wait_of_its_topics_only() -> None:
 
 
 def test_rule_06_replies_of_two_rounds_are_accepted_with_any_number_of_requests() -> None:
-    live = FreshnessMonitor(CALM, 0.0)
+    live = FreshnessMonitor(CALM, random.Random(1), 0.0)
     many = REQUEST_TOPICS * (MAX_REQUESTS + 5)
     for number in range(many):
         live.add(str(number), 0.0)
@@ -363,7 +364,7 @@ def test_better_of_two_readings_of_one_head_counts() -> None:
 
 
 def test_monitor_without_chains_has_nothing_due() -> None:
-    monitor = FreshnessMonitor(CALM, 0.0)
+    monitor = FreshnessMonitor(CALM, random.Random(1), 0.0)
     assert monitor.next_time() == float("inf")
     assert monitor.to_poll(1e9) == []
     monitor.add("t", 100.0)

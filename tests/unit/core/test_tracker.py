@@ -1,5 +1,5 @@
-"""The tracker against rules 1 to 13, one by one, in virtual time. Rules 6, 7: test_liveness; 9:
-test_syncing; 11: test_sequence_gaps; 13: test_timing; all of them together, at random: test_follower.
+"""The tracker against rules 1 to 14, one by one, in virtual time. Rules 6, 7: test_freshness; 9: test_sync_scheduler;
+11: test_sequence_gaps; 13: test_timing; 14: test_verification; all of them together, at random: test_replica_state.
 """
 
 import itertools

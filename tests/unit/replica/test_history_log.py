@@ -28,3 +28,13 @@ def test_each_topic_is_logged_with_its_points(
     (record,) = caplog.records
     assert record.getMessage().startswith(f"the history of the store changed: {sentence}")
     assert (vars(record)["pubsub_topic"], vars(record)["pubsub_position"]) == (topic, 4)
+
+
+def test_publisher_of_the_undone_point_and_its_quarantine_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    publisher = "api-1", "0" * 32
+    with caplog.at_level(logging.WARNING):
+        log_history_change(HistoryChange({"t": (BEFORE, AFTER)}, {"t": publisher}, (publisher,)))
+    first, second = caplog.records
+    assert f"the publisher 'api-1' with the UUID {'0' * 32} sent the last of them" in first.getMessage()
+    assert second.getMessage().startswith(f"the publisher 'api-1' with the UUID {'0' * 32} sent changes that")
+    assert vars(second)["pubsub_uuid"] == "0" * 32

@@ -29,7 +29,12 @@ def fill(store: Store, count: int, first: int = 0) -> list[Link]:
 
 
 def delta(store: Store, chain: str, after: Point) -> Delta | Incomplete | Full:
-    return store.read_sync({chain: Want(after=after)}).chains[chain]
+    """The answer; of a delta the links and the head, after a check of the heads of its topics."""
+    answer = store.read_sync({chain: Want(after=after)}).chains[chain]
+    if isinstance(answer, Delta):
+        assert answer.heads == store.read_heads([chain]).topics
+        return Delta(answer.links, answer.head)
+    return answer
 
 
 def backup(url: str) -> Mapping[str, Sequence[Mapping[str, Any]]]:

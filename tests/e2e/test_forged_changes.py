@@ -1,0 +1,121 @@
+"""A program that takes a dead publisher's port, and sends changes that were never committed (rule 14)."""
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+from _processes import poll
+
+from pubsub_lib import Store
+from pubsub_lib.core import codec, digest
+from pubsub_lib.core.envelope import Envelope, Hello, Message
+from pubsub_lib.core.model import ALL, Change, Head, Link, Point
+from tests.e2e.service_host import LONG, Host, Watched, write
+
+TOPIC = "t0"
+VERIFY = 1.0
+SECONDS = 20.0
+"""Time for which the port is held."""
+
+
+class Squatter:
+    """A publisher with one UUID. It continues a topic's chain with its own link, and proves it by hello replies."""
+
+    def __init__(self, address: str, head: Head) -> None:
+        self.sent = 0
+        self._uuid = secrets.token_hex(16)
+        self._link = forged(head)
+        self._stop = threading.Event()
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.XPUB)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.XPUB_VERBOSE, 1)
+        assert poll(lambda: self._binds(address), LONG)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(LONG)
+        self._socket.close()
+        self._context.term()
+
+    def _binds(self, address: str) -> bool:
+        try:
+            self._socket.bind(address)
+        except zmq.ZMQError:  # the killed service's connections
+            return False
+        return True
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            if not self._socket.poll(50):
+                self._send(Envelope("api-1", self._uuid, TOPIC, 1, [Message(self._link)]))
+                self.sent += 1
+                continue
+            frame = self._socket.recv()
+            if frame[:2] == b"\1H":
+                self._reply(frame[1:])
+
+    def _reply(self, frame: bytes) -> None:
+        try:
+            request = codec.read_hello_request(frame)
+        except Exception:  # noqa: BLE001 - a subscription to the replies, which begins with the same byte
+            return
+        link = self._link
+        heads = {TOPIC: Head(link.point, link.count, link.digest)}
+        self._send(Envelope("api-1", self._uuid, ALL, 0, (), Hello({TOPIC: 1}, heads, link.point, 0.0, request.nonce)))
+
+    def _send(self, envelope: Envelope) -> None:
+        self._socket.send_multipart(codec.encode(envelope))
+
+
+def forged(head: Head) -> Link:
+    """A link that connects to this head, and fits count and digest."""
+    version = head.point.position + 1
+    change = Change("item", "planted", "create", version, b'{"owner":"mallory"}')
+    total = digest.add(head.digest, digest.fingerprint("item", "planted", version, change.value or b""))
+    return Link(TOPIC, head.point, Point(version, 7), [change], head.count + 1, total, head.point, 1, "api-1", 0.0)
+
+
+@pytest.fixture
+def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
+    found = Host(tmp_path, sqlite_url, publishers_ips="127.0.0.1", max_idle_time=1.0, verify_interval=VERIFY)
+    yield found
+    found.close()
+
+
+@pytest.mark.slow
+def test_rule_14_changes_of_a_squatter_are_undone_and_then_not_used(host: Host) -> None:
+    service, worker = host.service(), host.worker()
+    write(worker, 5)
+    address = f"tcp://127.0.0.1:{host.settings.bind_address.rpartition(':')[2]}"
+    with Store(host.database) as store, Watched(host.settings, (TOPIC,)) as watched:
+        replica = watched.replica
+        head = store.read_heads([TOPIC]).topics[TOPIC]
+        assert poll(lambda: replica.status().chains[TOPIC].known == head.point, LONG)
+        service.kill()
+        service.wait(LONG)
+        squatter = Squatter(address, head)
+        try:
+            assert poll(lambda: replica.get("item", "planted") is not None, LONG), "the attack does not work"
+            assert poll(lambda: replica.status().dropped["quarantined"] > 0, LONG), "it goes on for ever"
+            assert replica.status().counters.contradicted >= 3
+            assert poll(lambda: replica.get("item", "planted") is None, LONG)
+            sent, until = squatter.sent, time.monotonic() + SECONDS
+            wrong = 0
+            while time.monotonic() < until:
+                wrong += replica.get("item", "planted") is not None
+            assert wrong == 0
+            assert squatter.sent > sent
+            assert replica.staleness() < 10.0, "it polls the store"
+        finally:
+            squatter.close()
+        host.service()
+        position = write(worker, 2)
+        replica.wait_handled(position, LONG, topics=(TOPIC,))
+        assert not watched.differs(store)

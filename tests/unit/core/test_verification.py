@@ -1,0 +1,220 @@
+"""Rule 14: a replica compares itself with the store, also while publishers prove that it is fresh."""
+
+import random
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.digest import add, fingerprint
+from pubsub_lib.core.effects import RequestHello, StartSync
+from pubsub_lib.core.history_change import HistoryChange
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, Change, Head, Heads, Link, Point
+from pubsub_lib.core.quarantine import CONTRADICTIONS
+from pubsub_lib.core.replica_state import ReplicaState, StepResult
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.core.tracker import Tracker
+from tests.unit.core.builders import UUID, Bench, History, envelope, hello
+
+TIMING = Timing(sync_jitter=0.0, sync_interval=0.0, sync_timeout=5.0, recount_time=0.0)
+INTERVAL = TIMING.verify_interval
+LATEST = 1.75 * INTERVAL
+"""Maximum seconds between two verifications."""
+
+
+def forged(history: History, topic: str, key: str, *, point: Point | None = None) -> Link:
+    """A link that connects to a topic's head and fits its digest, and that was never committed."""
+    head = history.heads[topic]
+    position = history.point.position + 1 if point is None else point.position
+    after = Point(position, 4711) if point is None else point
+    change = Change("port", key, "create", position, b'"forged"')
+    digest = add(head.digest, fingerprint("port", key, position, b'"forged"'))
+    return Link(topic, head.point, after, [change], head.count + 1, digest, history.point, 1, "api-1", 1.0)
+
+
+class Deceived:
+    """A replica with only one publisher, which answers with the heads that the replica has."""
+
+    def __init__(self, chain: str) -> None:
+        self.history = History()
+        self.history.some(3)
+        self.chain = chain
+        self.now = 0.0
+        self.syncs: list[str] = []
+        self.results: list[StepResult] = []
+        self.state = ReplicaState(TIMING, Limits(), random.Random(1), Cache(), 0.0)
+        self.heads = self.history.reading()
+        self.take(self.state.subscribe([chain], 0.0))
+        self.pass_time(2.0)
+        self.syncs.clear()
+
+    def receive(self, link: Link) -> None:
+        """The publisher sends a link; from now on its hellos have the link's point."""
+        self.heads = Heads(link.point, {**self.heads.topics, link.topic: Head(link.point, link.count, link.digest)})
+        self.take(self.state.feed(envelope(link), self.now))
+
+    def pass_time(self, seconds: float) -> None:
+        """Time passes; the store answers all syncs from its true contents."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now = min(until, max(self.now + 0.001, self.state.next_time()))
+            self.take(self.state.tick(self.now))
+
+    def take(self, result: StepResult) -> None:
+        """Carry out the replica's requests at once."""
+        self.results.append(result)
+        for request in result.hello_requests:
+            self.take(self.state.feed(hello(self.heads, nonce=request.nonce), self.now))
+        if result.sync is not None:
+            self.syncs.extend(result.sync.causes.values())
+            answer = self.history.answer(result.sync.wants)
+            self.take(self.state.sync_done(result.sync.number, answer, self.now))
+
+    def notices(self) -> list[HistoryChange]:
+        """All notices of a changed history."""
+        return [result.history for result in self.results if result.history is not None]
+
+    def shown(self) -> dict[str, bytes]:
+        """The objects that the replica shows."""
+        return {record.key: record.value for record in self.state.cache.topic_records("t")}
+
+    def stored(self) -> dict[str, bytes]:
+        """The objects of the store."""
+        return {key: record.value for (_, key), record in self.history.objects["t"].items()}
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+def test_rule_14_link_that_was_never_committed_is_undone(chain: str) -> None:
+    replica = Deceived(chain)
+    replica.receive(forged(replica.history, "t", "planted"))
+    assert "planted" in replica.shown()
+    replica.pass_time(LATEST + 1.0)
+    assert replica.shown() == replica.stored()
+    assert replica.syncs[:2] == ["unverified", "incomplete"]
+    assert replica.state.tracker.counters.contradicted == 1
+    (change,) = replica.notices()
+    assert change.publishers == {chain: ("api-1", UUID)}
+    assert not change.quarantined
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+def test_rule_14_altered_link_of_a_true_transaction_is_undone(chain: str) -> None:
+    """Point and hellos are right, so only count and digest of the store's own head show it."""
+    replica = Deceived(chain)
+    true = replica.history.one("t", "true")
+    previous = msgspec.structs.replace(forged(replica.history, "t", "x", point=true.point), prev=true.prev)
+    head = replica.heads.topics["t"]
+    change = Change("port", "planted", "create", true.point.position, b'"forged"')
+    digest = add(head.digest, fingerprint("port", "planted", true.point.position, b'"forged"'))
+    replica.receive(
+        msgspec.structs.replace(previous, changes=[change], count=head.count + 1, digest=digest, tx_prev=true.tx_prev)
+    )
+    assert "planted" in replica.shown()
+    replica.pass_time(LATEST + 1.0)
+    assert replica.shown() == replica.stored()
+    assert replica.syncs[:2] == ["unverified", "mismatched"]
+    assert replica.state.faults.mismatches >= 1
+
+
+def test_rule_14_publisher_that_is_contradicted_repeatedly_is_not_used() -> None:
+    replica = Deceived("t")
+    for number in range(CONTRADICTIONS):
+        replica.receive(forged(replica.history, "t", f"planted-{number}"))
+        replica.pass_time(LATEST + 1.0)
+        assert replica.shown() == replica.stored()
+    assert replica.state.quarantine.excluded(replica.now) == [UUID]
+    before = replica.state.tracker.counters.quarantined
+    replica.receive(forged(replica.history, "t", "planted"))
+    assert replica.shown() == replica.stored()
+    assert replica.state.tracker.counters.quarantined > before
+    true = replica.history.one("t", "true")
+    replica.take(replica.state.feed(envelope(true, uuid="f" * 32), replica.now))
+    assert replica.shown() == replica.stored(), "another publisher is used"
+    replica.history.one("t", "unsent")
+    replica.pass_time(TIMING.stale_after + TIMING.poll_interval + 1.0)
+    assert replica.shown() == replica.stored(), "the store is polled"
+    (excluded,) = [change.quarantined for change in replica.notices() if change.quarantined]
+    assert excluded == (("api-1", UUID),)
+
+
+def test_rule_14_link_that_had_waited_accuses_no_publisher() -> None:
+    """A forged link waits for a true one; the true publisher's message then leads to the forged point."""
+    replica = Deceived("t")
+    true = replica.history.one("t", "true")
+    lie = forged(replica.history, "t", "planted")
+    replica.take(replica.state.feed(envelope(lie, uuid="f" * 32), replica.now))
+    replica.receive(true)
+    assert "planted" in replica.shown()
+    replica.pass_time(LATEST + 1.0)
+    assert replica.shown() == replica.stored()
+    assert replica.state.tracker.counters.contradicted == 0
+    assert replica.state.tracker.counters.history_changes == 1
+
+
+def test_rule_14_restored_store_names_no_publisher_when_the_store_led_there() -> None:
+    replica = Deceived("t")
+    replica.history.one("t", "lost")
+    replica.pass_time(LATEST + 1.0)  # the verification reads the link
+    assert replica.shown() == replica.stored()
+    replica.history = replica.history.restored(3)
+    replica.pass_time(LATEST + 1.0)
+    assert replica.shown() == replica.stored()
+    assert replica.state.tracker.counters.contradicted == 0
+    assert replica.state.tracker.counters.history_changes == 1
+
+
+def test_rule_14_proofs_of_publishers_count_for_a_limited_time() -> None:
+    history = History()
+    history.some(2)
+    bench = Bench(history, timing=TIMING).synced()
+    synced_at = bench.now
+    while bench.now < synced_at + 2 * TIMING.max_unverified:
+        bench.wait(1.0)
+        bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
+        if bench.is_syncing():
+            bench.fail()  # the store answers no sync; publishers prove the head each second
+        bound = bench.now - synced_at - TIMING.max_unverified
+        assert bench.staleness() >= min(bound, bench.now - synced_at - 1.0) - 1.0
+        if bench.now < synced_at + TIMING.max_unverified - 1.0:
+            assert bench.staleness() <= TIMING.max_idle_time + 1.0
+    assert bench.staleness() >= TIMING.max_unverified - 1.0
+    while not bench.is_syncing():
+        bench.wait(1.0)
+    bench.answer()
+    assert bench.staleness() <= 1.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rule_14_verifications_are_spread_and_no_more_frequent_than_needed(seed: int) -> None:
+    history = History()
+    history.some(2)
+    tracker = Tracker(TIMING, Limits(), random.Random(seed), 0.0)
+    effects = tracker.subscribe(["t"], 0.0)
+    begun: list[float] = []
+    now = 0.0
+    while now < 20 * INTERVAL:
+        for effect in effects:
+            if isinstance(effect, StartSync):
+                begun.append(now)
+                tracker.sync_done(effect.number, history.answer(effect.wants), now)
+            elif isinstance(effect, RequestHello):
+                tracker.feed(hello(history.reading(), nonce=effect.nonce), now)
+        now = max(now + 0.001, tracker.next_time())
+        effects = tracker.tick(now)
+    pauses = [after - before for before, after in pairwise(begun)]
+    assert all(0.75 * INTERVAL <= pause <= LATEST + 0.1 for pause in pauses)
+    assert len(pauses) >= 15
+    assert set(tracker.counters.deltas) == {"unverified"}
+
+
+def test_rule_14_zero_means_never() -> None:
+    history = History()
+    history.some(2)
+    bench = Bench(history, timing=msgspec.structs.replace(TIMING, verify_interval=0.0)).synced()
+    for _ in range(1000):
+        bench.wait(1.0)
+        bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
+    assert len(bench.syncs) == 1
+    assert bench.staleness() <= TIMING.max_idle_time + 1.0
