@@ -6,12 +6,14 @@ merged view of :mod:`.merged_view`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 from xxhash import xxh3_64_intdigest as xxh3
 
 from pubsub_lib.arguments import check_kind
+from pubsub_lib.core.contents import Contents, contents_of
 from pubsub_lib.core.digest import MASK, bucket_of, fingerprint
 from pubsub_lib.core.events import Decode, Event, plain
 from pubsub_lib.core.index import Extract, Index
@@ -193,50 +195,47 @@ class Cache:
         if state is None:
             state = self._topics[topic] = TopicObjects()
         state.walk = None
+        position = snapshot.head.point.position
         with_events = with_events or bool(self._indexes)  # indexes are updated from events
         if not state.tables and not snapshot.changes:
-            back = snapshot.head.point.position < state.position
-            back = back or (reached > 0 and min(map(_version_of, snapshot.records), default=reached + 1) <= reached)
-            ours = snapshot.head.point.position >= state.position if same_history is None else same_history
-            events = self._fill(topic, state, snapshot, with_events, same_history=ours)
+            contents = contents_of(topic, snapshot.records)
+            back = position < state.position
+            back = back or (reached > 0 and min(map(_version_of, contents.entries()), default=reached + 1) <= reached)
+            ours = position >= state.position if same_history is None else same_history
+            events = self._fill(topic, state, contents, position, with_events, same_history=ours)
             self._reindex(events)
             intact = (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest)
             return Applied(events, intact, went_back=back)
-        position = snapshot.head.point.position
         merged = self._merged
         shift = merged.shift
         back = position < state.position
-        gone = {
-            (table, key): entry
-            for table, key, entry in state.objects()
-            if snapshot.buckets is None or bucket_of(table, key) in snapshot.buckets
-        }
+        arrived = contents_of(topic, snapshot.records).take()
+        gone = state.outside(arrived, snapshot.buckets)
         for change in snapshot.changes:
-            before = state.tables.get(change.table, {}).get(change.key)
-            if before is not None:
-                gone[change.table, change.key] = before
-        written = [Record(at.table, at.key, at.version, at.value) for at in snapshot.changes if at.value is not None]
-        records = [*snapshot.records, *written] if written else snapshot.records
-        # Two lists side by side and not one of pairs: half a million tuples would keep the garbage collector busy.
+            table, key, version, value = change.table, change.key, change.version, change.value
+            if value is not None:
+                new = HeldObject(version, value, fingerprint(table, key, version, value), topic)
+                arrived.setdefault(table, {})[key] = new
+            elif key in state.tables.get(table, ()):
+                gone.append((table, key))
+        # Records and no tuples: half a million tuples would keep the garbage collector busy.
         changed: list[Record] = []
-        entries: list[HeldObject] = []
-        for record in sorted(records, key=_version_of):
-            table, key, version, value = record.table, record.key, record.version, record.value
-            old = gone.pop((table, key), None) if gone else None
-            print_ = fingerprint(table, key, version, value)
-            if old is not None and old.version == version and old.value == value:
-                old.fingerprint = print_
-                continue
-            back = back or (version <= reached if old is None else old.version >= version)
-            new = HeldObject(version, value, print_, topic)
-            state.tables.setdefault(table, {})[key] = new
-            changed.append(record)
-            entries.append(new)
+        for table, objects in arrived.items():
+            mine = state.tables.setdefault(table, {})
+            for key, new in objects.items():
+                old, version = mine.get(key), new.version
+                if old is not None and old.version == version and old.value == new.value:
+                    old.fingerprint = new.fingerprint
+                    continue
+                back = back or (version <= reached if old is None else old.version >= version)
+                mine[key] = new
+                changed.append(Record(table, key, version, new.value))
+        changed.sort(key=_version_of)
         if same_history is None:
             same_history = not back
         events = merged.drop_tombstones(topic, position, position if same_history else -1)
-        for (table, key), entry in gone.items():
-            del state.tables[table][key]
+        for table, key in gone:
+            entry = state.tables[table].pop(key)
             # Deleted at a version above the entry's. A tombstone above the topic's position could outlive every proof.
             ended = entry.version if same_history and entry.version <= position else None
             event = shift((table, key), topic, None, None, position, 0.0, ended)
@@ -244,8 +243,9 @@ class Cache:
                 events.append(event)
         state.recount()
         state.position = position
-        for record, new in zip(changed, entries, strict=True):
+        for record in changed:
             table, key = record.table, record.key
+            new = state.tables[table][key]
             shown = merged.shown[table]
             there = shown.get(key)
             if (
@@ -271,43 +271,36 @@ class Cache:
         return Applied(events, intact, went_back=back)
 
     def _fill(
-        self, topic: str, state: TopicObjects, snapshot: TopicSnapshot, with_events: bool, *, same_history: bool
+        self,
+        topic: str,
+        state: TopicObjects,
+        contents: Contents,
+        position: int,
+        with_events: bool,
+        *,
+        same_history: bool,
     ) -> list[Event]:
-        """:meth:`replace` for an empty topic, as in every first sync: short loops, sorted only for events."""
-        position = snapshot.head.point.position
+        """:meth:`replace` for an empty topic, as in every first sync: takes the entries over as they are."""
         merged = self._merged
         events = merged.drop_tombstones(topic, position, position if same_history else -1)
-        records = sorted(snapshot.records, key=_version_of) if with_events else snapshot.records
-        table, total = "", 0
-        objects: dict[str, HeldObject] = {}
-        for record in records:
-            key, version, value = record.key, record.version, record.value
-            if record.table != table:
-                table = record.table
-                objects = state.tables.setdefault(table, {})
-            print_ = xxh3(f"{table}\0{key}\0{version}\0".encode() + value)  # as in apply_run
-            total += print_  # of all records: if a damaged file has a key twice, the digest shows it
-            objects[key] = HeldObject(version, value, print_, topic)
-        state.count, state.digest = sum(map(len, state.tables.values())), total & MASK
+        tables = state.tables = contents.take()
+        state.count, state.digest = sum(map(len, tables.values())), contents.digest
         state.position = position
-        alone = not (merged.tombstones or merged.contested) and all(
-            merged.shown[table].keys().isdisjoint(objects) for table, objects in state.tables.items()
-        )
+        alone = merged.add_all(tables, lambda: [each.tables for name, each in self._topics.items() if name != topic])
+        created: list[Event] = []
+        for table, objects in tables.items() if with_events or not alone else ():
+            decode = merged.decoders.get(table, plain)
+            created += [
+                Event(table, key, topic, "create", new.version, None, None, new.value, position, 0.0, None, decode)
+                for key, new in objects.items()
+            ]
+        created.sort(key=_version_of)
         if alone:
-            for table, objects in state.tables.items():
-                merged.shown[table].update(objects)
-        for record in records if with_events or not alone else ():
-            table, key = record.table, record.key
-            new = state.tables[table][key]
-            if not alone:
-                event = merged.shift((table, key), topic, new, None, position)
-                if event is not None:
-                    events.append(event)
-                continue
-            events.append(
-                Event(table, key, topic, "create", new.version, None, None, new.value, position,
-                      0.0, None, merged.decoders.get(table, plain))
-            )  # fmt: skip
+            return events + created
+        for each in created:
+            event = merged.shift((each.table, each.key), topic, tables[each.table][each.key], None, position)
+            if event is not None:
+                events.append(event)
         return events
 
     def drop(self, topic: str) -> list[Event]:
@@ -492,5 +485,4 @@ class Cache:
                     index.put(event.key, event.new_value)
 
 
-def _version_of(record: Record) -> int:
-    return record.version
+_version_of = attrgetter("version")

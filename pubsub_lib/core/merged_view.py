@@ -13,7 +13,7 @@ proof of every topic ends each wrong tombstone.
 """
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -39,6 +39,10 @@ class HeldObject(msgspec.Struct, gc=False):
     value: bytes
     fingerprint: int
     topic: str
+
+
+Tables = Mapping[str, Mapping[str, HeldObject]]
+"""Table -> key -> entry, of one topic."""
 
 
 class Tombstone(msgspec.Struct, frozen=True, gc=False):
@@ -82,6 +86,32 @@ class MergedView:
         """
         self.decoders = dict(decoders)
         """The decoders of the values of typed tables."""
+
+    def add_all(self, tables: Tables, others: Callable[[], Iterable[Tables]]) -> bool:
+        """Show all objects of a topic that had none. False, and nothing is changed, when a tombstone or another topic
+        concerns one of them: then each goes through :meth:`shift`. ``others`` returns the objects of the other topics.
+        """
+        if self.tombstones or self.contested:
+            return False
+        for table, objects in tables.items():
+            shown = self.shown[table]
+            before = len(shown)
+            shown.update(objects)  # a search for common keys first would take half as long again
+            if len(shown) != before + len(objects):
+                self._undo(tables, others())
+                return False
+        return True
+
+    def _undo(self, tables: Tables, others: Iterable[Tables]) -> None:
+        for table, objects in tables.items():
+            shown = self.shown[table]
+            for key, entry in objects.items():
+                if shown.get(key) is entry:
+                    del shown[key]
+        for other in others:
+            for table, objects in tables.items():
+                there = other.get(table, {})
+                self.shown[table].update((key, there[key]) for key in objects if key in there)
 
     def add_tombstone(self, ident: Ident, tombstone: Tombstone) -> None:
         """Remember the tombstone of an object that no topic holds any more."""

@@ -164,11 +164,11 @@ class ReplicaJournal:
             self._known[ALL if ALL in tracker.topics else link.topic] = link.point
 
     def _full(self, number: int, chain: str, part: Full, *, used: bool) -> None:
-        records = [record for snapshot in part.topics.values() for record in snapshot.records]
+        parts = [snapshot.records for snapshot in part.topics.values()]
         # If only some buckets were read, the digests of the others were equal. A late answer is not used.
         self._ended(
-            number, chain, "full" if used else "failed", part.head, len(records),
-            sum(len(record.value) for record in records),
+            number, chain, "full" if used else "failed", part.head, sum(map(len, parts)),
+            sum(len(record.value) for records in parts for record in records),
         )  # fmt: skip
 
     def rotted(self, rot: Rot) -> None:

@@ -7,9 +7,10 @@ the store, while writers go on.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, null, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select, tuple_
 
 from pubsub_lib.core import digest
+from pubsub_lib.core.contents import Loading
 from pubsub_lib.core.model import (
     ALL,
     EMPTY,
@@ -20,7 +21,6 @@ from pubsub_lib.core.model import (
     Heads,
     Incomplete,
     Point,
-    Record,
     SyncAnswer,
     TopicSnapshot,
     Want,
@@ -291,28 +291,19 @@ def _snapshots(
     buckets: frozenset[int] | None = None,
 ) -> dict[str, TopicSnapshot]:
     """A snapshot for each head, of these topics, or (None) of all topics; of these buckets, or (None) of all."""
-    records: dict[str, list[Record]] = {name: [] for name in current}
+    loading = Loading(current, rows.content, rows.lost_head)
     if buckets is None or buckets:
         columns = schema.objects.c
         # No server limits a long statement here: rows in the file's order, which is twice as fast.
         as_they_lie = connection.dialect.name == "sqlite" and topics is None and buckets is None
-        # Only the columns that a replica needs, unpacked by position: this loop is half of a full sync.
-        bucket = null() if as_they_lie else columns.bucket
-        base = select(columns.topic, bucket, columns.table_name, columns.object_key, columns.version, columns.value)
+        # Only the columns that a replica needs.
+        base = select(columns.topic, columns.table_name, columns.object_key, columns.version, columns.value)
         if as_they_lie:
-            pages = _as_they_lie(connection, base)
+            loading.read(_as_they_lie(connection, base))
         else:
-            pages = _pages(connection, base, page, topics=topics, buckets=buckets)
-        last, kept, add = None, "", list[Record]().append  # of the row before; topic and table are nearly always equal
-        for got in pages:
-            for name, _bucket, table, key, version, data in got:
-                if name != last:
-                    if name not in current:
-                        raise rows.lost_head(name)
-                    last, add = name, records[name].append
-                kept = kept if table == kept else table
-                add(Record(kept, key, version, data if type(data) is bytes else rows.content(table, key, name, data)))
-    return {name: TopicSnapshot(current[name], found, buckets) for name, found in records.items()}
+            pages = _pages(connection, base.add_columns(columns.bucket), page, topics=topics, buckets=buckets)
+            loading.read([row[:5] for row in got] for got in pages)
+    return {name: TopicSnapshot(head, loading.contents(name), buckets) for name, head in current.items()}
 
 
 def _differing(mine: Mapping[int, int], theirs: Mapping[int, int]) -> frozenset[int]:

@@ -156,6 +156,31 @@ def test_rule_10_replace_changes_only_the_given_buckets() -> None:
     assert sum(cache.bucket_digests("a").values()) & MASK == cache.head("a")[1]
 
 
+@pytest.mark.parametrize("with_events", [True, False])
+def test_first_sync_of_a_topic_shares_objects_with_topics_before_it(with_events: bool) -> None:
+    """All objects of the topic are shown at once; an object that another topic holds undoes that."""
+    cache = Cache()
+    cache.replace("a", snapshot(6, rec("x", 1), rec("y", 6), rec("z", 3)))
+    cache.replace("c", snapshot(2, rec("v", 2)))
+    shared = snapshot(7, rec("w", 4, table="other"), rec("y", 2, V2), rec("x", 5, V2), rec("new", 7))
+    applied = cache.replace("b", shared, with_events=with_events)
+    assert applied.intact
+    assert brief(applied.events) == [
+        ("create", "w", 4, None, V1),
+        ("set", "x", 5, V1, V2),
+        ("create", "new", 7, None, V1),
+    ]
+    shown = {(at.key, at.topic, at.version) for at in cache.objects(None, None, lambda at: at.json)}
+    assert shown == {("v", "c", 2), ("w", "b", 4), ("new", "b", 7), ("x", "b", 5), ("y", "a", 6), ("z", "a", 3)}
+    assert cache.topic_records("a") == [rec("x", 1), rec("y", 6), rec("z", 3)]
+    assert set(brief(cache.drop("b"))) == {
+        ("delete", "w", None, V1, None),
+        ("set", "x", 1, V2, V1),
+        ("delete", "new", None, V1, None),
+    }
+    assert cache.get("port", "y") == V1
+
+
 @pytest.mark.parametrize("new_first", [True, False])
 def test_moved_object_makes_no_duplicate_event(new_first: bool) -> None:
     cache = Cache()
