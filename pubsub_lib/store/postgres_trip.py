@@ -45,7 +45,7 @@ class Trips:
         self._driver = driver
         self._pgconn = driver.pgconn
         self._adapter = Transformer(driver)
-        self._known: dict[Prepared, _Statement] = {}
+        self._known: dict[str, _Statement] = {}
 
     def begin(self) -> None:
         """Enter the pipeline mode, without a message to the server. Until :meth:`end` only trips use the connection."""
@@ -84,9 +84,9 @@ class Trips:
         """Add the messages of one statement: perhaps its preparation, then one for each of its values."""
         statement, many = call
         prepares = self._driver.prepare_threshold is None
-        known = self._known.get(statement)
+        known = self._known.get(statement.text)
         if known is None:
-            known = self._known[statement] = _Statement(statement, len(self._known))
+            known = self._known[statement.text] = _Statement(statement.text, len(self._known))
             if prepares:
                 messages.append((self._pgconn.send_prepare, (known.name, known.text)))
         for values in many:
@@ -122,14 +122,14 @@ class Trips:
 class _Statement:
     """A statement as libpq takes it, with $1, $2 … for its named parameters."""
 
-    def __init__(self, statement: Prepared, number: int) -> None:
+    def __init__(self, text: str, number: int) -> None:
         numbers: dict[str, int] = {}
 
         def numbered(found: re.Match[str]) -> str:
             name = found[1]
             return "%" if name is None else f"${numbers.setdefault(name, len(numbers) + 1)}"
 
-        self.text = _PLACEHOLDER.sub(numbered, statement.text).encode()
+        self.text = _PLACEHOLDER.sub(numbered, text).encode()
         self.parameters = tuple(numbers)
         """The names of its parameters, in order."""
         self.name = b"pubsub_%d" % number
