@@ -112,6 +112,8 @@ def _postgresql(url: URL, settings: StoreSettings, writes: bool, primary: bool) 
 
     @event.listens_for(engine, "connect")
     def _connected(dbapi: DBAPIConnection, _record: object) -> None:
+        if writes:
+            dbapi.prepare_threshold = None  # psycopg would also deallocate the statements of postgres_trip
         before = dbapi.autocommit
         dbapi.autocommit = True
         cursor = dbapi.cursor()

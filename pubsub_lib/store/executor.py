@@ -6,9 +6,8 @@ connection comes from SQLAlchemy's pool and returns there. A user's session: :mo
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
-from typing import Any, Final, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, cast
 
 import msgspec
 from sqlalchemy import Dialect, Engine, PoolProxiedConnection
@@ -19,6 +18,9 @@ from pubsub_lib.errors import SchemaError
 from pubsub_lib.store import links, rows, schema, statements
 from pubsub_lib.store.prepared import Call, Rows
 from pubsub_lib.store.statements import Statements
+
+if TYPE_CHECKING:
+    from pubsub_lib.store.postgres_trip import Trips
 
 Row = Mapping[str, Any]
 _ENCODER: Final = msgspec.json.Encoder()
@@ -118,12 +120,11 @@ class OwnTransaction(Executor):
         super().__init__(engine.dialect)
         self._engine = engine
         self._error = cast("type[Exception]", engine.dialect.loaded_dbapi.Error)
-        self._pipelined = engine.dialect.name == "postgresql"
         self._pooled: PoolProxiedConnection | None = None
         self._driver: Any = None
-        self._block: AbstractContextManager[Any] = nullcontext()
-        self._pipeline: Any = None
-        self._writes: list[Call] = []
+        self._in_trips = engine.dialect.name == "postgresql"
+        self._trips: Trips | None = None
+        self._unsent: list[Call] = []
 
     @property
     def info(self) -> MutableMapping[Any, Any]:
@@ -136,11 +137,13 @@ class OwnTransaction(Executor):
         try:
             self._pooled = self._engine.raw_connection()
             self._driver = self._pooled.driver_connection
-            if self._pipelined:
-                self._driver.autocommit = True  # psycopg's own BEGIN waits for its answer
-                self._block = self._driver.pipeline()
-                self._pipeline = self._block.__enter__()
-            if begin is not None:
+            if self._in_trips:
+                from pubsub_lib.store.postgres_trip import trips_of  # needs psycopg, which other databases do not
+
+                self._trips = trips_of(self._driver, self.info)
+                self._trips.begin()
+                self._unsent = [] if begin is None else [Call(begin)]
+            elif begin is not None:
                 self._driver.execute(begin.text)
         except self._error as error:
             wrapped = self._wrapped(error, "BEGIN")
@@ -153,13 +156,11 @@ class OwnTransaction(Executor):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Raises only an interrupt: the result of the transaction is known, or another exception is on its way."""
-        if self._pipelined and kind is not None:
-            self._drop()  # first, because the end of a pipeline waits for the server
+        if self._in_trips and kind is not None:
+            self._drop()
         try:
-            if self._pipelined:
-                self._leave()
-                if self._driver is not None:
-                    self._driver.autocommit = False
+            if self._trips is not None:
+                self._trips.end()
         except BaseException as error:
             self._drop()  # its next user would get another mode
             if not isinstance(error, self._error):
@@ -170,28 +171,16 @@ class OwnTransaction(Executor):
 
     def run(self, *calls: Call) -> list[Rows]:
         """As the base class. A PostgreSQL connection on which a statement failed is not used again."""
-        cursors: list[Any] = []
+        unsent, self._unsent = self._unsent, []
         try:
-            self._send(calls, cursors)
-            if self._pipeline is not None:
-                # Before any fetch, which would send a flush: after a flush the server does not end the transaction of
-                # a client that stops (idle_in_transaction_session_timeout).
-                self._pipeline.sync()
-            found: list[Rows] = []
-            for cursor, (statement, _) in zip(cursors, calls, strict=True):
-                fetched = cursor.fetchall() if statement.returns else ()
-                found.append(statement.converted(fetched) if statement.converts else fetched)
-            return found
+            return self._execute([*unsent, *calls])[len(unsent) :]
         except self._error as error:
             raise self._wrapped(error, _text(calls)) from error
-        finally:
-            for cursor in cursors:
-                cursor.close()
 
     def write(self, *calls: Call) -> None:
         """As the base class."""
-        if self._pipelined:
-            self._writes += calls
+        if self._in_trips:
+            self._unsent += calls
         else:
             self.run(*calls)
 
@@ -200,53 +189,54 @@ class OwnTransaction(Executor):
 
         Raises SQLAlchemy's errors.
         """
-        cursors: list[Any] = []
+        calls = [*self._unsent, Call(self.made.commit)] if self._in_trips else []
         try:
-            if self._pipelined:
-                self._writes.append(Call(self.made.commit))
-                self._send(self._writes, cursors)
-                self._leave()
+            if self._in_trips:
+                self._execute(calls)
             else:
                 self._driver.commit()
         except self._error as error:
-            wrapped = self._wrapped(error, _text(self._writes) or "COMMIT")  # a dropped connection would look lost
+            wrapped = self._wrapped(error, _text(calls) or "COMMIT")  # a dropped connection would look lost
             self._drop()
             raise wrapped from error
         except BaseException:
             self._drop()
             raise
-        finally:
-            for cursor in cursors:
-                cursor.close()
 
     def rollback(self) -> None:
         """Undo the transaction. Raises SQLAlchemy's errors."""
+        self._unsent = []
         try:
-            self._driver.rollback()
+            if self._in_trips:
+                self._execute([Call(self.made.rollback)])
+            else:
+                self._driver.rollback()
         except self._error as error:
             raise self._wrapped(error, "ROLLBACK") from error
 
-    def _send(self, calls: Sequence[Call], cursors: list[Any]) -> None:
-        """Execute statements, or send them in a pipeline; ``cursors`` gets the cursor of each."""
+    def _execute(self, calls: Sequence[Call]) -> list[Rows]:
+        """Execute statements, on PostgreSQL in one trip. Raises the driver's errors."""
+        if self._trips is not None:
+            return self._trips.run(calls)
+        found: list[Rows] = []
         for statement, many in calls:
             cursor = self._driver.cursor()
-            cursors.append(cursor)
-            if statement.columns is not None:
-                bound: Sequence[Any] = list(map(statement.columns, many))
-            elif statement.only is not None:
-                bound = [(values[statement.only],) for values in many]
-            else:
-                bound = [statement.bound(values) for values in many] if statement.binds else many
-            if len(bound) > 1:
-                cursor.executemany(statement.text, bound)
-            else:
-                cursor.execute(statement.text, bound[0])
-
-    def _leave(self) -> None:
-        """End the pipeline, which waits for the results of everything that was sent. Raises the driver's errors."""
-        block, self._block, self._pipeline = self._block, nullcontext(), None
-        # Without an exception, which psycopg would log.
-        block.__exit__(None, None, None)
+            try:
+                if statement.columns is not None:
+                    bound: Sequence[Any] = list(map(statement.columns, many))
+                elif statement.only is not None:
+                    bound = [(values[statement.only],) for values in many]
+                else:
+                    bound = [statement.bound(values) for values in many] if statement.binds else many
+                if len(bound) > 1:
+                    cursor.executemany(statement.text, bound)
+                else:
+                    cursor.execute(statement.text, bound[0])
+                fetched = cursor.fetchall() if statement.returns else ()
+            finally:
+                cursor.close()
+            found.append(statement.converted(fetched) if statement.converts else fetched)
+        return found
 
     def _drop(self, error: BaseException | None = None) -> None:
         """Do not use the connection again."""
@@ -256,11 +246,8 @@ class OwnTransaction(Executor):
     def _wrapped(self, raised: Exception, text: str) -> DBAPIError:
         """The error as SQLAlchemy raises it. After a lost connection the pool opens new ones."""
         error: Any = raised
-        if self._pipelined and isinstance(raised, self.dialect.loaded_dbapi.errors.PipelineAborted):
-            # The end of a pipeline raises what followed from the first error.
-            error = raised.__context__ if isinstance(raised.__context__, self._error) else raised
         lost = self.dialect.is_disconnect(error, self._driver, None)
-        if lost or self._pipelined:
+        if lost or self._in_trips:
             self._drop(error)
         if lost and self._driver is not None:
             self._engine.dispose()

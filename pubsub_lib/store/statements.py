@@ -60,6 +60,7 @@ class Statements:
         self.begin = None if begin is None else self._made(text(begin))
         """Begins a writer's transaction; None where the driver begins by itself."""
         self.commit = self._made(text("COMMIT"))
+        self.rollback = self._made(text("ROLLBACK"))
         self.max_packet = self._made(text("SELECT @@max_allowed_packet").columns(column("size", Integer)))
         self.create_objects = self._create_objects()
         self.replace_objects = self._replace_objects()

@@ -9,6 +9,7 @@ LINKS = "tests/unit/store/test_links.py"
 SESSION = "tests/unit/store/test_session.py"
 SNAPSHOT = "tests/unit/store/test_snapshot.py"
 WRITER = "tests/unit/store/test_writer.py"
+TRIP = "tests/unit/store/test_postgres_trip.py"
 GROUP = "tests/unit/store/test_group_commit.py"
 HOST = "tests/unit/store/test_host_commit.py"
 SERVER = "tests/unit/service/test_commit_server.py"
@@ -93,6 +94,36 @@ LOCKS = (
         after='"BEGIN"',
         tests=(f"{NOT_ENDED}[sqlite]", f"{LOST_UPDATE}[sqlite]"),
         wrong="a check for a transaction does not wait for the one that is being committed",
+    ),
+)
+
+TRIPS = (
+    Mutant(
+        name="statement_of_a_trip_sent_alone",
+        path=f"{STORE}/postgres_trip.py",
+        before="            send(*arguments)",
+        after="            send(*arguments)\n            self._pgconn.flush()",
+        tests=(f"{TRIP}::test_each_trip_of_a_commit_is_one_send[True]",),
+        marker="postgresql",
+        wrong="a writer that is stopped between two statements keeps the counter's lock, and blocks all writers",
+    ),
+    Mutant(
+        name="last_error_of_a_trip_raised",
+        path=f"{STORE}/postgres_trip.py",
+        before="for each in results:",
+        after="for each in reversed(results):",
+        tests=(f"{TRIP}::test_first_error_of_a_trip_is_raised",),
+        marker="postgresql",
+        wrong="a transaction that certainly failed looks like one whose connection was lost",
+    ),
+    Mutant(
+        name="trip_prepares_where_psycopg_deallocates",
+        path=f"{STORE}/postgres_trip.py",
+        before="prepares = self._driver.prepare_threshold is None",
+        after="prepares = True",
+        tests=(f"{TRIP}::test_nothing_is_prepared_where_psycopg_prepares",),
+        marker="postgresql",
+        wrong="a rollback by psycopg deallocates the statements of trips, and later commits fail",
     ),
 )
 
@@ -387,4 +418,4 @@ DIGESTS = (
     ),
 )
 
-MUTANTS = (*LOCKS, *GROUPS, *HOSTS, *READS, *HISTORY, *DIGESTS)
+MUTANTS = (*LOCKS, *TRIPS, *GROUPS, *HOSTS, *READS, *HISTORY, *DIGESTS)
