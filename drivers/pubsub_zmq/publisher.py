@@ -31,9 +31,10 @@ _log = logger(__name__)
 
 _SUBSCRIPTIONS: Final = 1000
 """Maximum number of subscriptions read before the thread sends again."""
-_QUIET: Final = 0.0005
+_QUIET: Final = 0.0001
 """Seconds without a message after which a sender sends the next one itself, because waking a thread takes longer than
-the sending. Messages that come faster are sent by the thread, which lets them share frames."""
+the sending. Messages that come faster are sent by the thread, which lets them share frames. A writer whose database
+syncs each transaction to disk is never that fast."""
 _SUBSCRIBED: Final = b"\1" + codec.EVERYTHING
 """The first bytes of a subscription to one topic or to all topics."""
 _MUCH_SUBSCRIBED: Final = 8 * 1024 * 1024

@@ -60,12 +60,17 @@ def through_the_service(url: str, folder: Path, each: int) -> float:
         if not _processes.poll(service.ready, START):
             raise BenchError(f"the publisher-service was not ready within {START:.0f} s")
         rate = together(ours, str(configuration), each)
-        with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics", timeout=START) as answer:
-            lines = answer.read().decode().splitlines()
-        taken = next(float(line.split()[-1]) for line in lines if 'commits_total{what="requests"}' in line)
-        if taken < WRITERS * (each + 1):
-            raise BenchError(f"only {taken:.0f} of {WRITERS * (each + 1)} transactions went through the service")
+        check_used(metrics, WRITERS * (each + 1))
         return rate
+
+
+def check_used(metrics: int, transactions: int) -> None:
+    """Raises BenchError when the service with this metrics port committed fewer than this number of transactions."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics", timeout=START) as answer:
+        lines = answer.read().decode().splitlines()
+    taken = next(float(line.split()[-1]) for line in lines if 'commits_total{what="requests"}' in line)
+    if taken < transactions:
+        raise BenchError(f"only {taken:.0f} of {transactions} transactions went through the service")
 
 
 def together(work: Callable[[Line, str, int, int], None], database: str, each: int) -> float:

@@ -15,7 +15,7 @@ import pytest
 from _bench.e2e import downloads, packages, peers, plan, run, sides
 from _bench.e2e.figures import EndToEnd, Results, rows
 from _bench.e2e.measured import Measured, computed, percentile
-from _bench.e2e.ours import compare, sqlite
+from _bench.e2e.ours import compare, postgresql_host, sqlite
 from _bench.e2e.plan import PROBE, Cell
 from _bench.e2e.seen import Seen, Watched
 from _bench.e2e.side import Facts, LeftOut, LeftOutError
@@ -40,7 +40,7 @@ def check_figures(found: Any, names: Sequence[str]) -> None:
     assert list(cells) == QUICK
     figures = found["e2e"]["figures"]
     assert {(name, each["side"]) for each in figures for name in [msgspec.convert(each["cell"], Cell).short]} == {
-        (cell, side) for cell in QUICK for side in names
+        (cell, side) for cell in QUICK for side in names if side != "postgresql-host" or cells[cell].writers > 1
     }
     for each in figures:
         assert each["fewest"] == each["events"] == msgspec.convert(each["cell"], Cell).events
@@ -58,9 +58,13 @@ def test_quick_measures_sqlite_and_downloads_nothing() -> None:
 @pytest.mark.slow
 def test_quick_compares_postgresql_with_listen_notify() -> None:
     found = quick("postgresql")
-    check_figures(found, ["sqlite", "bare-sqlite3", "postgresql", "bare-psycopg", "listen-notify"])
+    check_figures(found, ["sqlite", "bare-sqlite3", "postgresql", "postgresql-host", "bare-psycopg", "listen-notify"])
     shown = [(each["name"], each["peer"], each["at"], each["required"]) for each in found["cases"]]
-    assert shown == [("e2e-notify", "listen-notify", "least", 0.7), ("e2e-notify-4", "listen-notify", "least", 0.5)]
+    assert shown == [
+        ("e2e-notify", "listen-notify", "least", 0.7),
+        ("e2e-notify-4", "listen-notify", "least", 0.5),
+        ("e2e-notify-4-host", "listen-notify", "least", 1.5),
+    ]
 
 
 def test_values_have_their_size_and_keys_repeat() -> None:
@@ -189,6 +193,17 @@ def test_a_peer_that_fails_is_left_out_and_ours_fails_the_run(monkeypatch: pytes
     broken.add("sqlite")
     with pytest.raises(BenchError, match="a watcher ended"):
         run.turn(found, cell, 0, done, lambda _: None)
+
+
+def test_a_side_for_several_writers_is_not_measured_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    found = sides.Sides()
+    host = postgresql_host(lambda: "postgresql://unused")
+    found.all.update({"sqlite": sqlite(), "postgresql-host": host})
+    monkeypatch.setattr(run, "measure", lambda side, _: order.append(side.facts.name))
+    for writers in (1, 4):
+        run.turn(found, plan.cell(writers, 1, 1), 0, {}, lambda _: None)
+    assert order == ["sqlite", "sqlite", "postgresql-host"]
 
 
 def test_peers_are_all_by_default_and_local_ones_in_a_quick_run() -> None:

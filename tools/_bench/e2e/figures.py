@@ -35,6 +35,7 @@ REQUIREMENTS: Final = (
     Requirement("e2e-ovsdb", "sqlite", ("ovsdb",), 1, False, "least", 4.0),
     Requirement("e2e-notify", "postgresql", ("listen-notify",), 1, False, "least", 0.7),
     Requirement("e2e-notify-4", "postgresql", ("listen-notify",), 4, False, "least", 0.5),
+    Requirement("e2e-notify-4-host", "postgresql-host", ("listen-notify",), 4, False, "least", 1.5),
     Requirement("e2e-latency", "sqlite", ("etcd", "ovsdb"), 1, True, "most", 0.8),
 )
 

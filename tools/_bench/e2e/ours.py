@@ -1,5 +1,6 @@
 """This library: one writer publishes by itself; several writers are set up as the operating guide sets up a host, with
-a publisher-service and workers. Watchers are replicas.
+a publisher-service and workers. Watchers are replicas. With ``host`` the service also commits for the workers
+(``group_commit = host``).
 
 The database is SQLite in a file, or PostgreSQL; all options have their defaults, but that one writer has
 ``pub_sub_use_multiproc = false``.
@@ -7,13 +8,14 @@ The database is SQLite in a file, or PostgreSQL; all options have their defaults
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import _processes
 from _children import Children
 from _routes.service import Service
 
+from _bench import host_commits
 from _bench.e2e.plan import PROBE, Cell, Changes
 from _bench.e2e.seen import Seen
 from _bench.e2e.side import Facts, Put
@@ -33,8 +35,9 @@ publisher_bind_address = 127.0.0.1
 publisher_port = {port}
 publisher_multiproc_socket = {folder}/hop/socket
 pub_sub_use_multiproc = {multiproc}
+group_commit = {group_commit}
 [publisher_service]
-metrics_port = 0
+metrics_port = {metrics}
 """
 
 
@@ -90,31 +93,45 @@ def compare(found: Mapping[str, int], cell: Cell) -> None:
 
 
 class Ours:
-    """The side. ``new_url``: makes the URL of an empty database, in the given folder with SQLite."""
+    """The side. ``new_url``: makes the URL of an empty database, in the given folder with SQLite. ``host``: the service
+    commits for all writers.
+    """
 
-    def __init__(self, facts: Facts, new_url: Callable[[Path], str]) -> None:
+    def __init__(self, facts: Facts, new_url: Callable[[Path], str], *, host: bool = False) -> None:
         self.facts = facts
         self._new_url = new_url
+        self._host = host
 
     @contextmanager
     def session(self, children: Children, cell: Cell) -> Iterator[OursSession]:
-        """An empty database; for several writers with a service that is ready."""
-        several = cell.writers > 1
+        """An empty database; for several writers with a service that is ready. Raises BenchError at the end when the
+        service was to commit for the writers and did not.
+        """
+        port, metrics = _processes.free_ports(2)
         with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as name:
             folder = Path(name)
             configuration = folder / "bench.conf"
             text = CONFIGURATION.format(
-                url=self._new_url(folder), port=_processes.free_port(), folder=folder, multiproc=str(several).lower()
+                url=self._new_url(folder),
+                port=port,
+                metrics=metrics if self._host else 0,
+                folder=folder,
+                multiproc=str(cell.writers > 1).lower(),
+                group_commit="host" if self._host else "process",
             )
             configuration.write_text(text)
             with Store(Settings.from_file(configuration)):
                 pass  # the schema
-            with Service(configuration, folder) if several else nullcontext() as service:
-                if service is not None:
-                    service.start()
-                    if not _processes.poll(service.ready, START):
-                        raise BenchError(f"the publisher-service was not ready within {START:.0f} s")
+            if cell.writers == 1:
                 yield OursSession(configuration, cell)
+                return
+            with Service(configuration, folder) as service:
+                service.start()
+                if not _processes.poll(service.ready, START):
+                    raise BenchError(f"the publisher-service was not ready within {START:.0f} s")
+                yield OursSession(configuration, cell)
+                if self._host:
+                    host_commits.check_used(metrics, cell.writers * cell.each)
 
 
 def sqlite() -> Ours:
@@ -127,3 +144,10 @@ def postgresql(new_url: Callable[[], str]) -> Ours:
     """This library over a PostgreSQL server."""
     durable = "synchronous_commit=on (default): fsync before a commit returns"
     return Ours(Facts("postgresql", "pubsub_lib", durable, ""), lambda _: new_url())
+
+
+def postgresql_host(new_url: Callable[[], str]) -> Ours:
+    """The same with ``group_commit = host``. It has a row of its own only for several writers."""
+    durable = "synchronous_commit=on (default): fsync before a commit returns"
+    client = "pubsub_lib, group_commit = host"
+    return Ours(Facts("postgresql-host", client, durable, "", least_writers=2), lambda _: new_url(), host=True)

@@ -14,7 +14,7 @@ from _bench.e2e.sides import Sides, opened
 from _bench.measure import Log, Row
 from pubsub_lib.errors import PubSubError
 
-OURS = ("sqlite", POSTGRESQL)
+OURS = ("sqlite", POSTGRESQL, "postgresql-host")
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -61,8 +61,8 @@ def run(options: Options, log: Log) -> Result:
 
 
 def turn(sides: Sides, cell: Cell, number: int, results: dict[tuple[Cell, str], list[Measured]], log: Log) -> None:
-    """One round of all sides, each time with another one first."""
-    names = list(sides.all)
+    """One round of all sides that this cell has, each time with another one first."""
+    names = [name for name, side in sides.all.items() if cell.writers >= side.facts.least_writers]
     first = number % len(names)
     for name in names[first:] + names[:first]:
         log(f"{cell.short}: round {number + 1}, {name}")

@@ -35,6 +35,8 @@ class Facts(msgspec.Struct, frozen=True):
     """What it has done when a write is confirmed."""
     lacks: str
     version: str = ""
+    least_writers: int = 1
+    """It is measured only in cells with at least this number of writers."""
 
 
 class Session(Protocol):

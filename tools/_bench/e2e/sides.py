@@ -47,6 +47,7 @@ def opened(names: Sequence[str], log: Log) -> Iterator[Sides]:
                 sides.leave_out(POSTGRESQL, error)
             else:
                 sides.all[POSTGRESQL] = ours.postgresql(server.create_database)
+                sides.all["postgresql-host"] = ours.postgresql_host(server.create_database)
                 sides.all["bare-psycopg"] = bare.postgresql(server.create_database)
                 sides.all["listen-notify"] = Notify(server.create_database)
         for name, make in DOWNLOADED.items():

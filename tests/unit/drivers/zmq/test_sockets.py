@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zmq
@@ -17,6 +18,7 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import TransportError
+from pubsub_zmq.send_queue import QueuedMessage, SendQueue
 from tests.unit.drivers.zmq.world import ALERT, GIVEN_UP, PATIENCE, World, eventually, world
 
 BACK_SECONDS = 2.0
@@ -365,6 +367,22 @@ def test_messages_sent_alone_and_in_bursts_keep_their_order() -> None:
         counters = sender.publisher.counters()
         assert counters["sent"] >= sender.sequences["a"]
         assert counters["send_errors"] == 0
+
+
+def test_a_message_is_queued_only_when_the_last_one_was_sent_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    with world() as on:
+        sender = on.sender()
+        now, queued = 1000.0, list[QueuedMessage]()
+        monkeypatch.setattr("pubsub_zmq.publisher.time", SimpleNamespace(monotonic=lambda: now))
+        monkeypatch.setattr(SendQueue, "put", lambda _, item, wait: queued.append(item))
+        sender.send("a")
+        now += 0.0002  # one writer that publishes 5,000 transactions a second
+        sender.send("a")
+        assert (queued, sender.publisher.counters()["frames"]) == ([], 2)
+        now += 0.00002
+        sender.send("a")
+        assert ([each.envelope.sequence for each in queued], sender.publisher.counters()["frames"]) == ([3], 2)
+        monkeypatch.undo()
 
 
 def test_messages_that_wait_share_frames_and_keep_their_order() -> None:
