@@ -110,7 +110,7 @@ def read_contents(
 
 def _contents(columns: dict[str, tuple[list[str], list[HeldObject]]]) -> Contents:
     """The digest, and the dicts, a few objects at a time: the sum and the slices bring them into the processor's caches
-    for the dict, in two thirds of the time.
+    for the dict.
     """
     tables: Tables = {}
     total = 0

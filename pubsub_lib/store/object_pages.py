@@ -88,7 +88,7 @@ def _placed(got: Sequence[Any]) -> Iterable[Sequence[Any]]:
 
 def _only_table(connection: Connection) -> str | None:
     """The table of all objects, when there is only one: two look-ups in the primary key. To read a column of every row
-    takes a tenth of a full sync.
+    takes a fourteenth of a full sync.
     """
     name = schema.objects.c.table_name
     low, high = connection.execute(
