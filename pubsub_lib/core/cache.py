@@ -199,8 +199,7 @@ class Cache:
         with_events = with_events or bool(self._indexes)  # indexes are updated from events
         if not state.tables and not snapshot.changes:
             contents = contents_of(topic, snapshot.records)
-            back = position < state.position
-            back = back or (reached > 0 and min(map(_version_of, contents.entries()), default=reached + 1) <= reached)
+            back = position < state.position or (reached > 0 and contents.goes_back(reached))
             ours = position >= state.position if same_history is None else same_history
             events = self._fill(topic, state, contents, position, with_events, same_history=ours)
             self._reindex(events)
@@ -209,33 +208,37 @@ class Cache:
         merged = self._merged
         shift = merged.shift
         back = position < state.position
-        arrived = contents_of(topic, snapshot.records).take()
-        gone = state.outside(arrived, snapshot.buckets)
+        gone = {
+            (table, key): entry
+            for table, key, entry in state.objects()
+            if snapshot.buckets is None or bucket_of(table, key) in snapshot.buckets
+        }
         for change in snapshot.changes:
-            table, key, version, value = change.table, change.key, change.version, change.value
-            if value is not None:
-                new = HeldObject(version, value, fingerprint(table, key, version, value), topic)
-                arrived.setdefault(table, {})[key] = new
-            elif key in state.tables.get(table, ()):
-                gone.append((table, key))
-        # Records and no tuples: half a million tuples would keep the garbage collector busy.
+            before = state.tables.get(change.table, {}).get(change.key)
+            if before is not None:
+                gone[change.table, change.key] = before
+        written = [Record(at.table, at.key, at.version, at.value) for at in snapshot.changes if at.value is not None]
+        records = [*snapshot.records, *written] if written else snapshot.records
+        # Two lists side by side and not one of pairs: half a million tuples would keep the garbage collector busy.
         changed: list[Record] = []
-        for table, objects in arrived.items():
-            mine = state.tables.setdefault(table, {})
-            for key, new in objects.items():
-                old, version = mine.get(key), new.version
-                if old is not None and old.version == version and old.value == new.value:
-                    old.fingerprint = new.fingerprint
-                    continue
-                back = back or (version <= reached if old is None else old.version >= version)
-                mine[key] = new
-                changed.append(Record(table, key, version, new.value))
-        changed.sort(key=_version_of)
+        entries: list[HeldObject] = []
+        for record in sorted(records, key=_version_of):
+            table, key, version, value = record.table, record.key, record.version, record.value
+            old = gone.pop((table, key), None) if gone else None
+            print_ = fingerprint(table, key, version, value)
+            if old is not None and old.version == version and old.value == value:
+                old.fingerprint = print_
+                continue
+            back = back or (version <= reached if old is None else old.version >= version)
+            new = HeldObject(version, value, print_, topic)
+            state.tables.setdefault(table, {})[key] = new
+            changed.append(record)
+            entries.append(new)
         if same_history is None:
             same_history = not back
         events = merged.drop_tombstones(topic, position, position if same_history else -1)
-        for table, key in gone:
-            entry = state.tables[table].pop(key)
+        for (table, key), entry in gone.items():
+            del state.tables[table][key]
             # Deleted at a version above the entry's. A tombstone above the topic's position could outlive every proof.
             ended = entry.version if same_history and entry.version <= position else None
             event = shift((table, key), topic, None, None, position, 0.0, ended)
@@ -243,9 +246,8 @@ class Cache:
                 events.append(event)
         state.recount()
         state.position = position
-        for record in changed:
+        for record, new in zip(changed, entries, strict=True):
             table, key = record.table, record.key
-            new = state.tables[table][key]
             shown = merged.shown[table]
             there = shown.get(key)
             if (

@@ -18,9 +18,12 @@ from pubsub_lib.core.model import Record
 Tables = dict[str, dict[str, HeldObject]]
 """Table -> key -> entry."""
 Row = Sequence[Any]
-"""Topic, table, key, version, value."""
+"""Topic or (topic, table), key, version, value."""
+Content = Callable[[str, str, str, Any], bytes]
+"""Of table, key, topic and value."""
+Unknown = Callable[[str], Exception]
 
-_Door = tuple[str, Callable[[str], None], Callable[[HeldObject], None]]
+_FEW: Final = 500
 _fingerprint: Final = attrgetter("fingerprint")
 
 
@@ -49,10 +52,10 @@ class Contents(Sequence[Record]):
         tables, self._tables = self.tables, None
         return tables
 
-    def entries(self) -> Iterator[HeldObject]:
-        """Every entry. Raises RuntimeError after :meth:`take`."""
-        for objects in self.tables.values():
-            yield from objects.values()
+    def goes_back(self, position: int) -> bool:
+        """Whether an object has a version that is not above this position. Raises RuntimeError after :meth:`take`."""
+        versions = (entry.version for objects in self.tables.values() for entry in objects.values())
+        return min(versions, default=position + 1) <= position
 
     def __len__(self) -> int:
         return sum(map(len, self.tables.values()))
@@ -77,90 +80,76 @@ class Contents(Sequence[Record]):
     __hash__ = None  # type: ignore[assignment]
 
 
-class _Column:
-    """The objects of one topic and table, in the order in which they were read."""
+def read_contents(
+    topics: Collection[str], pages: Iterable[Iterable[Row]], table: str | None, content: Content, unknown: Unknown
+) -> dict[str, Contents]:
+    """The contents of each topic, from the rows of one reading.
 
-    __slots__ = ("_summed", "digest", "entries", "keys")
-
-    def __init__(self) -> None:
-        self.keys: list[str] = []
-        self.entries: list[HeldObject] = []
-        self.digest = 0
-        self._summed = 0
-
-    def add_up(self) -> None:
-        """Add the fingerprints of the last entries to the digest."""
-        self.digest += sum(map(_fingerprint, self.entries[self._summed :]))
-        self._summed = len(self.entries)
-
-
-class Loading:
-    """Makes the contents of several topics from the rows of one reading. One thread at a time.
-
-    ``content`` (of table, key, topic, value) returns the bytes of a value of another type, or raises. ``unknown``
-    returns the exception for a row whose topic is not one of ``topics``.
+    ``table``: the only table, and each row begins with its topic; None: each row begins with (topic, table).
+    ``content`` returns the bytes of a value of another type, or raises. ``unknown`` returns the exception for a row
+    whose topic is not one of ``topics``.
     """
+    columns: dict[str, dict[str, tuple[list[str], list[HeldObject]]]] = {topic: {} for topic in topics}
+    doors: dict[Any, tuple[str, str, Callable[[str], None], Callable[[HeldObject], None]]] = {}
+    # More than half of a full sync: one loop, which calls no function of this package for a well-formed row.
+    for rows in pages:
+        for place, key, version, data in rows:
+            door = doors.get(place)
+            if door is None:
+                topic, name = _located(place, table, topics, unknown)
+                keys, entries = columns[topic][name] = [], []
+                door = doors[place] = topic, name, keys.append, entries.append
+            topic, name, add_key, add_entry = door  # all entries share the strings of the door
+            value = data if type(data) is bytes else content(name, key, topic, data)
+            add_key(key)
+            # fingerprint(), written out as in Cache.apply_run
+            add_entry(HeldObject(version, value, xxh3(f"{name}\0{key}\0{version}\0".encode() + value), topic))
+    # One topic after the other, because a dict that fits into the processor's caches grows faster.
+    return {topic: _contents(columns.pop(topic)) for topic in topics}
 
-    def __init__(
-        self,
-        topics: Collection[str],
-        content: Callable[[str, str, str, Any], bytes],
-        unknown: Callable[[str], Exception],
-    ) -> None:
-        self._content = content
-        self._unknown = unknown
-        self._columns: dict[str, dict[str, _Column]] = {topic: {} for topic in topics}
-        """Topic -> table -> objects."""
-        self._made: list[_Column] = []
 
-    def read(self, pages: Iterable[Sequence[Row]]) -> None:
-        """Add the rows. More than half of a full sync: one loop, which calls no function of this package."""
-        table = ""
-        doors: dict[str, dict[str, _Door]] = {table: {}}
-        """Table -> topic -> where its rows go."""
-        topics, left = doors[table], 0
-        for rows in pages:
-            for name, table_name, key, version, data in rows:
-                if table_name != table:
-                    table = table_name
-                    topics = doors.setdefault(table, {})
-                door = topics.get(name)
-                if door is None:
-                    door = topics[name] = self._door(table, name)
-                topic, add_key, add_entry = door  # the topic again: all entries share one string
-                value = data if type(data) is bytes else self._content(table, key, topic, data)
-                add_key(key)
-                # fingerprint(), written out as in Cache.apply_run
-                add_entry(HeldObject(version, value, xxh3(f"{table}\0{key}\0{version}\0".encode() + value), topic))
-            left -= len(rows)
-            if left < 0:  # while the last entries are in the processor's caches; few times for 10,000 topics, too
-                for column in self._made:
-                    column.add_up()
-                left = 10 * len(self._made)
+def _contents(columns: dict[str, tuple[list[str], list[HeldObject]]]) -> Contents:
+    """The digest, and the dicts, a few objects at a time: the sum and the slices bring them into the processor's caches
+    for the dict.
+    """
+    tables: Tables = {}
+    total = 0
+    for table, (keys, entries) in columns.items():
+        objects = tables[table] = {}
+        for start in range(0, len(keys), _FEW):
+            few = entries[start : start + _FEW]
+            total += sum(map(_fingerprint, few))
+            objects.update(zip(keys[start : start + _FEW], few, strict=True))
+    return Contents(tables, total & MASK)
 
-    def _door(self, table: str, topic: str) -> _Door:
-        if topic not in self._columns:
-            raise self._unknown(topic)
-        column = self._columns[topic][table] = _Column()
-        self._made.append(column)
-        return topic, column.keys.append, column.entries.append
 
-    def contents(self, topic: str) -> Contents:
-        """The contents of one of the topics, once, after the last row."""
-        tables: Tables = {}
-        total = 0
-        for table, column in self._columns.pop(topic).items():
-            # One topic after the other, because a dict that fits into the processor's caches grows faster.
-            tables[table] = dict(zip(column.keys, column.entries, strict=True))
-            column.add_up()
-            total += column.digest
-        return Contents(tables, total & MASK)
+def read_records(
+    topics: Collection[str], pages: Iterable[Iterable[Row]], table: str | None, content: Content, unknown: Unknown
+) -> dict[str, list[Record]]:
+    """As :func:`read_contents`, but records, for a replica that has most of these objects: they take less memory."""
+    found: dict[str, list[Record]] = {topic: [] for topic in topics}
+    doors: dict[Any, tuple[str, str, Callable[[Record], None]]] = {}
+    for rows in pages:
+        for place, key, version, data in rows:
+            door = doors.get(place)
+            if door is None:
+                topic, name = _located(place, table, topics, unknown)
+                door = doors[place] = topic, name, found[topic].append
+            topic, name, add = door
+            add(Record(name, key, version, data if type(data) is bytes else content(name, key, topic, data)))
+    return found
+
+
+def _located(place: Any, table: str | None, topics: Collection[str], unknown: Unknown) -> tuple[str, str]:
+    topic, name = place if table is None else (place, table)
+    if topic not in topics:
+        raise unknown(topic)
+    return topic, name
 
 
 def contents_of(topic: str, records: Sequence[Record]) -> Contents:
     """The records of one topic as contents: themselves, if they are contents."""
     if isinstance(records, Contents):
         return records
-    loading = Loading((topic,), lambda table, key, topic, value: bytes(value), KeyError)
-    loading.read([[(topic, each.table, each.key, each.version, each.value) for each in records]])
-    return loading.contents(topic)
+    rows = (((topic, each.table), each.key, each.version, each.value) for each in records)
+    return read_contents((topic,), [rows], None, lambda table, key, topic, value: bytes(value), KeyError)[topic]

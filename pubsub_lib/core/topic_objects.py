@@ -4,12 +4,12 @@ Count and digest are running sums: an object that is altered in memory does not 
 object once, a bounded number at a time, and compares the result with the sums, while links go on changing the topic.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from pubsub_lib.core.digest import MASK, bucket_of, fingerprint
+from pubsub_lib.core.digest import MASK, fingerprint
 from pubsub_lib.core.merged_view import HeldObject, Ident, MergedView
 from pubsub_lib.core.model import Link
 
@@ -35,16 +35,6 @@ class TopicObjects:
         for table, objects in self.tables.items():
             for key, entry in objects.items():
                 yield table, key, entry
-
-    def outside(self, tables: Mapping[str, Mapping[str, HeldObject]], buckets: Collection[int] | None) -> list[Ident]:
-        """The objects, of these buckets or (None) of all, that ``tables`` lacks."""
-        return [
-            (table, key)
-            for table, objects in self.tables.items()
-            for there in (tables.get(table, {}),)
-            for key in objects
-            if key not in there and (buckets is None or bucket_of(table, key) in buckets)
-        ]
 
     def recount(self) -> None:
         """Compute count and digest from the objects: with a wrong sum the topic would be repaired again and again."""

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, select
 
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import ZERO, Head, Link, Point
-from pubsub_lib.store import changelog, rows, schema, snapshot
+from pubsub_lib.store import changelog, object_pages, rows, schema, snapshot
 from pubsub_lib.store.connection_executor import ConnectionExecutor
 from pubsub_lib.store.verbs import Identity, Stored
 
@@ -100,7 +100,7 @@ def page(connection: Connection, after: Cursor | None, maximum: int) -> Page:
     order = (columns.topic, columns.bucket, columns.table_name, columns.object_key)
     query = select(schema.objects).order_by(*order).limit(maximum)
     if after is not None:
-        query = query.where(snapshot.behind(connection, order, after))
+        query = query.where(object_pages.behind(connection, order, after))
     got = connection.execute(query).all()
     found = [rows.seen(row) for row in got]
     altered = [each.item for each in found if each.complaint or not each.item.is_sound]
@@ -252,7 +252,7 @@ def _written_elsewhere(connection: Connection, topic: str, versions: Mapping[Ide
                     found.add(ident)
         if len(got) < PAGE:
             return found
-        query = base.where(snapshot.behind(connection, order, (got[-1].point.position, got[-1].topic)))
+        query = base.where(object_pages.behind(connection, order, (got[-1].point.position, got[-1].topic)))
 
 
 def _differing(

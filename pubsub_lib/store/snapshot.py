@@ -5,12 +5,11 @@ the store, while writers go on.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select, tuple_
+from sqlalchemy import Connection, func, select
 
 from pubsub_lib.core import digest
-from pubsub_lib.core.contents import Loading
+from pubsub_lib.core.contents import read_contents, read_records
 from pubsub_lib.core.model import (
     ALL,
     EMPTY,
@@ -26,12 +25,9 @@ from pubsub_lib.core.model import (
     Want,
 )
 from pubsub_lib.errors import SchemaError, StoreError
-from pubsub_lib.failpoints import hit
-from pubsub_lib.store import changelog, rows, schema
+from pubsub_lib.store import changelog, object_pages, rows, schema
 from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.verbs import Stored
-
-_FEW: Final = 200  # rows that are used before they leave the processor's cache
 
 
 def store_point(connection: Connection) -> Point:
@@ -67,7 +63,8 @@ def read_sync(connection: Connection, wants: Mapping[str, Want], settings: Store
     current = heads(connection, wants.keys())
     page = settings.page_size
     chains: dict[str, Delta | Incomplete | Full] = {}
-    whole: list[str] = []
+    whole: dict[bool, list[str]] = {True: [], False: []}
+    """The chains whose objects are read for the first time, and the others."""
     contains = _contain_known(connection, wants, current, point)
     for chain, want in wants.items():
         if want.after is not None:
@@ -76,13 +73,15 @@ def read_sync(connection: Connection, wants: Mapping[str, Want], settings: Store
             topics = _repair(connection, chain, want, current, point, settings)
             chains[chain] = Full(topics, _head(chain, current, point), contains.get(chain))
         elif chain == ALL:
-            chains[ALL] = Full(_snapshots(connection, None, _written(current), page), point, contains.get(ALL))
+            topics = _snapshots(connection, None, _written(current), page, first=want.known is None)
+            chains[ALL] = Full(topics, point, contains.get(ALL))
         else:
-            whole.append(chain)
-    for part in _parcels(whole, current, page):
-        found = _snapshots(connection, part, {topic: current[topic] for topic in part}, page)
-        for topic, each in found.items():
-            chains[topic] = Full({topic: each}, each.head.point, contains.get(topic))
+            whole[want.known is None].append(chain)
+    for first, names in whole.items():
+        for part in _parcels(names, current, page):
+            found = _snapshots(connection, part, {topic: current[topic] for topic in part}, page, first=first)
+            for topic, each in found.items():
+                chains[topic] = Full({topic: each}, each.head.point, contains.get(topic))
     return SyncAnswer(point, chains)
 
 
@@ -209,78 +208,15 @@ def objects(
 ) -> Iterator[Stored]:
     """The objects, in the order of (topic, bucket, table, key), read page by page. StoreError for a damaged one."""
     topics = None if topic is None else [topic]
-    for got in _pages(connection, select(schema.objects), page, topics=topics, table=table, buckets=buckets):
+    base = select(schema.objects)
+    for got in object_pages.pages(connection, base, page, topics=topics, table=table, buckets=buckets):
         yield from map(rows.stored, got)
 
 
 def seen(connection: Connection, page: int, topic: str) -> Iterator[rows.Seen]:
     """The objects of a topic, damaged ones too, in the same order."""
-    for got in _pages(connection, select(schema.objects), page, topics=[topic]):
+    for got in object_pages.pages(connection, select(schema.objects), page, topics=[topic]):
         yield from map(rows.seen, got)
-
-
-def _pages(
-    connection: Connection,
-    base: Select[Any],
-    page: int,
-    *,
-    topics: Collection[str] | None = None,
-    table: str | None = None,
-    buckets: Collection[int] | None = None,
-) -> Iterator[Sequence[Any]]:
-    """The rows of ``base``, a selection from the objects that contains all columns of the order."""
-    columns = schema.objects.c
-    if topics is not None:
-        base = base.where(columns.topic.in_(topics) if len(topics) != 1 else columns.topic == next(iter(topics)))
-    if table is not None:
-        base = base.where(columns.table_name == table)
-    if buckets is not None:
-        base = base.where(columns.bucket.in_(sorted(buckets)))
-    order = (columns.topic, columns.bucket, columns.table_name, columns.object_key)
-    base = base.order_by(*order).limit(page)
-    query = base
-    while True:
-        got = connection.execute(query).all()
-        hit("sync.during_snapshot")
-        yield got
-        if len(got) < page:
-            return
-        last = got[-1]
-        after = (last.topic, last.bucket, last.table_name, last.object_key)
-        query = base.where(behind(connection, order, after))
-
-
-def _as_they_lie(connection: Connection, query: Select[Any]) -> Iterator[Sequence[Any]]:
-    """The rows by one statement without an order, some at a time, as the driver's own tuples: a wrapper of SQLAlchemy
-    around a row takes as long as reading it. For column types that SQLAlchemy does not convert on SQLite.
-    """
-    with connection.execute(query) as result:
-        cursor = result.cursor
-        assert cursor is not None  # a selection has one until it is closed
-        for got in iter(lambda: cursor.fetchmany(_FEW), []):
-            hit("sync.during_snapshot")
-            yield got
-
-
-def behind(
-    connection: Connection, columns: tuple[ColumnElement[Any], ...], values: tuple[Any, ...]
-) -> ColumnElement[bool]:
-    """``columns > values`` as rows. MySQL and MariaDB read the whole index for a row comparison, but not for its
-    written-out form."""
-    if connection.dialect.name != "mysql":
-        return tuple_(*columns) > tuple_(*values)
-    return and_(
-        columns[0] >= values[0],
-        or_(
-            *(
-                and_(
-                    *(column == value for column, value in zip(columns[:i], values[:i], strict=True)),
-                    columns[i] > values[i],
-                )
-                for i in range(len(columns))
-            )
-        ),
-    )
 
 
 def _snapshots(
@@ -289,21 +225,16 @@ def _snapshots(
     current: Mapping[str, Head],
     page: int,
     buckets: frozenset[int] | None = None,
+    *,
+    first: bool = False,
 ) -> dict[str, TopicSnapshot]:
-    """A snapshot for each head, of these topics, or (None) of all topics; of these buckets, or (None) of all."""
-    loading = Loading(current, rows.content, rows.lost_head)
-    if buckets is None or buckets:
-        columns = schema.objects.c
-        # No server limits a long statement here: rows in the file's order, which is twice as fast.
-        as_they_lie = connection.dialect.name == "sqlite" and topics is None and buckets is None
-        # Only the columns that a replica needs.
-        base = select(columns.topic, columns.table_name, columns.object_key, columns.version, columns.value)
-        if as_they_lie:
-            loading.read(_as_they_lie(connection, base))
-        else:
-            pages = _pages(connection, base.add_columns(columns.bucket), page, topics=topics, buckets=buckets)
-            loading.read([row[:5] for row in got] for got in pages)
-    return {name: TopicSnapshot(head, loading.contents(name), buckets) for name, head in current.items()}
+    """A snapshot for each head, of these topics, or (None) of all topics; of these buckets, or (None) of all.
+    ``first``: the replica has none of these objects yet.
+    """
+    table, pages = object_pages.placed(connection, page, topics, buckets)
+    read = read_contents if first else read_records
+    found = read(current, pages, table, rows.content, rows.lost_head)
+    return {name: TopicSnapshot(head, found[name], buckets) for name, head in current.items()}
 
 
 def _differing(mine: Mapping[int, int], theirs: Mapping[int, int]) -> frozenset[int]:

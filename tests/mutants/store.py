@@ -418,4 +418,42 @@ DIGESTS = (
     ),
 )
 
-MUTANTS = (*LOCKS, *TRIPS, *GROUPS, *HOSTS, *READS, *HISTORY, *DIGESTS)
+CONTENTS = "pubsub_lib/core/contents.py"
+CONTENTS_TESTS = "tests/unit/core/test_contents.py"
+
+FULL_SYNCS = (
+    Mutant(
+        name="first_table_counts_as_the_only_one",
+        path=f"{STORE}/object_pages.py",
+        before="return low if type(low) is str and low == high else None",
+        after="return low if type(low) is str else None",
+        tests=("tests/unit/store/test_object_pages.py::test_full_sync_has_each_row_with_its_table",),
+        wrong="a first sync shows the objects of all tables in one",
+    ),
+    Mutant(
+        name="repeated_key_is_not_in_the_digest",
+        path=CONTENTS,
+        before="            total += sum(map(_fingerprint, few))\n",
+        after="            total += sum(map(_fingerprint, dict(zip(keys[start:], few)).values()))\n",
+        tests=(f"{CONTENTS_TESTS}::test_contents_count_a_repeated_key_twice_in_the_digest_only",),
+        wrong="a key that a damaged file has twice is not detected",
+    ),
+    Mutant(
+        name="value_of_another_type_is_shown",
+        path=CONTENTS,
+        before="            value = data if type(data) is bytes else content(name, key, topic, data)\n",
+        after="            value = bytes(str(data), 'utf-8') if type(data) is not bytes else data\n",
+        tests=(f"{CONTENTS_TESTS}::test_unknown_topics_and_other_types_of_values_are_refused",),
+        wrong="a replica shows a damaged value",
+    ),
+    Mutant(
+        name="contents_are_taken_twice",
+        path=CONTENTS,
+        before="        tables, self._tables = self.tables, None\n",
+        after="        tables = self.tables\n",
+        tests=(f"{CONTENTS_TESTS}::test_contents_are_taken_once",),
+        wrong="two replicas in a process change each other's objects",
+    ),
+)
+
+MUTANTS = (*LOCKS, *TRIPS, *GROUPS, *HOSTS, *READS, *HISTORY, *DIGESTS, *FULL_SYNCS)

@@ -88,7 +88,6 @@ LARGE_FILES = {
     "pubsub_lib/replica/handlers.py": (497, "threads of handlers that share one lock"),
     "pubsub_lib/replica/replica.py": (701, "a public class with its documentation"),
     "pubsub_lib/store/repair_plan.py": (403, "one proof, in steps"),
-    "pubsub_lib/store/snapshot.py": (329, "one consistent reading"),
     "pubsub_lib/store/store.py": (657, "a public class with its documentation"),
     "pubsub_lib/testing/conformance.py": (479, "the list of a driver's checks"),
     "simulator/monitor.py": (367, "one observer of the whole system"),
