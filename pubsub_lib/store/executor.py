@@ -89,8 +89,7 @@ class Executor(ABC):
 
         Raises StoreBusy when another writer created one of the objects.
         """
-        made = self.made
-        calls = []
+        made, calls = self.made, list[Call]()
         if changed.created:
             calls.append(Call(made.create_objects, _listed_rows(made, changed.created)))
         if changed.changed:
@@ -103,7 +102,10 @@ class Executor(ABC):
             for table, keys in by_table.items()
             for part in _parts(keys)
         ]
-        if link_rows:
+        if made.json and len(link_rows) > 1:
+            calls.append(Call(made.replace_heads, _listed_rows(made, head_rows)))
+            calls.append(Call(made.insert_listed_links, _listed_rows(made, link_rows)))
+        elif link_rows:
             calls += [Call(made.upsert(schema.topics), head_rows), Call(made.insert_links, link_rows)]
         self.write(*calls)
 
@@ -269,7 +271,7 @@ def listed(made: Statements, name: str, values: Sequence[str]) -> Row:
 
 
 def _listed_rows(made: Statements, many: Sequence[Row]) -> Sequence[Row]:
-    """Rows of the objects' table as the values of a statement that creates or replaces them."""
+    """Rows as the values of a statement that creates or replaces them: of PostgreSQL one JSON text."""
     return [{"rows": _ENCODER.encode(many).decode()}] if made.json else many
 
 

@@ -65,6 +65,10 @@ class Statements:
         self.create_objects = self._create_objects()
         self.replace_objects = self._replace_objects()
         self.insert_links = self._made(insert(schema.links))
+        if self.json:
+            # For several rows: psycopg and the server take as long for each row of a statement as for a statement.
+            self.insert_listed_links = self._made(_from_json(schema.links))
+            self.replace_heads = self._made(_replaced(_from_json(schema.topics), schema.topics))
         self.upsert = cache(self._upsert)
         self.lock_objects = self._by_count(self._lock_objects)
         self.lock_heads = self._by_count(self._lock_heads)

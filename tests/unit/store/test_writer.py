@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Sequence
+from operator import attrgetter
 
 import pytest
 from sqlalchemy import create_engine, text
 
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import Point
+from pubsub_lib.core.model import ZERO, Head, Link, Point
 from pubsub_lib.errors import InvalidValueError, StoreBusy, StoreError, VersionMismatch
 from pubsub_lib.store import Store, StoreSettings, error_mapping, verbs, writer
 from pubsub_lib.store.connection_executor import ConnectionExecutor
@@ -35,6 +36,9 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
 
     monkeypatch.setattr(OwnTransaction, "_execute", execute)
     return seen
+
+
+_PLACE = attrgetter("point.position", "topic")
 
 
 def put(store: Store, *keys: str) -> None:
@@ -71,6 +75,31 @@ def test_round_trips_do_not_grow_with_the_keys(store: Store, trips: Trips) -> No
     put(store, *(f"k{number}" for number in range(60)))
     assert [len(trip) for trip in trips] == few
     assert len(few) == 3
+
+
+def test_rows_of_several_topics_are_written_as_they_are_announced(store: Store, trips: Trips) -> None:
+    """PostgreSQL gets the heads, and the links, of several topics as one text each."""
+    announced: list[Link] = []
+    store.on_commit(announced.extend)
+    for value in ('\\ "ü\u2028\U0001f600', "y" * 5000):
+        trips.clear()
+        with store.transaction(origin="dienst-ü") as tx:
+            for topic in ("a", 'b"\\', "c-\U0001f600"):
+                tx.set("t", f"k{topic}", {"n": 2**53, "text": value}, topic=topic)
+        if store._writers.dialect.name == "postgresql":
+            assert [each.partition("(")[0] for each in trips[-1][1:]] == [
+                "INSERT INTO pubsub_topics ",
+                "INSERT INTO pubsub_links ",
+                "COMMIT",
+            ]
+            assert all("json_to_recordset" in each for each in trips[-1][:3])
+    assert len(announced) == 6
+    links, _, whole = store.read_links(ZERO, 100)
+    assert (sorted(links, key=_PLACE), whole) == (sorted(announced, key=_PLACE), True)
+    assert store.topics() == {link.topic: Head(link.point, link.count, link.digest) for link in announced[3:]}
+    for topic in store.topics():
+        assert store.recount(topic) == store.topics()[topic]
+    assert assert_consistent(store) == 2
 
 
 def test_keys_are_locked_in_one_order(open_store: Opener) -> None:
@@ -179,7 +208,7 @@ def test_history_is_in_finds_every_transaction_in_the_changelog(keep: int, store
         assert tx.commit is not None
         points.append(tx.commit.point)
     store.trim(keep_links=keep)
-    left = {link.point for link in store.read_links(None, 100)[0]}
+    left = {link.point for link in store.read_links(ZERO, 100)[0]}
     # The head of a topic is known without the changelog: "b" by the second, "c" by the fifth, "a" by the last one.
     heads = {points[1], points[4], points[5]}
     for point in points:
