@@ -182,7 +182,7 @@ def as_parquet(path: Path, made: Path) -> Path:
     if path.suffix == PARQUET_SUFFIX:
         check_parquet(path)
         return path
-    write_parquet(path, made)
+    write_parquet(path, made, objects_apart=True)
     return made
 
 

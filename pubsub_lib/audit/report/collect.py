@@ -24,6 +24,7 @@ from pubsub_lib.audit.report.summary import (
 from pubsub_lib.audit.rules.base_tables import PARTICIPANTS, closed
 from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import lookup
 
 
 def collect(tables: Tables, derived: Aggregates, settings: AuditSettings, problems: Sequence[str] = ()) -> Summary:
@@ -123,7 +124,7 @@ def _evidence(tables: Tables, settings: AuditSettings, every: Set[str]) -> tuple
     about = tables.domains.select("domain", "latest")
     quiet = (
         tables.runs.filter(F.col("side").isin(*PARTICIPANTS) & ~F.col("over"))
-        .join(F.broadcast(about), "domain")
+        .join(lookup(about), "domain")
         .filter(F.col("last_wall") < F.col("latest") - settings.silence)
         .select("run")
     )
@@ -167,7 +168,7 @@ def _losses(tables: Tables, derived: Aggregates) -> list[Losses]:
     missed = derived.stream.filter(F.col("lost") + F.col("repaired") > 0)
     worst = missed.orderBy(F.desc("lost"), F.desc("repaired"), *streams.STREAM).limit(WORST)
     bins: dict[tuple[str, ...], dict[int, Row]] = defaultdict(dict)
-    for row in places.join(F.broadcast(worst.select(*streams.STREAM)), streams.STREAM).collect():
+    for row in places.join(lookup(worst.select(*streams.STREAM)), streams.STREAM).collect():
         bins[_stream(row)][row["bin"]] = row
     places.unpersist()
     of_streams = [

@@ -18,7 +18,8 @@ from pubsub_lib.audit.rules import (
 )
 from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import checkpointed, kept, settled
+from pubsub_lib.audit.spark.session import interpret
+from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, settled, single
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -42,6 +43,9 @@ FAST_PATH_FROM: Final = 200_000
 """From this number of messages on, the fast path pays: it takes some more jobs, but each message of a clean stream then
 costs a fraction."""
 
+INTERPRETED_BELOW: Final = 100_000
+"""Below this number of records of messages, and with one partition, Spark generates no code for most steps."""
+
 
 def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_PATH_FROM) -> Tables:
     """Plan the tables; reading them runs the jobs. ``rows``: journals' records, each once, with ``domain``.
@@ -51,6 +55,9 @@ def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_P
     """
     events = settled(base_tables.events(rows))
     overview = settled(base_tables.overview(rows))
+    sent, messages = _messages(overview)
+    if single(rows.sparkSession) and messages < INTERPRETED_BELOW:
+        interpret(rows.sparkSession)
     runs = settled(base_tables.runs(overview, rows))
     intervals = settled(base_tables.intervals(events, rows, runs))
     commits = settled(base_tables.commits(rows, settings))
@@ -71,7 +78,8 @@ def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_P
         histories=settled(delivery.histories(intervals, topics, skews)),
         stale=settled(receipts.stale(rows, events)),
     )
-    delivered, strayed, source = _judged(rows, raw_receipts, known, settings, fast_path_from)
+    fast = sent >= fast_path_from
+    delivered, strayed, source = _judged(rows, raw_receipts, known, settings, fast=fast)
     findings = rows.limit(0).select(*POINT, F.lit("").alias("verdict"))
     if has_changelog:
         findings = changelog.findings(rows, events, commits, known.sent_points, known.domains, settings)
@@ -104,10 +112,10 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 def _judged(
-    rows: DataFrame, raw_receipts: DataFrame, known: _Known, settings: AuditSettings, fast_path_from: int
+    rows: DataFrame, raw_receipts: DataFrame, known: _Known, settings: AuditSettings, *, fast: bool
 ) -> tuple[DataFrame, DataFrame, DataFrame]:
     """The tables of deliveries and of strays, and the persisted table behind the deliveries."""
-    if _sum(known.overview, "sent") < fast_path_from:
+    if not fast:
         delivered, strayed = _by_rules(rows, rows, known, settings)
         delivered = kept(delivered)
         return delivered, strayed, delivered
@@ -157,9 +165,11 @@ def _as_delivery(unrecorded: DataFrame) -> DataFrame:
     return unrecorded.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)
 
 
-def _sum(table: DataFrame, name: str) -> int:
-    (row,) = table.agg(F.coalesce(F.sum(name), F.lit(0)).alias("sum")).collect()
-    return int(row["sum"])
+def _messages(overview: DataFrame) -> tuple[int, int]:
+    """The number of messages that were sent, and of all records of messages."""
+    recorded = F.when(F.col("topic").isNotNull(), F.col("recorded"))
+    (row,) = overview.agg(*(F.coalesce(F.sum(each), F.lit(0)) for each in (F.col("sent"), recorded))).collect()
+    return int(row[0]), int(row[1])
 
 
 def _all_skews(
@@ -173,9 +183,9 @@ def _all_skews(
     there = overview.filter("side = 'replica'").select("domain", F.col("host").alias("replica_host")).distinct()
     sent = overview.filter(F.col("sent") > 0).groupBy("domain", F.col("host").alias("publisher_host"))
     unasked = (
-        there.join(sent.agg(F.min("sent_wall").alias("begin")), "domain")
+        there.join(hashed(sent.agg(F.min("sent_wall").alias("begin"))), "domain")
         .filter(F.col("replica_host") != F.col("publisher_host"))
-        .join(asked, HOSTS, "left")
+        .join(hashed(asked), HOSTS, "left")
         .withColumn("asked", F.coalesce("asked", F.lit(base_tables.FOREVER)))
         .filter(F.col("begin") < F.col("asked"))
         .drop("begin")
@@ -184,10 +194,10 @@ def _all_skews(
     if unasked.isEmpty():
         return measured
     publications = base_tables.publications(rows).select(*base_tables.ID, "p", "publisher_host")
-    raw = raw_receipts.withColumnRenamed("host", "replica_host").join(publications, base_tables.ID)
+    raw = raw_receipts.withColumnRenamed("host", "replica_host").join(hashed(publications), base_tables.ID)
     since = base_tables.window_of(F.col("p"), settings)
     least = (
-        raw.join(F.broadcast(unasked), HOSTS)
+        raw.join(lookup(unasked), HOSTS)
         .filter(F.col("wall") <= F.col("p") + settings.reach)
         .groupBy(*HOSTS, "asked", since.alias("since"))
         .agg(F.least(F.lit(0), F.min(F.col("wall") - F.col("p"))).alias("best"))

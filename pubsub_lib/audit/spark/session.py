@@ -3,7 +3,8 @@
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pubsub_lib.audit.spark.java import java
@@ -18,6 +19,8 @@ _LISTERS: Final = 8
 _PARTITION: Final = 8 << 20
 """Bytes of journals (they are compressed) for one partition of a shuffle."""
 _SMALL: Final = 64 << 20
+_COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+_INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 """With 1 partition the audit is planned for little data (:mod:`pubsub_lib.audit.spark.settled`)."""
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -XX:MetaspaceSize=256m"
@@ -90,15 +93,43 @@ def partitions_for(size: int) -> int:
 def settings_for(size: int) -> dict[str, str]:
     """Settings of Spark for one audit of journals of ``size`` bytes of Parquet. A session may change them.
 
-    With one partition few rows are shuffled, so adaptive execution, which runs a job for each shuffle, has no use.
+    With one partition few rows are shuffled, so adaptive execution, which runs a job for each shuffle, has no use. Nor
+    has a broadcast, which is a job: joins look up the other table in the same task.
     """
     partitions = partitions_for(size)
-    return {PARTITIONS: str(partitions), "spark.sql.adaptive.enabled": "true" if partitions > 1 else "false"}
+    one = partitions == 1
+    return {
+        PARTITIONS: str(partitions),
+        "spark.sql.adaptive.enabled": "false" if one else "true",
+        "spark.sql.autoBroadcastJoinThreshold": "-1" if one else "10MB",
+        **_COMPILED,
+    }
 
 
 def adapt(spark: "SparkSession", size: int) -> None:
     """Apply ``settings_for`` to a session before its next audit."""
-    for name, value in settings_for(size).items():
+    _set(spark, settings_for(size))
+
+
+def interpret(spark: "SparkSession") -> None:
+    """Interpret the plans of the next steps: for few rows that takes half as long as generating and compiling code."""
+    _set(spark, _INTERPRETED)
+
+
+@contextmanager
+def compiling(spark: "SparkSession") -> Iterator[None]:
+    """Inside the block Spark generates code: for steps that read all objects."""
+    before = {name: spark.conf.get(name) for name in _COMPILED}
+    _set(spark, _COMPILED)
+    try:
+        yield
+    finally:
+        _set(spark, before)
+
+
+def _set(spark: "SparkSession", settings: Mapping[str, str | None]) -> None:
+    for name, value in settings.items():
+        assert value is not None
         spark.conf.set(name, value)
 
 
