@@ -18,7 +18,8 @@ _LISTERS: Final = 8
 """Tasks that list journals' files."""
 _PARTITION: Final = 8 << 20
 """Bytes of journals (they are compressed) for one partition of a shuffle."""
-_SMALL: Final = 64 << 20
+SMALL: Final = 64 << 20
+"""Below this number of bytes of journals the JVM starts quickly and optimizes less."""
 _COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 _INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
@@ -85,6 +86,13 @@ def first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
+def root_cause(error: Exception) -> str:
+    """The root cause, out of the many lines of a Java error."""
+    lines = (line.strip() for line in str(error).splitlines())
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return causes[-1] if causes else first_line(error)
+
+
 def partitions_for(size: int) -> int:
     """Partitions of a shuffle for journals of ``size`` bytes of Parquet."""
     return max(1, math.ceil(size / _PARTITION))
@@ -140,6 +148,6 @@ def tuning(size: int) -> dict[str, str]:
     For little data most of the time would be spent on optimizing machine code, so the JVM optimizes less.
     """
     settings = settings_for(size)
-    if size >= _SMALL:
+    if size >= SMALL:
         return settings
     return {**settings, "spark.driver.extraJavaOptions": QUICK_JVM}
