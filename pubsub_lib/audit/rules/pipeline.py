@@ -18,6 +18,7 @@ from pubsub_lib.audit.rules import (
 )
 from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.beside import beside
 from pubsub_lib.audit.spark.session import interpret
 from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, settled, single
 
@@ -59,47 +60,46 @@ def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_P
     if single(rows.sparkSession) and messages < INTERPRETED_BELOW:
         interpret(rows.sparkSession)
     runs = settled(base_tables.runs(overview, rows))
-    intervals = settled(base_tables.intervals(events, rows, runs))
-    commits = settled(base_tables.commits(rows, settings))
-    # The sent points are compared with commits and the changelog only.
-    has_changelog = not events.filter("kind = 'changelog'").isEmpty()
-    needs_points = has_changelog or not commits.isEmpty()
-    raw_receipts = receipts.raw_receipts(rows, runs, intervals, settings)
-    skews = settled(_all_skews(base_tables.skews(events, settings), overview, raw_receipts, rows, settings))
-    topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
-    known = _Known(
-        overview=overview,
-        runs=runs,
-        domains=settled(base_tables.domains(runs, settings)),
-        intervals=intervals,
-        commits=commits,
-        sent_points=settled(base_tables.sent_points(rows if needs_points else rows.limit(0))),
-        skews=skews,
-        histories=settled(delivery.histories(intervals, topics, skews)),
-        stale=settled(receipts.stale(rows, events)),
-    )
-    fast = sent >= fast_path_from
-    delivered, strayed, source = _judged(rows, raw_receipts, known, settings, fast=fast)
-    findings = rows.limit(0).select(*POINT, F.lit("").alias("verdict"))
-    if has_changelog:
-        findings = changelog.findings(rows, events, commits, known.sent_points, known.domains, settings)
+    with beside(rows.sparkSession, lambda: _of_events(rows, events, runs, settings)) as of_events:
+        known = _known(rows, events, overview, runs, settings)
+        delivered, strayed, source = _judged(rows, known, settings, fast=sent >= fast_path_from)
+        strays = kept(strayed, small=True)
+        store = kept(_findings(rows, events, known, settings).select(*changelog.COLUMNS), small=True)
+        differences, synced = of_events()
     return Tables(
         delivery=delivered,
-        strays=kept(strayed, small=True),
-        store=kept(findings.select(*changelog.COLUMNS), small=True),
-        state=kept(state.differences(rows, events, runs, settings).select(*state.COLUMNS), small=True),
-        syncs=kept(syncs.syncs(events), small=True),
+        strays=strays,
+        store=store,
+        state=differences,
+        syncs=synced,
         runs=runs,
         domains=known.domains,
-        skews=skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"),
+        skews=known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"),
         rows=rows,
         kept=source,
     )
 
 
+def _of_events(
+    rows: DataFrame, events: DataFrame, runs: DataFrame, settings: AuditSettings
+) -> tuple[DataFrame, DataFrame]:
+    """The tables ``state`` and ``syncs``, which need no messages."""
+    differences = state.differences(rows, events, runs, settings).select(*state.COLUMNS)
+    return kept(differences, small=True), kept(syncs.syncs(events), small=True)
+
+
+def _findings(rows: DataFrame, events: DataFrame, known: "_Known", settings: AuditSettings) -> DataFrame:
+    if not known.has_changelog:
+        return rows.limit(0).select(*POINT, F.lit("").alias("verdict"))
+    return changelog.findings(rows, events, known.commits, known.sent_points, known.domains, settings)
+
+
 class _Known(msgspec.Struct, frozen=True):
     """The computed tables that verdicts need, apart from the messages."""
 
+    has_changelog: bool
+    raw_receipts: DataFrame
+    """Not computed: a plan of all receipts."""
     overview: DataFrame
     runs: DataFrame
     domains: DataFrame
@@ -111,8 +111,32 @@ class _Known(msgspec.Struct, frozen=True):
     stale: DataFrame
 
 
+def _known(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFrame, settings: AuditSettings) -> _Known:
+    intervals = settled(base_tables.intervals(events, rows, runs))
+    commits = settled(base_tables.commits(rows, settings))
+    # The sent points are compared with commits and the changelog only.
+    has_changelog = not events.filter("kind = 'changelog'").isEmpty()
+    needs_points = has_changelog or not commits.isEmpty()
+    raw_receipts = receipts.raw_receipts(rows, runs, intervals, settings)
+    skews = settled(_all_skews(base_tables.skews(events, settings), overview, raw_receipts, rows, settings))
+    topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
+    return _Known(
+        has_changelog=has_changelog,
+        raw_receipts=raw_receipts,
+        overview=overview,
+        runs=runs,
+        domains=settled(base_tables.domains(runs, settings)),
+        intervals=intervals,
+        commits=commits,
+        sent_points=settled(base_tables.sent_points(rows if needs_points else rows.limit(0))),
+        skews=skews,
+        histories=settled(delivery.histories(intervals, topics, skews)),
+        stale=settled(receipts.stale(rows, events)),
+    )
+
+
 def _judged(
-    rows: DataFrame, raw_receipts: DataFrame, known: _Known, settings: AuditSettings, *, fast: bool
+    rows: DataFrame, known: _Known, settings: AuditSettings, *, fast: bool
 ) -> tuple[DataFrame, DataFrame, DataFrame]:
     """The tables of deliveries and of strays, and the persisted table behind the deliveries."""
     if not fast:
@@ -122,7 +146,9 @@ def _judged(
     listeners = known.histories.filter(~F.col("polls")).select("domain", "topic", "name")
     streams = settled(base_tables.streams(known.overview))
     received = base_tables.received_streams(known.overview, known.runs)
-    clean = fast_path.fast_path(rows, raw_receipts, listeners, streams, received, known.skews, known.stale, settings)
+    clean = fast_path.fast_path(
+        rows, known.raw_receipts, listeners, streams, received, known.skews, known.stale, settings
+    )
     at_once = clean.delivery.select(*delivery.COLUMNS)
     if clean.every and known.commits.isEmpty():
         return at_once, unexpected_receipts.none(rows), clean.joined
