@@ -84,7 +84,9 @@ def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
     )
     same = Window.partitionBy("domain", "side", "name", "host")
     whole = whole.withColumn("over", F.col("ended") | (F.max("first_wall").over(same) > F.col("last_wall")))
-    holed = whole.filter(F.col("recorded") != F.col("last_number")).select(*RUN)
+    whole = settled(whole)
+    # settled: without lost records no record needs to be read.
+    holed = settled(whole.filter(F.col("recorded") != F.col("last_number")).select(*RUN))
     found = whole.join(_gaps(rows.join(lookup(holed), RUN, "left_semi")), RUN, "left")
     none = F.array().cast("array<struct<lo:bigint,lo_wall:bigint,hi:bigint,hi_wall:bigint>>")
     return found.withColumn("gaps", F.coalesce("gaps", none))
@@ -242,7 +244,7 @@ def _syncs(events: DataFrame, begun: DataFrame) -> DataFrame:
 
 def _signs(rows: DataFrame, begun: DataFrame, runs: DataFrame) -> DataFrame:
     """Per interval of a run with gaps (others are not needed) the number of the last record that shows it."""
-    holed = runs.filter(F.size("gaps") > 0).select(*RUN)
+    holed = settled(runs.filter(F.size("gaps") > 0).select(*RUN))
     seen = rows.filter(
         (F.col("side") == "replica") & F.col("kind").isin("data", "drop", "sync_begin", "sync_end")
     ).select(*RUN, "topic", "number", "kind")

@@ -19,8 +19,8 @@ from pubsub_lib.audit.rules import (
 from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.beside import beside
-from pubsub_lib.audit.spark.session import interpret
-from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, settled, single
+from pubsub_lib.audit.spark.session import compiled, compiling
+from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, settled
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -55,10 +55,11 @@ def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_P
     reading the data.
     """
     events = settled(base_tables.events(rows))
-    overview = settled(base_tables.overview(rows))
+    with compiling(rows.sparkSession):
+        overview = settled(base_tables.overview(rows))
     sent, messages = _messages(overview)
-    if single(rows.sparkSession) and messages < INTERPRETED_BELOW:
-        interpret(rows.sparkSession)
+    if messages >= INTERPRETED_BELOW:
+        compiled(rows.sparkSession)
     runs = settled(base_tables.runs(overview, rows))
     with beside(rows.sparkSession, lambda: _of_events(rows, events, runs, settings)) as of_events:
         known = _known(rows, events, overview, runs, settings)

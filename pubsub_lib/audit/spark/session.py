@@ -102,7 +102,8 @@ def settings_for(size: int) -> dict[str, str]:
     """Settings of Spark for one audit of journals of ``size`` bytes of Parquet. A session may change them.
 
     With one partition few rows are shuffled, so adaptive execution, which runs a job for each shuffle, has no use. Nor
-    has a broadcast, which is a job: joins look up the other table in the same task.
+    has a broadcast, which is a job: joins look up the other table in the same task. Plans for few rows are interpreted,
+    which takes half as long as generating and compiling code.
     """
     partitions = partitions_for(size)
     one = partitions == 1
@@ -110,7 +111,7 @@ def settings_for(size: int) -> dict[str, str]:
         PARTITIONS: str(partitions),
         "spark.sql.adaptive.enabled": "false" if one else "true",
         "spark.sql.autoBroadcastJoinThreshold": "-1" if one else "10MB",
-        **_COMPILED,
+        **(_INTERPRETED if one else _COMPILED),
     }
 
 
@@ -119,9 +120,9 @@ def adapt(spark: "SparkSession", size: int) -> None:
     _set(spark, settings_for(size))
 
 
-def interpret(spark: "SparkSession") -> None:
-    """Interpret the plans of the next steps: for few rows that takes half as long as generating and compiling code."""
-    _set(spark, _INTERPRETED)
+def compiled(spark: "SparkSession") -> None:
+    """Let Spark generate code for all next steps of this audit, as it does with several partitions."""
+    _set(spark, _COMPILED)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pubsub_lib.audit.spark.session import adapt, compiling, interpret, session, tuning
+from pubsub_lib.audit.spark.session import adapt, compiled, compiling, session, tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,12 +34,14 @@ def test_code_is_generated_only_where_it_is_wanted_and_for_the_next_audit(spark:
         return "*(1)" in plan and spark.conf.get("spark.sql.codegen.factoryMode") == "FALLBACK"
 
     adapt(spark, 0)
-    assert generates()
-    interpret(spark)
     assert not generates()
     with pytest.raises(ZeroDivisionError), compiling(spark):
         assert generates()
         1 / 0  # noqa: B018
     assert not generates()
+    compiled(spark)
+    assert generates()
     adapt(spark, 0)
+    assert not generates()
+    adapt(spark, 16 << 20)
     assert generates()
