@@ -6,8 +6,9 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
@@ -15,13 +16,17 @@ from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.report import report, summary
 from pubsub_lib.audit.settings import SECOND, AuditSettings
-from pubsub_lib.audit.spark.session import adapt, first_line, session, tuning
+from pubsub_lib.audit.spark.early import EarlyStart, early
+from pubsub_lib.audit.spark.session import SMALL, adapt, root_cause, session, tuning
 from pubsub_lib.audit.stream import command
 from pubsub_lib.command import entry, signals
 from pubsub_lib.command.exit_codes import AUDIT_USAGE, CLOSED_PIPE, INTERNAL_ERROR
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.masking import has_password
 from pubsub_lib.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROGRAM: Final = "pubsub-audit"
 _SECONDS: Final = (
@@ -197,25 +202,27 @@ def _run(options: argparse.Namespace) -> summary.Summary:
             domain = _only_domain(folders)
             folders[domain].append(Path(scratch) / "store")
             lacking = _store(database, Path(scratch) / "store")
-        gathered = journals.gather(folders, Path(scratch) / "tails")
-        if gathered.empty:
-            found = summary.nothing(gathered.problems)
-            if options.out:
-                report.save_summary(found, options.out)
-            return found
-        return _audit(options, settings, gathered, lacking)
+        size = journals.size_of(folders)
+        # Parquet is smaller than append files, so few bytes stay few.
+        with early(partial(_session, options, size) if 0 < size < SMALL else None) as begun:
+            gathered = journals.gather(folders, Path(scratch) / "tails")
+            if gathered.empty:
+                found = summary.nothing(gathered.problems)
+                if options.out:
+                    report.save_summary(found, options.out)
+                return found
+            return _audit(options, settings, gathered, lacking, begun)
+
+
+def _session(options: argparse.Namespace, size: int) -> "tuple[SparkSession, bool]":
+    return session(options.master, memory=options.memory, quiet=not sys.stderr.isatty(), options=tuning(size))
 
 
 def _audit(
-    options: argparse.Namespace, settings: AuditSettings, gathered: journals.Input, lacking: str
+    options: argparse.Namespace, settings: AuditSettings, gathered: journals.Input, lacking: str, begun: EarlyStart
 ) -> summary.Summary:
     """``lacking``: the problem of an empty store; it is reported when the journals have any message."""
-    spark, ours = session(
-        options.master,
-        memory=options.memory,
-        quiet=not sys.stderr.isatty(),
-        options=tuning(gathered.size),
-    )
+    spark, ours = begun.take(partial(_session, options, gathered.size))
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -245,7 +252,7 @@ def _audit(
     finally:
         if ours:
             spark.stop()
-    return summary.nothing(readable.problems) if readable.empty else _audit(options, settings, readable, lacking)
+    return summary.nothing(readable.problems) if readable.empty else _audit(options, settings, readable, lacking, begun)
 
 
 def _saved(save: Callable[[], None], found: summary.Summary) -> summary.Summary:
@@ -258,7 +265,7 @@ def _saved(save: Callable[[], None], found: summary.Summary) -> summary.Summary:
     except ConfigError as error:
         return _with_problem(found, str(error))
     except (PySparkException, Py4JJavaError) as error:
-        return _with_problem(found, f"the results cannot be written ({_cause(error)}); check the disk of --out")
+        return _with_problem(found, f"the results cannot be written ({root_cause(error)}); check the disk of --out")
     return found
 
 
@@ -271,14 +278,7 @@ def _why(error: Exception, gathered: journals.Input) -> str:
     gone = [path for files in gathered.files.values() for path in files if not path.exists()]
     if gone:
         return f"{gone[0]} was deleted during the audit; check which process deletes journal files, and run it again"
-    return f"Spark failed: {_cause(error)}; run the audit again, with more --memory if memory was short"
-
-
-def _cause(error: Exception) -> str:
-    """The root cause, out of the many lines of a Java error."""
-    lines = (line.strip() for line in str(error).splitlines())
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return causes[-1] if causes else first_line(error)
+    return f"Spark failed: {root_cause(error)}; run the audit again, with more --memory if memory was short"
 
 
 def _only_domain(folders: dict[str, list[Path]]) -> str:

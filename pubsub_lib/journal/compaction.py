@@ -7,6 +7,7 @@ import itertools
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,8 +91,12 @@ def _compact_one(path: Path, done: Compacted) -> None:
         done.rolled += 1
 
 
-def write_parquet(source: Path, target: Path) -> None:
-    """An append file as Parquet, by atomic rename. Raises JournalError, OSError, ImportError."""
+def write_parquet(source: Path, target: Path, *, objects_apart: bool = False) -> None:
+    """An append file as Parquet, by atomic rename. Raises JournalError, OSError, ImportError.
+
+    ``objects_apart``: the records of objects are in row groups of their own, so that a reader of other records skips
+    them by their statistics. The records are then not in order.
+    """
     import pyarrow.parquet as pq
 
     contents = parse(source.read_bytes(), source.name)
@@ -101,12 +106,22 @@ def write_parquet(source: Path, target: Path) -> None:
         with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
             found = rows(contents, source.name)
             while part := [as_dict(row) for row in itertools.islice(found, _SLICE)]:
-                writer.write_table(_table(part, schema, source.name))
+                table = _table(part, schema, source.name)
+                for group in _apart(table) if objects_apart else (table,):
+                    writer.write_table(group)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.rename(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _apart(table: Any) -> Iterator[Any]:
+    """The records of objects, and all others, each if there are any."""
+    import pyarrow.compute as pc
+
+    of_objects = pc.equal(table["kind"], "object")
+    yield from (each for each in (table.filter(of_objects), table.filter(pc.invert(of_objects))) if each.num_rows)
 
 
 def _table(part: list[dict[str, object]], schema: Any, name: str) -> Any:

@@ -4,6 +4,7 @@ import errno
 import itertools
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -174,6 +175,15 @@ def folders_by_domain(named: Sequence[str]) -> dict[str, list[Path]]:
     return folders
 
 
+def size_of(folders: Mapping[str, Sequence[Path]]) -> int:
+    """Bytes of the present files in these folders."""
+    size = 0
+    for place in itertools.chain.from_iterable(folders.values()):
+        with suppress(OSError):  # the reader of the folder reports it
+            size += sum(each.stat().st_size for each in place.iterdir())
+    return size
+
+
 def as_parquet(path: Path, made: Path) -> Path:
     """The file itself, checked, when it is Parquet; else its Parquet form in ``made``, written whole or not at all.
 
@@ -182,7 +192,7 @@ def as_parquet(path: Path, made: Path) -> Path:
     if path.suffix == PARQUET_SUFFIX:
         check_parquet(path)
         return path
-    write_parquet(path, made)
+    write_parquet(path, made, objects_apart=True)
     return made
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pubsub_lib.audit.report.summary import counting
 from pubsub_lib.audit.rules.base_tables import POINT
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import hashed, settled
 
 BLAMELESS: Final = ("ok", "excused", "pending")
 DROPPED_IN_ORDER: Final = ("reordered", "duplicate_dropped")
@@ -59,14 +60,15 @@ def worst_keys(anomalies: DataFrame, rows: DataFrame, settings: AuditSettings) -
     object and of its state count.
     """
     grave = anomalies.filter(F.col("verdict").isin(*counting(settings)))
-    of_point = grave.filter((F.col("of") == "delivery") & (F.col("position") > 0)).groupBy(*POINT).count()
+    # settled: without faulty messages no record of the journals needs to be read.
+    of_point = settled(grave.filter((F.col("of") == "delivery") & (F.col("position") > 0)).groupBy(*POINT).count())
     carried = rows.filter((F.col("kind") == "data") & F.col("outcome").isin(*_CARRIES)).select(*POINT, "changes")
     changed = (
-        carried.join(of_point.select(*POINT), POINT, "left_semi")
+        carried.join(hashed(of_point.select(*POINT)), POINT, "left_semi")
         .select(*POINT, F.explode("changes").alias("change"))
         .select(*POINT, "change.table", "change.key")
         .distinct()
-        .join(of_point, POINT)
+        .join(hashed(of_point), POINT)
     )
     here = ["domain", "topic", "table", "key"]
     differing = grave.filter((F.col("of") == "state") & F.col("key").isNotNull())

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
+import msgspec
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -24,10 +25,26 @@ from pubsub_lib.audit.report.summary import (
 from pubsub_lib.audit.rules.base_tables import PARTICIPANTS, closed
 from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.beside import beside
+from pubsub_lib.audit.spark.settled import lookup
 
 
 def collect(tables: Tables, derived: Aggregates, settings: AuditSettings, problems: Sequence[str] = ()) -> Summary:
     """Run the jobs and build the summary. Blocks until the jobs are done."""
+    first = anomalies.first(derived.anomaly)
+
+    def of_records() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        keys = anomalies.worst_keys(derived.anomaly, tables.rows, settings) if first else []
+        return trails.with_trails(first, tables.rows), keys
+
+    with beside(tables.rows.sparkSession, of_records) as traced:
+        found = _counted(tables, derived, settings, problems)
+        trailed, keys = traced()
+    return msgspec.structs.replace(found, first=trailed, keys=keys)
+
+
+def _counted(tables: Tables, derived: Aggregates, settings: AuditSettings, problems: Sequence[str]) -> Summary:
+    """The summary without the parts that need journals' records."""
     by = ("domain", "verdict", "detail", "blame", "way")
     of_delivery = derived.cells.groupBy(*by).agg(F.sum("rows").alias("rows")).collect()
     counts = [*_counts(of_delivery), *_findings(tables)]
@@ -41,7 +58,6 @@ def collect(tables: Tables, derived: Aggregates, settings: AuditSettings, proble
     latencies = [row.asDict() for row in derived.latency.filter("name = ''").orderBy("domain", "hop").collect()]
     slowest = derived.latency.filter("name <> '' and hop = 'publish_apply'")
     missed = any(each.blame for each in counts if each.of == "delivery")
-    first = anomalies.first(derived.anomaly)
     return Summary(
         exit_code=code,
         balance=_balances(of_delivery),
@@ -50,7 +66,7 @@ def collect(tables: Tables, derived: Aggregates, settings: AuditSettings, proble
         silent=silent,
         open_domains=still_open,
         syncs=syncs,
-        first=trails.with_trails(first, tables.rows),
+        first=[],
         problems=problems,
         audited=time.time_ns() // 1000,
         settings=settings,
@@ -60,7 +76,6 @@ def collect(tables: Tables, derived: Aggregates, settings: AuditSettings, proble
         over_time=_dicts(windows.over_time(derived.cells)),
         losses=_losses(tables, derived) if missed else [],
         timeline=_dicts(tables.syncs.orderBy(F.desc_nulls_first("took"), "began", "run").limit(TIMELINE)),
-        keys=anomalies.worst_keys(derived.anomaly, tables.rows, settings) if first else [],
     )
 
 
@@ -123,7 +138,7 @@ def _evidence(tables: Tables, settings: AuditSettings, every: Set[str]) -> tuple
     about = tables.domains.select("domain", "latest")
     quiet = (
         tables.runs.filter(F.col("side").isin(*PARTICIPANTS) & ~F.col("over"))
-        .join(F.broadcast(about), "domain")
+        .join(lookup(about), "domain")
         .filter(F.col("last_wall") < F.col("latest") - settings.silence)
         .select("run")
     )
@@ -167,7 +182,7 @@ def _losses(tables: Tables, derived: Aggregates) -> list[Losses]:
     missed = derived.stream.filter(F.col("lost") + F.col("repaired") > 0)
     worst = missed.orderBy(F.desc("lost"), F.desc("repaired"), *streams.STREAM).limit(WORST)
     bins: dict[tuple[str, ...], dict[int, Row]] = defaultdict(dict)
-    for row in places.join(F.broadcast(worst.select(*streams.STREAM)), streams.STREAM).collect():
+    for row in places.join(lookup(worst.select(*streams.STREAM)), streams.STREAM).collect():
         bins[_stream(row)][row["bin"]] = row
     places.unpersist()
     of_streams = [

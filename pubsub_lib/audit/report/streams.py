@@ -7,6 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.report.windows import SUMS, sums
 from pubsub_lib.audit.rules.delivery import REPAIR
+from pubsub_lib.audit.spark.settled import hashed
 
 STREAM: Final = ["domain", "name", "uuid", "topic"]
 BINS: Final = 50
@@ -36,4 +37,4 @@ def places(delivery: DataFrame, streams: DataFrame) -> DataFrame:
     length = F.col("highest") - F.col("lowest") + 1
     share = ((F.col("sequence") - F.col("lowest")) * BINS / length).cast("bigint")
     counts = [F.count(F.when(lost, 1)).alias("lost"), F.count(F.when(repaired, 1)).alias("repaired")]
-    return missed.join(ends, STREAM).groupBy(*STREAM, share.alias("bin")).agg(*counts)
+    return missed.join(hashed(ends), STREAM).groupBy(*STREAM, share.alias("bin")).agg(*counts)

@@ -10,6 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.rules.base_tables import POINT
 from pubsub_lib.audit.spark.arrow_tables import small
+from pubsub_lib.audit.spark.session import compiling
+from pubsub_lib.audit.spark.settled import lookup, together
 
 WITH_TRAIL: Final = 5
 """Maximum number of anomalies of each kind that get a trail."""
@@ -45,7 +47,9 @@ def _trails(chosen: Sequence[tuple[int, Mapping[str, Any]]], rows: DataFrame) ->
         wanted[by].append({"index": index, **{name: each.get(name) for name in _NAMES}})
     matching = {"point": _by_point, "id": _by_id, "object": _by_object}
     found = [
-        matching[by](rows, F.broadcast(small(rows.sparkSession, some, _WANTED))) for by, some in wanted.items() if some
+        matching[by](rows, lookup(together(small(rows.sparkSession, some, _WANTED))))
+        for by, some in wanted.items()
+        if some
     ]
     whole = found[0]
     for other in found[1:]:
@@ -54,8 +58,9 @@ def _trails(chosen: Sequence[tuple[int, Mapping[str, Any]]], rows: DataFrame) ->
     of_stage = Window.partitionBy("index", "side", "kind", "outcome").orderBy("wall", "number")
     kept = whole.withColumn("again", F.row_number().over(of_stage)).filter(F.col("again") <= RECORDS)
     records: dict[int, list[Row]] = {index: [] for index, _ in chosen}
-    for row in kept.collect():
-        records[row["index"]].append(row)
+    with compiling(rows.sparkSession):
+        for row in kept.collect():
+            records[row["index"]].append(row)
     return {index: _shown(some) for index, some in records.items()}
 
 

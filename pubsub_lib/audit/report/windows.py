@@ -13,6 +13,7 @@ from pubsub_lib.audit.report.summary import CATEGORIES
 from pubsub_lib.audit.rules.base_tables import closed, window_of
 from pubsub_lib.audit.rules.delivery import MESSAGE, POLLING, REPAIR
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import hashed, lookup
 
 SUMS: Final = ("expected", *CATEGORIES)
 _RESULT: Final = ("verdict", "detail", "blame", "way")
@@ -75,7 +76,7 @@ def balance(cells: DataFrame) -> DataFrame:
 def windows(cells: DataFrame, domains: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per window and replica."""
     counted = cells.groupBy("domain", "window", "name").agg(*sums(F.col("rows")))
-    about = F.broadcast(domains.select("domain", "closed_until"))
+    about = lookup(domains.select("domain", "closed_until"))
     over = closed(F.col("window"), F.col("closed_until"), settings)
     return counted.join(about, "domain", "left").withColumn("closed", over).drop("closed_until")
 
@@ -84,5 +85,5 @@ def over_time(cells: DataFrame) -> DataFrame:
     """One row per slice, of all replicas together, in order: the sums of the items published in it, and ``settled``."""
     published = cells.filter(F.col("slice").isNotNull()).groupBy("slice").agg(*sums(F.col("rows")))
     settled = cells.filter(F.col("settled_slice").isNotNull()).groupBy(F.col("settled_slice").alias("slice"))
-    both = published.join(settled.agg(F.sum("rows").alias("settled")), "slice", "full")
+    both = published.join(hashed(settled.agg(F.sum("rows").alias("settled"))), "slice", "full")
     return both.na.fill(0).orderBy("slice")

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import partitioned, settled
+from pubsub_lib.audit.spark.settled import hashed, lookup, partitioned, settled
 
 PARTICIPANTS: Final = ("writer", "service", "replica")
 FOREVER: Final = 2**62
@@ -72,7 +72,7 @@ def received_streams(overview: DataFrame, runs: DataFrame) -> DataFrame:
     """The (domain, uuid, topic, name) of all receipts, from counts of records; the result may contain a few more."""
     there = overview.filter((F.col("side") == "replica") & (F.col("uuid") != ""))
     listening = runs.filter(~F.col("polls")).select(*RUN)
-    return there.join(F.broadcast(listening), RUN, "left_semi").select("domain", "uuid", "topic", "name").distinct()
+    return there.join(lookup(listening), RUN, "left_semi").select("domain", "uuid", "topic", "name").distinct()
 
 
 def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
@@ -84,8 +84,10 @@ def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
     )
     same = Window.partitionBy("domain", "side", "name", "host")
     whole = whole.withColumn("over", F.col("ended") | (F.max("first_wall").over(same) > F.col("last_wall")))
-    holed = whole.filter(F.col("recorded") != F.col("last_number")).select(*RUN)
-    found = whole.join(_gaps(rows.join(F.broadcast(holed), RUN, "left_semi")), RUN, "left")
+    whole = settled(whole)
+    # settled: without lost records no record needs to be read.
+    holed = settled(whole.filter(F.col("recorded") != F.col("last_number")).select(*RUN))
+    found = whole.join(_gaps(rows.join(lookup(holed), RUN, "left_semi")), RUN, "left")
     none = F.array().cast("array<struct<lo:bigint,lo_wall:bigint,hi:bigint,hi_wall:bigint>>")
     return found.withColumn("gaps", F.coalesce("gaps", none))
 
@@ -184,7 +186,7 @@ def sent_points(rows: DataFrame) -> DataFrame:
 def unpublished(commits: DataFrame, sent_points: DataFrame, settings: AuditSettings) -> DataFrame:
     """The commits without a publication before their horizon."""
     unsent = F.col("sent_at").isNull() | (F.col("sent_at") > F.col("p") + settings.reach)
-    return commits.join(sent_points, POINT, "left").filter(unsent).drop("sent_at")
+    return commits.join(hashed(sent_points), POINT, "left").filter(unsent).drop("sent_at")
 
 
 def intervals(events: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
@@ -208,10 +210,10 @@ def intervals(events: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
             F.col("drop.mono").alias("drop_mono"),
         )
     )
-    found = begun.join(_syncs(events, begun), [*RUN, "topic", "begin"], "left")
-    found = found.join(_signs(rows, begun, runs), [*RUN, "topic", "begin"], "left")
+    found = begun.join(hashed(_syncs(events, begun)), [*RUN, "topic", "begin"], "left")
+    found = found.join(hashed(_signs(rows, begun, runs)), [*RUN, "topic", "begin"], "left")
     about = runs.select(*RUN, "name", "host", "first_wall", "last_wall", "over", "polls", "gaps")
-    return found.join(F.broadcast(about), RUN).select(
+    return found.join(lookup(about), RUN).select(
         *RUN, "topic", "name", "polls", "host", "first_wall", "last_wall", "over", "gaps", "begin", "end",
         "opened", "drop_wall", "drop_mono",
         F.coalesce("syncs", F.array().cast(_SYNCS)).alias("syncs"),
@@ -223,7 +225,7 @@ def _inside(begun: DataFrame, rows: DataFrame, condition: Column) -> DataFrame:
     """Rows of a run joined to the intervals that contain them. ``condition`` compares topics: of_interval, topic."""
     there = begun.select(*RUN, F.col("topic").alias("of_interval"), "begin", "end")
     around = (F.col("number") > F.col("begin")) & (F.col("number") <= F.col("end"))
-    return rows.join(F.broadcast(there), RUN).filter(around & condition)
+    return rows.join(lookup(there), RUN).filter(around & condition)
 
 
 def _syncs(events: DataFrame, begun: DataFrame) -> DataFrame:
@@ -233,7 +235,7 @@ def _syncs(events: DataFrame, begun: DataFrame) -> DataFrame:
     done = events.filter((F.col("kind") == "sync_end") & F.col("outcome").isin("delta", "full"))
     starts = events.filter(F.col("kind") == "sync_begin").groupBy(*RUN, "topic", "sequence")
     started = starts.agg(F.min("wall").alias("began"), F.min("prev_position").alias("from_position"))
-    done = done.join(started, [*RUN, "topic", "sequence"], "left")
+    done = done.join(hashed(started), [*RUN, "topic", "sequence"], "left")
     since = F.when(F.col("outcome") == "delta", F.coalesce("from_position", F.lit(0))).otherwise(F.lit(0))
     inside = _inside(begun, done, F.col("of_interval") == F.col("topic"))
     each = F.struct("number", "position", "wall", "began", since.cast("bigint").alias("since"))
@@ -242,11 +244,11 @@ def _syncs(events: DataFrame, begun: DataFrame) -> DataFrame:
 
 def _signs(rows: DataFrame, begun: DataFrame, runs: DataFrame) -> DataFrame:
     """Per interval of a run with gaps (others are not needed) the number of the last record that shows it."""
-    holed = runs.filter(F.size("gaps") > 0).select(*RUN)
+    holed = settled(runs.filter(F.size("gaps") > 0).select(*RUN))
     seen = rows.filter(
         (F.col("side") == "replica") & F.col("kind").isin("data", "drop", "sync_begin", "sync_end")
     ).select(*RUN, "topic", "number", "kind")
-    seen = seen.join(F.broadcast(holed), RUN, "left_semi")
+    seen = seen.join(lookup(holed), RUN, "left_semi")
     matches = (F.col("of_interval") == F.col("topic")) | ((F.col("kind") == "data") & (F.col("of_interval") == ""))
     inside = _inside(begun, seen, matches)
     return inside.groupBy(*RUN, F.col("of_interval").alias("topic"), "begin").agg(F.max("number").alias("sign"))
@@ -270,8 +272,8 @@ def skews(events: DataFrame, settings: AuditSettings) -> DataFrame:
         (F.shiftright(F.col("a") + F.col("b"), 1) - F.col("s")).alias("skew"),
     )
     samples = (
-        requests.join(received, [*RUN, "peer"])
-        .join(replies, ["domain", "peer", "uuid"])
+        requests.join(hashed(received), [*RUN, "peer"])
+        .join(hashed(replies), ["domain", "peer", "uuid"])
         .filter(F.col("replica_host") != F.col("publisher_host"))
         .select(*HOSTS, window_of(F.col("b"), settings).alias("since"), sample.alias("best"))
     )
@@ -294,9 +296,7 @@ def steps(samples: DataFrame) -> DataFrame:
 def with_skew(table: DataFrame, host: str, skews: DataFrame, settings: AuditSettings) -> DataFrame:
     """Adds the ``skew`` between ``host`` and ``publisher_host`` in the window of ``p``; 0 where it is unknown."""
     window = window_of(F.col("p"), settings)
-    there = F.broadcast(
-        skews.select(*[F.col(name).alias(f"skew_{name}") for name in (*HOSTS, "since", "until", "skew")])
-    )
+    there = lookup(skews.select(*[F.col(name).alias(f"skew_{name}") for name in (*HOSTS, "since", "until", "skew")]))
     here = (
         (F.col("domain") == F.col("skew_domain"))
         & (F.col(host) == F.col("skew_replica_host"))

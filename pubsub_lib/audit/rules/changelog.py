@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pubsub_lib.audit.rules import base_tables
 from pubsub_lib.audit.rules.base_tables import POINT, closed, hidden_at_publisher
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import settled
+from pubsub_lib.audit.spark.settled import hashed, lookup, settled
 
 COLUMNS: Final = (*POINT, "verdict")
 
@@ -31,8 +31,8 @@ def findings(
     settings: AuditSettings,
 ) -> DataFrame:
     """Unpublished commits, phantom publications and broken chains, in the domains with a changelog."""
-    known = F.broadcast(limits(events))
-    about = F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "service_since"))
+    known = lookup(limits(events))
+    about = lookup(domains.select("domain", "closed_until", "publisher_gaps", "service_since"))
     committed = commits.filter("committed")
     unpublished = (
         base_tables.unpublished(committed, sent_points, settings)
@@ -44,7 +44,7 @@ def findings(
     phantom = (
         sent_points.join(known, "domain")
         .filter((F.col("position") > F.col("floor")) & (F.col("position") <= F.col("head")))
-        .join(committed.select(*POINT), POINT, "left_anti")
+        .join(hashed(committed.select(*POINT)), POINT, "left_anti")
     )
     resyncs = events.filter((F.col("kind") == "sync_begin") & (F.col("cause") == "history changed"))
     verdict = F.lit("phantom_publish")
@@ -60,12 +60,12 @@ def _restorable(phantom: DataFrame, resyncs: DataFrame, committed: DataFrame, se
     cause is a changed history decides: for a later sync, more of the changelog would be older than the sync, so that
     the backup explains less.
     """
-    walls = F.broadcast(resyncs.groupBy("domain").agg(F.collect_set("wall").alias("resyncs")))
+    walls = lookup(resyncs.groupBy("domain").agg(F.collect_set("wall").alias("resyncs")))
     after = F.filter("resyncs", lambda wall: wall >= F.col("sent_at") - settings.grace)
     phantom = settled(phantom.join(walls, "domain", "left").withColumn("resync", F.array_min(after)).drop("resyncs"))
-    firsts = F.broadcast(phantom.select("domain", "resync").distinct())
+    firsts = lookup(phantom.select("domain", "resync").distinct())
     old = committed.join(firsts, "domain").filter(F.col("p") <= F.col("resync") - settings.reach)
-    tops = F.broadcast(old.groupBy("domain", "resync").agg(F.max("position").alias("top")))
+    tops = lookup(old.groupBy("domain", "resync").agg(F.max("position").alias("top")))
     passed = F.coalesce(F.col("top") >= F.col("position"), F.lit(False))
     return phantom.join(tops, ["domain", "resync"], "left").withColumn(
         "restorable", F.col("resync").isNotNull() & ~passed

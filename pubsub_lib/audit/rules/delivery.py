@@ -21,7 +21,7 @@ from pubsub_lib.audit.rules.base_tables import (
 )
 from pubsub_lib.audit.rules.receipts import neighbours, received
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import checkpointed
+from pubsub_lib.audit.spark.settled import checkpointed, hashed, lookup
 
 COLUMNS: Final = (
     "domain", "name", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "verdict", "detail",
@@ -30,8 +30,6 @@ COLUMNS: Final = (
 MESSAGE, POLLING, REPAIR, NO_WAY = "message", "polling", "repair", ""
 """The ways in which a change comes into a replica: see audit-verdicts.md, "Delivery"."""
 _ITEM: Final = ["domain", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "publisher_host"]
-
-
 _SKEWS: Final = "array<struct<publisher_host:string,since:bigint,until:bigint,skew:bigint>>"
 
 
@@ -40,9 +38,9 @@ def histories(intervals: DataFrame, topics: DataFrame, skews: DataFrame) -> Data
     of_hosts = skews.groupBy("domain", F.col("replica_host").alias("host")).agg(
         F.collect_list(F.struct("publisher_host", "since", "until", "skew")).alias("skews")
     )
-    every = intervals.filter(F.col("topic") == "").drop("topic").join(topics, "domain")
+    every = intervals.filter(F.col("topic") == "").drop("topic").join(hashed(topics), "domain")
     named = intervals.filter(F.col("topic") != "")
-    both = named.unionByName(every).join(F.broadcast(of_hosts), ["domain", "host"], "left")
+    both = named.unionByName(every).join(lookup(of_hosts), ["domain", "host"], "left")
     each = F.struct(
         "first_wall", "run", "begin", "end", "opened", "drop_wall", "last_wall", "over", "last_sign", "syncs", "gaps",
         "host",
@@ -76,7 +74,7 @@ def items(
         unsent = unsent.withColumn("shown", F.lit(False))
     else:
         in_time = F.coalesce(F.col("shown_at") <= F.col("p") + settings.reach, F.lit(False))
-        unsent = unsent.join(F.broadcast(shown), POINT, "left").withColumn("shown", in_time).drop("shown_at")
+        unsent = unsent.join(lookup(shown), POINT, "left").withColumn("shown", in_time).drop("shown_at")
     polled = commits.withColumns({"kind": F.lit("polled"), "shown": F.lit(False)})
     of_commits = unsent.unionByName(polled)
     nothing = {
@@ -93,7 +91,7 @@ def items(
 
 def expected(items: DataFrame, histories: DataFrame) -> DataFrame:
     """One row per item and replica that must receive it."""
-    listeners = F.broadcast(histories.select("domain", "topic", "polls", "name"))
+    listeners = lookup(histories.select("domain", "topic", "polls", "name"))
     wanted = items.withColumn("polls", F.col("kind") == "polled")
     return wanted.join(listeners, ["domain", "topic", "polls"])
 
@@ -114,17 +112,17 @@ def delivery(
     belated = joined.filter(too_late)
     if not belated.isEmpty():  # few, if any: join them again, without the receipts after the horizon
         horizons = belated.select(*ID, "name", (F.col("p") + settings.reach).alias("horizon"))
-        in_time = receipts.join(F.broadcast(horizons), [*ID, "name"]).filter("wall <= horizon").drop("horizon")
+        in_time = receipts.join(lookup(horizons), [*ID, "name"]).filter("wall <= horizon").drop("horizon")
         again = _with_receipts(belated.select(*expected.columns), received(in_time), skews, stale, settings)
         joined = joined.filter(~too_late).unionByName(checkpointed(again))
     at_once = _judged(joined.filter("plain"), _delivered(settings, F.col("first.settled")))
-    slow = joined.filter(~F.col("plain")).join(F.broadcast(histories), ["domain", "topic", "polls", "name"])
+    slow = joined.filter(~F.col("plain")).join(lookup(histories), ["domain", "topic", "polls", "name"])
     slow = checkpointed(slow.withColumn("intervals", _until_horizon(settings)).filter(F.size("intervals") > 0))
     if slow.isEmpty():
         return at_once
     slow = _with_applied(slow, applied)
     slow = slow.join(
-        F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "service_since")), "domain", "left"
+        lookup(domains.select("domain", "closed_until", "publisher_gaps", "service_since")), "domain", "left"
     )
     return at_once.unionByName(_judge(slow, receipts, settings))
 
@@ -142,13 +140,13 @@ def _until_horizon(settings: AuditSettings) -> Column:
 def _with_receipts(
     expected: DataFrame, received: DataFrame, skews: DataFrame, stale: DataFrame, settings: AuditSettings
 ) -> DataFrame:
-    joined = expected.join(received, [*ID, "name"], "left").withColumn("first_run", F.col("first.run"))
+    joined = expected.join(hashed(received), [*ID, "name"], "left").withColumn("first_run", F.col("first.run"))
     joined = with_skew(joined.withColumn("first_host", F.col("first.host")), "first_host", skews, settings)
     low, high = F.least("sent_low", "received_low"), F.greatest("sent_high", "received_high")
     joined = joined.withColumn("differs", F.coalesce(low != high, F.lit(False)))
     in_time = F.col("first.settled") - F.col("skew") <= F.col("p") + settings.bound
     return joined.join(
-        F.broadcast(stale.withColumnRenamed("run", "first_run")),
+        lookup(stale.withColumnRenamed("run", "first_run")),
         ["domain", "first_run", "topic", "position", "nonce"],
         "left",
     ).withColumns(
@@ -187,14 +185,15 @@ def _judged(rows: DataFrame, verdict: Column) -> DataFrame:
 
 def _with_applied(slow: DataFrame, applied: DataFrame) -> DataFrame:
     """Adds the replica's applications of the item's point: by a delta, late, or from another publisher."""
-    points = slow.select(*POINT, "name").distinct()
+    points = hashed(slow.select(*POINT, "name").distinct())
     found = (
         applied.join(points, [*POINT, "name"], "left_semi")
         .groupBy(*POINT, "name")
         .agg(F.collect_list(F.struct("run", "number", "wall", "outcome")).alias("applications"))
     )
     none = F.array().cast("array<struct<run:string,number:bigint,wall:bigint,outcome:string>>")
-    return slow.join(found, [*POINT, "name"], "left").withColumn("applications", F.coalesce("applications", none))
+    some = F.coalesce("applications", none)
+    return slow.join(hashed(found), [*POINT, "name"], "left").withColumn("applications", some)
 
 
 def _base(interval: Column) -> Column:
@@ -221,7 +220,7 @@ def _judge(slow: DataFrame, receipts: DataFrame, settings: AuditSettings) -> Dat
         (F.col("p") + settings.reach).alias("horizon"),
     )  # fmt: skip
     there = neighbours(receipts, asked_for).withColumnRenamed("run", "asked_run")
-    slow = slow.join(there, ["domain", "asked_run", "uuid", "topic", "sequence"], "left")
+    slow = slow.join(hashed(there), ["domain", "asked_run", "uuid", "topic", "sequence"], "left")
     got = F.col("first").isNotNull()
     by_message = got & (F.col("of_receipt_settled").isNotNull() | F.col("differs"))
     first_table = F.when(F.col("of_receipt_settled").isNull(), "corrupt").otherwise(

@@ -16,7 +16,7 @@ from pubsub_lib.audit.rules.base_tables import with_skew
 from pubsub_lib.audit.rules.delivery import MESSAGE
 from pubsub_lib.audit.rules.stream_ids import STREAM, item, lane, named, number
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import settled
+from pubsub_lib.audit.spark.settled import lookup, settled
 
 _SLOT: Final = 3
 """Bits of the place within a group of neighbours that are compared together."""
@@ -43,7 +43,7 @@ class FastPath(msgspec.Struct, frozen=True):
         """The records of all other streams."""
         if self.every:
             return rows.limit(0)
-        return rows.join(F.broadcast(self.streams), STREAM, "left_anti")
+        return rows.join(lookup(self.streams), STREAM, "left_anti")
 
 
 def fast_path(
@@ -86,12 +86,12 @@ def _joined(
     """
     at = [item().alias("item"), F.shiftright(item(), _PIECE).alias("piece")]
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
-    expected = sent.join(F.broadcast(lanes.drop("name")), STREAM).select(
+    expected = sent.join(lookup(lanes.drop("name")), STREAM).select(
         *at, F.col("wall").alias("p"), "service", "position", "nonce", "written", F.col("hash").alias("sent_hash"),
         *(() if skews is None else (F.col("host").alias("publisher_host"),)),
     )  # fmt: skip
     taken = F.col("outcome").isin("applied", "old") & ~F.col("astray")
-    came = raw_receipts.join(F.broadcast(lanes), [*STREAM, "name"]).select(
+    came = raw_receipts.join(lookup(lanes), [*STREAM, "name"]).select(
         *at, F.col("wall").alias("settled"), F.col("hash").alias("received_hash"), taken.alias("taken"),
         F.shiftleft("turn", _RUNS_APART).bitwiseOR(F.col("number")).alias("order"),
         *(() if skews is None else ("host",)),
@@ -103,7 +103,7 @@ def _joined(
     if skews is None:
         joined = joined.withColumn("skew", F.lit(0).cast("bigint"))
     else:
-        domains = F.broadcast(lanes.select("lane", "domain"))
+        domains = lookup(lanes.select("lane", "domain"))
         joined = joined.withColumn("lane", lane(F.col("item"))).join(domains, "lane")
         joined = with_skew(joined, "host", skews, settings)
     in_time = F.col("settled") - F.col("skew") <= F.col("p") + settings.bound

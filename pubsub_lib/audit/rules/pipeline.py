@@ -18,7 +18,9 @@ from pubsub_lib.audit.rules import (
 )
 from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import checkpointed, kept, settled
+from pubsub_lib.audit.spark.beside import beside
+from pubsub_lib.audit.spark.session import compiled, compiling
+from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, settled
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -42,6 +44,9 @@ FAST_PATH_FROM: Final = 200_000
 """From this number of messages on, the fast path pays: it takes some more jobs, but each message of a clean stream then
 costs a fraction."""
 
+INTERPRETED_BELOW: Final = 100_000
+"""Below this number of records of messages, and with one partition, Spark generates no code for most steps."""
+
 
 def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_PATH_FROM) -> Tables:
     """Plan the tables; reading them runs the jobs. ``rows``: journals' records, each once, with ``domain``.
@@ -50,48 +55,52 @@ def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_P
     reading the data.
     """
     events = settled(base_tables.events(rows))
-    overview = settled(base_tables.overview(rows))
+    with compiling(rows.sparkSession):
+        overview = settled(base_tables.overview(rows))
+    sent, messages = _messages(overview)
+    if messages >= INTERPRETED_BELOW:
+        compiled(rows.sparkSession)
     runs = settled(base_tables.runs(overview, rows))
-    intervals = settled(base_tables.intervals(events, rows, runs))
-    commits = settled(base_tables.commits(rows, settings))
-    # The sent points are compared with commits and the changelog only.
-    has_changelog = not events.filter("kind = 'changelog'").isEmpty()
-    needs_points = has_changelog or not commits.isEmpty()
-    raw_receipts = receipts.raw_receipts(rows, runs, intervals, settings)
-    skews = settled(_all_skews(base_tables.skews(events, settings), overview, raw_receipts, rows, settings))
-    topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
-    known = _Known(
-        overview=overview,
-        runs=runs,
-        domains=settled(base_tables.domains(runs, settings)),
-        intervals=intervals,
-        commits=commits,
-        sent_points=settled(base_tables.sent_points(rows if needs_points else rows.limit(0))),
-        skews=skews,
-        histories=settled(delivery.histories(intervals, topics, skews)),
-        stale=settled(receipts.stale(rows, events)),
-    )
-    delivered, strayed, source = _judged(rows, raw_receipts, known, settings, fast_path_from)
-    findings = rows.limit(0).select(*POINT, F.lit("").alias("verdict"))
-    if has_changelog:
-        findings = changelog.findings(rows, events, commits, known.sent_points, known.domains, settings)
+    with beside(rows.sparkSession, lambda: _of_events(rows, events, runs, settings)) as of_events:
+        known = _known(rows, events, overview, runs, settings)
+        delivered, strayed, source = _judged(rows, known, settings, fast=sent >= fast_path_from)
+        strays = kept(strayed, small=True)
+        store = kept(_findings(rows, events, known, settings).select(*changelog.COLUMNS), small=True)
+        differences, synced = of_events()
     return Tables(
         delivery=delivered,
-        strays=kept(strayed, small=True),
-        store=kept(findings.select(*changelog.COLUMNS), small=True),
-        state=kept(state.differences(rows, events, runs, settings).select(*state.COLUMNS), small=True),
-        syncs=kept(syncs.syncs(events), small=True),
+        strays=strays,
+        store=store,
+        state=differences,
+        syncs=synced,
         runs=runs,
         domains=known.domains,
-        skews=skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"),
+        skews=known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"),
         rows=rows,
         kept=source,
     )
 
 
+def _of_events(
+    rows: DataFrame, events: DataFrame, runs: DataFrame, settings: AuditSettings
+) -> tuple[DataFrame, DataFrame]:
+    """The tables ``state`` and ``syncs``, which need no messages."""
+    differences = state.differences(rows, events, runs, settings).select(*state.COLUMNS)
+    return kept(differences, small=True), kept(syncs.syncs(events), small=True)
+
+
+def _findings(rows: DataFrame, events: DataFrame, known: "_Known", settings: AuditSettings) -> DataFrame:
+    if not known.has_changelog:
+        return rows.limit(0).select(*POINT, F.lit("").alias("verdict"))
+    return changelog.findings(rows, events, known.commits, known.sent_points, known.domains, settings)
+
+
 class _Known(msgspec.Struct, frozen=True):
     """The computed tables that verdicts need, apart from the messages."""
 
+    has_changelog: bool
+    raw_receipts: DataFrame
+    """Not computed: a plan of all receipts."""
     overview: DataFrame
     runs: DataFrame
     domains: DataFrame
@@ -103,18 +112,44 @@ class _Known(msgspec.Struct, frozen=True):
     stale: DataFrame
 
 
+def _known(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFrame, settings: AuditSettings) -> _Known:
+    intervals = settled(base_tables.intervals(events, rows, runs))
+    commits = settled(base_tables.commits(rows, settings))
+    # The sent points are compared with commits and the changelog only.
+    has_changelog = not events.filter("kind = 'changelog'").isEmpty()
+    needs_points = has_changelog or not commits.isEmpty()
+    raw_receipts = receipts.raw_receipts(rows, runs, intervals, settings)
+    skews = settled(_all_skews(base_tables.skews(events, settings), overview, raw_receipts, rows, settings))
+    topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
+    return _Known(
+        has_changelog=has_changelog,
+        raw_receipts=raw_receipts,
+        overview=overview,
+        runs=runs,
+        domains=settled(base_tables.domains(runs, settings)),
+        intervals=intervals,
+        commits=commits,
+        sent_points=settled(base_tables.sent_points(rows if needs_points else rows.limit(0))),
+        skews=skews,
+        histories=settled(delivery.histories(intervals, topics, skews)),
+        stale=settled(receipts.stale(rows, events)),
+    )
+
+
 def _judged(
-    rows: DataFrame, raw_receipts: DataFrame, known: _Known, settings: AuditSettings, fast_path_from: int
+    rows: DataFrame, known: _Known, settings: AuditSettings, *, fast: bool
 ) -> tuple[DataFrame, DataFrame, DataFrame]:
     """The tables of deliveries and of strays, and the persisted table behind the deliveries."""
-    if _sum(known.overview, "sent") < fast_path_from:
+    if not fast:
         delivered, strayed = _by_rules(rows, rows, known, settings)
         delivered = kept(delivered)
         return delivered, strayed, delivered
     listeners = known.histories.filter(~F.col("polls")).select("domain", "topic", "name")
     streams = settled(base_tables.streams(known.overview))
     received = base_tables.received_streams(known.overview, known.runs)
-    clean = fast_path.fast_path(rows, raw_receipts, listeners, streams, received, known.skews, known.stale, settings)
+    clean = fast_path.fast_path(
+        rows, known.raw_receipts, listeners, streams, received, known.skews, known.stale, settings
+    )
     at_once = clean.delivery.select(*delivery.COLUMNS)
     if clean.every and known.commits.isEmpty():
         return at_once, unexpected_receipts.none(rows), clean.joined
@@ -157,9 +192,11 @@ def _as_delivery(unrecorded: DataFrame) -> DataFrame:
     return unrecorded.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)
 
 
-def _sum(table: DataFrame, name: str) -> int:
-    (row,) = table.agg(F.coalesce(F.sum(name), F.lit(0)).alias("sum")).collect()
-    return int(row["sum"])
+def _messages(overview: DataFrame) -> tuple[int, int]:
+    """The number of messages that were sent, and of all records of messages."""
+    recorded = F.when(F.col("topic").isNotNull(), F.col("recorded"))
+    (row,) = overview.agg(*(F.coalesce(F.sum(each), F.lit(0)) for each in (F.col("sent"), recorded))).collect()
+    return int(row[0]), int(row[1])
 
 
 def _all_skews(
@@ -173,9 +210,9 @@ def _all_skews(
     there = overview.filter("side = 'replica'").select("domain", F.col("host").alias("replica_host")).distinct()
     sent = overview.filter(F.col("sent") > 0).groupBy("domain", F.col("host").alias("publisher_host"))
     unasked = (
-        there.join(sent.agg(F.min("sent_wall").alias("begin")), "domain")
+        there.join(hashed(sent.agg(F.min("sent_wall").alias("begin"))), "domain")
         .filter(F.col("replica_host") != F.col("publisher_host"))
-        .join(asked, HOSTS, "left")
+        .join(hashed(asked), HOSTS, "left")
         .withColumn("asked", F.coalesce("asked", F.lit(base_tables.FOREVER)))
         .filter(F.col("begin") < F.col("asked"))
         .drop("begin")
@@ -184,10 +221,10 @@ def _all_skews(
     if unasked.isEmpty():
         return measured
     publications = base_tables.publications(rows).select(*base_tables.ID, "p", "publisher_host")
-    raw = raw_receipts.withColumnRenamed("host", "replica_host").join(publications, base_tables.ID)
+    raw = raw_receipts.withColumnRenamed("host", "replica_host").join(hashed(publications), base_tables.ID)
     since = base_tables.window_of(F.col("p"), settings)
     least = (
-        raw.join(F.broadcast(unasked), HOSTS)
+        raw.join(lookup(unasked), HOSTS)
         .filter(F.col("wall") <= F.col("p") + settings.reach)
         .groupBy(*HOSTS, "asked", since.alias("since"))
         .agg(F.least(F.lit(0), F.min(F.col("wall") - F.col("p"))).alias("best"))

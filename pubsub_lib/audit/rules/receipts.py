@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.rules.base_tables import ID, RUN
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import partitioned, settled
+from pubsub_lib.audit.spark.settled import hashed, lookup, partitioned, settled
 
 STREAM: Final = ["domain", "run", "uuid", "topic"]
 _PIECE: Final = 16
@@ -32,12 +32,14 @@ def raw_receipts(rows: DataFrame, runs: DataFrame, intervals: DataFrame, setting
     everything = around.filter(F.col("topic") == "").select(*RUN, F.col("around").alias("around_all"))
     turn = F.row_number().over(Window.partitionBy("domain", "side", "name").orderBy("first_wall", "run"))
     about = runs.withColumn("turn", turn.cast("bigint")).filter(~F.col("polls"))
-    about = about.select(*RUN, "first_wall", (F.size("gaps") > 0).alias("holed"), "turn").join(everything, RUN, "left")
+    about = about.select(*RUN, "first_wall", (F.size("gaps") > 0).alias("holed"), "turn").join(
+        hashed(everything), RUN, "left"
+    )
     found = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("uuid") != "") & (F.col("sequence") > 0)
     ).select(*ID, "run", "name", "host", "number", "wall", "mono", "outcome", "hash", "position", "nonce")
     of_topics = around.filter(F.col("topic") != "")
-    found = found.join(F.broadcast(about), RUN).join(F.broadcast(of_topics), [*RUN, "topic"], "left")
+    found = found.join(lookup(about), RUN).join(lookup(of_topics), [*RUN, "topic"], "left")
     inside = F.coalesce(_inside("around", settings), F.lit(False)) | F.coalesce(
         _inside("around_all", settings), F.lit(False)
     )
@@ -52,7 +54,7 @@ def receipts(raw: DataFrame, streams: DataFrame) -> DataFrame:
     earlier = Window.partitionBy(*STREAM).orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
     counts = ~F.col("astray") & (F.col("sequence") <= F.col("last_sent"))
     highest = F.max(F.when(counts, F.col("sequence"))).over(earlier)
-    joined = raw.join(F.broadcast(streams), ["domain", "uuid", "topic"], "left")
+    joined = raw.join(lookup(streams), ["domain", "uuid", "topic"], "left")
     among = F.col("sequence").between(F.col("first_sent"), F.col("last_sent"))
     published = F.when(F.coalesce(~among, F.lit(True)), F.lit(False)).when(F.col("whole"), F.lit(True))
     return (
@@ -78,9 +80,9 @@ def looked_up(receipts: DataFrame, publications: DataFrame, streams: DataFrame) 
     partial = settled(streams.filter(~F.col("whole")).select("domain", "uuid", "topic"))
     if partial.isEmpty():
         return receipts
-    sent = publications.join(F.broadcast(partial), ["domain", "uuid", "topic"], "left_semi")
+    sent = publications.join(lookup(partial), ["domain", "uuid", "topic"], "left_semi")
     known = sent.select(*ID, F.lit(True).alias("known"))
-    open_ones = receipts.filter(F.col("published").isNull()).join(known, ID, "left")
+    open_ones = receipts.filter(F.col("published").isNull()).join(hashed(known), ID, "left")
     decided = open_ones.withColumn("published", F.coalesce("known", F.lit(False))).drop("known")
     return settled(receipts.filter(F.col("published").isNotNull()).unionByName(decided))
 
@@ -121,7 +123,7 @@ def neighbours(receipts: DataFrame, asked: DataFrame) -> DataFrame:
     at the ``horizon``.
     """
     asked = asked.distinct()
-    streams = receipts.join(F.broadcast(asked.select(*STREAM).distinct()), STREAM, "left_semi")
+    streams = receipts.join(lookup(asked.select(*STREAM).distinct()), STREAM, "left_semi")
     came = streams.filter(~F.col("astray")).select(
         *STREAM,
         F.col("wall").alias("at"),
@@ -155,7 +157,7 @@ def stale(rows: DataFrame, events: DataFrame) -> DataFrame:
     suspects = settled(_suspects(applied))
     if suspects.isEmpty():
         applied = applied.limit(0)
-    return _stale_objects(events, applied.join(F.broadcast(suspects), "chain", "left_semi").drop("chain", "piece"))
+    return _stale_objects(events, applied.join(lookup(suspects), "chain", "left_semi").drop("chain", "piece"))
 
 
 def _suspects(applied: DataFrame) -> DataFrame:
@@ -202,8 +204,8 @@ def _stale_objects(events: DataFrame, applied: DataFrame) -> DataFrame:
         F.filter(F.concat(F.coalesce("ends", none), F.coalesce("ends_all", none)), lambda end: end < F.col("number"))
     )
     changes = (
-        applied.join(F.broadcast(ends), [*RUN, "topic"], "left")
-        .join(F.broadcast(everything), RUN, "left")
+        applied.join(lookup(ends), [*RUN, "topic"], "left")
+        .join(lookup(everything), RUN, "left")
         .withColumn("epoch", epoch)
         .select(*RUN, "topic", "epoch", "number", "wall", "position", "nonce", F.explode("changes").alias("change"))
         .select(*RUN, "topic", "epoch", "number", "wall", "position", "nonce", "change.*")

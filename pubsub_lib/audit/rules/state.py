@@ -8,13 +8,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from pubsub_lib.audit.rules.base_tables import RUN
 from pubsub_lib.audit.rules.changelog import limits
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import checkpointed, settled
+from pubsub_lib.audit.spark.session import compiling
+from pubsub_lib.audit.spark.settled import checkpointed, hashed, lookup, settled
 
 COLUMNS: Final = (
     "domain", "name", "topic", "table", "key", "verdict", "versions_behind", "behind", "version", "stored_version",
 )  # fmt: skip
 _OBJECT: Final = ["domain", "topic", "table", "key"]
 _LISTING: Final = [*RUN, "topic", "sequence"]
+_STORED: Final = ["domain", "stored_run", "topic", "stored_sequence"]
 
 
 def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: AuditSettings) -> DataFrame:
@@ -24,12 +26,13 @@ def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: A
     objects = rows.filter(F.col("kind") == "object").select(
         *_LISTING, F.get("changes", F.lit(0)).alias("object")
     ).select(*_LISTING, "object.table", "object.key", "object.version", "object.hash")  # fmt: skip
-    objects = checkpointed(objects)
-    whole = settled(_whole(events, runs, objects))
+    with compiling(rows.sparkSession):
+        objects = checkpointed(objects)
+        whole = settled(_whole(events, runs, objects))
     theirs, mine = _last(whole, "store"), _last(whole, "replica")
     with_store = theirs.select("domain").distinct()
-    pairs = mine.join(F.broadcast(with_store), "domain", "left_semi").join(
-        F.broadcast(
+    pairs = mine.join(lookup(with_store), "domain", "left_semi").join(
+        lookup(
             theirs.select(
                 "domain", "topic", F.col("run").alias("stored_run"), F.col("sequence").alias("stored_sequence"),
                 F.col("position").alias("head"),
@@ -42,9 +45,11 @@ def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: A
     pairs = pairs.filter(F.col("head").isNotNull() | (F.col("position") > 0) | (F.col("listed") > 0))
     unclear = F.coalesce(F.col("position") > F.col("head"), F.lit(True))
     unknown = _unknown(pairs.filter(unclear))
-    floors = F.broadcast(limits(events).select("domain", "floor"))
-    pairs = settled(pairs.filter(~unclear).join(floors, "domain", "left"))
-    return _compared(pairs, objects, _changes(rows), settings).unionByName(unknown)
+    floors = lookup(limits(events).select("domain", "floor"))
+    pairs = pairs.filter(~unclear).join(floors, "domain", "left")
+    # A number for each pair: the objects of large listings are then compared by fewer columns.
+    pairs = settled(pairs.withColumn("pair", F.monotonically_increasing_id()))
+    return _compared(pairs, objects, rows, settings).unionByName(unknown)
 
 
 def _unknown(pairs: DataFrame) -> DataFrame:
@@ -63,8 +68,8 @@ def _whole(events: DataFrame, runs: DataFrame, objects: DataFrame) -> DataFrame:
         *_LISTING, "name", "side", "number", "wall", "position", F.col("count").alias("listed")
     )
     counted = objects.groupBy(*_LISTING).agg(F.count("*").alias("has"))
-    ends = ends.join(counted, _LISTING, "left").filter(F.coalesce("has", F.lit(0)) == F.col("listed"))
-    return ends.join(F.broadcast(runs.select(*RUN, "first_wall")), RUN)
+    ends = ends.join(hashed(counted), _LISTING, "left").filter(F.coalesce("has", F.lit(0)) == F.col("listed"))
+    return ends.join(lookup(runs.select(*RUN, "first_wall")), RUN)
 
 
 def _last(whole: DataFrame, side: str) -> DataFrame:
@@ -77,8 +82,10 @@ def _last(whole: DataFrame, side: str) -> DataFrame:
     return of_side.groupBy(*key).agg(F.max_by(values, order).alias("last")).select(*key, "last.*")
 
 
-def _changes(rows: DataFrame) -> DataFrame:
-    """Committed changes: one row per (domain, topic, table, key), with an array of its changes by version."""
+def _changes(rows: DataFrame, concerned: DataFrame) -> DataFrame:
+    """Committed changes of the ``concerned`` objects: one row per (domain, topic, table, key), with an array of its
+    changes by version.
+    """
     each = F.struct("change.version", "change.action", "written")
     return (
         rows.filter((F.col("kind") == "data") & (F.col("outcome") == "committed"))
@@ -90,30 +97,31 @@ def _changes(rows: DataFrame) -> DataFrame:
             F.col("change.key").alias("key"),
             each.alias("each"),
         )
+        .join(hashed(concerned.select(*_OBJECT)), _OBJECT, "left_semi")
         .groupBy(*_OBJECT)
         .agg(F.sort_array(F.collect_set("each")).alias("history"))
     )
 
 
-def _compared(pairs: DataFrame, objects: DataFrame, changes: DataFrame, settings: AuditSettings) -> DataFrame:
-    about = ["domain", "name", "topic", "position", "wall", "head", "floor"]
-    held = pairs.join(objects, _LISTING).select(*about, "table", "key", "version", "hash")
-    there = objects.select(
-        "domain", F.col("run").alias("stored_run"), F.col("sequence").alias("stored_sequence"), "topic", "table",
-        "key", F.col("version").alias("stored_version"), F.col("hash").alias("stored_hash"),
-    )  # fmt: skip
-    stored = pairs.join(there, ["domain", "topic", "stored_run", "stored_sequence"]).select(
-        *about, "table", "key", "stored_version", "stored_hash"
+def _unequal(pairs: DataFrame, objects: DataFrame) -> DataFrame:
+    """The objects that only one of two listings has, or that differ in them, with the columns of ``pairs``."""
+    held = objects.join(hashed(pairs.select(*_LISTING, "pair")), _LISTING)
+    stored = objects.withColumnsRenamed({"run": "stored_run", "sequence": "stored_sequence"}).join(
+        hashed(pairs.select(*_STORED, "pair")), _STORED
     )
-    both = held.join(
-        stored.drop("position", "wall", "head", "floor"), ["domain", "name", "topic", "table", "key"], "full"
+    one = held.select("pair", "table", "key", "version", "hash")
+    other = stored.select(
+        "pair", "table", "key", F.col("version").alias("stored_version"), F.col("hash").alias("stored_hash")
     )
-    # An object that only the store has lacks the columns of the replica's listing; they come from the pairs again.
-    both = both.drop("position", "wall", "head", "floor").join(
-        F.broadcast(pairs.select(*about)), ["domain", "name", "topic"]
-    )
+    both = one.join(hashed(other), ["pair", "table", "key"], "full")
     same = F.col("version").eqNullSafe(F.col("stored_version")) & F.col("hash").eqNullSafe(F.col("stored_hash"))
-    differing = both.filter(~same).join(changes, _OBJECT, "left")
+    return both.filter(~same).join(lookup(pairs), "pair")
+
+
+def _compared(pairs: DataFrame, objects: DataFrame, rows: DataFrame, settings: AuditSettings) -> DataFrame:
+    with compiling(rows.sparkSession):
+        unequal = settled(_unequal(pairs, objects))
+    differing = unequal.join(hashed(_changes(rows, unequal)), _OBJECT, "left")
     empty = F.array().cast("array<struct<version:bigint,action:string,written:bigint>>")
     differing = differing.withColumn("history", F.coalesce("history", empty))
     low = F.coalesce("version", F.lit(-1))

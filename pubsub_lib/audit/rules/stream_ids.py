@@ -11,7 +11,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.spark.settled import settled
+from pubsub_lib.audit.spark.settled import lookup, settled
 
 STREAM: Final = ["domain", "uuid", "topic"]
 _PLACES: Final = 40
@@ -30,7 +30,7 @@ class StreamIds(msgspec.Struct, frozen=True):
 
     def of(self, lanes: DataFrame) -> DataFrame:
         """The streams of the given lanes (column ``lane``)."""
-        return self.table.join(F.broadcast(lanes), "lane", "left_semi").select(*STREAM)
+        return self.table.join(lookup(lanes), "lane", "left_semi").select(*STREAM)
 
 
 def number(streams: DataFrame, listeners: DataFrame) -> StreamIds:
@@ -62,5 +62,5 @@ def named(rows: DataFrame, table: DataFrame) -> DataFrame:
     """The rows whose lane is in ``table``, with domain, UUID, topic, name and sequence instead of their ``item``."""
     place = F.col("item").bitwiseAND(F.lit((1 << _PLACES) - 1))
     there = rows.filter(F.col("item") >= 0).withColumn("lane", F.shiftright("item", _PLACES))
-    known = there.join(F.broadcast(table.drop("length")), "lane")
+    known = there.join(lookup(table.drop("length")), "lane")
     return known.withColumn("sequence", F.col("first") + place).drop("lane", "first", "item")

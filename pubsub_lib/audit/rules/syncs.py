@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.rules.base_tables import RUN
+from pubsub_lib.audit.spark.settled import hashed
 
 COLUMNS: Final = (
     "domain", "name", "run", "topic", "sequence", "cause", "outcome", "began", "took", "count", "size",
@@ -26,7 +27,7 @@ def syncs(events: DataFrame) -> DataFrame:
     return (
         events.filter(F.col("kind") == "sync_begin")
         .withColumn("earlier", F.lag("number").over(first))
-        .join(ends, key, "left")
+        .join(hashed(ends), key, "left")
         .select(
             "domain", "name", "run", "topic", "sequence", "cause", "end.outcome", F.col("wall").alias("began"),
             (F.col("end.mono") - F.col("mono")).alias("took"),

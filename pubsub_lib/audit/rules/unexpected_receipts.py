@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.rules.base_tables import ID, POINT, RUN, with_skew
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import settled
+from pubsub_lib.audit.spark.settled import hashed, lookup, settled
 
 COLUMNS: Final = ("domain", "name", "uuid", "topic", "sequence", "verdict")
 
@@ -20,7 +20,7 @@ def publishers(overview: DataFrame, runs: DataFrame) -> DataFrame:
     by_run = of_runs.select(*RUN, "uuid", F.struct("wall", "run", "host").alias("first"))
     about = runs.select(*RUN, "last_wall", F.get("gaps", F.lit(0))["lo_wall"].alias("holed"))
     return (
-        by_run.join(F.broadcast(about), RUN)
+        by_run.join(lookup(about), RUN)
         .groupBy("domain", "uuid")
         .agg(
             F.min("first").getField("host").alias("publisher_host"),
@@ -35,7 +35,7 @@ def unsent(receipts: DataFrame, publishers: DataFrame, skews: DataFrame, setting
     a ``phantom``.
     """
     strange = receipts.filter(~F.col("published"))
-    strange = strange.join(F.broadcast(publishers), ["domain", "uuid"], "left")
+    strange = strange.join(lookup(publishers), ["domain", "uuid"], "left")
     strange = strange.withColumn("p", F.min("wall").over(Window.partitionBy(*ID)))
     strange = with_skew(strange, "host", skews, settings)
     at = F.col("wall") - F.col("skew")
@@ -54,7 +54,7 @@ def strays(receipts: DataFrame, runs: DataFrame, unsent: DataFrame) -> DataFrame
     first_gap = runs.select(*RUN, F.get("gaps", F.lit(0))["lo"].alias("first_gap"))
     lost_way = (
         receipts.filter(F.col("astray") & F.col("published"))
-        .join(F.broadcast(first_gap), RUN)
+        .join(lookup(first_gap), RUN)
         .filter(F.col("first_gap").isNull() | (F.col("first_gap") >= F.col("number")))
         .select(*ID, "name")
         .distinct()
@@ -93,16 +93,13 @@ def unrecorded(
     holes = settled(_holes(publications, publishers, settings))
     if received.isEmpty() and holes.isEmpty():
         return Unrecorded(_listening(received, histories, settings), None)
-    points = settled(receipts.filter(~F.col("published")).select(*ID, "position", "nonce", "wall").join(received, ID))
+    strange = receipts.filter(~F.col("published")).select(*ID, "position", "nonce", "wall")
+    points = settled(strange.join(hashed(received), ID))
     shown = settled(points.groupBy(*POINT).agg(F.min("wall").alias("shown_at")))
-    here = F.broadcast(holes.select("domain", "topic").unionByName(received.select("domain", "topic")).distinct())
-    known = (
-        commits.select(*POINT, "service")
-        .join(here, ["domain", "topic"], "left_semi")
-        .join(sent_points, POINT, "left")
-        .join(shown, POINT, "left")
-    )
-    known = settled(known)
+    here = lookup(holes.select("domain", "topic").unionByName(received.select("domain", "topic")).distinct())
+    of_topics = commits.select(*POINT, "service").join(here, ["domain", "topic"], "left_semi")
+    known = of_topics.join(hashed(sent_points), POINT, "left").join(hashed(shown), POINT, "left")
+    known = hashed(settled(known))
     horizon = F.col("p") + settings.reach
     unpublished = F.col("sent_at").isNull() | (F.col("sent_at") > horizon)
     stood_for = points.join(known, POINT).filter(unpublished).select(*ID).distinct()
@@ -118,14 +115,14 @@ def unrecorded(
     )
     unreceived = (
         holes.select("domain", "uuid", "topic", "p", "first", F.explode(F.sequence("first", "last")).alias("sequence"))
-        .join(unsent.select(*ID), ID, "left_anti")
+        .join(hashed(unsent.select(*ID)), ID, "left_anti")
         .withColumn(
             "place", F.row_number().over(Window.partitionBy("domain", "uuid", "topic", "first").orderBy("sequence"))
         )
-        .join(stand, ["domain", "uuid", "topic", "first"], "left")
+        .join(hashed(stand), ["domain", "uuid", "topic", "first"], "left")
         .filter(F.col("place") > F.coalesce("commits", F.lit(0)))
     )
-    items = received.join(stood_for, ID, "left_anti").unionByName(unreceived.select(*ID, "p"))
+    items = received.join(hashed(stood_for), ID, "left_anti").unionByName(unreceived.select(*ID, "p"))
     return Unrecorded(_listening(items, histories, settings), shown)
 
 
@@ -137,7 +134,7 @@ def _holes(publications: DataFrame, publishers: DataFrame, settings: AuditSettin
     in_order = Window.partitionBy("domain", "uuid", "topic").orderBy("sequence")
     previous = F.lag(F.struct("sequence", "position")).over(in_order)
     return (
-        publications.join(F.broadcast(holed), ["domain", "uuid"])
+        publications.join(lookup(holed), ["domain", "uuid"])
         .select(*ID, "p", "position", "service", "publisher_holed", previous.alias("previous"))
         .filter(F.col("sequence") > F.col("previous.sequence") + 1)
         .filter(F.col("publisher_holed") <= F.col("p") + settings.reach)
@@ -158,6 +155,6 @@ def _holes(publications: DataFrame, publishers: DataFrame, settings: AuditSettin
 def _listening(missing: DataFrame, histories: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row for each of these ids and each replica that listened at its horizon."""
     opened = F.array_min(F.transform("intervals", lambda each: each["opened"])).alias("opened")
-    listeners = F.broadcast(histories.filter(~F.col("polls")).select("domain", "topic", "name", opened))
+    listeners = lookup(histories.filter(~F.col("polls")).select("domain", "topic", "name", opened))
     there = missing.join(listeners, ["domain", "topic"])
     return there.filter(F.col("opened") <= F.col("p") + settings.reach).drop("opened")

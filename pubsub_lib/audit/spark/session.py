@@ -3,7 +3,8 @@
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pubsub_lib.audit.spark.java import java
@@ -17,7 +18,10 @@ _LISTERS: Final = 8
 """Tasks that list journals' files."""
 _PARTITION: Final = 8 << 20
 """Bytes of journals (they are compressed) for one partition of a shuffle."""
-_SMALL: Final = 64 << 20
+SMALL: Final = 64 << 20
+"""Below this number of bytes of journals the JVM starts quickly and optimizes less."""
+_COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+_INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 """With 1 partition the audit is planned for little data (:mod:`pubsub_lib.audit.spark.settled`)."""
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -XX:MetaspaceSize=256m"
@@ -82,6 +86,13 @@ def first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
+def root_cause(error: Exception) -> str:
+    """The root cause, out of the many lines of a Java error."""
+    lines = (line.strip() for line in str(error).splitlines())
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return causes[-1] if causes else first_line(error)
+
+
 def partitions_for(size: int) -> int:
     """Partitions of a shuffle for journals of ``size`` bytes of Parquet."""
     return max(1, math.ceil(size / _PARTITION))
@@ -90,15 +101,44 @@ def partitions_for(size: int) -> int:
 def settings_for(size: int) -> dict[str, str]:
     """Settings of Spark for one audit of journals of ``size`` bytes of Parquet. A session may change them.
 
-    With one partition few rows are shuffled, so adaptive execution, which runs a job for each shuffle, has no use.
+    With one partition few rows are shuffled, so adaptive execution, which runs a job for each shuffle, has no use. Nor
+    has a broadcast, which is a job: joins look up the other table in the same task. Plans for few rows are interpreted,
+    which takes half as long as generating and compiling code.
     """
     partitions = partitions_for(size)
-    return {PARTITIONS: str(partitions), "spark.sql.adaptive.enabled": "true" if partitions > 1 else "false"}
+    one = partitions == 1
+    return {
+        PARTITIONS: str(partitions),
+        "spark.sql.adaptive.enabled": "false" if one else "true",
+        "spark.sql.autoBroadcastJoinThreshold": "-1" if one else "10MB",
+        **(_INTERPRETED if one else _COMPILED),
+    }
 
 
 def adapt(spark: "SparkSession", size: int) -> None:
     """Apply ``settings_for`` to a session before its next audit."""
-    for name, value in settings_for(size).items():
+    _set(spark, settings_for(size))
+
+
+def compiled(spark: "SparkSession") -> None:
+    """Let Spark generate code for all next steps of this audit, as it does with several partitions."""
+    _set(spark, _COMPILED)
+
+
+@contextmanager
+def compiling(spark: "SparkSession") -> Iterator[None]:
+    """Inside the block Spark generates code: for steps that read all objects."""
+    before = {name: spark.conf.get(name) for name in _COMPILED}
+    _set(spark, _COMPILED)
+    try:
+        yield
+    finally:
+        _set(spark, before)
+
+
+def _set(spark: "SparkSession", settings: Mapping[str, str | None]) -> None:
+    for name, value in settings.items():
+        assert value is not None
         spark.conf.set(name, value)
 
 
@@ -109,6 +149,6 @@ def tuning(size: int) -> dict[str, str]:
     For little data most of the time would be spent on optimizing machine code, so the JVM optimizes less.
     """
     settings = settings_for(size)
-    if size >= _SMALL:
+    if size >= SMALL:
         return settings
     return {**settings, "spark.driver.extraJavaOptions": QUICK_JVM}

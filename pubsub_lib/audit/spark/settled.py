@@ -1,8 +1,8 @@
 """Tables that are computed at once and kept. Their plans become short: planning long plans takes longer than the data.
 
-An audit of little data uses a single partition (:func:`~pubsub_lib.audit.spark.session.settings_for`). There a small
-table becomes a part of the plan. So Spark knows its size: an empty table removes all steps that depend on it, and a
-query of the table alone needs no job.
+An audit of little data uses a single partition (:func:`~pubsub_lib.audit.spark.session.settings_for`). There Spark
+learns whether a small table is empty: an empty table removes all steps that depend on it. No step then exchanges rows
+or runs a job of its own: rows are grouped where they are, and joins look up the other table in the same task.
 """
 
 from typing import TYPE_CHECKING
@@ -20,10 +20,14 @@ def single(spark: "SparkSession") -> bool:
 
 def settled(table: "DataFrame") -> "DataFrame":
     """A table that is small when the journals are small, computed now."""
-    found = checkpointed(table)
-    if not single(table.sparkSession) or not found.isEmpty():
-        return found
-    return found.limit(0)
+    if not single(table.sparkSession):
+        return checkpointed(table)
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    counted = Observation()  # counts while the table is computed: a query of its own would be another job
+    found = checkpointed(table.observe(counted, F.count(F.lit(1)).alias("rows")))
+    return found if counted.get["rows"] else found.limit(0)
 
 
 def checkpointed(table: "DataFrame") -> "DataFrame":
@@ -48,3 +52,17 @@ def together(table: "DataFrame") -> "DataFrame":
 def partitioned(table: "DataFrame", *by: str) -> "DataFrame":
     """The table partitioned by these columns. A single partition is partitioned by any columns."""
     return table if single(table.sparkSession) else table.repartition(*by)
+
+
+def lookup(table: "DataFrame") -> "DataFrame":
+    """A small table, for a join by equal columns: every task holds it. With several partitions a job of its own sends
+    it to all tasks.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return hashed(table) if single(table.sparkSession) else F.broadcast(table)
+
+
+def hashed(table: "DataFrame") -> "DataFrame":
+    """The table for a join by equal columns. A single partition fits in memory, so neither table is sorted."""
+    return table.hint("shuffle_hash") if single(table.sparkSession) else table

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pubsub_lib.audit.ingest.input import size_of
 from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.report.summary import INCOMPLETE
 from pubsub_lib.audit.settings import SECOND, AuditSettings
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace, settings: AuditSettings, folders: Mapping[s
         memory=options.memory,
         quiet=not sys.stderr.isatty(),
         # A long follower gains from optimized code; a single round ends before that pays.
-        options=tuning(_size(folders)) if options.once else None,
+        options=tuning(size_of(folders)) if options.once else None,
     )
     try:
         return _run(options, settings, folders, checkpoint, spark)
@@ -85,15 +86,6 @@ def _stop(spark: "SparkSession") -> None:
 
     with suppress(Py4JError, OSError):  # its process may have ended, which was reported
         spark.stop()
-
-
-def _size(folders: Mapping[str, Sequence[Path]]) -> int:
-    """Bytes of the present files."""
-    size = 0
-    for place in (place for places in folders.values() for place in places):
-        with suppress(OSError):  # the intake reports unreadable files
-            size += sum(each.stat().st_size for each in place.iterdir())
-    return size
 
 
 def _run(

@@ -8,14 +8,17 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.core.envelope import Message
+from pubsub_lib.core.model import Point, Record
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal import compaction
 from pubsub_lib.journal.compaction import Compacted, compact
 from pubsub_lib.journal.entries import Entry, beginning, frame
 from pubsub_lib.journal.reading import find, read
+from pubsub_lib.journal.rows import COLUMNS
 from pubsub_lib.journal.writer import Journal
 from tests.unit.journal.builders import HEADER, envelope, link, settings
 
@@ -46,6 +49,22 @@ def test_many_rows_are_written_in_slices(tmp_path: Path, monkeypatch: pytest.Mon
     compact(tmp_path)
     (rolled,) = find([tmp_path]).parquet
     assert list(read(rolled)) == before
+
+
+def test_records_of_objects_can_be_in_row_groups_of_their_own(tmp_path: Path) -> None:
+    journal = Journal(settings(tmp_path), "replica", "r")
+    records = [Record("lport", key, 1, b"1") for key in ("a", "b")]
+    for number in range(3):
+        journal.listing(number, "t", Point(9, 8), records)
+    journal.close()
+    (path,) = find([tmp_path]).append
+    before = list(read(path))
+    compaction.write_parquet(path, tmp_path / "apart.parquet", objects_apart=True)
+    assert sorted(read(tmp_path / "apart.parquet"), key=lambda row: row.number) == before
+    about = pq.read_metadata(tmp_path / "apart.parquet")
+    kinds = [about.row_group(number).column(COLUMNS.index("kind")).statistics for number in range(2)]
+    assert (about.num_row_groups, kinds[0].min, kinds[0].max, kinds[0].num_values) == (2, "object", "object", 6)
+    assert kinds[1].min != "object"
 
 
 def poisoned(folder: Path, name: str, **fields: object) -> Path:

@@ -179,9 +179,9 @@ def test_folder_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
     folder = tmp_path / "jour[1]nals"
     journal(folder)
     (folder / "just-begun.journal").touch()
-    def rolled_before(source: Path, target: Path) -> None:
+    def rolled_before(source: Path, target: Path, **how: bool) -> None:
         compact(folder)
-        write_parquet(source, target)
+        write_parquet(source, target, **how)
 
     monkeypatch.setattr(journals, "write_parquet", rolled_before)
     gathered = gather({"": [folder]}, tmp_path / "scratch")

@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from pubsub_lib.audit.spark.session import session, tuning
+import pytest
+
+from pubsub_lib.audit.spark.session import adapt, compiled, compiling, session, tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,3 +26,22 @@ def test_partitions_follow_the_size_and_little_data_gets_the_quick_jvm() -> None
     of_sizes = {size: tuning(size << 20) for size in (0, 17, 64, 800)}
     assert {size: found[partitions] for size, found in of_sizes.items()} == {0: "1", 17: "3", 64: "8", 800: "100"}
     assert [size for size, found in of_sizes.items() if "spark.driver.extraJavaOptions" in found] == [0, 17]
+
+
+def test_code_is_generated_only_where_it_is_wanted_and_for_the_next_audit(spark: "SparkSession") -> None:
+    def generates() -> bool:
+        plan = spark.range(9).filter("id > 3")._jdf.queryExecution().executedPlan().toString()
+        return "*(1)" in plan and spark.conf.get("spark.sql.codegen.factoryMode") == "FALLBACK"
+
+    adapt(spark, 0)
+    assert not generates()
+    with pytest.raises(ZeroDivisionError), compiling(spark):
+        assert generates()
+        1 / 0  # noqa: B018
+    assert not generates()
+    compiled(spark)
+    assert generates()
+    adapt(spark, 0)
+    assert not generates()
+    adapt(spark, 16 << 20)
+    assert generates()

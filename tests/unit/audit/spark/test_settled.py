@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.spark.session import adapt
-from pubsub_lib.audit.spark.settled import kept, partitioned, settled, single, together
+from pubsub_lib.audit.spark.settled import hashed, kept, lookup, partitioned, settled, single, together
 from tests.unit.audit.conftest import LITTLE, MUCH
 
 if TYPE_CHECKING:
@@ -39,6 +39,28 @@ def test_empty_table_of_little_data_removes_the_steps_after_it(little: "SparkSes
     rows = little.range(10)
     assert "LocalTableScan <empty>" in plan(rows.join(settled(rows.filter("id > 20")), "id"))
     assert kept(rows.filter("id > 20"), small=True).columns == ["id"]
+
+
+def test_little_data_is_joined_without_sort_and_without_another_job(little: "SparkSession") -> None:
+    rows, few = (settled(together(little.range(number))) for number in (10, 3))
+    for other in (lookup(few), hashed(few)):
+        planned = plan(rows.join(other, "id", "left"))
+        assert "ShuffledHashJoin" in planned
+        assert not any(step in planned for step in ("Exchange", "Sort", "Broadcast"))
+
+
+def test_little_table_is_computed_and_counted_by_one_job(little: "SparkSession") -> None:
+    rows = together(little.range(10))
+    scheduler = little.sparkContext._jsc.sc().dagScheduler()
+    before = scheduler.numTotalJobs()
+    assert plan(settled(rows)) != plan(settled(rows.filter("id > 20")))
+    assert scheduler.numTotalJobs() == before + 2
+
+
+def test_much_data_is_joined_by_broadcast_or_sort(spark: "SparkSession") -> None:
+    adapt(spark, MUCH)
+    assert "BroadcastHashJoin" in plan(spark.range(10).join(lookup(spark.range(10)), "id"))
+    assert hashed(rows := spark.range(10)) is rows
 
 
 def test_much_data_keeps_its_partitions(spark: "SparkSession") -> None:
