@@ -136,6 +136,13 @@ def test_service_logs_the_variables_that_replace_options_of_the_file(
     assert caplog.text.count("take precedence over the file: OS_PUBSUB__SERVICE_NAME") == 1
 
 
+def test_check_warns_of_an_unverified_database_server(config: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config.write_text(config.read_text().replace("sqlite:///", "postgresql://me:tOpSeCrEt@db/"))
+    assert main(["--check", "--config-file", str(config)]) == 0
+    assert caplog.text.count("the database server db is not verified") == 1
+    assert "tOpSeCrEt" not in caplog.text
+
+
 def test_check_names_no_address_for_a_driver_that_binds_nothing(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
