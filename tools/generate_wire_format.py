@@ -102,12 +102,13 @@ in-process bus (`memory`). The polling driver reads the changelog and sends no m
 | body | one msgpack array | all other data |
 | (signature) | | a third frame is reserved for a signature over the raw frames before it; currently it is ignored |
 
-ZeroMQ matches subscriptions by prefix. The closing NUL makes the match exact: a subscriber of `tenant-1`
-does not get `tenant-10`. Names contain no NUL. Every subscriber subscribes to `D` `00`, so that it
-receives the broadcast hellos of publishers that never sent on its topics. A subscriber of all topics
-subscribes to the single byte `D`. Hello replies begin with another byte, so each replica only receives
-its own. A **hello request** is a subscription, too: `H` nonce `00` and a msgpack array of topics. No
-message begins with these bytes. The publisher receives the subscription on its XPUB and replies under
+ZeroMQ matches subscriptions by prefix. The closing NUL makes the match exact: a subscriber of `tenant-1` does not
+get `tenant-10`. Names contain no NUL. Every subscriber subscribes to `D` `00`, so that it receives the broadcast
+hellos of publishers that never sent on its topics. A subscriber of all topics subscribes to the single byte `D`.
+Hello replies begin with another byte and the nonce of the request, so a replica receives only its own. They are not
+secret: a peer that subscribes to the single byte `H` receives the replies to all replicas, with the heads of the
+topics that each requested. A **hello request** is a subscription, too: `H` nonce `00` and a msgpack array of
+topics. No message begins with these bytes. The publisher receives the subscription on its XPUB and replies under
 `H` nonce `00`, to which the replica subscribed before:
 
 ```text

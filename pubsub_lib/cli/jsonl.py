@@ -18,6 +18,10 @@ from pubsub_lib.command.exit_codes import FileError
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.store import Stored
 
+MAX_BLANKS: Final = 10_000
+"""Maximum number of blank lines of a file without objects."""
+BLANKS_PER_OBJECT: Final = 10
+"""Number of further blank lines for each object before them. So blank lines never cost more time than the objects."""
 _DAMAGE: Final = (OSError, EOFError, zlib.error)
 _MARKS: Final = {
     b"\xef\xbb\xbf": "it begins with a byte order mark; write the file as UTF-8 without one",
@@ -102,9 +106,10 @@ class Reader:
     def read(self, first: int = 1) -> Iterator[Numbered]:
         """The lines from number ``first`` on, without blank ones. Raises FileError, naming the line that is broken.
 
-        Lines before ``first`` are not parsed, so that a broken line can be skipped.
+        Lines before ``first`` are not parsed, so that a broken line can be skipped. Too many blank lines are refused:
+        one megabyte of a gzip archive can contain a billion of them.
         """
-        number = 0
+        number, allowed = 0, MAX_BLANKS
         while True:
             number += 1
             try:
@@ -115,8 +120,16 @@ class Reader:
                 return
             if len(data) >= self._longest:
                 raise self.broken(number, f"it is longer than {self._longest} bytes")
-            if number >= first and data.strip():
+            if number < first:
+                continue
+            if data.strip():
+                allowed += BLANKS_PER_OBJECT
                 yield self.numbered(number, data)
+                continue
+            allowed -= 1
+            if allowed < 0:
+                maximum = f"{MAX_BLANKS} and {BLANKS_PER_OBJECT} for each object before them"
+                raise self.broken(number, f"more lines are blank than the maximum, {maximum}")
 
     def numbered(self, number: int, data: bytes) -> Numbered:
         """The parsed line of these bytes. Raises FileError."""

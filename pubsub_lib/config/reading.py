@@ -72,6 +72,20 @@ class Configuration(msgspec.Struct, frozen=True):
         """The values of a driver's own options. Raises ConfigError, DriverError."""
         return self.values(*installed_drivers.options_of(driver))
 
+    def from_environment(self, drivers: Iterable[str]) -> list[str]:
+        """The environment variables that take precedence over the files, of our groups and those of these drivers.
+        Raises DriverError.
+        """
+        groups = ((GROUP, options.OPTIONS), (options.SERVICE_GROUP, options.SERVICE))
+        found = set()
+        for group, opts in (*groups, *map(installed_drivers.options_of, drivers)):
+            self.conf.register_opts(opts, group=group)
+            for option in opts:
+                variable = f"OS_{_variable(group, option)}"
+                if variable in os.environ and _is_read_from_environment(self.conf, group, option):
+                    found.add(variable)
+        return sorted(found)
+
     def check_names(self) -> None:
         """Raises ConfigError for an unknown option. Only ``[pubsub]``, ``[publisher_service]`` and the drivers' groups
         are ours; other groups may belong to other programs that share a file.
@@ -107,12 +121,20 @@ def _value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> Any:
             "write $$ for a dollar sign"
         ) from error
     except (cfg.Error, ValueError) as error:
+        variable = f"OS_{_variable(group, option)}"
+        where = f"[{group}]" + (f" (the environment variable {variable} is set)" if variable in os.environ else "")
         raise ConfigError(
-            f"the option {option.name!r} in group [{group}] cannot be used: {_reason(error, option)}; correct it"
+            f"the option {option.name!r} in group {where} cannot be used: {_reason(error, option)}; correct it"
         ) from error
     if isinstance(value, float) and not math.isfinite(value):  # nan is within every range
         raise ConfigError(f"the option {option.name!r} in group [{group}] is {value} but must be finite; correct it")
     return value
+
+
+def _is_read_from_environment(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> bool:
+    """Not so for a ``conf`` without the environment, or with an override by the program."""
+    location = conf.get_location(option.dest, group)
+    return location is not None and location.location is cfg.Locations.environment
 
 
 def _variable(group: str, option: cfg.Opt) -> str:

@@ -44,6 +44,7 @@ from pubsub_lib.replica.engine import Engine
 from pubsub_lib.replica.handlers import Handle, Handlers
 from pubsub_lib.replica.inspection_routes import Contents
 from pubsub_lib.replica.journaling import ReplicaJournal
+from pubsub_lib.replica.own_store import open_own_store
 from pubsub_lib.replica.readback import RETRY, Committed, Readback, check_position
 from pubsub_lib.replica.scheduling import Scheduler, Threads
 from pubsub_lib.replica.status import DRIVER_DROPS, ChainStatus, ParkedObject, Status, parked_objects, problems
@@ -114,7 +115,7 @@ class Replica:
             self._subscriber = contract.subscriber(driver, settings.for_driver())
         binds = driver is not None and driver.capabilities.bind_based
         polls = driver is not None and not driver.capabilities.carries_envelopes
-        self._own_store = _reader(settings) if store is None else None
+        self._own_store = open_own_store(settings) if store is None else None
         reader = store if self._own_store is None else self._own_store
         assert reader is not None
         self._reader = reader
@@ -660,13 +661,6 @@ def _values(objects: Sequence[Object[Any]], *, skip: bool) -> Iterator[tuple[str
                 raise
             continue
         yield each.key, value
-
-
-def _reader(settings: Settings) -> Store:
-    """A store to read from, which may not exist yet: a replica does not create the database, but waits for it."""
-    # One attempt: the tracker retries by its own rules, and a failure must be visible in the meantime.
-    once = msgspec.structs.replace(settings.store, retry_attempts=1)
-    return Store(msgspec.structs.replace(settings, store=once), create=False)
 
 
 def _endpoint(settings: Settings, replica: Replica) -> "Endpoint":

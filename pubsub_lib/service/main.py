@@ -50,8 +50,13 @@ def _command(arguments: Sequence[str] | None) -> int:
         _set_up_logging(options.config_file, options.log_level)
         configuration = Configuration.read(options.config_file)
         settings, service = service_settings.load(configuration)
+        replaced = _from_environment(configuration, settings)
         if options.check:
+            if replaced:
+                entry.report_error(PROGRAM, replaced)
             return _check(configuration, settings, service, options.connect)
+        if replaced:
+            _log.info("%s", replaced)
         return run(settings, service)
     except PubSubError as error:
         entry.report_error(PROGRAM, error)
@@ -59,6 +64,15 @@ def _command(arguments: Sequence[str] | None) -> int:
     except Exception:
         _log.debug("internal error", exc_info=True)
         raise
+
+
+def _from_environment(configuration: Configuration, settings: Settings) -> str:
+    """A sentence that names the variables that take precedence over the file, without their values; "" for none."""
+    drivers_used = [each for each in (settings.driver, settings.multiproc_driver) if each]
+    found = ", ".join(configuration.from_environment(drivers_used))
+    if not found:
+        return ""
+    return f"these environment variables take precedence over the file: {found}; unset those that are wrong"
 
 
 def _check(configuration: Configuration, settings: Settings, service: ServiceSettings, connect: bool) -> int:

@@ -37,6 +37,7 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
     _check_ports(settings, service)
     exposure.check(listeners(settings, service), settings.insecure)
     _warn_of_loopback(service.address)
+    url.warn_of_unverified_server(settings.store_url)
     return settings, service
 
 

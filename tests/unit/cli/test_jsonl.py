@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib.cli.jsonl import Line, Reader, created
+from pubsub_lib.cli.jsonl import BLANKS_PER_OBJECT, MAX_BLANKS, Line, Reader, created
 from pubsub_lib.command.exit_codes import FileError
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.store import Stored
@@ -46,6 +46,31 @@ def test_gzip_by_name(tmp_path: Path) -> None:
     path = tmp_path / "objects.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD * 3))
     assert [number for number, _ in read(path)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("blank", [b"\n", b" \r\n"])
+def test_archive_of_blank_lines_is_refused_at_the_limit(tmp_path: Path, blank: bytes) -> None:
+    """1 MB of such an archive is 1 GiB of lines, which took minutes of processor time."""
+    path = tmp_path / "objects.jsonl.gz"
+    path.write_bytes(gzip.compress(GOOD + blank * 1_000_000))
+    last = 1 + MAX_BLANKS + BLANKS_PER_OBJECT
+    with Reader(str(path), LIMITS) as reader:
+        lines = reader.read()
+        assert next(lines).number == 1
+        with pytest.raises(FileError, match=rf"line {last + 1} of .* {MAX_BLANKS} and {BLANKS_PER_OBJECT} for each"):
+            next(lines)
+
+
+def test_blank_lines_between_objects_are_read(path: Path) -> None:
+    count = 2 * MAX_BLANKS // BLANKS_PER_OBJECT
+    path.write_bytes((GOOD + b"\n" * BLANKS_PER_OBJECT) * count)
+    assert len(read(path)) == count
+
+
+def test_blank_lines_before_the_first_one_to_read_are_skipped(path: Path) -> None:
+    path.write_bytes(b"\n" * (MAX_BLANKS + 1) + GOOD)
+    with Reader(str(path), LIMITS) as reader:
+        assert [each.number for each in reader.read(first=MAX_BLANKS)] == [MAX_BLANKS + 2]
 
 
 def test_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

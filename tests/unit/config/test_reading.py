@@ -88,6 +88,38 @@ def test_dragonflow_options_without_effect_are_named_once_for_each_file(
     assert "nb_db_class (set store_url in [pubsub])" in record.getMessage()
 
 
+def test_options_from_the_environment_are_named_without_their_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_PUBSUB__STORE_URL", "postgresql://me:tOpSeCrEt@db/net")
+    monkeypatch.setenv("OS_PUBLISHER_SERVICE__METRICS_PORT", "0")
+    monkeypatch.setenv("OS_PUBSUB_ZMQ__SEND_HWM", "7")
+    monkeypatch.setenv("OS_PUBSUB_MEMORY__LOSS", "1")  # of a driver that is not used
+    monkeypatch.setenv("OS_OTHER__STORE_URL", "x")
+    configuration = Configuration.read(written(tmp_path, f"[pubsub]\n{URL}"))
+    assert configuration.from_environment(["zmq_pubsub_driver"]) == [
+        "OS_PUBLISHER_SERVICE__METRICS_PORT",
+        "OS_PUBSUB_ZMQ__SEND_HWM",
+        "OS_PUBSUB__STORE_URL",
+    ]
+
+
+def test_error_of_an_option_names_its_environment_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_PUBSUB__MAX_IDLE_TIME", "long")
+    configuration = Configuration.read(written(tmp_path, f"[pubsub]\n{URL}max_idle_time = 7\n"))
+    with pytest.raises(ConfigError, match=r"'max_idle_time' .*OS_PUBSUB__MAX_IDLE_TIME is set\) cannot be"):
+        configuration.values(GROUP, options.OPTIONS)
+
+
+def test_conf_without_the_environment_names_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OS_PUBSUB__STORE_URL", "sqlite:///other.db")
+    conf = cfg.ConfigOpts()
+    conf([f"--config-file={written(tmp_path, f'[pubsub]{chr(10)}{URL}')}"], project="x", prog="x", use_env=False)
+    assert Configuration.of(conf).from_environment([]) == []
+
+
 def test_environment_variable_of_an_old_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """oslo.config would ignore it."""
     monkeypatch.setenv("OS_PUBSUB__QUEUE_LIMIT", "7")

@@ -108,6 +108,41 @@ def test_check_prints_the_service_and_opens_nothing(config: Path, capsys: pytest
     assert sorted(each.name for each in config.parent.iterdir()) == ["net.conf"]
 
 
+@pytest.mark.parametrize("damage", ["", "publishers_ips = 10.0.0.9, 127.0.0.9\ndiscovery_interval = 0\n"])
+def test_check_names_the_variables_that_replace_options_of_the_file(
+    damage: str, config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_PUBSUB__STORE_URL", f"sqlite:///{config.parent}/other.db")
+    monkeypatch.setenv("OS_PUBSUB__SERVICE_NAME", "api-2")
+    config.write_text(config.read_text().replace("[pubsub]\n", f"[pubsub]\n{damage}"))
+    assert main(["--check", "--config-file", str(config)]) == (2 if damage else 0)
+    output = capsys.readouterr()
+    assert output.err.splitlines()[0] == (
+        "publisher-service: these environment variables take precedence over the file: OS_PUBSUB__SERVICE_NAME, "
+        "OS_PUBSUB__STORE_URL; unset those that are wrong"
+    )
+    assert damage or "service 'api-2'" in output.out
+
+
+def test_service_logs_the_variables_that_replace_options_of_the_file(
+    config: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pubsub_lib.service.main.run", lambda settings, service: 0)
+    with caplog.at_level("INFO", "pubsub_lib.service.main"):
+        assert main(["--config-file", str(config)]) == 0
+        assert "environment" not in caplog.text
+        monkeypatch.setenv("OS_PUBSUB__SERVICE_NAME", "api-2")
+        assert main(["--config-file", str(config)]) == 0
+    assert caplog.text.count("take precedence over the file: OS_PUBSUB__SERVICE_NAME") == 1
+
+
+def test_check_warns_of_an_unverified_database_server(config: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config.write_text(config.read_text().replace("sqlite:///", "postgresql://me:tOpSeCrEt@db/"))
+    assert main(["--check", "--config-file", str(config)]) == 0
+    assert caplog.text.count("the database server db is not verified") == 1
+    assert "tOpSeCrEt" not in caplog.text
+
+
 def test_check_names_no_address_for_a_driver_that_binds_nothing(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -274,6 +274,23 @@ def test_twenty_subscribers_that_start_at_once_get_twenty_hello_replies() -> Non
             assert own == [f"nonce-{number}"]
 
 
+def test_subscriber_of_the_bare_prefix_receives_hello_replies_for_others() -> None:
+    """ZeroMQ compares prefixes; see docs/wire-format.md."""
+    with world() as on, zmq.Context() as context, context.socket(zmq.SUB) as curious:
+        sender = on.sender()
+        curious.setsockopt(zmq.LINGER, 0)
+        curious.subscribe(b"H")
+        curious.connect(sender.address)
+        listener = on.listener("a", to=(sender.address,))
+
+        def arrived() -> bool:
+            listener.subscriber.request_hello("private", ["a"])
+            return bool(curious.poll(200))
+
+        eventually(arrived, "the hello reply arrived")
+        assert curious.recv_multipart()[0].startswith(codec.private_frame("private"))
+
+
 def test_publisher_receives_all_subscriptions_of_a_burst() -> None:
     with world() as on:
         sender = on.sender()
