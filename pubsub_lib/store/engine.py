@@ -66,7 +66,7 @@ def _sqlite(url: URL, settings: StoreSettings, writes: bool, gate: ForkGate, mor
     arguments = {"timeout": settings.lock_timeout, "check_same_thread": False}
     engine = _create(url, settings, poolclass=GatedPool, connect_args=arguments, **size)
     assert isinstance(engine.pool, GatedPool)
-    engine.pool.join(gate, sqlite.is_current(url))
+    engine.pool.join(gate)
     sqlite.watch(engine)
 
     @event.listens_for(engine, "connect")

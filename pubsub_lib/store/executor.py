@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pubsub_lib.core.model import Head, Point
 from pubsub_lib.errors import SchemaError
-from pubsub_lib.store import fork_safety, links, rows, schema, statements
+from pubsub_lib.store import links, rows, schema, statements
 from pubsub_lib.store.prepared import Call, Rows
 from pubsub_lib.store.statements import Statements
 
@@ -137,7 +137,7 @@ class OwnTransaction(Executor):
     def __enter__(self) -> Self:
         begin = self.made.begin
         try:
-            self._pooled = fork_safety.checkout(self._engine)
+            self._pooled = self._engine.raw_connection()
             self._driver = self._pooled.driver_connection
             if self._in_trips:
                 from pubsub_lib.store.postgres_trip import trips_of  # needs psycopg, which other databases do not
@@ -169,7 +169,7 @@ class OwnTransaction(Executor):
                 raise
         finally:
             if self._pooled is not None and self._pooled.is_valid:
-                fork_safety.checkin(self._engine, self._pooled)
+                self._pooled.close()
 
     def run(self, *calls: Call) -> list[Rows]:
         """As the base class. A PostgreSQL connection on which a statement failed is not used again."""

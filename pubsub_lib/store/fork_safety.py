@@ -9,11 +9,9 @@ import os
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from sqlalchemy import Engine
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
 from pubsub_lib.logs import logger
@@ -45,9 +43,8 @@ class ForkGate:
         """Wait while a fork is going on; returns the argument for :meth:`leave`."""
         me = threading.get_ident()
         with self._changed:
-            if self._shut:
-                # A thread that is inside already must proceed, or the fork would wait for it until the timeout.
-                self._changed.wait_for(lambda: not self._shut or self._inside[me] > 0)
+            # A thread that is inside already must proceed, or the fork would wait for it until the timeout.
+            self._changed.wait_for(lambda: not self._shut or self._inside[me] > 0)
             self._inside[me] += 1
         return me
 
@@ -57,8 +54,7 @@ class ForkGate:
             self._inside[who] -= 1
             if self._inside[who] <= 0:
                 del self._inside[who]
-            if self._shut:
-                self._changed.notify_all()
+            self._changed.notify_all()
 
     def shut(self) -> None:
         """Before a fork: let no thread enter, wait until all have left, and close the connections in the pools."""
@@ -75,7 +71,7 @@ class ForkGate:
             )
             return
         for pool in list(self._pools):
-            pool.close_idle()
+            pool.dispose()
 
     def open(self) -> None:
         """After a fork, in the parent."""
@@ -92,30 +88,16 @@ class ForkGate:
 
 
 class GatedPool(QueuePool):
-    """A pool whose connections are opened, used and closed behind a gate.
-
-    A transaction of the store parks its connection (:func:`checkin`), and the next one takes it (:func:`checkout`):
-    this spares the work of a return and a checkout, which took a tenth of a small transaction. A parked connection is
-    not in use: it returns to the pool before a thread waits for a connection of the pool, and before a fork.
-    """
+    """A pool whose connections are opened, used and closed behind a gate."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._gate: ForkGate | None = None
-        self._is_current: Callable[[Any], bool] = lambda _: True
         self._holders: dict[int, int] = {}
-        self._parking = threading.Lock()
-        """Guards the parked connection and the number of threads that want one from the pool."""
-        self._parked: PoolProxiedConnection | None = None
-        self._wanted = 0
-        self._disposed = False
 
-    def join(self, gate: ForkGate, is_current: Callable[[Any], bool]) -> None:
-        """Use this gate from now on; before the first connection. ``is_current``: whether a parked connection of the
-        driver may be used again.
-        """
+    def join(self, gate: ForkGate) -> None:
+        """Use this gate from now on; before the first connection."""
         self._gate = gate
-        self._is_current = is_current
         gate.add(self)
 
     def recreate(self) -> "GatedPool":
@@ -123,7 +105,7 @@ class GatedPool(QueuePool):
         fresh = super().recreate()
         assert isinstance(fresh, GatedPool)
         if self._gate is not None:
-            fresh.join(self._gate, self._is_current)
+            fresh.join(self._gate)
         return fresh
 
     def connect(self) -> PoolProxiedConnection:
@@ -132,78 +114,12 @@ class GatedPool(QueuePool):
             return super().connect()
         who = self._gate.enter()
         try:
-            with self._parking:
-                self._wanted += 1
-            try:
-                self._unpark()
-                connection = super().connect()
-            finally:
-                with self._parking:
-                    self._wanted -= 1
+            connection = super().connect()
         except BaseException:
             self._gate.leave(who)
             raise
         self._holders[id(connection._connection_record)] = who
         return connection
-
-    def parked(self) -> PoolProxiedConnection | None:
-        """The parked connection, if there is one that may be used again; waits while a fork is going on. Raises as
-        ``is_current``.
-        """
-        seen: PoolProxiedConnection | None = self._parked
-        if seen is None or self._gate is None:
-            return None
-        who = self._gate.enter()
-        with self._parking:
-            connection, self._parked = self._parked, None
-        if connection is None:
-            self._gate.leave(who)
-            return None
-        self._holders[id(connection._connection_record)] = who
-        try:
-            if self._is_current(connection.driver_connection):
-                return connection
-        except BaseException:
-            connection.close()
-            raise
-        connection.invalidate()
-        return None
-
-    def park(self, connection: PoolProxiedConnection) -> None:
-        """End the use of a connection: keep it for :meth:`parked`, or return it to its pool, which rolls back."""
-        who, record = None, id(connection._connection_record)
-        driver: Any = connection.driver_connection
-        if not driver.in_transaction:
-            with self._parking:
-                if not (self._wanted or self._disposed or self._parked):
-                    who = self._holders.pop(record, None)  # None: of the pool before this one
-                    self._parked = None if who is None else connection
-        if who is None or self._gate is None:
-            connection.close()
-        else:
-            self._gate.leave(who)
-
-    def checkedout(self) -> int:
-        """Number of connections in use."""
-        return super().checkedout() - (self._parked is not None)
-
-    def close_idle(self) -> None:
-        """Close the connections that are not in use."""
-        self._unpark()
-        super().dispose()
-
-    def dispose(self) -> None:
-        """The same, and park no connection from now on: each is closed, or returned to the pool."""
-        with self._parking:
-            self._disposed = True
-        self.close_idle()
-
-    def _unpark(self) -> None:
-        """Return the parked connection to the pool."""
-        with self._parking:
-            connection, self._parked = self._parked, None
-        if connection is not None:
-            connection.close()
 
     def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
         # Removed first: once the connection is back in the pool, another thread may enter itself there.
@@ -213,25 +129,6 @@ class GatedPool(QueuePool):
         finally:
             if who is not None and self._gate is not None:
                 self._gate.leave(who)
-
-
-def checkout(engine: Engine) -> PoolProxiedConnection:
-    """A connection for one transaction of the store, outside a transaction. Ends by :func:`checkin` or as SQLAlchemy's.
-
-    Waits while a fork is going on, and for a free connection. Raises the errors of the driver and of SQLAlchemy.
-    """
-    pool = engine.pool
-    parked = pool.parked() if isinstance(pool, GatedPool) else None
-    return engine.raw_connection() if parked is None else parked
-
-
-def checkin(engine: Engine, connection: PoolProxiedConnection) -> None:
-    """End the use of a valid connection of :func:`checkout`; an open transaction is rolled back."""
-    pool = engine.pool
-    if isinstance(pool, GatedPool):
-        pool.park(connection)
-    else:
-        connection.close()
 
 
 _lock = threading.RLock()

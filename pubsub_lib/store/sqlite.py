@@ -7,7 +7,6 @@ the name leads to another file: otherwise a restored backup (``os.replace``) wou
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -79,26 +78,11 @@ def watch(engine: Engine) -> None:
             connection.close()
         raise StoreUnavailable(f"the SQLite file {path} is replaced again and again; try again once it stays")
 
-    fits = is_current(engine.url)
-
     @event.listens_for(engine, "checkout")
     def _checkout(connection: DBAPIConnection, _record: object, _proxy: object) -> None:
-        if not fits(connection):
+        # The old file cannot be mistaken for the new one: its inode number is not reused while we hold it open.
+        if isinstance(connection, FileConnection) and connection.identity != _identity(name):
             raise DisconnectionError(f"the SQLite file {path} was replaced")
-
-
-def is_current(url: URL) -> Callable[[object], bool]:
-    """A function that returns whether a connection's file is the one that the name leads to now. It raises
-    StoreUnavailable when the file is missing.
-
-    The old file cannot be mistaken for the new one: its inode number is not reused while the connection holds it open.
-    """
-    name = str(path_of(url))
-
-    def check(connection: object) -> bool:
-        return not isinstance(connection, FileConnection) or connection.identity == _identity(name)
-
-    return check
 
 
 def _identity(name: str) -> Identity:

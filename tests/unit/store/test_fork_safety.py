@@ -3,17 +3,14 @@
 import faulthandler
 import os
 import signal
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection
 
-from pubsub_lib.errors import NotFound
 from pubsub_lib.store import Store, StoreSettings
-from pubsub_lib.store.executor import OwnTransaction
 from tests.unit.store.conftest import Opener
 
 
@@ -169,64 +166,3 @@ def test_child_inherits_no_callbacks(store: Store) -> None:
     assert child(own_first) == 0
     put(store, "d")
     assert seen == [os.getpid()]
-
-
-def test_a_transaction_takes_the_connection_of_the_last_one_and_a_session_gets_it(sqlite_url: str) -> None:
-    with Store(sqlite_url, settings=StoreSettings(lock_timeout=0.2)) as store:
-        pool, taken = store._writers.pool, list[object]()
-        event.listen(pool, "checkout", lambda *_: taken.append(1))
-        put(store, "a")
-        before = len(taken)
-        for number in range(3):
-            put(store, "a", number)
-        assert (len(taken), pool.checkedout()) == (before, 0)  # type: ignore[attr-defined]
-        with store._writers.connect() as connection:  # the pool's only one
-            assert connection.exec_driver_sql("SELECT 1").scalar_one() == 1
-        assert len(taken) == before + 1
-        with pytest.raises(NotFound), store.transaction() as tx:
-            tx.set("t", "b", 1)
-            tx.update("t", "missing", {"a": 1})
-        put(store, "c")
-        assert {each.key for each in store.objects()} == {"a", "c"}
-
-
-def test_a_thread_that_waits_for_the_connection_gets_it_from_a_busy_writer(sqlite_url: str) -> None:
-    with Store(sqlite_url) as store:
-        stop = threading.Event()
-
-        def write() -> None:
-            while not stop.is_set():
-                put(store, "busy")
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
-            assert [store.unique_id("x") for _ in range(20)] == list(range(1, 21))
-        finally:
-            stop.set()
-            thread.join()
-
-
-def test_a_fork_and_the_end_of_the_store_close_the_parked_connection(sqlite_url: str) -> None:
-    closed: list[object] = []
-    store = Store(sqlite_url)
-    event.listen(store._writers.pool, "close", lambda *_: closed.append(1))
-    put(store, "a")
-    assert closed == []
-    assert child(lambda: put(store, "child")) == 0
-    assert len(closed) == 1
-    put(store, "b")
-    put(store, "c")
-    store.close()
-    assert len(closed) >= 2
-
-
-def test_a_connection_in_use_is_closed_when_it_returns_after_the_end_of_the_store(sqlite_url: str) -> None:
-    store = Store(sqlite_url)
-    put(store, "a")
-    with OwnTransaction(store._writers) as transaction:
-        driver = transaction._driver
-        store.close()
-        transaction.rollback()
-    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        driver.execute("SELECT 1")
