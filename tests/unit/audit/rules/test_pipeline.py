@@ -553,6 +553,17 @@ def generate(number: int) -> dict[str, list[Row]]:
     }
 
 
+@pytest.mark.parametrize(("names", "most"), [(list(CASES), 75), (["clean"], 58)], ids=["faults", "clean"])
+def test_audit_of_little_data_runs_few_jobs(spark: "SparkSession", audit: Audit, names: list[str], most: int) -> None:
+    """Each job costs planning, whatever it computes. The numbers, up to the summary, may only be lowered."""
+    every = all_cases()
+    scheduler = spark.sparkContext._jsc.sc().dagScheduler()
+    before = scheduler.numTotalJobs()
+    tables = audit({name: every[name] for name in names}, LITTLE)
+    collect(tables, aggregate(tables, SETTINGS), SETTINGS)
+    assert scheduler.numTotalJobs() - before <= most
+
+
 @pytest.mark.parametrize(("size", "number"), [(MUCH, NUMBER), (LITTLE, 100)])
 def test_known_answers_and_a_thousand_journals(audit: Audit, size: int, number: int) -> None:
     """One test for all checks: with parallel tests, several processes would each compute the same tables."""
