@@ -24,6 +24,8 @@ class Replace(msgspec.Struct, frozen=True):
     """Known until now."""
     source: tuple[str, str] | None = None
     """Service name and UUID of the publisher whose message led to that point; None: a reading of the store did."""
+    reached: float = 0.0
+    """When that point was reached."""
 
 
 class Compare(msgspec.Struct, frozen=True):

@@ -149,6 +149,7 @@ class FreshnessMonitor:
         self._asked = 0
         self.ask_at = now
         self.poll_at = now
+        self._max_unverified = timing.max_unverified
         self._verification = Verification(timing, rng, now)
 
     def add(self, chain: str, now: float) -> None:
@@ -187,7 +188,9 @@ class FreshnessMonitor:
     def staleness(self, chain: str, now: float) -> float:
         """Seconds since the best proof that counts; infinite before the first."""
         fresh = self.of[chain]
-        return now - min(fresh.proof, fresh.verified_at + self._timing.max_unverified)
+        if self._max_unverified == float("inf"):
+            return now - fresh.proof
+        return now - min(fresh.proof, fresh.verified_at + self._max_unverified)
 
     def to_verify(self, now: float) -> list[str]:
         """Chains to compare with the store now, although publishers prove them."""

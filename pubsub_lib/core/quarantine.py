@@ -1,13 +1,22 @@
 """Publishers whose messages are not used for some time, because the store contradicted them repeatedly (rule 14).
 
 A publisher is contradicted when its message led a replica to a point that the store does not contain. A restored backup
-contradicts honest publishers, once each time, so one contradiction has no effect.
+contradicts honest publishers, so one contradiction has no effect. The topics of a replica show a restore one after the
+other, and messages of the undone history may still arrive: together they count once.
 """
 
+from collections.abc import Iterable
 from typing import Final
+
+from pubsub_lib.core.effects import Replace
+
+Publisher = tuple[str, str]
+"""Service name and UUID."""
 
 CONTRADICTIONS: Final = 3
 """Number of contradictions that lead to the quarantine, each less than ``SECONDS`` after the one before."""
+SPACING: Final = 10.0
+"""A contradiction counts only if its point was reached more than these seconds after the last one that counted."""
 SECONDS: Final = 600.0
 """Seconds of a quarantine: the replica then tries again, so that a mistake cannot exclude a publisher for ever."""
 MAX_KEPT: Final = 1000
@@ -24,16 +33,27 @@ class Quarantine:
         """The end of each quarantine. Empty: ``excludes`` need not be called, which is a part of every message's cost.
         """
 
-    def contradicted(self, uuid: str, now: float) -> bool:
-        """The store contradicted a publisher. True: its quarantine begins."""
-        times = [at for at in self._times.pop(uuid, []) if now - at < self._seconds] + [now]
-        if len(times) >= CONTRADICTIONS:
-            self.until[uuid] = now + self._seconds
-            return True
-        self._times[uuid] = times
+    def judge(self, contradicted: Iterable[Replace], now: float) -> tuple[Publisher, ...]:
+        """Chains were replaced to which a publisher's message had led. The publishers whose quarantine begins."""
+        reached: dict[Publisher, float] = {}
+        for each in contradicted:
+            if each.source is not None:
+                reached[each.source] = max(each.reached, reached.get(each.source, each.reached))
+        return tuple(each for each, at in reached.items() if self.contradicted(each[1], at, now))
+
+    def contradicted(self, uuid: str, reached: float, now: float) -> bool:
+        """The store contradicted a publisher, whose message led to the point at ``reached``. True: its quarantine
+        begins.
+        """
+        times = [at for at in self._times.pop(uuid, []) if now - at < self._seconds]
+        counts = not times or reached > times[-1] + SPACING
+        self._times[uuid] = [*times, now] if counts else times
         while len(self._times) > MAX_KEPT:
             del self._times[next(iter(self._times))]
-        return False
+        if not counts or len(times) + 1 < CONTRADICTIONS:
+            return False
+        self.until[uuid] = now + self._seconds
+        return True
 
     def excludes(self, uuid: str, now: float) -> bool:
         """Whether the messages of a publisher are not to be used now."""

@@ -568,13 +568,15 @@ class Tracker:
                 self._apply(chain, links[0].point, links, now, applied)
             trigger = Trigger.CAUGHT_UP if chain.known == delta.head else Trigger.BROKEN
         self.freshness.of[chain.name].read(chain, delta.head, self.syncs.begun, store.position, now)
+        if chain.known == delta.head:
+            chain.source = None
         self._trigger(chain, trigger, now)
         self._after_sync(chain, now, applied)
         compared = chain.known == delta.head and self._may_compare(chain)
         return [*self._applied(applied), *([Compare(delta.heads)] if compared and delta.heads else ())]
 
     def _replaced(self, chain: Chain, full: Full, store: Point, now: float) -> list[Effect]:
-        before, source = chain.known, chain.source
+        before, source, reached = chain.known, chain.source, chain.known_at
         chain.jump(full.head, now)
         self._reached_store = None
         fresh = self.freshness.of[chain.name]
@@ -592,7 +594,7 @@ class Tracker:
         self._after_sync(chain, now, applied)
         for head in heads:
             self._judge_hello_head(chain, head, now)
-        return [Replace(chain.name, full, before, source), *self._applied(applied)]
+        return [Replace(chain.name, full, before, source, reached), *self._applied(applied)]
 
     def _judge_hello_head(self, chain: Chain, head: HelloHead, now: float) -> None:
         """A head of a hello that was received while known did not change. A head behind known may have been read before

@@ -2,7 +2,7 @@
 
 import random
 
-from pubsub_lib.core.timing import Timing
+from pubsub_lib.core.timing import MIN_SECONDS, Timing
 
 NEVER_DUE = float("inf")
 
@@ -11,7 +11,8 @@ class Verification:
     """The time of the next verification. ``rng`` spreads replicas that started together."""
 
     def __init__(self, timing: Timing, rng: random.Random, now: float) -> None:
-        self._interval = timing.verify_interval
+        # Not more often than syncs may begin.
+        self._interval = timing.verify_interval and max(timing.verify_interval, timing.sync_interval, MIN_SECONDS)
         self._rng = rng
         self.next_time = self._next(now)
         """When ``due`` will next return True; ``NEVER_DUE`` with the interval 0."""

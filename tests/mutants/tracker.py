@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         name="publishers_prove_for_ever",
         path=FRESHNESS,
-        before="min(fresh.proof, fresh.verified_at + self._timing.max_unverified)",
+        before="min(fresh.proof, fresh.verified_at + self._max_unverified)",
         after="fresh.proof",
         tests=(f"{VERIFIED}::test_rule_14_proofs_of_publishers_count_for_a_limited_time",),
         wrong="a replica that cannot read the store is fresh as long as any publisher answers",

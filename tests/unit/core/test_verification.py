@@ -16,6 +16,7 @@ from pubsub_lib.core.quarantine import CONTRADICTIONS
 from pubsub_lib.core.replica_state import ReplicaState, StepResult
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.core.verification import Verification
 from tests.unit.core.builders import UUID, Bench, History, envelope, hello
 
 TIMING = Timing(sync_jitter=0.0, sync_interval=0.0, sync_timeout=5.0, recount_time=0.0)
@@ -163,6 +164,39 @@ def test_rule_14_restored_store_names_no_publisher_when_the_store_led_there() ->
     assert replica.shown() == replica.stored()
     assert replica.state.tracker.counters.contradicted == 0
     assert replica.state.tracker.counters.history_changes == 1
+
+
+def test_rule_14_point_that_the_store_confirmed_accuses_no_publisher() -> None:
+    replica = Deceived("t")
+    replica.receive(replica.history.one("t", "true"))
+    replica.pass_time(LATEST + 1.0)  # a delta without links
+    replica.history = replica.history.restored(3)
+    replica.pass_time(LATEST + 1.0)
+    assert replica.shown() == replica.stored()
+    assert replica.state.tracker.counters.history_changes == 1
+    assert replica.state.tracker.counters.contradicted == 0
+
+
+def test_rule_14_messages_of_a_quarantined_publisher_are_not_called_lost() -> None:
+    replica = Deceived("t")
+    replica.receive(replica.history.one("t", "true"))
+    replica.state.quarantine.until[UUID] = replica.now + 10.0
+    for number in (2, 3):
+        link = replica.history.one("t", f"k{number}")
+        replica.take(replica.state.feed(envelope(link, sequence=number), replica.now))
+    replica.pass_time(20.0 + TIMING.stale_after)
+    replica.take(replica.state.feed(envelope(replica.history.one("t", "last"), sequence=4), replica.now))
+    assert replica.shown() == replica.stored()
+    assert replica.state.tracker.counters.quarantined >= 2
+    assert replica.state.tracker.gaps.tally.holes == 0
+
+
+@pytest.mark.parametrize("interval", [1e-300, 0.001, 3e9])
+def test_rule_14_an_extreme_interval_makes_no_busy_loop(interval: float) -> None:
+    timing = Timing(verify_interval=interval)
+    verification = Verification(timing, random.Random(1), 0.0)
+    assert verification.next_time >= 0.75 * max(interval, timing.sync_interval)
+    assert verification.due(verification.next_time)
 
 
 def test_rule_14_proofs_of_publishers_count_for_a_limited_time() -> None:
