@@ -1,0 +1,174 @@
+"""The roles of docs/security.md on PostgreSQL: each can do its work, and nothing else."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from _processes import poll
+from sqlalchemy import Engine, create_engine, func, make_url, select, text, update
+
+from pubsub_lib import Replica, Settings, Store
+from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.publisher.worker import Worker
+from pubsub_lib.service.service import PublisherService
+from pubsub_lib.store import administration, schema
+from tests.unit.world import LONG, settings
+
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+TABLES = sorted([*schema.metadata.tables, schema.VERSION_TABLE])
+ENTRIES = (schema.services, schema.leases)
+QUICK = ServiceSettings(
+    address="memory://x",
+    lease=5.0,
+    follow_interval=0.02,
+    grace=0.05,
+    trim_interval=0.05,
+    keep_links=2,
+    recount_time=0.1,
+    metrics_port=0,
+)
+
+pytestmark = pytest.mark.postgresql
+
+
+def documented(database: str) -> str:
+    """The statements of the page, for this database, with roles of its own: roles belong to the whole server."""
+    section = PAGE.read_text().partition("\n## Database rights\n")[2].partition("\n## ")[0]
+    (statements,) = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
+    return re.sub(r"\bnet_(\w+)", rf"{database}_\1", statements).replace("DATABASE net ", f"DATABASE {database} ")
+
+
+@pytest.fixture
+def owner(postgres_url: str) -> Iterator[Engine]:
+    """The owner of the tables, after the documented statements."""
+    with Store(postgres_url):
+        pass
+    database = make_url(postgres_url).database
+    engine = create_engine(postgres_url)
+    with engine.begin() as connection:
+        connection.execute(text(documented(str(database))))
+    yield engine
+    with engine.begin() as connection:
+        for role in ("controller", "worker", "service"):
+            connection.execute(text(f"DROP OWNED BY {database}_{role}; DROP ROLE {database}_{role}"))
+    engine.dispose()
+
+
+@pytest.fixture
+def url_of(owner: Engine) -> Callable[[str], str]:
+    """The database's URL for a role of the page."""
+
+    def made(role: str) -> str:
+        given = owner.url.set(username=f"{owner.url.database}_{role}")
+        return given.render_as_string(hide_password=False)
+
+    return made
+
+
+def write(store: Store, value: object, **more: Any) -> Any:
+    with store.transaction(**more) as tx:
+        tx.set("a", "1", value, topic="t")
+    return tx.commit
+
+
+def test_controller_reads_and_cannot_write(postgres_url: str, url_of: Callable[[str], str]) -> None:
+    with Store(postgres_url) as writer:
+        write(writer, 1)
+    config = settings(url_of("controller"), driver="db_polling_pubsub_driver", driver_options={}, service_name="")
+    with Replica(config, ["t"]) as replica:
+        replica.wait_synced(LONG)
+        assert replica.get("a", "1") == 1
+    with Store(config) as store:
+        for forbidden in (
+            lambda: write(store, 2),
+            lambda: store.unique_id("x"),
+            lambda: store.trim(keep_links=0),
+            lambda: store.directory.acquire("orphans", "me", 5.0),
+        ):
+            with pytest.raises(
+                ConfigError, match=r"see its user, password, rights .* \(permission denied for table pubsub_"
+            ):
+                forbidden()
+        assert store.get("a", "1") == 1
+
+
+@pytest.mark.parametrize("role", ["worker", "service"])
+def test_workers_role_and_services_role_write_objects(role: str, url_of: Callable[[str], str]) -> None:
+    with Store(url_of(role)) as store:
+        for value in range(3):
+            assert write(store, value).point.position == value + 1
+        with store.transaction() as tx:
+            tx.create("a", "2", 1, topic="u")
+            tx.set("a", "1", 9, topic="u")
+        with store.transaction() as tx:
+            tx.delete("a", "1")
+        assert [store.unique_id("x"), store.unique_id("x")] == [1, 2]
+        assert (store.get("a", "1"), store.get("a", "2")) == (None, 1)
+
+
+def test_worker_can_write_no_lease_and_not_trim(url_of: Callable[[str], str]) -> None:
+    with Store(url_of("worker")) as store:
+        write(store, 1)
+        for forbidden in (
+            lambda: store.trim(keep_links=0),
+            lambda: store.directory.acquire("orphans", "me", 5.0),
+            lambda: store.directory.register("api-1", "0" * 32, "", 60.0),
+        ):
+            with pytest.raises(ConfigError, match="permission denied for table pubsub_"):
+                forbidden()
+
+
+@pytest.mark.parametrize(("group_commit", "writes_as"), [("process", "worker"), ("host", "service")])
+def test_service_does_all_its_work(
+    group_commit: str, writes_as: str, owner: Engine, url_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    made = settings(url_of("service"), service_name="api-1")
+    config: Settings = msgspec.structs.replace(
+        made,
+        group_commit=group_commit,
+        multiproc_driver="memory",
+        multiproc_socket=f"{tmp_path}/hop/socket",
+        multiproc_options={"bus": f"{made.driver_options['bus']}-hop"},
+    )
+    worker, controller = (
+        msgspec.structs.replace(config, store_url=url_of(role), service_name=name)
+        for role, name in ((writes_as, "api-1"), ("controller", ""))
+    )
+    with PublisherService(config, QUICK) as service, Replica(controller, ["t"]) as replica:
+        replica.wait_synced(LONG)
+        with Store(worker) as store:
+            with Worker(worker, store):
+                for value in range(5):
+                    commit = write(store, value)
+                replica.wait_for(commit, timeout=LONG)
+            if group_commit == "host":
+                assert service.counters()["commits"]["requests"] == 5
+            write(store, 5, origin="")
+        assert poll(lambda: service.counters()["links"]["took_over"] == 1, LONG), service.counters()
+        assert poll(lambda: service.counters()["maintenance"]["trimmed"] == 4, LONG), service.counters()
+        with owner.begin() as connection:
+            connection.execute(update(schema.objects).values(value=b'"rot"'))
+        assert poll(lambda: service.counters()["recount"]["repaired"] == 1, LONG), service.counters()
+        assert (service.problems(), service.stuck()) == ([], [])
+    with owner.connect() as connection:
+        left = [connection.execute(select(func.count()).select_from(each)).scalar() for each in ENTRIES]
+    assert left == [0, 0]
+
+
+@pytest.mark.parametrize("role", ["controller", "worker", "service"])
+def test_no_role_can_change_or_make_tables(role: str, url_of: Callable[[str], str]) -> None:
+    with pytest.raises(PubSubError, match="must be owner of table"):
+        administration.drop(url_of(role))
+    with pytest.raises(ConfigError, match="may not make tables"):
+        administration.require_create(url_of(role))
+
+
+def test_page_names_every_table(owner: Engine) -> None:
+    with owner.connect() as connection:
+        asked = text("SELECT table_name FROM information_schema.role_table_grants WHERE grantee = :role")
+        named = connection.execute(asked, {"role": f"{owner.url.database}_controller"}).scalars()
+        assert sorted(named) == TABLES
