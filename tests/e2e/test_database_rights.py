@@ -96,8 +96,9 @@ def test_controller_reads_and_cannot_write(postgres_url: str, url_of: Callable[[
         assert store.get("a", "1") == 1
 
 
-def test_worker_writes_objects_and_no_leases(url_of: Callable[[str], str]) -> None:
-    with Store(url_of("worker")) as store:
+@pytest.mark.parametrize("role", ["worker", "service"])
+def test_workers_role_and_services_role_write_objects(role: str, url_of: Callable[[str], str]) -> None:
+    with Store(url_of(role)) as store:
         for value in range(3):
             assert write(store, value).point.position == value + 1
         with store.transaction() as tx:
@@ -107,6 +108,11 @@ def test_worker_writes_objects_and_no_leases(url_of: Callable[[str], str]) -> No
             tx.delete("a", "1")
         assert [store.unique_id("x"), store.unique_id("x")] == [1, 2]
         assert (store.get("a", "1"), store.get("a", "2")) == (None, 1)
+
+
+def test_worker_can_write_no_lease_and_not_trim(url_of: Callable[[str], str]) -> None:
+    with Store(url_of("worker")) as store:
+        write(store, 1)
         for forbidden in (
             lambda: store.trim(keep_links=0),
             lambda: store.directory.acquire("orphans", "me", 5.0),
