@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Literal
 
 COMMIT = re.compile(rb"COMMIT(?!TED)")  # not the isolation level
+PREPARED = re.compile(rb"P....([^\0]+)\0COMMIT\0", re.DOTALL)
+"""PostgreSQL's message that prepares a COMMIT under a name."""
 Mode = Literal["pass", "before", "after", "late"]
 
 
@@ -64,6 +66,8 @@ class Pair:
         self._client = client
         self._server = socket.create_connection(("127.0.0.1", proxy.target))
         self._swallow = threading.Event()
+        self._names: set[bytes] = set()
+        """Of prepared COMMITs on this connection."""
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._up, self._down)]
         for thread in self._threads:
             thread.start()
@@ -81,7 +85,7 @@ class Pair:
         proxy = self._proxy
         while data := receive(self._client):
             mode = proxy.mode
-            if COMMIT.search(data) and mode != "pass":
+            if self._commits(data) and mode != "pass":
                 proxy.mode, proxy.refusing = "pass", proxy.refuse_after_cut
                 proxy.cuts += 1
                 if mode == "late":
@@ -98,6 +102,11 @@ class Pair:
                     proxy.held.pop()()
         end(self._client)
         end(self._server)
+
+    def _commits(self, data: bytes) -> bool:
+        """Whether a COMMIT is in these messages: in words, or by the name of a prepared one."""
+        self._names.update(PREPARED.findall(data))
+        return COMMIT.search(data) is not None or any(b"\0%b\0" % name in data for name in self._names)
 
     def _down(self) -> None:
         while data := receive(self._server):
