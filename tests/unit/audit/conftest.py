@@ -46,6 +46,14 @@ def spark() -> Iterator["SparkSession"]:
     made.stop()
 
 
+@pytest.fixture
+def little(spark: "SparkSession") -> Iterator["SparkSession"]:
+    """The session as it is for little data."""
+    adapt(spark, LITTLE)
+    yield spark
+    adapt(spark, MUCH)
+
+
 @pytest.fixture(scope="session")
 def audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Audit:
     """Audit many cases together (domain -> rows), like journals of the given size."""

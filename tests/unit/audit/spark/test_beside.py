@@ -1,24 +1,16 @@
 """A part of an audit of little data runs in a thread of its own."""
 
 import threading
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pubsub_lib.audit.spark.beside import beside
 from pubsub_lib.audit.spark.session import adapt
-from tests.unit.audit.conftest import LITTLE, MUCH
+from tests.unit.audit.conftest import MUCH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def little(spark: "SparkSession") -> Iterator["SparkSession"]:
-    adapt(spark, LITTLE)
-    yield spark
-    adapt(spark, MUCH)
 
 
 def test_part_of_little_data_runs_while_the_block_runs(little: "SparkSession") -> None:

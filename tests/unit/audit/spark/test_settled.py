@@ -1,24 +1,15 @@
 """Computed tables: what Spark knows of them when it plans the next steps."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.spark.session import adapt
 from pubsub_lib.audit.spark.settled import hashed, kept, lookup, partitioned, settled, single, together
-from tests.unit.audit.conftest import LITTLE, MUCH
+from tests.unit.audit.conftest import MUCH
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-@pytest.fixture
-def little(spark: "SparkSession") -> Iterator["SparkSession"]:
-    adapt(spark, LITTLE)
-    yield spark
-    adapt(spark, MUCH)
 
 
 def plan(table: "DataFrame") -> str:
