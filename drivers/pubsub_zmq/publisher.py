@@ -1,7 +1,6 @@
 """The sending half: an XPUB socket under a lock, a thread that sends the queue, and one that answers hello requests."""
 
 import errno
-import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -20,6 +19,7 @@ from pubsub_lib.errors import TransportError
 from pubsub_lib.hello_requests import HelloRequests
 from pubsub_lib.logs import logger
 from pubsub_lib.port_owner import owner_of_port
+from pubsub_lib.process import pid
 from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
@@ -99,7 +99,7 @@ class ZmqPublisher(Publisher):
         A message is sent past the queue, in the caller's thread, unless others are sending, are waiting, or sent just
         now. Waits at most ``send_wait`` seconds, and only when the queue is full.
         """
-        if self._life.closed or self._life.process != os.getpid():
+        if self._life.closed or self._life.process != pid():
             self._life.check_open()
         outbox = self._outbox
         assert outbox is not None  # initialize() made it

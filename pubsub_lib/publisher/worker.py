@@ -1,6 +1,5 @@
 """A worker process that hands its commits over to its host's publisher service (steps 2 and 3 of the data path)."""
 
-import os
 import threading
 import time
 import uuid
@@ -17,6 +16,7 @@ from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, TransportError, UsageError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import open_journal
+from pubsub_lib.process import pid
 from pubsub_lib.publisher.trace_context import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 
@@ -187,9 +187,9 @@ class Worker:
             self._journal.close()
 
     def _hop(self) -> _Hop:
-        pid = os.getpid()
+        mine = pid()
         # setdefault is atomic: all threads of a new child process use the same one.
-        return self._hops.get(pid) or self._hops.setdefault(pid, _Hop(self._settings, self._load))
+        return self._hops.get(mine) or self._hops.setdefault(mine, _Hop(self._settings, self._load))
 
     def _load(self) -> DriverPublisher:
         if self._given is not None:

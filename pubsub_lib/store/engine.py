@@ -53,6 +53,7 @@ def make(
 def _create(url: URL, settings: StoreSettings, **more: Any) -> Engine:
     return create_engine(
         url,
+        poolclass=GatedPool,
         pool_timeout=settings.lock_timeout,
         # Our errors name the failure; values of the users do not belong into logs.
         hide_parameters=True,
@@ -64,7 +65,7 @@ def _sqlite(url: URL, settings: StoreSettings, writes: bool, gate: ForkGate, mor
     # One connection for all writing threads of a process: they queue here fairly, instead of polling the file.
     size = {"pool_size": 1, "max_overflow": 0} if writes else _pool(settings)
     arguments = {"timeout": settings.lock_timeout, "check_same_thread": False}
-    engine = _create(url, settings, poolclass=GatedPool, connect_args=arguments, **size)
+    engine = _create(url, settings, connect_args=arguments, **size)
     assert isinstance(engine.pool, GatedPool)
     engine.pool.join(gate)
     sqlite.watch(engine)

@@ -10,12 +10,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, cast
 
 import msgspec
-from sqlalchemy import Dialect, Engine, PoolProxiedConnection
+from sqlalchemy import Dialect, Engine
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from pubsub_lib.core.model import Head, Point
 from pubsub_lib.errors import SchemaError
 from pubsub_lib.store import links, rows, schema, statements
+from pubsub_lib.store.fork_safety import GatedPool
 from pubsub_lib.store.prepared import Call, Rows
 from pubsub_lib.store.statements import Statements
 
@@ -122,8 +124,12 @@ class OwnTransaction(Executor):
         super().__init__(engine.dialect)
         self._engine = engine
         self._error = cast("type[Exception]", engine.dialect.loaded_dbapi.Error)
-        self._pooled: PoolProxiedConnection | None = None
+        assert isinstance(engine.pool, GatedPool)
+        self._pool = engine.pool
+        self._lent: ConnectionPoolEntry | None = None
         self._driver: Any = None
+        self._cursor: Any = None
+        self._ended = False
         self._in_trips = engine.dialect.name == "postgresql"
         self._trips: Trips | None = None
         self._unsent: list[Call] = []
@@ -131,22 +137,24 @@ class OwnTransaction(Executor):
     @property
     def info(self) -> MutableMapping[Any, Any]:
         """As the base class."""
-        assert self._pooled is not None, "the transaction has not begun"
-        return self._pooled.info
+        assert self._lent is not None, "the transaction has not begun"
+        return self._lent.info
 
     def __enter__(self) -> Self:
         begin = self.made.begin
         try:
-            self._pooled = self._engine.raw_connection()
-            self._driver = self._pooled.driver_connection
+            self._lent = self._pool.lend()
+            self._driver = self._lent.driver_connection
             if self._in_trips:
                 from pubsub_lib.store.postgres_trip import trips_of  # needs psycopg, which other databases do not
 
                 self._trips = trips_of(self._driver, self.info)
                 self._trips.begin()
                 self._unsent = [] if begin is None else [Call(begin)]
-            elif begin is not None:
-                self._driver.execute(begin.text)
+            else:
+                self._cursor = self._driver.cursor()
+                if begin is not None:
+                    self._cursor.execute(begin.text)
         except self._error as error:
             wrapped = self._wrapped(error, "BEGIN")
             self.__exit__(type(error))
@@ -158,24 +166,31 @@ class OwnTransaction(Executor):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Raises only an interrupt: the result of the transaction is known, or another exception is on its way."""
+        if self._lent is None:
+            return
         if self._in_trips and kind is not None:
             self._drop()
         try:
             if self._trips is not None:
                 self._trips.end()
+            elif self._lent.dbapi_connection is not None:
+                if self._cursor is not None:
+                    self._cursor.close()
+                if not self._ended:
+                    self._driver.rollback()
         except BaseException as error:
-            self._drop()  # its next user would get another mode
+            self._drop()  # its next user would get another mode, or find a transaction
             if not isinstance(error, self._error):
                 raise
         finally:
-            if self._pooled is not None and self._pooled.is_valid:
-                self._pooled.close()
+            lent, self._lent = self._lent, None
+            self._pool.take_back(lent)
 
     def run(self, *calls: Call) -> list[Rows]:
         """As the base class. A PostgreSQL connection on which a statement failed is not used again."""
         unsent, self._unsent = self._unsent, []
         try:
-            return self._execute([*unsent, *calls])[len(unsent) :]
+            return self._execute([*unsent, *calls])[len(unsent) :] if unsent else self._execute(calls)
         except self._error as error:
             raise self._wrapped(error, _text(calls)) from error
 
@@ -197,6 +212,7 @@ class OwnTransaction(Executor):
                 self._execute(calls)
             else:
                 self._driver.commit()
+            self._ended = True
         except self._error as error:
             wrapped = self._wrapped(error, _text(calls) or "COMMIT")  # a dropped connection would look lost
             self._drop()
@@ -213,6 +229,7 @@ class OwnTransaction(Executor):
                 self._execute([Call(self.made.rollback)])
             else:
                 self._driver.rollback()
+            self._ended = True
         except self._error as error:
             raise self._wrapped(error, "ROLLBACK") from error
 
@@ -221,29 +238,26 @@ class OwnTransaction(Executor):
         if self._trips is not None:
             return self._trips.run(calls)
         found: list[Rows] = []
+        cursor = self._cursor
         for statement, many in calls:
-            cursor = self._driver.cursor()
-            try:
-                if statement.columns is not None:
-                    bound: Sequence[Any] = list(map(statement.columns, many))
-                elif statement.only is not None:
-                    bound = [(values[statement.only],) for values in many]
-                else:
-                    bound = [statement.bound(values) for values in many] if statement.binds else many
-                if len(bound) > 1:
-                    cursor.executemany(statement.text, bound)
-                else:
-                    cursor.execute(statement.text, bound[0])
-                fetched = cursor.fetchall() if statement.returns else ()
-            finally:
-                cursor.close()
+            if statement.columns is not None:
+                bound: Sequence[Any] = list(map(statement.columns, many))
+            elif statement.only is not None:
+                bound = [(values[statement.only],) for values in many]
+            else:
+                bound = [statement.bound(values) for values in many] if statement.binds else many
+            if len(bound) > 1:
+                cursor.executemany(statement.text, bound)
+            else:
+                cursor.execute(statement.text, bound[0])
+            fetched = cursor.fetchall() if statement.returns else ()
             found.append(statement.converted(fetched) if statement.converts else fetched)
         return found
 
     def _drop(self, error: BaseException | None = None) -> None:
         """Do not use the connection again."""
-        if self._pooled is not None and self._pooled.is_valid:
-            self._pooled.invalidate(error)
+        if self._lent is not None:
+            self._lent.invalidate(error)
 
     def _wrapped(self, raised: Exception, text: str) -> DBAPIError:
         """The error as SQLAlchemy raises it. After a lost connection the pool opens new ones."""

@@ -10,13 +10,20 @@ import threading
 import weakref
 from collections import Counter
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
+
+if TYPE_CHECKING:
+    from sqlalchemy.pool.base import _ConnectionRecord
 
 from pubsub_lib.logs import logger
 
 _log = logger(__name__)
+
+_TRIES: Final = 2
+"""Connections that are tried for one transaction, as SQLAlchemy does."""
 
 
 class ForkGate:
@@ -88,7 +95,11 @@ class ForkGate:
 
 
 class GatedPool(QueuePool):
-    """A pool whose connections are opened, used and closed behind a gate."""
+    """A pool whose connections are opened, used and closed behind a gate, if it has one.
+
+    Besides :meth:`connect`, which SQLAlchemy uses, it lends connections without the wrapper around each of them and the
+    rollback at its return, which take as long as a short statement.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -120,6 +131,46 @@ class GatedPool(QueuePool):
             raise
         self._holders[id(connection._connection_record)] = who
         return connection
+
+    def lend(self) -> ConnectionPoolEntry:
+        """A connection, of which the caller must end each transaction, or which it must invalidate; and which it must
+        give to :meth:`take_back`. Waits and raises as :meth:`connect`.
+        """
+        who = None if self._gate is None else self._gate.enter()
+        try:
+            entry = cast("_ConnectionRecord", self._do_get())
+        except BaseException:
+            if who is not None and self._gate is not None:
+                self._gate.leave(who)
+            raise
+        if who is not None:
+            self._holders[id(entry)] = who
+        try:
+            self._check(entry)
+        except BaseException as error:
+            entry._checkin_failed(error, _fairy_was_created=False)
+            raise
+        return entry
+
+    def take_back(self, entry: ConnectionPoolEntry) -> None:
+        """The end of :meth:`lend`."""
+        cast("_ConnectionRecord", entry).checkin(_fairy_was_created=False)
+
+    def _check(self, entry: "_ConnectionRecord") -> None:
+        """Open the connection if it is not open, and call the listeners of the event ``checkout``."""
+        connection = entry.get_connection()
+        if not self.dispatch.checkout:
+            return
+        for left in reversed(range(_TRIES)):
+            try:
+                self.dispatch.checkout(connection, entry, None)
+            except DisconnectionError as error:
+                entry.invalidate(error)
+                if not left:
+                    raise
+                connection = entry.get_connection()
+            else:
+                return
 
     def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
         # Removed first: once the connection is back in the pool, another thread may enter itself there.

@@ -5,7 +5,6 @@ that the counter is held for as short as possible. SQLAlchemy calls that event f
 COMMIT counts, and verbs recorded inside a savepoint that is rolled back are dropped.
 """
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from pubsub_lib.store import error_mapping, writer
 from pubsub_lib.store.connection_executor import ConnectionExecutor
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.tables import Tables
-from pubsub_lib.store.transaction import Read, Transaction
+from pubsub_lib.store.transaction import Read, Transaction, new_nonce
 from pubsub_lib.store.verbs import Effect
 
 
@@ -44,7 +43,7 @@ class SessionRecorder(Transaction):
         bind: Mapping[str, Any] | None,
         on_commit: Callable[[Sequence[Link]], None],
     ) -> None:
-        super().__init__(tables, read, _nonce(), origin)
+        super().__init__(tables, read, new_nonce(), origin)
         self._session = session
         self._limits = limits
         self._review = review
@@ -135,8 +134,4 @@ class SessionRecorder(Transaction):
     def _forget(self) -> None:
         self._operations = []
         self._reads = {}
-        self.nonce = _nonce()
-
-
-def _nonce() -> int:
-    return 1 + secrets.randbelow(2**63 - 1)
+        self.nonce = new_nonce()

@@ -1,8 +1,6 @@
 """The facade: one object for all operations of a program on the database."""
 
 import functools
-import os
-import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -16,6 +14,7 @@ from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Declared, Table
 from pubsub_lib.core.timing import MAX_SECONDS
 from pubsub_lib.errors import ClosedError, ConfigError, InvalidValueError, NotFound, StoreReadOnly
+from pubsub_lib.process import pid
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import (
     accepting,
@@ -44,7 +43,7 @@ from pubsub_lib.store.group_commit import Announce, Attempt
 from pubsub_lib.store.inspection import Inspection
 from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
-from pubsub_lib.store.transaction import Transaction
+from pubsub_lib.store.transaction import Transaction, new_nonce
 from pubsub_lib.store.verbs import Identity, Stored
 from pubsub_lib.store.writer import Work
 
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from pubsub_lib.store.session import SessionRecorder
 
 T = TypeVar("T")
+
 
 class Store:
     """The database of a writer or of a replica. All methods may be called from any thread, and in a forked child.
@@ -137,7 +137,7 @@ class Store:
         self._found = False  # the schema; checked at the first use when it is not checked here
         self._bulk = bulk
         self._writers, self._readers = self._engines()
-        self._pid = os.getpid()
+        self._pid = pid()
         self._abandoned: list[object] = []
         self._closed = False
         self._callbacks = CommitCallbacks()
@@ -182,7 +182,7 @@ class Store:
     def close(self) -> None:
         """Close all connections; a connection in use by another thread is closed when it is returned. Idempotent."""
         self._closed = True
-        here = self._pid == os.getpid()
+        here = self._pid == pid()
         self._committer.close(here=here)
         for each in (self._writers, self._readers):
             if here:
@@ -501,7 +501,7 @@ class Store:
         position = None
         while left or self.unfit([topic]):
             batch, left = left[: accepting.BATCH], left[accepting.BATCH :]
-            nonce = 1 + secrets.randbelow(2**63 - 1)
+            nonce = new_nonce()
             write = functools.partial(
                 accepting.write, topic=topic, idents=batch, nonce=nonce, origin=self._origin, limits=self._limits
             )
@@ -522,7 +522,7 @@ class Store:
         self._check_writable()
         if origin:
             check_name("service", origin)
-        nonce = 1 + secrets.randbelow(2**63 - 1)
+        nonce = new_nonce()
         return Transaction(self._tables, self.get_record, nonce, self._origin if origin is None else origin)
 
     def _commit(self, transaction: Transaction) -> None:
@@ -566,15 +566,15 @@ class Store:
 
     def _adopt(self) -> None:
         """In a forked child: take new connections and locks, and drop the callbacks without ``after_fork``."""
-        if self._pid != os.getpid():
+        if self._pid != pid():
             with fork_safety.adoption():
-                if self._pid != os.getpid():  # another thread of the child may have been first
+                if self._pid != pid():  # another thread of the child may have been first
                     self._abandoned += [self._writers, self._readers]
                     self._writers, self._readers = self._engines()
                     self._hooks.after_fork()
                     self._committer.after_fork()
                     self._callbacks.after_fork()
-                    self._pid = os.getpid()
+                    self._pid = pid()
 
     def _engines(self) -> tuple[Engine, Engine]:
         return engine.pair(self._url, self._settings, primary=not self._read_only, bulk=self._bulk)

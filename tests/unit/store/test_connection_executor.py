@@ -21,6 +21,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pubsub_lib.store.connection_executor import ConnectionExecutor
 from pubsub_lib.store.executor import Executor, OwnTransaction
+from pubsub_lib.store.fork_safety import GatedPool
 from pubsub_lib.store.prepared import Call, Prepared
 from pubsub_lib.store.types import Name
 
@@ -33,7 +34,7 @@ A = {"id": 1, "name": "ä", "value": b"\x00"}
 
 
 def with_table(url: str) -> Iterator[Engine]:
-    made = create_engine(url)
+    made = create_engine(url, poolclass=GatedPool)
     metadata.create_all(made)
     yield made
     made.dispose()
@@ -89,6 +90,15 @@ def test_refused_statement_raises_as_sqlalchemy_does(
         executor.run(Call(read), Call(write, [A]), Call(read))
     assert not raised.value.connection_invalidated
     assert caplog.messages == []
+
+
+def test_transaction_that_is_not_ended_is_undone(engine: Engine) -> None:
+    write = Prepared(insert(TABLE), engine.dialect)
+    with pytest.raises(ZeroDivisionError), OwnTransaction(engine) as transaction:
+        transaction.run(Call(write, [A]))
+        raise ZeroDivisionError
+    with engine.connect() as connection:
+        assert connection.execute(select(TABLE.c.id)).all() == []
 
 
 def test_sessions_events_are_kept(connection: Connection) -> None:

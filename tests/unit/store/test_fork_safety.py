@@ -3,14 +3,18 @@
 import faulthandler
 import os
 import signal
+import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, event, exc
 
 from pubsub_lib.store import Store, StoreSettings
+from pubsub_lib.store.fork_safety import ForkGate, GatedPool
 from tests.unit.store.conftest import Opener
 
 
@@ -166,3 +170,77 @@ def test_child_inherits_no_callbacks(store: Store) -> None:
     assert child(own_first) == 0
     put(store, "d")
     assert seen == [os.getpid()]
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[GatedPool]:
+    made = GatedPool(lambda: sqlite3.connect(tmp_path / "a.db"), pool_size=1, max_overflow=0, timeout=0.01)
+    made.join(ForkGate(0.01))
+    yield made
+    made.dispose()
+
+
+def test_lent_connection_is_used_again(pool: GatedPool) -> None:
+    first = pool.lend()
+    opened = first.dbapi_connection
+    with pytest.raises(exc.TimeoutError):
+        pool.lend()
+    pool.take_back(first)
+    with closing(pool.connect()) as connection:
+        assert connection.dbapi_connection is opened
+
+
+def test_fork_closes_a_lent_connection_only_after_it_was_taken_back(
+    pool: GatedPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    lent = pool.lend()
+    opened = lent.dbapi_connection
+    forked = threading.Thread(target=lambda: child(lambda: None))
+    forked.start()
+    forked.join()
+    assert "a fork did not wait longer" in caplog.text
+    pool.take_back(lent)
+    caplog.clear()
+    assert child(lambda: None) == 0
+    assert caplog.text == ""
+    with closing(pool.connect()) as connection:
+        assert connection.dbapi_connection is not opened
+
+
+def test_refused_connection_is_replaced_when_it_is_lent(pool: GatedPool) -> None:
+    refused: list[object] = []
+
+    def refuse_first(connection: object, *_: object) -> None:
+        if not refused:
+            refused.append(connection)
+            raise exc.DisconnectionError("refused")
+
+    event.listen(pool, "checkout", refuse_first)
+    lent = pool.lend()
+    assert lent.dbapi_connection is not None
+    assert lent.dbapi_connection is not refused[0]
+    pool.take_back(lent)
+
+
+def test_connection_that_cannot_be_lent_blocks_neither_pool_nor_forks(
+    pool: GatedPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise exc.DisconnectionError("refused")
+
+    event.listen(pool, "checkout", refuse)
+    for _ in range(3):
+        with pytest.raises(exc.DisconnectionError):
+            pool.lend()
+    event.remove(pool, "checkout", refuse)
+    assert child(lambda: None) == 0
+    assert caplog.text == ""
+    pool.take_back(pool.lend())
+
+
+def test_taking_back_calls_the_listeners_of_the_event_checkin(pool: GatedPool) -> None:
+    seen: list[object] = []
+    event.listen(pool, "checkin", lambda connection, _: seen.append(connection))
+    lent = pool.lend()
+    pool.take_back(lent)
+    assert seen == [lent.dbapi_connection]

@@ -30,6 +30,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from pubsub_lib.store import Store, StoreSettings
 from pubsub_lib.store import engine as engines
 from pubsub_lib.store.executor import OwnTransaction
+from pubsub_lib.store.fork_safety import GatedPool
 from pubsub_lib.store.postgres_trip import trips_of
 from pubsub_lib.store.prepared import Call, Prepared
 from tests.unit.store.test_connection_executor import TABLE, A, metadata
@@ -112,7 +113,7 @@ def test_statement_is_prepared_once_and_kept_after_rollbacks(engine: Engine) -> 
 
 def test_nothing_is_prepared_where_psycopg_prepares(postgres_url: str) -> None:
     """psycopg would deallocate all statements of the connection after a rollback."""
-    engine = create_engine(postgres_url)
+    engine = create_engine(postgres_url, poolclass=GatedPool)
     metadata.create_all(engine)
     driver = idle_driver(engine)
     write = Prepared(insert(TABLE), engine.dialect)
@@ -126,7 +127,7 @@ def test_nothing_is_prepared_where_psycopg_prepares(postgres_url: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["UTF8", "LATIN1"])
 def test_parameters_are_given_as_they_are(encoding: str, engine: Engine, postgres_url: str) -> None:
-    made = create_engine(postgres_url, client_encoding=encoding)
+    made = create_engine(postgres_url, poolclass=GatedPool, client_encoding=encoding)
     wanted, number = bindparam("wanted", type_=Text), bindparam("number", type_=TABLE.c.id.type)
     blob = cast(bindparam("blob"), LargeBinary)
     percent, rest = literal("100%", type_=Text), literal_column("5 % 3", type_=TABLE.c.id.type)

@@ -1,0 +1,14 @@
+"""The id of this process, in a parent and in a forked child."""
+
+import os
+
+from pubsub_lib.process import pid
+
+
+def test_child_has_an_id_of_its_own() -> None:
+    assert pid() == os.getpid()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if pid() == os.getpid() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert pid() == os.getpid()
