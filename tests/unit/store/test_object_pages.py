@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
+from _processes import poll
+from sqlalchemy import Engine, create_engine, event, text
 
 from pubsub_lib.core.contents import Contents
 from pubsub_lib.core.model import ALL, Full, Point, TopicSnapshot, Want
 from pubsub_lib.errors import StoreError
-from pubsub_lib.store import Store
+from pubsub_lib.store import Store, StoreSettings
 
 
 def full(store: Store, chain: str = ALL, known: Point | None = None) -> dict[str, TopicSnapshot]:
@@ -27,6 +28,33 @@ def filled(store: Store, *tables: str) -> dict[tuple[str, str], bytes]:
                 tx.set(table, f"{table} {i}", i, topic="a")
             tx.set(table, "other", 1, topic="b")
     return {(table, f"{table} {i}"): b"%d" % i for table in tables for i in range(7)}
+
+
+def test_full_sync_reads_each_row_once_before_the_server_has_statistics(postgres_url: str) -> None:
+    size, page = 6_000, 500
+    engine = create_engine(postgres_url)
+    with Store(postgres_url, settings=StoreSettings(page_size=page), bulk=True) as store:
+        with engine.begin() as connection:
+            connection.execute(text("ALTER TABLE pubsub_objects SET (autovacuum_enabled = false)"))
+        for first in range(0, size, page):
+            with store.transaction() as tx:
+                for number in range(first, first + page):
+                    tx.set("t", f"key-{number}", number, topic=f"topic-{number % 2}")
+        # The server counts a connection's reads when the connection ends.
+        store._readers.dispose()
+        before = _rows_read(engine)
+        assert len(full(store, "topic-1")["topic-1"].records) == size // 2
+        store._readers.dispose()
+        assert poll(lambda: _rows_read(engine) >= before + size // 2, 30.0)
+        assert _rows_read(engine) <= before + size // 2 + page
+    engine.dispose()
+
+
+def _rows_read(engine: Engine) -> int:
+    """Rows of objects that the server has read since its start, as far as it has counted them."""
+    query = text("SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'pubsub_objects'")
+    with engine.connect() as connection:
+        return int(connection.execute(query).scalar_one())
 
 
 @pytest.fixture
