@@ -18,6 +18,9 @@ MAX_STREAMS = 100_000
 MAX_MISSING_IN_ALL = 100_000
 """Maximum number of missing sequences of all streams."""
 
+MAX_JUMP = 10_000_000
+"""A sequence that is further away from the last one is wrong, unless the stream goes on there."""
+
 
 class Tally(msgspec.Struct):
     """Counters of the sequences."""
@@ -30,14 +33,19 @@ class Tally(msgspec.Struct):
     """Messages that were received again."""
     restarts: int = 0
     """Publishers that started again under the same service name with a new UUID."""
+    jumps: int = 0
+    """Messages and hellos with a sequence further than ``MAX_JUMP`` from the stream's last one, which are not counted
+    as holes: a program sends wrong sequences, or a long outage has ended."""
 
 
 class _Stream:
-    __slots__ = ("highest", "missing")
+    __slots__ = ("highest", "jump", "missing")
 
     def __init__(self, highest: int) -> None:
         self.highest = highest
         self.missing: dict[int, None] = {}
+        self.jump: int | None = None
+        """The last sequence that was far from ``highest``. The stream goes on there if the next such one is near it."""
 
 
 class SequenceGaps:
@@ -62,6 +70,8 @@ class SequenceGaps:
             self._begin(topics, topic, last)
         elif first == stream.highest + 1:
             stream.highest = last
+        elif abs(first - stream.highest) > MAX_JUMP:
+            self._jump(stream, last)
         else:
             self._out_of_order(stream, first, last)
 
@@ -71,6 +81,8 @@ class SequenceGaps:
         stream = topics.get(topic)
         if stream is None:
             self._begin(topics, topic, last)
+        elif abs(last - stream.highest) > MAX_JUMP:
+            self._jump(stream, last)
         elif last > stream.highest:
             self._miss(stream, stream.highest + 1, last)
             stream.highest = last
@@ -137,6 +149,16 @@ class SequenceGaps:
                 self.tally.filled += 1
             else:
                 self.tally.duplicates += 1
+
+    def _jump(self, stream: _Stream, last: int) -> None:
+        """A sequence is far from the stream's last one: go on there only when a second one is near it."""
+        if stream.jump is None or abs(last - stream.jump) > MAX_JUMP:
+            self.tally.jumps += 1
+            stream.jump = last
+            return
+        self._missing -= len(stream.missing)
+        stream.missing.clear()
+        stream.highest, stream.jump = last, None
 
     def _miss(self, stream: _Stream, first: int, last: int) -> None:
         self.tally.holes += last - first + 1

@@ -87,8 +87,7 @@ def _syncs(now: Status) -> Iterable[Metric]:
     yield _counter("history_changes", "Topics read again after the store's history changed.", counters.history_changes)
     yield _counter("contradicted", "Times that a publisher's message led to a false point.", counters.contradicted)
     yield _counter("syncs_failed", "Syncs that failed or timed out.", counters.syncs_failed)
-    tally = now.sequences
-    seen = {"holes": tally.holes, "filled": tally.filled, "duplicates": tally.duplicates, "restarts": tally.restarts}
+    seen = msgspec.structs.asdict(now.sequences)
     yield _counters("sequences", "Events found by publishers' sequences.", "what", seen)
     faults = msgspec.structs.asdict(now.faults)
     yield _counters("faults", "Faults that must not happen.", "what", faults)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pubsub_lib.core import sequence_gaps as module
 from pubsub_lib.core.model import ALL
-from pubsub_lib.core.sequence_gaps import MAX_MISSING, MAX_STREAMS_OF_A_SERVICE, SequenceGaps, Tally
+from pubsub_lib.core.sequence_gaps import MAX_JUMP, MAX_MISSING, MAX_STREAMS_OF_A_SERVICE, SequenceGaps, Tally
 from tests.unit.core.builders import Bench, History, envelope
 
 
@@ -65,6 +65,36 @@ def test_rule_11_restarted_publisher_begins_new_streams() -> None:
     gaps = receive(8, 9, uuid="u1")
     assert receive(1, 2, uuid="u2", gaps=gaps).tally == Tally(restarts=1)
     assert receive(10, uuid="u1", gaps=gaps).tally == Tally(restarts=1), "late messages of the old UUID are recognised"
+
+
+def test_rule_11_wrong_sequence_is_one_jump_and_the_stream_goes_on() -> None:
+    gaps = receive(1, 2, 2**62, 3, 5)
+    assert gaps.tally == Tally(jumps=1, holes=1)
+    assert receive(4, gaps=gaps).tally == Tally(jumps=1, holes=1, filled=1)
+
+
+def test_rule_11_stream_goes_on_after_a_jump_that_the_next_message_confirms() -> None:
+    far = 3 * MAX_JUMP
+    assert receive(1, 2, far, far + 1, far + 3).tally == Tally(jumps=1, holes=1)
+
+
+@pytest.mark.parametrize("wrong", [[2**62], [2**62, 2**62 + 1]])
+def test_rule_11_stream_that_begins_with_wrong_sequences_is_counted_again(wrong: list[int]) -> None:
+    assert receive(*wrong, 7, 8, 10).tally == Tally(jumps=1, holes=1)
+
+
+def test_rule_11_hello_with_a_wrong_sequence_is_one_jump() -> None:
+    gaps = receive(1, 2)
+    gaps.announced("api-1", "u1", "t", 2**62)
+    gaps.announced("api-1", "u1", "t", 4)
+    assert gaps.tally == Tally(jumps=1, holes=2)
+
+
+def test_rule_11_two_hellos_confirm_a_jump() -> None:
+    gaps = receive(1, 2)
+    for last in (2 * MAX_JUMP, 2 * MAX_JUMP + 5, 2 * MAX_JUMP + 6):
+        gaps.announced("api-1", "u1", "t", last)
+    assert gaps.tally == Tally(jumps=1, holes=1)
 
 
 def test_rule_11_topic_followed_again_has_no_gap() -> None:
