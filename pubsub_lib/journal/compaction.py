@@ -25,6 +25,9 @@ PARQUET_SUFFIX: Final = ".parquet"
 BAD_SUFFIX: Final = ".unreadable"
 SCHEMA_KEY: Final = b"pubsub_lib.journal.schema"
 _SLICE: Final = 50_000  # rows that are in memory at once
+MAX_GAP: Final = 86_400.0
+"""Seconds that the time between two files, in the order of their times, counts at most. So a host's clock that is years
+ahead for a while removes no evidence: files age by the time in which the folder is written."""
 _STALE: Final = 3600.0  # seconds after which no process can still be about to begin an empty file
 
 
@@ -142,10 +145,10 @@ def _retain(folder: Path, keep_bytes: int | None, keep_seconds: float | None, do
                 stat = path.stat()
                 files.append((stat.st_mtime, stat.st_size, path))
     total = sum(size for _, size, _ in files)
-    now = time.time()
-    for changed, size, path in sorted(files):
+    files.sort()
+    for age, (_, size, path) in zip(_ages([changed for changed, _, _ in files], time.time()), files, strict=True):
         too_much = keep_bytes is not None and total > keep_bytes
-        too_old = keep_seconds is not None and now - changed > keep_seconds
+        too_old = keep_seconds is not None and age > keep_seconds
         if too_much or too_old:
             try:
                 path.unlink(missing_ok=True)
@@ -154,6 +157,16 @@ def _retain(folder: Path, keep_bytes: int | None, keep_seconds: float | None, do
                 continue
             total -= size
             done.removed += 1
+
+
+def _ages(changed: list[float], now: float) -> list[float]:
+    """The ages of files with these times, the oldest first, in seconds."""
+    ages, age, newer = [], 0.0, now
+    for each in reversed(changed):
+        age += min(max(newer - each, 0.0), MAX_GAP)
+        ages.append(age)
+        newer = each
+    return ages[::-1]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ This skips SQLAlchemy's work for each statement, which takes 50 times as long as
 connection comes from SQLAlchemy's pool and returns there. A user's session: :mod:`.connection_executor`.
 """
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import chain
@@ -174,8 +175,7 @@ class OwnTransaction(Executor):
             if self._trips is not None:
                 self._trips.end()
             elif self._lent.dbapi_connection is not None:
-                if self._cursor is not None:
-                    self._cursor.close()
+                self._close_cursor()
                 if not self._ended:
                     self._driver.rollback()
         except BaseException as error:
@@ -257,7 +257,15 @@ class OwnTransaction(Executor):
     def _drop(self, error: BaseException | None = None) -> None:
         """Do not use the connection again."""
         if self._lent is not None:
+            self._close_cursor()
             self._lent.invalidate(error)
+
+    def _close_cursor(self) -> None:
+        """A cursor that stays open keeps a closed SQLite connection, and with it the lock of its transaction."""
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            with contextlib.suppress(self._error):
+                cursor.close()
 
     def _wrapped(self, raised: Exception, text: str) -> DBAPIError:
         """The error as SQLAlchemy raises it. After a lost connection the pool opens new ones."""

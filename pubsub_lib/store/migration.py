@@ -20,6 +20,10 @@ KNOWN: Final = ("0001", "0002")
 """All revisions, oldest first."""
 _LOCK_KEY: Final = 0x7075627375625F6C
 """PostgreSQL's advisory lock for creating and migrating (an arbitrary number of our own)."""
+_IDLE: Final = 120
+"""Seconds that PostgreSQL waits for the next statement of a migration, in place of the store's idle timeout. Between
+two statements Alembic is imported and works: on a busy host for longer than a writer may hold the counter.
+"""
 
 
 def check(connection: Connection) -> bool:
@@ -129,6 +133,7 @@ def _locked(connection: Connection, lock_seconds: float) -> Iterator[None]:
     """One creator at a time. SQLite: the transaction itself is the lock; PostgreSQL: so is a lock bound to it."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
+        connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE}s'"))
         yield
     elif connection.dialect.name == "mysql":
         database = connection.execute(text("SELECT DATABASE()")).scalar_one()

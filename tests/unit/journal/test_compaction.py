@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -239,3 +240,31 @@ def test_command_reports_a_missing_folder_in_one_sentence(tmp_path: Path) -> Non
     assert done.stderr == (
         f"the journals in {gone} cannot be listed (No such file or directory); correct the folder's rights\n"
     )
+
+
+@pytest.mark.parametrize("jump", [30_000 * 86_400.0, -30_000 * 86_400.0])
+def test_retention_keeps_the_evidence_while_the_clock_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    now = time.time()
+    for hours in range(48):
+        path = tmp_path / f"{hours}.parquet"
+        path.touch()
+        os.utime(path, (now - hours * 3600, now - hours * 3600))
+    monkeypatch.setattr(time, "time", lambda: now + jump)
+    wrong = tmp_path / "wrong.parquet"
+    wrong.touch()
+    os.utime(wrong, (now + jump, now + jump))
+    assert compact(tmp_path, keep_seconds=4 * 86_400).removed == 0
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert compact(tmp_path, keep_seconds=4 * 86_400).removed == 0
+
+
+def test_retention_counts_a_day_for_each_longer_time_between_two_files(tmp_path: Path) -> None:
+    now = time.time()
+    for days in (0, 30, 31, 32):
+        path = tmp_path / f"{days}.parquet"
+        path.touch()
+        os.utime(path, (now - days * 86_400, now - days * 86_400))
+    assert compact(tmp_path, keep_seconds=2.5 * 86_400).removed == 1
+    assert not (tmp_path / "32.parquet").exists()

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, create_engine, func, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from pubsub_lib.store.executor import OwnTransaction
+from pubsub_lib.store.fork_safety import GatedPool
 from pubsub_lib.store.postgres_trip import Trips
 from pubsub_lib.store.prepared import Call, Prepared
 from tests.unit.store.test_connection_executor import TABLE, A, with_table
@@ -73,7 +74,7 @@ def test_writes_are_committed_in_order_or_not_at_all(times: int, engine: Engine)
     ],
 )
 def test_lost_connection_renews_the_pool(database: str, end: str, request: pytest.FixtureRequest) -> None:
-    engine = create_engine(request.getfixturevalue(database))
+    engine = create_engine(request.getfixturevalue(database), poolclass=GatedPool)
     own = text("SELECT pg_backend_pid()" if database == "postgres_url" else "SELECT CONNECTION_ID()")
     statement = Prepared(select(1), engine.dialect)
     pids = []
@@ -166,7 +167,7 @@ def test_stale_connection_is_reported_once(postgres_engine: Engine, caplog: pyte
     too.
     """
     driver = idle_driver(postgres_engine)
-    other = create_engine(postgres_engine.url)
+    other = create_engine(postgres_engine.url, poolclass=GatedPool)
     with other.connect() as killer:
         killer.execute(text(f"SELECT pg_terminate_backend({driver.info.backend_pid})"))
     other.dispose()

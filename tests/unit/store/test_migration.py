@@ -12,10 +12,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, inspect, text
 
 from pubsub_lib.errors import SchemaError
-from pubsub_lib.store import Store, migrate, migration, schema
+from pubsub_lib.store import Store, StoreSettings, migrate, migration, schema
 from pubsub_lib.store.migration import KNOWN
 
 
@@ -98,6 +98,24 @@ def _wait_until_a_process_waits_for_the_lock(engine: Engine) -> None:
             if connection.execute(waiting).scalar_one():
                 return
         assert time.monotonic() < deadline, "no process waits for the lock"
+
+
+def test_server_waits_longer_for_a_migration_than_for_a_writer(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    shown = text("SHOW idle_in_transaction_session_timeout")
+
+    def run(connection: Connection) -> None:
+        seen.append(connection.execute(shown).scalar_one())
+        run_alembic(connection)
+
+    run_alembic = migration._run_alembic
+    monkeypatch.setattr(migration, "_run_alembic", run)
+    settings = StoreSettings(idle_in_transaction_timeout=4.0)
+    with Store(postgres_url, settings=settings) as store, store._writers.connect() as connection:
+        assert connection.execute(shown).scalar_one() == "4s"
+    assert seen == ["2min"]
 
 
 def test_newer_schema_is_rejected(database_url: str, engine: Engine) -> None:
