@@ -5,17 +5,20 @@ commit and each message would wait for several of them.
 """
 
 import os
+from typing import Final
 
 
-def pid() -> int:
-    """The id of this process, also in a forked child. Any thread; does not block."""
-    return _pid
+class Process:
+    """This process. Any thread may read it."""
+
+    pid = os.getpid()
+    """Its id, also in a forked child."""
 
 
 def _after_in_child() -> None:
-    global _pid
-    _pid = os.getpid()
+    this_process.pid = os.getpid()
 
 
-_pid = os.getpid()
+this_process: Final = Process()
+"""Global, because a process has one list of fork handlers, and no handler can be removed."""
 os.register_at_fork(after_in_child=_after_in_child)

@@ -14,12 +14,11 @@ from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.driver_state import PublisherState
+from pubsub_lib.driver_state import PublisherState, this_process
 from pubsub_lib.errors import TransportError
 from pubsub_lib.hello_requests import HelloRequests
 from pubsub_lib.logs import logger
 from pubsub_lib.port_owner import owner_of_port
-from pubsub_lib.process import pid
 from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
@@ -99,7 +98,7 @@ class ZmqPublisher(Publisher):
         A message is sent past the queue, in the caller's thread, unless others are sending, are waiting, or sent just
         now. Waits at most ``send_wait`` seconds, and only when the queue is full.
         """
-        if self._life.closed or self._life.process != pid():
+        if self._life.closed or self._life.process != this_process.pid:
             self._life.check_open()
         outbox = self._outbox
         assert outbox is not None  # initialize() made it

@@ -27,7 +27,7 @@ from pubsub_lib.errors import (
 from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
 from pubsub_lib.logs import logger
-from pubsub_lib.process import pid
+from pubsub_lib.process import this_process
 from pubsub_lib.publisher.trace_context import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 from pubsub_lib.threads.periodic_thread import PeriodicThread
@@ -78,7 +78,7 @@ class Publisher:
         if not settings.service_name:
             raise ConfigError("a publisher needs a stable name; set service_name (Settings.service_name)")
         check_limits(settings, store)
-        self._pid = pid()
+        self._pid = this_process.pid
         self._store = store
         self._trace = trace
         self._driver = loader.load_publisher(settings) if driver is None else contract.check_publisher(driver)
@@ -148,7 +148,7 @@ class Publisher:
         commits and all messages but the last, and half a second for the last message. Raises TransportError,
         FrameError, NotStarted or ClosedError; the change is in the changelog anyway.
         """
-        if pid() != self._pid:
+        if this_process.pid != self._pid:
             raise ClosedError("this publisher belongs to the process before the fork; make a new one in this process")
         if self._trace is not None:
             links = with_trace(links, self._trace)
@@ -199,7 +199,7 @@ class Publisher:
 
     def close(self) -> None:
         """Send a goodbye, stop and release everything, within about 3 s. Idempotent."""
-        if pid() != self._pid:
+        if this_process.pid != self._pid:
             return
         self._stop_callback()
         with self._lock:

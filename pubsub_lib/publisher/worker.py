@@ -16,7 +16,7 @@ from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, TransportError, UsageError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import open_journal
-from pubsub_lib.process import pid
+from pubsub_lib.process import this_process
 from pubsub_lib.publisher.trace_context import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 
@@ -187,7 +187,7 @@ class Worker:
             self._journal.close()
 
     def _hop(self) -> _Hop:
-        mine = pid()
+        mine = this_process.pid
         # setdefault is atomic: all threads of a new child process use the same one.
         return self._hops.get(mine) or self._hops.setdefault(mine, _Hop(self._settings, self._load))
 

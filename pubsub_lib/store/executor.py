@@ -8,7 +8,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import msgspec
 from sqlalchemy import Dialect, Engine
@@ -16,7 +16,6 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from pubsub_lib.core.model import Head, Point
-from pubsub_lib.errors import SchemaError
 from pubsub_lib.store import links, rows, schema, statements
 from pubsub_lib.store.fork_safety import GatedPool
 from pubsub_lib.store.prepared import Call, Rows
@@ -72,11 +71,11 @@ class Executor(ABC):
         lock = self._lock_heads(topics)
         if made.returning:
             counter, *found = self.run(step, *lock)
-            ((position, before, now),) = counter or _no_counter()
+            ((position, before, now),) = counter or rows.no_counter()
             position -= by
         else:
             counter, *found = self.run(Call(made.read_counter), *lock, step)
-            ((position, before, now),) = counter or _no_counter()
+            ((position, before, now),) = counter or rows.no_counter()
         return links.Step(Point(position, before), Point(position + by, nonce), int(now), _by_topic(found))
 
     def heads_of(self, topics: Sequence[str]) -> dict[str, Head]:
@@ -202,11 +201,8 @@ class OwnTransaction(Executor):
             self.run(*calls)
 
     def commit(self) -> None:
-        """Commit; a connection whose COMMIT failed is not used again (see :func:`.commit_or_drop`).
-
-        Raises SQLAlchemy's errors.
-        """
-        calls = [*self._unsent, Call(self.made.commit)] if self._in_trips else []
+        """Commit; raises SQLAlchemy's errors. A connection whose COMMIT failed is not used again."""
+        calls = [*self._unsent, Call(self.made.commit)]
         try:
             if self._in_trips:
                 self._execute(calls)
@@ -214,7 +210,7 @@ class OwnTransaction(Executor):
                 self._driver.commit()
             self._ended = True
         except self._error as error:
-            wrapped = self._wrapped(error, _text(calls) or "COMMIT")  # a dropped connection would look lost
+            wrapped = self._wrapped(error, _text(calls))  # a dropped connection would look lost
             self._drop()
             raise wrapped from error
         except BaseException:
@@ -237,8 +233,7 @@ class OwnTransaction(Executor):
         """Execute statements, on PostgreSQL in one trip. Raises the driver's errors."""
         if self._trips is not None:
             return self._trips.run(calls)
-        found: list[Rows] = []
-        cursor = self._cursor
+        found, cursor = list[Rows](), self._cursor
         for statement, many in calls:
             if statement.columns is not None:
                 bound: Sequence[Any] = list(map(statement.columns, many))
@@ -262,10 +257,9 @@ class OwnTransaction(Executor):
 
     def _close_cursor(self) -> None:
         """A cursor that stays open keeps a closed SQLite connection, and with it the lock of its transaction."""
-        cursor, self._cursor = self._cursor, None
-        if cursor is not None:
-            with contextlib.suppress(self._error):
-                cursor.close()
+        with contextlib.suppress(self._error):
+            if self._cursor is not None:
+                self._cursor.close()
 
     def _wrapped(self, raised: Exception, text: str) -> DBAPIError:
         """The error as SQLAlchemy raises it. After a lost connection the pool opens new ones."""
@@ -304,7 +298,3 @@ def _parts(values: Sequence[str]) -> Sequence[Sequence[str]]:
 
 def _by_topic(found: Iterable[Sequence[Sequence[Any]]]) -> dict[str, Head]:
     return {row[0]: rows.head(row) for row in chain.from_iterable(found)}
-
-
-def _no_counter() -> NoReturn:
-    raise SchemaError("the table pubsub_store has lost its row; restore the database from a backup")

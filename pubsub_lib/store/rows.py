@@ -5,14 +5,14 @@ A database keeps fingerprints and digests as two 32-bit halves, because SQLite's
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 from sqlalchemy import Row, Select, select
 
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import Change, Head, Link, Point
-from pubsub_lib.errors import StoreError
+from pubsub_lib.errors import SchemaError, StoreError
 from pubsub_lib.store import schema
 from pubsub_lib.store.verbs import Stored
 
@@ -171,6 +171,11 @@ def damaged(table: str, key: str, topic: str, complaint: str) -> StoreError:
     """The error for a row of the objects that was written without the library."""
     where = f"the object {key!r} of the table {table!r} on topic {topic!r}"
     return StoreError(f"{where} is damaged: {complaint}; {WAY_OUT.format(topic=topic)}")
+
+
+def no_counter() -> NoReturn:
+    """Raises SchemaError: the store has lost its counter."""
+    raise SchemaError("the table pubsub_store has lost its row; restore the database from a backup")
 
 
 def lost_head(topic: str) -> StoreError:
