@@ -8,94 +8,26 @@ import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from pubsub_lib.audit.command_line import PROGRAM, parser, settings_of
 from pubsub_lib.audit.ingest import input as journals
-from pubsub_lib.audit.option_types import seconds
+from pubsub_lib.audit.prepare.command import prepare
 from pubsub_lib.audit.report import report, summary
-from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.early import EarlyStart, early
 from pubsub_lib.audit.spark.session import SMALL, adapt, root_cause, session, tuning
 from pubsub_lib.audit.stream import command
 from pubsub_lib.command import entry, signals
-from pubsub_lib.command.exit_codes import AUDIT_USAGE, CLOSED_PIPE, INTERNAL_ERROR
+from pubsub_lib.command.exit_codes import AUDIT_USAGE, CLOSED_PIPE, INTERNAL_ERROR, OK
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.masking import has_password
 from pubsub_lib.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-PROGRAM: Final = "pubsub-audit"
-_SECONDS: Final = (
-    ("window", 60.0, "length of a window"),
-    ("grace", 30.0, "longest transit time of a message plus the largest clock difference"),
-    ("bound", 10.0, "maximum time from a commit until a replica has the change"),
-    ("silence", 60.0, "a run that has not ended and wrote no record for longer is reported as silent"),
-)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(AUDIT_USAGE, f"{self.prog}: {message}\n")
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    top = _Parser(prog=PROGRAM, description="Compare published with applied messages, from journals.")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = commands.add_parser("run", help="audit journals and print the result")
-    _add_journals(run, "their store is read, too")
-    run.add_argument(
-        "--store",
-        metavar="URL",
-        help="also read changelog and objects of this database; a URL with a password belongs in a --config-file",
-    )
-    run.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the tables and the summary")
-    _add_settings(run)
-    following = commands.add_parser("follow", help="audit journals while they grow: print each window when it closes")
-    _add_journals(following, "only journal_folder is used")
-    command.add_options(following)
-    _add_settings(following)
-    again = commands.add_parser("report", help="show the result of an earlier run")
-    again.add_argument("folder", type=Path, metavar="FOLDER", help="the --out folder of that run")
-    again.add_argument("--page", type=Path, metavar="FILE", help="also write the HTML page to this file")
-    for each in (run, following, again):
-        each.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(%(default)s)")
-        each.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
-    return top
-
-
-def _add_journals(command: argparse.ArgumentParser, also: str) -> None:
-    command.add_argument(
-        "journals",
-        nargs="*",
-        metavar="[DOMAIN=]FOLDER",
-        help="folders of journals; a domain stands for a database (default: journal_folder of --config-file)",
-    )
-    command.add_argument(
-        "--config-file",
-        type=Path,
-        metavar="FILE",
-        help=f"the INI file of the programs that wrote the journals; {also}",
-    )
-
-
-def _add_settings(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
-    command.add_argument("--memory", default="2g", help="memory of Spark's driver (default: %(default)s)")
-    command.add_argument("--strict", action="store_true", help="count reordered and repeated messages as faults")
-    for name, default, text in _SECONDS:
-        shown = f"{text} (%(default)s)"
-        command.add_argument(f"--{name}", type=seconds, default=default, metavar="SECONDS", help=shown)
-
-
-def _settings(options: argparse.Namespace) -> AuditSettings:
-    times = {name: round(getattr(options, name) * SECOND) for name, _, _ in _SECONDS}
-    return AuditSettings(**times, strict=options.strict)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -166,12 +98,20 @@ def _database(options: argparse.Namespace, configured: Settings | None) -> Setti
 def _command(options: argparse.Namespace) -> int:
     if options.command == "follow":
         _configured(options)
-        return command.run(options, _settings(options), journals.folders_by_domain(options.journals))
+        return command.run(options, settings_of(options), journals.folders_by_domain(options.journals))
+    if options.command == "prepare":
+        archive = prepare()
+        return _print(_json(archive) if options.format == "json" else archive.text(), OK)
     found = _report(options) if options.command == "report" else _run(options)
-    if options.format == "json":
-        output = msgspec.json.format(msgspec.json.encode(found)).decode()
-    else:
-        output = "\n".join(report.text(found))
+    return _print(_json(found) if options.format == "json" else "\n".join(report.text(found)), found.exit_code)
+
+
+def _json(found: msgspec.Struct) -> str:
+    return msgspec.json.format(msgspec.json.encode(found)).decode()
+
+
+def _print(output: str, code: int) -> int:
+    """The exit code: ``code``, unless the output cannot be written."""
     try:
         print(output, flush=True)  # noqa: T201 - flushed here: at the interpreter's end an error has no exit code
     except BrokenPipeError:
@@ -179,8 +119,8 @@ def _command(options: argparse.Namespace) -> int:
     except OSError as error:
         why = error.strerror or error
         entry.report_error(PROGRAM, f"the output cannot be written ({why}); free disk space")
-        return found.exit_code | summary.INCOMPLETE
-    return found.exit_code
+        return code | summary.INCOMPLETE
+    return code
 
 
 def _report(options: argparse.Namespace) -> summary.Summary:
@@ -191,7 +131,7 @@ def _report(options: argparse.Namespace) -> summary.Summary:
 
 
 def _run(options: argparse.Namespace) -> summary.Summary:
-    settings = _settings(options)
+    settings = settings_of(options)
     database = _database(options, _configured(options))
     if options.out:
         options.out = report.check_free(options.out)

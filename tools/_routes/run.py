@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from _routes import comparison, data, dump
-from _routes.audit import audit, claimed
+from _routes.audit import audit, claimed, prepare
 from _routes.children import Children
 from _routes.configuration import Configuration
 from _routes.crew import Crew
@@ -35,12 +35,14 @@ class Run:
             return self._execute()
 
     def _execute(self) -> Report:
-        began = time.monotonic()
         plan = self._plan
         with ExitStack() as stack:
             store = stack.enter_context(Store(plan.url))
             if store.topics():
                 raise UsageError("the database is not empty; give an empty one")
+            if plan.results is not None:
+                prepare(self._folder, self._progress)
+            began = time.monotonic()
             configuration = Configuration(plan, self._folder)
             service = stack.enter_context(Service(configuration.zmq, self._folder)) if plan.service else None
             children = stack.enter_context(Children(self._folder))

@@ -6,7 +6,6 @@ from pyspark.sql import DataFrame
 from pubsub_lib.audit.report import anomalies, latency, streams, windows
 from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.beside import beside
 from pubsub_lib.audit.spark.settled import settled
 
 
@@ -24,16 +23,14 @@ class Aggregates(msgspec.Struct, frozen=True):
 
 def aggregate(tables: Tables, settings: AuditSettings) -> Aggregates:
     """Compute the tables. Blocks until the verdicts are computed, which this triggers."""
-    spark = tables.delivery.sparkSession
-    with beside(spark, lambda: settled(latency.latencies(tables.delivery))) as latencies:
-        grains = settled(windows.grains(tables.delivery, tables.domains, settings))
-        cells = settled(windows.cells(grains))
-        wrong = anomalies.anomalies(tables.delivery, tables.strays, tables.store, tables.state, settings)
-        return Aggregates(
-            cells=cells,
-            balance=windows.balance(cells),
-            window=windows.windows(cells, tables.domains, settings),
-            stream=settled(streams.streams(grains)),
-            anomaly=settled(wrong),
-            latency=latencies(),
-        )
+    grains = settled(windows.grains(tables.delivery, tables.domains, settings))
+    cells = settled(windows.cells(grains))
+    wrong = anomalies.anomalies(tables.delivery, tables.strays, tables.store, tables.state, settings)
+    return Aggregates(
+        cells=cells,
+        balance=windows.balance(cells),
+        window=windows.windows(cells, tables.domains, settings),
+        stream=settled(streams.streams(grains)),
+        anomaly=settled(wrong),
+        latency=settled(latency.latencies(tables.delivery)),
+    )

@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
-import msgspec
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -25,26 +24,11 @@ from pubsub_lib.audit.report.summary import (
 from pubsub_lib.audit.rules.base_tables import PARTICIPANTS, closed
 from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.beside import beside
 from pubsub_lib.audit.spark.settled import lookup
 
 
 def collect(tables: Tables, derived: Aggregates, settings: AuditSettings, problems: Sequence[str] = ()) -> Summary:
     """Run the jobs and build the summary. Blocks until the jobs are done."""
-    first = anomalies.first(derived.anomaly)
-
-    def of_records() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        keys = anomalies.worst_keys(derived.anomaly, tables.rows, settings) if first else []
-        return trails.with_trails(first, tables.rows), keys
-
-    with beside(tables.rows.sparkSession, of_records) as traced:
-        found = _counted(tables, derived, settings, problems)
-        trailed, keys = traced()
-    return msgspec.structs.replace(found, first=trailed, keys=keys)
-
-
-def _counted(tables: Tables, derived: Aggregates, settings: AuditSettings, problems: Sequence[str]) -> Summary:
-    """The summary without the parts that need journals' records."""
     by = ("domain", "verdict", "detail", "blame", "way")
     of_delivery = derived.cells.groupBy(*by).agg(F.sum("rows").alias("rows")).collect()
     counts = [*_counts(of_delivery), *_findings(tables)]
@@ -58,6 +42,7 @@ def _counted(tables: Tables, derived: Aggregates, settings: AuditSettings, probl
     latencies = [row.asDict() for row in derived.latency.filter("name = ''").orderBy("domain", "hop").collect()]
     slowest = derived.latency.filter("name <> '' and hop = 'publish_apply'")
     missed = any(each.blame for each in counts if each.of == "delivery")
+    first = anomalies.first(derived.anomaly)
     return Summary(
         exit_code=code,
         balance=_balances(of_delivery),
@@ -66,7 +51,7 @@ def _counted(tables: Tables, derived: Aggregates, settings: AuditSettings, probl
         silent=silent,
         open_domains=still_open,
         syncs=syncs,
-        first=[],
+        first=trails.with_trails(first, tables.rows),
         problems=problems,
         audited=time.time_ns() // 1000,
         settings=settings,
@@ -76,6 +61,7 @@ def _counted(tables: Tables, derived: Aggregates, settings: AuditSettings, probl
         over_time=_dicts(windows.over_time(derived.cells)),
         losses=_losses(tables, derived) if missed else [],
         timeline=_dicts(tables.syncs.orderBy(F.desc_nulls_first("took"), "began", "run").limit(TIMELINE)),
+        keys=anomalies.worst_keys(derived.anomaly, tables.rows, settings) if first else [],
     )
 
 

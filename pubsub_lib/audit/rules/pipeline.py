@@ -18,7 +18,6 @@ from pubsub_lib.audit.rules import (
 )
 from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.beside import beside
 from pubsub_lib.audit.spark.session import compiled, compiling
 from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, settled
 
@@ -61,32 +60,23 @@ def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_P
     if messages >= INTERPRETED_BELOW:
         compiled(rows.sparkSession)
     runs = settled(base_tables.runs(overview, rows))
-    with beside(rows.sparkSession, lambda: _of_events(rows, events, runs, settings)) as of_events:
-        known = _known(rows, events, overview, runs, settings)
-        delivered, strayed, source = _judged(rows, known, settings, fast=sent >= fast_path_from)
-        strays = kept(strayed, small=True)
-        store = kept(_findings(rows, events, known, settings).select(*changelog.COLUMNS), small=True)
-        differences, synced = of_events()
+    known = _known(rows, events, overview, runs, settings)
+    delivered, strayed, source = _judged(rows, known, settings, fast=sent >= fast_path_from)
+    strays = kept(strayed, small=True)
+    store = kept(_findings(rows, events, known, settings).select(*changelog.COLUMNS), small=True)
+    differences = state.differences(rows, events, runs, settings).select(*state.COLUMNS)
     return Tables(
         delivery=delivered,
         strays=strays,
         store=store,
-        state=differences,
-        syncs=synced,
+        state=kept(differences, small=True),
+        syncs=kept(syncs.syncs(events), small=True),
         runs=runs,
         domains=known.domains,
         skews=known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"),
         rows=rows,
         kept=source,
     )
-
-
-def _of_events(
-    rows: DataFrame, events: DataFrame, runs: DataFrame, settings: AuditSettings
-) -> tuple[DataFrame, DataFrame]:
-    """The tables ``state`` and ``syncs``, which need no messages."""
-    differences = state.differences(rows, events, runs, settings).select(*state.COLUMNS)
-    return kept(differences, small=True), kept(syncs.syncs(events), small=True)
 
 
 def _findings(rows: DataFrame, events: DataFrame, known: "_Known", settings: AuditSettings) -> DataFrame:

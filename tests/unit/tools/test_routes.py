@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from _children import ChildError
 from _routes import command, comparison, data, dump
-from _routes.audit import Audit, _execute, audit, claimed
+from _routes.audit import Audit, _execute, audit, claimed, prepare
 from _routes.comparison import Differences
 from _routes.plan import PROGRESS, SESSION, Plan
 from _routes.progress import Progress
@@ -26,6 +26,7 @@ from rich.console import Console
 from pubsub_lib import Event, Replica, Settings, Store
 from pubsub_lib.audit.report.report import save_summary
 from pubsub_lib.audit.report.summary import Balance, Count, nothing
+from pubsub_lib.audit.spark.java import Java
 from pubsub_lib.command.exit_codes import AUDIT_USAGE
 from pubsub_lib.core.model import Record
 from pubsub_lib.errors import StoreFull, UsageError
@@ -305,6 +306,30 @@ def test_a_failed_audit_process_has_a_status_and_last_words(tmp_path: Path) -> N
     assert status == AUDIT_USAGE
     assert "--out" in complaint
     assert (tmp_path / "out").read_bytes() == b""
+
+
+def test_archive_for_the_audit_is_made_once_and_the_run_continues_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, executed = io.StringIO(), []
+    progress = Progress(Console(file=output, width=200))
+
+    def execute(arguments: list[str], variables: dict[str, str], file: Path) -> tuple[int, str]:
+        executed.append((arguments, variables["TMPDIR"], file.parent))
+        return len(executed) - 1, "pubsub-audit: the disk is full"
+
+    monkeypatch.setattr("_routes.audit.found_java", lambda: Java(None, "17"))
+    monkeypatch.setattr("_routes.audit._execute", execute)
+    monkeypatch.setattr("_routes.audit.class_archive.find", lambda java: None)
+    prepare(tmp_path, progress)
+    assert executed == [(["prepare"], str(tmp_path), tmp_path)]
+    assert "an archive of Spark's classes, 200 MB" in output.getvalue()
+    assert "full" not in output.getvalue()
+    prepare(tmp_path, progress)
+    assert "pubsub-audit: the disk is full; the audit takes longer\n" in output.getvalue()
+    monkeypatch.setattr("_routes.audit.class_archive.find", lambda java: tmp_path / java)
+    prepare(tmp_path, progress)
+    assert len(executed) == 2
 
 
 @pytest.mark.usefixtures("signal_handlers")

@@ -6,7 +6,6 @@ The folder is ``pubsub_lib/bench-e2e`` in ``XDG_CACHE_HOME`` (default: ``~/.cach
 
 import importlib
 import importlib.metadata
-import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from _bench.e2e.side import LeftOutError
+from pubsub_lib.command.cache_folder import cache_folder
 
 TIMEOUT = 300.0
 """Maximum number of seconds of one download."""
@@ -24,7 +24,7 @@ TIMEOUT = 300.0
 
 def cache() -> Path:
     """The folder of everything that was downloaded."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pubsub_lib" / "bench-e2e"
+    return cache_folder() / "bench-e2e"
 
 
 def client(requirement: str, module: str) -> tuple[Any, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pubsub_lib.audit.spark import java as module
-from pubsub_lib.audit.spark.java import for_spark, java, java_home, version_of
+from pubsub_lib.audit.spark.java import for_spark, found_java, java, java_home, version_in
 from pubsub_lib.errors import ConfigError
 
 
@@ -78,9 +78,10 @@ def test_java_of_the_system_is_preferred_to_that_of_a_package(
 ) -> None:
     assert java_home() == wheel
     home = a_java(tmp_path / "new", 'openjdk version "21" 2023-09-19')
-    assert version_of(home / "bin" / "java") == 21
     monkeypatch.setenv("PATH", str(home / "bin"))
     assert java_home() is None
+    assert found_java().text == 'openjdk version "21" 2023-09-19\n'
+    assert version_in(found_java().text) == 21
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert java_home() == home
     assert for_spark(home, tmp_path / "unused") == home

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pubsub_lib.audit.spark.session import adapt, compiled, compiling, session, tuning
+from pubsub_lib.audit.spark import class_archive
+from pubsub_lib.audit.spark.session import QUICK_JVM, _with_archive, adapt, compiled, compiling, session, tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,14 @@ def test_partitions_follow_the_size_and_little_data_gets_the_quick_jvm() -> None
     of_sizes = {size: tuning(size << 20) for size in (0, 17, 64, 800)}
     assert {size: found[partitions] for size, found in of_sizes.items()} == {0: "1", 17: "3", 64: "8", 800: "100"}
     assert [size for size, found in of_sizes.items() if "spark.driver.extraJavaOptions" in found] == [0, 17]
+
+
+def test_quick_jvm_uses_the_archive_of_its_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "spark.driver.extraJavaOptions"
+    monkeypatch.setattr(class_archive, "options", lambda java: f"-XX:SharedArchiveFile={java}" if java else "")
+    assert _with_archive(tuning(0), "17")[name] == f"{QUICK_JVM} -XX:SharedArchiveFile=17"
+    assert _with_archive(tuning(0), "") == tuning(0)
+    assert _with_archive(tuning(64 << 20), "17") == tuning(64 << 20)
 
 
 def test_code_is_generated_only_where_it_is_wanted_and_for_the_next_audit(spark: "SparkSession") -> None:

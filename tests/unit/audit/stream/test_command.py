@@ -13,7 +13,8 @@ import msgspec
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from pubsub_lib.audit.main import main, parser
+from pubsub_lib.audit.command_line import parser
+from pubsub_lib.audit.main import main
 from pubsub_lib.audit.report.summary import Balance, Count
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.stream import command

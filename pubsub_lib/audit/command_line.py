@@ -1,0 +1,84 @@
+"""The command line of ``pubsub-audit``."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Final, NoReturn
+
+from pubsub_lib.audit.option_types import seconds
+from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.audit.stream import command
+from pubsub_lib.command.exit_codes import AUDIT_USAGE
+
+PROGRAM: Final = "pubsub-audit"
+_SECONDS: Final = (
+    ("window", 60.0, "length of a window"),
+    ("grace", 30.0, "longest transit time of a message plus the largest clock difference"),
+    ("bound", 10.0, "maximum time from a commit until a replica has the change"),
+    ("silence", 60.0, "a run that has not ended and wrote no record for longer is reported as silent"),
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(AUDIT_USAGE, f"{self.prog}: {message}\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = _Parser(prog=PROGRAM, description="Compare published with applied messages, from journals.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="audit journals and print the result")
+    _add_journals(run, "their store is read, too")
+    run.add_argument(
+        "--store",
+        metavar="URL",
+        help="also read changelog and objects of this database; a URL with a password belongs in a --config-file",
+    )
+    run.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the tables and the summary")
+    _add_settings(run)
+    following = commands.add_parser("follow", help="audit journals while they grow: print each window when it closes")
+    _add_journals(following, "only journal_folder is used")
+    command.add_options(following)
+    _add_settings(following)
+    again = commands.add_parser("report", help="show the result of an earlier run")
+    again.add_argument("folder", type=Path, metavar="FOLDER", help="the --out folder of that run")
+    again.add_argument("--page", type=Path, metavar="FILE", help="also write the HTML page to this file")
+    making = commands.add_parser(
+        "prepare", help="make an archive of Spark's classes, from which small audits start faster (some 200 MB)"
+    )
+    for each in (run, following, again, making):
+        each.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(%(default)s)")
+        each.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
+    return top
+
+
+def _add_journals(command: argparse.ArgumentParser, also: str) -> None:
+    command.add_argument(
+        "journals",
+        nargs="*",
+        metavar="[DOMAIN=]FOLDER",
+        help="folders of journals; a domain stands for a database (default: journal_folder of --config-file)",
+    )
+    command.add_argument(
+        "--config-file",
+        type=Path,
+        metavar="FILE",
+        help=f"the INI file of the programs that wrote the journals; {also}",
+    )
+
+
+def _add_settings(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
+    command.add_argument("--memory", default="2g", help="memory of Spark's driver (default: %(default)s)")
+    command.add_argument("--strict", action="store_true", help="count reordered and repeated messages as faults")
+    for name, default, text in _SECONDS:
+        shown = f"{text} (%(default)s)"
+        command.add_argument(f"--{name}", type=seconds, default=default, metavar="SECONDS", help=shown)
+
+
+def settings_of(options: argparse.Namespace) -> AuditSettings:
+    """The settings that the options of ``run`` and ``follow`` give. Raises ConfigError."""
+    times = {name: round(getattr(options, name) * SECOND) for name, _, _ in _SECONDS}
+    return AuditSettings(**times, strict=options.strict)
