@@ -72,7 +72,9 @@ class _WithoutCommits:
     def read_heads(self, topics: Collection[str]) -> Heads:
         return self._store.read_heads(topics)
 
-    def on_commit(self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False) -> Callable[[], None]:
+    def on_commit(
+        self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False, unless_published: bool = False
+    ) -> Callable[[], None]:
         return lambda: None
 
 

@@ -27,7 +27,9 @@ LOCK_TIMEOUT: Final = 0.5
 class CommittingStore(Protocol):
     """The method of a store that a worker needs."""
 
-    def on_commit(self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False) -> Callable[[], None]:
+    def on_commit(
+        self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False, unless_published: bool = False
+    ) -> Callable[[], None]:
         """Call back with the links of every commit, in the writer's thread. Returns a function that stops the calls."""
 
 
@@ -140,7 +142,11 @@ class Worker:
         worker was started before, because each commit would be handed over twice.
         """
         self._begin()
-        self._stop_callback = stop_callback = self._store.on_commit(self.hand_over, after_fork=True)
+        # The service does not have the trace contexts of this process, and writes no record of this journal.
+        by_service = self._settings.group_commit == "host" and self._trace is None and self._journal is None
+        self._stop_callback = stop_callback = self._store.on_commit(
+            self.hand_over, after_fork=True, unless_published=by_service
+        )
         if self._closed:  # meanwhile by another thread, which did not stop the callback
             stop_callback()
             raise ClosedError("this worker was closed while it started; make a new one")

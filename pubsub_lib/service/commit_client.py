@@ -62,9 +62,9 @@ class CommitClient:
             return False
         return self._send(frame)
 
-    def finish(self, attempt: Attempt) -> None:
-        """Send the result."""
-        self._answer(host_messages.encode(host_messages.finished_of(attempt)))
+    def finish(self, attempt: Attempt, published: bool = False) -> None:
+        """Send the result. ``published``: the service publishes the links."""
+        self._answer(host_messages.encode(host_messages.finished_of(attempt, published)))
 
     def close(self) -> None:
         """Close. Idempotent."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from pubsub_lib.core.model import Link
 from pubsub_lib.errors import FrameError, PubSubError, TransportError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.logs import logger
@@ -67,10 +68,15 @@ class _LeftError(PubSubError):
 class CommitServer:
     """Takes transactions of this host's workers. ``start`` and ``close`` are called by one thread."""
 
-    def __init__(self, settings: Settings, store: CommitsGroups) -> None:
-        """Raises ConfigError for a path that is too long."""
+    def __init__(
+        self, settings: Settings, store: CommitsGroups, publish: Callable[[Sequence[Link]], None] | None = None
+    ) -> None:
+        """``publish``: publishes links, in this order; None: the workers publish what is committed. Raises ConfigError
+        for a path that is too long.
+        """
         self._path: Path = socket_of(settings)
         self._store = store
+        self._publish = publish
         self._own = hello(database_of(url.parse(settings.store_url)), settings.limits)
         self._selector = selectors.DefaultSelector()
         self._clients: set[CommitClient] = set()
@@ -241,12 +247,18 @@ class CommitServer:
             raise
         finally:
             self._busy_since = float("inf")
+        links: list[Link] = []
         for each, attempt in rest:
-            each.client.finish(attempt)
+            publishes = self._publish is not None and each.work.publish and attempt.commit is not None
+            each.client.finish(attempt, publishes)
+            if publishes and attempt.commit is not None:
+                links += attempt.commit.links
         for each in group:
             if each.client.closed:
                 self._drop(each.client)
         self._answered_at = time.monotonic()
+        if links and self._publish is not None:
+            self._publish(links)  # while the workers prepare their next transactions
 
     def _committed(self, group: Sequence[_Waiting]) -> list[tuple[_Waiting, Attempt]]:
         """The works of the workers that are still there, and their attempts."""

@@ -8,7 +8,7 @@ altered without the library.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -19,6 +19,7 @@ from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.constructor_checks import check_settings
+from pubsub_lib.core.model import Link
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.journal import open_journal
@@ -91,11 +92,13 @@ class PublisherService:
         """The reason why the service must be closed, although it still runs."""
         sender, hop = drivers(settings)
         self._store = Store(msgspec.structs.replace(settings, group_commit="process"))
-        self._commits = CommitServer(settings, self._store) if settings.group_commit == "host" else None
         self._journal = open_journal(settings.journal, "service", name)
         self._publisher = Publisher(settings, self._store, sender, journal=self._journal)
         unpublished = UnpublishedLinks(name, service.grace, KEEP_LEASES * service.lease)
         self._outgoing = Outgoing(name, unpublished, self._publisher)
+        self._commits = (
+            CommitServer(settings, self._store, self._committed) if settings.group_commit == "host" else None
+        )
         self._receiving = (
             Receiving(hop, name, self._outgoing, self._journal, settings.limits) if hop is not None else None
         )
@@ -244,6 +247,12 @@ class PublisherService:
         if self._journal is None:
             return leases
         return {**leases, "broken": {"journal": float(bool(self._journal.error))}}
+
+    def _committed(self, links: Sequence[Link]) -> None:
+        """Publish what was committed for workers, as if they had handed it over."""
+        if self._journal is not None:
+            self._journal.links("taken", links)
+        self._outgoing.handed_over(links)
 
     def _renew(self, now: float) -> float:
         again = self._leases.step(now)

@@ -20,7 +20,7 @@ from pubsub_lib.store.links import Commit
 from pubsub_lib.store.verbs import Operation
 from pubsub_lib.store.writer import ReadChanged, Work
 
-VERSION: Final = 1
+VERSION: Final = 2
 MAX_REQUEST: Final = 64 * 1024
 """Maximum size of a request. A larger transaction gains little from a shared one, and delays the others."""
 MAX_REPLY: Final = 1024 * 1024
@@ -43,12 +43,15 @@ class Hello(_Message, frozen=True, tag=1):
 
 
 class Request(_Message, frozen=True, tag=2):
-    """One recorded transaction. ``reads``: table, key and version of each object that it read."""
+    """One recorded transaction. ``reads``: table, key and version of each object that it read. ``publish``: as of
+    :class:`.Work`.
+    """
 
     operations: list[Operation]
     reads: list[tuple[str, str, int]]
     nonce: Position
     origin: Origin
+    publish: bool
 
 
 class Welcome(_Message, frozen=True, tag=3):
@@ -76,12 +79,15 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Finished(_Message, frozen=True, tag=6):
-    """The result of an :class:`.Attempt`; its commit, and the commit in ``doubt``, is the last that was prepared."""
+    """The result of an :class:`.Attempt`; its commit, and the commit in ``doubt``, is the last that was prepared.
+    ``published``: the service publishes the links.
+    """
 
     committed: bool
     error: Failure | None = None
     shared: bool = False
     doubt: bool = False
+    published: bool = False
 
 
 class Declined(_Message, frozen=True, tag=7):
@@ -120,13 +126,13 @@ def refusal(given: Hello, own: Hello) -> str:
 def request_of(work: Work) -> Request:
     """The request of a recorded transaction."""
     reads = [(table, key, version) for (table, key), version in work.reads.items()]
-    return Request(list(work.operations), reads, work.nonce, work.origin)
+    return Request(list(work.operations), reads, work.nonce, work.origin, work.publish)
 
 
 def work_of(request: Request) -> Work:
     """The recorded transaction of a request."""
     reads = {(table, key): version for table, key, version in request.reads}
-    return Work(tuple(request.operations), reads, request.nonce, request.origin)
+    return Work(tuple(request.operations), reads, request.nonce, request.origin, request.publish)
 
 
 def prepared_of(commit: Commit) -> Prepared:
@@ -134,10 +140,10 @@ def prepared_of(commit: Commit) -> Prepared:
     return Prepared(commit.point, list(commit.links))
 
 
-def finished_of(attempt: Attempt) -> Finished:
+def finished_of(attempt: Attempt, published: bool = False) -> Finished:
     """The message after an attempt."""
     failure = None if attempt.error is None else _failure_of(attempt.error)
-    return Finished(attempt.commit is not None, failure, attempt.shared, attempt.doubt is not None)
+    return Finished(attempt.commit is not None, failure, attempt.shared, attempt.doubt is not None, published)
 
 
 def _kinds() -> dict[str, type[PubSubError]]:
@@ -240,8 +246,11 @@ class Exchange:
                 self.ended = True
             case Finished() if not self.ended and (self.prepared or not (reply.committed or reply.doubt)):
                 self.ended = True
+                commit = self.prepared
+                if reply.published and commit is not None:
+                    commit = Commit(commit.point, commit.nonce, commit.links, published=True)
                 self.attempt = Attempt(
-                    self.prepared if reply.committed else None,
+                    commit if reply.committed else None,
                     None if reply.error is None else _error_of(reply.error),
                     reply.shared,
                     self.prepared if reply.doubt else None,

@@ -12,11 +12,14 @@ from pubsub_lib.store.verbs import Effect, Stored
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """A transaction with at least one change: its point (whose nonce identifies it) and its links, one per topic."""
+    """A transaction with at least one change: its point (whose nonce identifies it) and its links, one per topic.
+    ``published``: the publisher service that committed it publishes the links.
+    """
 
     point: Point
     nonce: int
     links: Sequence[Link]
+    published: bool = False
 
 
 class Rows(msgspec.Struct):

@@ -217,17 +217,19 @@ class Store:
         """For the publisher service: as :meth:`.Committer.run_group`. ``on_commit`` is not called."""
         return self._committer.run_group(works, announce)
 
-    def on_commit(self, callback: OnCommit, *, after_fork: bool = False) -> Callable[[], None]:
+    def on_commit(
+        self, callback: OnCommit, *, after_fork: bool = False, unless_published: bool = False
+    ) -> Callable[[], None]:
         """Call ``callback`` with the links of every transaction, after its COMMIT, in the writer's thread.
 
         Its exceptions are counted (``callback_errors``) and logged, and undo nothing; HandoffRejectedError is not
         logged but raised to the writer after all callbacks were called (in a program's own session it is logged).
-        Returns a function that removes the callback. A forked child inherits the callback only with ``after_fork``: set
-        it for a callback that opens its connections again in the child.
+        Returns a function that removes the callback. ``after_fork``: a forked child inherits the callback; set it for
+        one that opens its connections again in the child. ``unless_published``: it is not called for transactions that
+        the publisher service commits and publishes (``group_commit = host``).
         """
-        check_function("callback", callback, "one argument, the links")
         self._adopt()
-        return self._callbacks.add(callback, after_fork)
+        return self._callbacks.add(callback, after_fork, unless_published)
 
     def before_write(self, hook: BeforeWrite, *, table: str | Table[Any] | None = None) -> Callable[[], None]:
         """Run ``hook`` on each object that a transaction of this store is about to write (``table``: of this table).
@@ -527,11 +529,9 @@ class Store:
 
     def _commit(self, transaction: Transaction) -> None:
         self._adopt()
-        commit = transaction.commit = self._committer.run(transaction._end())
+        commit = transaction.commit = self._committer.run(transaction._end(self._callbacks.publish))
         if commit is not None:
-            refused = self._callbacks.notify(commit.links)
-            if refused is not None:
-                raise refused
+            self._callbacks.notify_or_raise(commit)
 
     def _hand_over(self, links: Sequence[Link]) -> None:
         self._adopt()  # a session's recorder may have been inherited

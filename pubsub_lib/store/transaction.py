@@ -115,13 +115,13 @@ class Transaction:
         if not self._open:
             raise ClosedError("the transaction has ended; begin another one")
 
-    def _end(self) -> Work:
-        """Close the transaction and return its recorded work."""
+    def _end(self, publish: bool = False) -> Work:
+        """Close the transaction and return its recorded work. ``publish``: as of :class:`.Work`."""
         self._open = False
-        return self._work()
+        return self._work(publish)
 
-    def _work(self) -> Work:
+    def _work(self, publish: bool = False) -> Work:
         if not self._reads:
-            return Work(tuple(self._operations), {}, self.nonce, self._origin)
+            return Work(tuple(self._operations), {}, self.nonce, self._origin, publish)
         reads = {identity: (0 if stored is None else stored.version) for identity, stored in self._reads.items()}
-        return Work(tuple(self._operations), reads, self.nonce, self._origin)
+        return Work(tuple(self._operations), reads, self.nonce, self._origin, publish)

@@ -34,12 +34,15 @@ Review = Callable[[Sequence[Effect]], Sequence[Effect]]
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A recorded transaction: verbs, the versions that its reads returned (0: absent), nonce and origin."""
+    """A recorded transaction: verbs, the versions that its reads returned (0: absent), nonce and origin. ``publish``:
+    a publisher service that commits it is also to publish its links.
+    """
 
     operations: Sequence[Operation]
     reads: Mapping[Identity, int]
     nonce: int
     origin: str
+    publish: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -82,6 +82,7 @@ def order_all(workers: list["subprocess.Popen[str]"], count: int = COUNT) -> Non
         "writer.before_commit=kill@4",
         "service.after_prepared=kill@4",
         "service.before_answer=kill@4",
+        "service.before_send=kill@4",
     ],
 )
 def test_service_killed_in_the_middle_of_a_group_commits_nothing_twice(failpoint: str, host: Host) -> None:

@@ -50,7 +50,9 @@ class StoreDouble:
                 pass
         return links
 
-    def on_commit(self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False) -> Callable[[], None]:
+    def on_commit(
+        self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False, unless_published: bool = False
+    ) -> Callable[[], None]:
         self.world.scheduler.point("registers a callback")
         self._callbacks = (*self._callbacks, callback)
 

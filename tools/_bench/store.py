@@ -29,7 +29,9 @@ class PlannedStore:
         newest = max((head.point for head in heads.values()), key=lambda point: point.position, default=ZERO)
         return Heads(newest, heads)
 
-    def on_commit(self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False) -> Callable[[], None]:
+    def on_commit(
+        self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False, unless_published: bool = False
+    ) -> Callable[[], None]:
         """No callback is called: there are no commits, and the bench calls the publisher itself."""
         return lambda: None
 

@@ -41,14 +41,14 @@ def test_request_is_received_in_parts_and_answered(pair: tuple[CommitClient, soc
     worker.sendall(encode(OWN))
     assert client.receive() is None
     assert replies(worker) == [Welcome()]
-    for _ in range(2):
+    for published in (False, True):
         worker.sendall(REQUEST[:9])
         assert client.receive() is None
         worker.sendall(REQUEST[9:])
         assert client.receive() == WORK
         assert client.prepare(COMMIT)
-        client.finish(Attempt(COMMIT))
-        assert replies(worker) == [Prepared(COMMIT.point, []), Finished(committed=True)]
+        client.finish(Attempt(COMMIT), published)
+        assert replies(worker) == [Prepared(COMMIT.point, []), Finished(committed=True, published=published)]
 
 
 def test_refused_worker_gets_the_reason_and_is_closed(pair: tuple[CommitClient, socket.socket]) -> None:

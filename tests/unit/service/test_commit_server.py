@@ -164,11 +164,40 @@ def test_reader_sees_its_own_commit_at_once(config: Settings, server: CommitServ
             assert store.read_heads(["x"]).topics["x"].point == commit.point
 
 
+def test_links_of_workers_that_ask_for_it_are_published_in_order(config: Settings) -> None:
+    published: list[Link] = []
+    unpublished: list[Link] = []
+    seen: list[Link] = []
+    with serving(config, published.extend), Store(config) as asks, Store(config) as other:
+        asks.on_commit(unpublished.extend, unless_published=True)
+        other.on_commit(seen.extend)
+        made = [put(asks, "a"), put(asks, "b", "y"), put(other, "c"), put(asks, "a", value=2)]
+        assert put(asks, "a", value=2) is None
+        with pytest.raises(AlreadyExists), asks.transaction() as tx:
+            tx.create("t", "a", 1)
+    assert [each.published for each in made] == [True, True, False, True]
+    # The last answer is sent before its links are published; the server's end has waited for it.
+    assert published == [link for each in made if each.published for link in each.links]
+    assert unpublished == []
+    assert seen == made[2].links
+
+
+def test_worker_publishes_what_a_server_without_publisher_commits(config: Settings, server: CommitServer) -> None:
+    unpublished: list[Link] = []
+    with Store(config) as store:
+        store.on_commit(unpublished.extend, unless_published=True)
+        made = put(store, "a")
+    assert not made.published
+    assert unpublished == made.links
+    assert server.counters()["requests"] == 1
+
+
 @pytest.mark.parametrize("after", [False, True])
 def test_lost_commit_of_the_service_is_looked_up(
     after: bool, config: Settings, server: CommitServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = OwnTransaction.commit
+    server._publish = lambda links: None
 
     def commit(transaction: OwnTransaction) -> None:
         monkeypatch.undo()
@@ -177,10 +206,13 @@ def test_lost_commit_of_the_service_is_looked_up(
         transaction._drop()
         raise lost()
 
+    unpublished: list[Link] = []
     with Store(config) as store:
         put(store, "first")
         monkeypatch.setattr(OwnTransaction, "commit", commit)
+        store.on_commit(unpublished.extend, unless_published=True)
         made = put(store, "k")
+        assert unpublished == made.links
         assert made.point == store.read_heads([]).store
         assert assert_consistent(store) == 2
 

@@ -64,16 +64,19 @@ def test_workers_commit_reaches_the_replica_through_the_service(config: Settings
         assert service.counters()["links"]["handed"] == 20
 
 
-def test_service_commits_for_workers_and_publishes_once(sqlite_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("traced", [False, True])
+def test_service_commits_for_workers_and_publishes_once(traced: bool, sqlite_url: str, tmp_path: Path) -> None:
+    """It publishes what it commits, but for a worker with trace contexts, which only the worker has."""
     config = both(sqlite_url, group_commit="host", multiproc_socket=f"{tmp_path}/hop/socket")
     with PublisherService(config, QUICK) as service, Replica(config, ["t"]) as replica:
-        with Store(config) as store, Worker(config, store):
+        with Store(config) as store, Worker(config, store, trace=(lambda: "00-1-2-01") if traced else None):
             replica.wait_synced(LONG)
             for value in range(20):
                 commit = write(store, value)
             replica.wait_for(commit, timeout=LONG)
         assert replica.get("a", "1") == 19
         assert service.counters()["commits"]["requests"] == 20
+        assert service.counters()["receiving"]["received"] == (20 if traced else 0)
         links = service.counters()["links"]
         assert links["handed"] + links["followed"] == 20
         assert service.stuck() == []

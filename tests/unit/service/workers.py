@@ -1,6 +1,6 @@
 """Workers and a service that commits for them, in one process."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pubsub_lib import Settings, Store
+from pubsub_lib.core.model import Link
 from pubsub_lib.service.commit_server import CommitServer
 from pubsub_lib.store import StoreSettings
 from tests.unit.world import settings
@@ -28,10 +29,10 @@ def of_host(url: str, folder: Path, **changes: Any) -> Settings:
 
 
 @contextmanager
-def serving(config: Settings) -> Iterator[CommitServer]:
+def serving(config: Settings, publish: Callable[[Sequence[Link]], None] | None = None) -> Iterator[CommitServer]:
     """A service's end with a store of its own."""
     with Store(msgspec.structs.replace(config, group_commit="process")) as store:
-        server = CommitServer(config, store)
+        server = CommitServer(config, store, publish)
         server.start()
         try:
             yield server

@@ -28,6 +28,21 @@ def test_callbacks_are_called_in_order_until_they_are_removed() -> None:
     assert seen == ["a", "b", "b"]
 
 
+def test_published_transaction_is_left_to_the_service_by_callbacks_that_publish() -> None:
+    callbacks, seen = CommitCallbacks(), list[str]()
+    callbacks.add(lambda _links: seen.append("user"), after_fork=False)
+    publish = [callbacks.publish]
+    remove = callbacks.add(lambda _links: seen.append("worker"), after_fork=True, unless_published=True)
+    publish.append(callbacks.publish)
+    callbacks.notify(LINKS, published=True)
+    callbacks.notify(LINKS)
+    assert seen == ["user", "user", "worker"]
+    callbacks.after_fork()
+    publish.append(callbacks.publish)
+    remove()
+    assert [*publish, callbacks.publish] == [False, True, True, False]
+
+
 def test_error_of_one_callback_is_counted_and_the_next_is_called(caplog: pytest.LogCaptureFixture) -> None:
     callbacks, seen = CommitCallbacks(), list[Sequence[Link]]()
     callbacks.add(lambda links: links[5], after_fork=False)  # type: ignore[arg-type]

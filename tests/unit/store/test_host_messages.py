@@ -63,6 +63,7 @@ WORKS = st.builds(
     st.dictionaries(st.tuples(TEXTS, TEXTS), st.integers(0, 2**63 - 1), max_size=5),
     NONCES,
     TEXTS,
+    st.booleans(),
 )
 WORK = Work((Operation("set", "t", "k", b"1"),), {}, 7, "api")
 LINK = Link("x", Point(0, 0), Point(1, 7), [Change("t", "k", "create", 1, b"1")], 1, 2**64 - 1, Point(0, 0), 1, "api")
@@ -89,11 +90,11 @@ def test_request_keeps_every_field_of_a_work(work: Work) -> None:
 
 def test_version_was_raised_with_the_fields_of_a_work() -> None:
     """When this fails: raise VERSION, and correct the lists."""
-    assert host_messages.VERSION == 1
+    assert host_messages.VERSION == 2
     assert Operation.__struct_fields__ == ("verb", "table", "key", "value", "topic", "version", "missing_ok")
-    assert Work.__struct_fields__ == ("operations", "reads", "nonce", "origin")
+    assert Work.__struct_fields__ == ("operations", "reads", "nonce", "origin", "publish")
     assert Attempt.__struct_fields__ == ("commit", "error", "shared", "doubt")
-    assert Commit.__struct_fields__ == ("point", "nonce", "links")
+    assert Commit.__struct_fields__ == ("point", "nonce", "links", "published")
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 10**6), max_size=8))
@@ -172,6 +173,15 @@ def test_exchange_knows_the_commit_however_the_bytes_are_cut(cuts: list[int], do
     assert (exchange.attempt.commit, exchange.attempt.doubt) == ((None, COMMIT) if doubt else (COMMIT, None))
 
 
+def test_answer_contains_whether_the_service_publishes() -> None:
+    for published in (False, True):
+        exchange = Exchange(WORK)
+        done = host_messages.finished_of(Attempt(COMMIT), published)
+        assert exchange.feed(encode(host_messages.prepared_of(COMMIT)) + encode(done))
+        assert exchange.attempt is not None
+        assert exchange.attempt.commit == msgspec.structs.replace(COMMIT, published=published)
+
+
 def test_the_last_prepared_commit_counts() -> None:
     """The service executes a group again without the transaction of a worker that is gone."""
     exchange = Exchange(WORK)
@@ -214,7 +224,7 @@ OWN = host_messages.hello("sqlite:/net.db", Limits())
     ("given_hello", "reason"),
     [
         (OWN, ""),
-        (msgspec.structs.replace(OWN, version=9), "uses version 1 of the messages and this program 9"),
+        (msgspec.structs.replace(OWN, version=9), "uses version 2 of the messages and this program 9"),
         (msgspec.structs.replace(OWN, database="sqlite:/x"), "writes to sqlite:/net.db and this program to sqlite:/x"),
         (host_messages.hello(OWN.database, Limits(max_value_depth=3)), "has max_value_depth = 64 and this program 3"),
         (msgspec.structs.replace(OWN, limits={**OWN.limits, "max_x": 1}), "has max_x = None and this program 1"),

@@ -40,14 +40,8 @@ class BareSession:
     def writer(self, number: int) -> Iterator[Put]:
         """A connection and a bound socket, with a subscription of each watcher. Raises BenchError."""
         with zmq.Context() as context, context.socket(zmq.XPUB) as socket, open_bare(make_url(self._url)) as commit:
-            socket.set_hwm(0)
-            socket.linger = 0
-            socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # every watcher's subscription is shown, not only the first
-            socket.bind(f"tcp://127.0.0.1:{self._ports[number]}")
-            for _ in range(self._watchers):
-                if not socket.poll(CONNECT * 1000):
-                    raise BenchError(f"fewer than {self._watchers} watchers subscribed within {CONNECT} s")
-                socket.recv()
+            bind(socket, self._ports[number])
+            await_subscriptions(socket, self._watchers)
 
             def put(changes: Changes) -> None:
                 keys, values = [key for key, _ in changes], [msgspec.json.encode(value) for _, value in changes]
@@ -58,16 +52,37 @@ class BareSession:
 
     def watch(self, seen: Seen) -> None:
         """A subscriber to all writers."""
-        with zmq.Context() as context, context.socket(zmq.SUB) as socket:
-            socket.set_hwm(0)
-            socket.linger = 0
-            socket.subscribe(b"")
-            for port in self._ports:
-                socket.connect(f"tcp://127.0.0.1:{port}")
-            seen.connected()
-            while not seen.done:
-                for key, value in msgspec.msgpack.decode(socket.recv()):
-                    seen.change(key, msgspec.json.decode(value))
+        watch(self._ports, seen)
+
+
+def bind(socket: "zmq.Socket[bytes]", port: int) -> None:
+    """Bind an XPUB socket, which loses no message."""
+    socket.set_hwm(0)
+    socket.linger = 0
+    socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # every watcher's subscription is shown, not only the first
+    socket.bind(f"tcp://127.0.0.1:{port}")
+
+
+def await_subscriptions(socket: "zmq.Socket[bytes]", watchers: int) -> None:
+    """Wait for a subscription of each watcher. Raises BenchError."""
+    for _ in range(watchers):
+        if not socket.poll(CONNECT * 1000):
+            raise BenchError(f"fewer than {watchers} watchers subscribed within {CONNECT} s")
+        socket.recv()
+
+
+def watch(ports: Sequence[int], seen: Seen) -> None:
+    """Call ``seen`` for each key and value of the messages from these ports."""
+    with zmq.Context() as context, context.socket(zmq.SUB) as socket:
+        socket.set_hwm(0)
+        socket.linger = 0
+        socket.subscribe(b"")
+        for port in ports:
+            socket.connect(f"tcp://127.0.0.1:{port}")
+        seen.connected()
+        while not seen.done:
+            for key, value in msgspec.msgpack.decode(socket.recv()):
+                seen.change(key, msgspec.json.decode(value))
 
 
 class Bare:

@@ -7,6 +7,7 @@ from typing import Final
 from _servers import PrivatePostgres
 
 from _bench.e2e import bare, ours
+from _bench.e2e.bare_host import BareHost
 from _bench.e2e.etcd import Etcd
 from _bench.e2e.jetstream import JetStream
 from _bench.e2e.notify import Notify
@@ -49,6 +50,7 @@ def opened(names: Sequence[str], log: Log) -> Iterator[Sides]:
                 sides.all[POSTGRESQL] = ours.postgresql(server.create_database)
                 sides.all["postgresql-host"] = ours.postgresql_host(server.create_database)
                 sides.all["bare-psycopg"] = bare.postgresql(server.create_database)
+                sides.all["bare-psycopg-host"] = BareHost(server.create_database)
                 sides.all["listen-notify"] = Notify(server.create_database)
         for name, make in DOWNLOADED.items():
             if name in names:
