@@ -13,14 +13,14 @@ import msgspec
 
 from pubsub_lib import errors
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import Link, Origin, Point, Position
+from pubsub_lib.core.model import NO_STORE, Link, Origin, Point, Position
 from pubsub_lib.errors import FrameError, OutcomeUnknown, PubSubError, StoreError
 from pubsub_lib.store.group_commit import Attempt
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.verbs import Operation
 from pubsub_lib.store.writer import ReadChanged, Work
 
-VERSION: Final = 1
+VERSION: Final = 2
 MAX_REQUEST: Final = 64 * 1024
 """Maximum size of a request. A larger transaction gains little from a shared one, and delays the others."""
 MAX_REPLY: Final = 1024 * 1024
@@ -66,6 +66,7 @@ class Prepared(_Message, frozen=True, tag=5):
 
     point: Point
     links: list[Link]
+    store_id: bytes = NO_STORE
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -131,7 +132,7 @@ def work_of(request: Request) -> Work:
 
 def prepared_of(commit: Commit) -> Prepared:
     """The message before a COMMIT."""
-    return Prepared(commit.point, list(commit.links))
+    return Prepared(commit.point, list(commit.links), commit.store_id)
 
 
 def finished_of(attempt: Attempt) -> Finished:
@@ -235,7 +236,7 @@ class Exchange:
     def _take(self, reply: Reply) -> None:
         match reply:
             case Prepared(point=point, links=links) if point.nonce == self._work.nonce and not self.ended:
-                self.prepared = Commit(point, point.nonce, links)
+                self.prepared = Commit(point, point.nonce, links, reply.store_id)
             case Declined() if not self.ended:
                 self.ended = True
             case Finished() if not self.ended and (self.prepared or not (reply.committed or reply.doubt)):

@@ -4,6 +4,7 @@ A database keeps fingerprints and digests as two 32-bit halves, because SQLite's
 ``join(sum(lo), sum(hi))`` is the same sum.
 """
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
@@ -12,7 +13,7 @@ from sqlalchemy import Row, Select, select
 
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import Change, Head, Link, Point
-from pubsub_lib.errors import StoreError
+from pubsub_lib.errors import SchemaError, StoreError
 from pubsub_lib.store import schema
 from pubsub_lib.store.verbs import Stored
 
@@ -49,6 +50,18 @@ def split(number: int) -> tuple[int, int]:
 def join(low: int, high: int) -> int:
     """The number of two halves; the digest of two sums of halves."""
     return (low + (high << 32)) & digest.MASK
+
+
+@functools.lru_cache(maxsize=16)  # a process knows few stores, and each commit reads the id of its own
+def store_id(text: str) -> bytes:
+    """The store's id from its column. Raises SchemaError when it is lost."""
+    try:
+        found = bytes.fromhex(text)
+    except ValueError:
+        found = b""
+    if len(found) != 16:
+        raise SchemaError(f"the table pubsub_store holds no store id but {text!r}; make one by pubsub-db new-id")
+    return found
 
 
 def head(row: Sequence[Any]) -> Head:

@@ -89,11 +89,11 @@ def test_request_keeps_every_field_of_a_work(work: Work) -> None:
 
 def test_version_was_raised_with_the_fields_of_a_work() -> None:
     """When this fails: raise VERSION, and correct the lists."""
-    assert host_messages.VERSION == 1
+    assert host_messages.VERSION == 2
     assert Operation.__struct_fields__ == ("verb", "table", "key", "value", "topic", "version", "missing_ok")
     assert Work.__struct_fields__ == ("operations", "reads", "nonce", "origin")
     assert Attempt.__struct_fields__ == ("commit", "error", "shared", "doubt")
-    assert Commit.__struct_fields__ == ("point", "nonce", "links")
+    assert Commit.__struct_fields__ == ("point", "nonce", "links", "store_id")
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 10**6), max_size=8))
@@ -214,7 +214,7 @@ OWN = host_messages.hello("sqlite:/net.db", Limits())
     ("given_hello", "reason"),
     [
         (OWN, ""),
-        (msgspec.structs.replace(OWN, version=9), "uses version 1 of the messages and this program 9"),
+        (msgspec.structs.replace(OWN, version=9), "uses version 2 of the messages and this program 9"),
         (msgspec.structs.replace(OWN, database="sqlite:/x"), "writes to sqlite:/net.db and this program to sqlite:/x"),
         (host_messages.hello(OWN.database, Limits(max_value_depth=3)), "has max_value_depth = 64 and this program 3"),
         (msgspec.structs.replace(OWN, limits={**OWN.limits, "max_x": 1}), "has max_x = None and this program 1"),
