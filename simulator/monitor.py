@@ -8,8 +8,8 @@ from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL, Full, Incomplete, Point, SyncAnswer
-from pubsub_lib.core.replica_state import StepResult
 from pubsub_lib.core.sequencer import Sequencer
+from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.transitions import DUE, State
 from simulator import invariants
 from simulator.causes import EPS, no_cause

@@ -182,7 +182,9 @@ class Store:
 
     @property
     def store_id(self) -> bytes:
-        """The id of the store (rule S12), as this object last read or wrote it; the first time it is read now."""
+        """The id of the store (rule S12), as this object last read or wrote it. With ``create`` False it is read at the
+        first use, and this property may then block and raise like every method.
+        """
         return self._store_id or self.read_heads([]).store_id
 
     def close(self) -> None:
@@ -558,6 +560,8 @@ class Store:
                     _create_file(self._url)
                     migration.ensure(self._readers, self._writers, self._settings.lock_timeout)
                     self._found = True
+                with self._readers.connect() as connection:
+                    self._store_id = snapshot.identity(connection)[1]
 
         retry.attempt_busy(self._settings, opened)
 

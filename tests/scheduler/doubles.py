@@ -50,6 +50,10 @@ class StoreDouble:
                 pass
         return links
 
+    @property
+    def store_id(self) -> bytes:
+        return self.history.store_id
+
     def on_commit(self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False) -> Callable[[], None]:
         self.world.scheduler.point("registers a callback")
         self._callbacks = (*self._callbacks, callback)
