@@ -19,6 +19,7 @@ from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.constructor_checks import check_settings
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.journal import open_journal
@@ -96,9 +97,7 @@ class PublisherService:
         self._publisher = Publisher(settings, self._store, sender, journal=self._journal)
         unpublished = UnpublishedLinks(name, service.grace, KEEP_LEASES * service.lease)
         self._outgoing = Outgoing(name, unpublished, self._publisher)
-        self._receiving = (
-            Receiving(hop, name, self._outgoing, self._journal, settings.limits) if hop is not None else None
-        )
+        self._receiving = self._receiving_from(hop, settings.limits)
         self._leases = Leases(
             self._store.directory, name, self.uuid, service.address, service.lease, time.monotonic()
         )
@@ -125,6 +124,12 @@ class PublisherService:
         self._max_busy = _longest_step(settings.store)
         self._running = False
         self._to_leave = False
+
+    def _receiving_from(self, hop: Subscriber | None, limits: Limits) -> Receiving | None:
+        if hop is None:
+            return None
+        store = self._store  # it has read the id when it was opened, so that the property does not block
+        return Receiving(hop, self._name, self._outgoing, lambda: store.store_id, self._journal, limits)
 
     def __enter__(self) -> "PublisherService":
         self.start()

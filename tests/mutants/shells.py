@@ -470,6 +470,14 @@ ORDER = (
         "test_commits_of_several_threads_are_handed_over_in_order_of_sequences",
         "the audit finds links that no worker handed over",
     ),
+    Mutant(
+        "service_publishes_links_of_another_store",
+        "pubsub_lib/service/receiving.py",
+        "        if envelope.store_id != own:\n",
+        "        if False:\n",
+        ("tests/unit/service/test_receiving.py::test_rule_15_links_of_another_store_are_dropped_counted_and_named_once",),
+        wrong="a worker of staging that finds production's socket publishes through production's service",
+    ),
     RECEIVING(
         "links_are_sent_on_before_the_journal_has_them",
         '            if self._journal is not None:\n                self._journal.links("taken", links)\n'
