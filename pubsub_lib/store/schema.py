@@ -94,6 +94,8 @@ services = _table(
     _name("service"),
     _name("address", 1024),
     _big("lease_until"),
+    Column("store_id", Name(32), nullable=False, server_default=""),
 )
+"""``store_id``: the store's id when the service registered. A copied database holds entries of the original."""
 
 leases = _table("pubsub_leases", _name("name", primary_key=True), _name("holder"), _big("lease_until"))

@@ -23,7 +23,9 @@ SECONDS = 20.0
 
 
 class Squatter:
-    """A publisher with one UUID, which has read the store's id from the wire. It continues a topic's chain with its own link, and proves it by hello replies."""
+    """A publisher with one UUID, which has read the store's id from the wire. It continues a topic's chain with its own
+    link, and proves it by hello replies.
+    """
 
     def __init__(self, address: str, head: Head, store_id: bytes) -> None:
         self.sent = 0
