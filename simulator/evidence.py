@@ -1,7 +1,15 @@
 """The monitor's own evidence about one replica: what was received, asked and synced, and when."""
 
+from typing import TYPE_CHECKING
+
 from pubsub_lib.core.chain import Chain
-from pubsub_lib.core.model import Point
+from pubsub_lib.core.envelope import Hello
+from pubsub_lib.core.model import ALL, Point
+from pubsub_lib.core.transitions import State
+from simulator.plan import TIMING
+
+if TYPE_CHECKING:
+    from simulator.replica import Replica
 
 
 class Evidence:
@@ -43,6 +51,14 @@ class Evidence:
         """A link or a hello with this point was received."""
         self.received.setdefault(point, now)
         self.received_in_sync.setdefault(point, now)
+
+    def forget_received(self) -> None:
+        """All that was received is dropped: it may be of another store."""
+        for kept in (self.received, self.received_in_sync, self._clocks, self._clocks_in_sync, self._after):
+            kept.clear()
+        for links in (self.replaced, self._links, self._links_in_sync):
+            links.clear()
+        self.missed = False
 
     def receive_link(self, prev: Point, point: Point, now: float) -> None:
         """A link with this point was received. Where two histories meet, the later link replaces the earlier one. It is
@@ -115,6 +131,14 @@ class Watch:
         self.shown = 0
         """The latest position of the store that this replica ever received."""
         self.dropped_topics = 0
+        self.identified = False
+        """A sync was answered, so the replica knows the id of its store."""
+        self.doubtful = False
+        """Before that, a message of another store was received."""
+        self.strangers: set[str] = set()
+        """The UUIDs of publishers of another store that were received since."""
+        self.stranger_at = float("-inf")
+        """When the last one of them was received for the first time."""
         self.running = 0
         """The number of the sync that was begun and not answered; 0: none."""
         self.begun = 0.0
@@ -123,7 +147,37 @@ class Watch:
         self.back: dict[str, float] = {}
         """Service -> the connection to it after which the recovery of all lost changes was checked."""
 
+    def receive_foreign(self, uuid: str, now: float) -> None:
+        """A message of another store was received."""
+        if not self.identified:
+            self.doubtful = True
+        elif uuid not in self.strangers:
+            self.strangers.add(uuid)
+            self.stranger_at = now
+
+    def identify(self) -> None:
+        """A sync was answered. The first one drops what waits, if some of it may be of another store."""
+        if self.doubtful and not self.identified:
+            for evidence in self.chains.values():
+                evidence.forget_received()
+        self.identified = True
+
 
 def may_wait(chain: Chain | None, point: Point) -> bool:
     """Whether a link that is received now may wait. While known can change, one at or behind known is dropped."""
     return chain is None or chain.frozen or point.position > chain.known_position
+
+
+def hinted(watch: Watch, replica: "Replica", hello: Hello, position: int, now: float) -> None:
+    """The store's point of this broadcast shows that changes of topics that it does not name may be missing: their
+    hello request is due, unless two rounds were sent within the last ``max_idle_time``.
+    """
+    spent = len([at for at in watch.rounds if at > now - TIMING.max_idle_time]) > 1
+    tracker = replica.replica_state.tracker
+    if spent or ALL in tracker.topics:
+        return
+    for name in tracker.topics:
+        chain, evidence = tracker.chain(name), watch.chains.get(name)
+        behind = chain.state is State.FOLLOWING and chain.known_position < position
+        if evidence is not None and evidence.hinted is None and behind and name not in hello.heads:
+            evidence.hinted = position, now + TIMING.connect_jitter

@@ -8,12 +8,12 @@ from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL, Full, Incomplete, Point, SyncAnswer
-from pubsub_lib.core.replica_state import StepResult
 from pubsub_lib.core.sequencer import Sequencer
+from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.transitions import DUE, State
 from simulator import invariants
 from simulator.causes import EPS, no_cause
-from simulator.evidence import Evidence, Watch, may_wait
+from simulator.evidence import Evidence, Watch, hinted, may_wait
 from simulator.group_watch import GroupWatch
 from simulator.hello_watch import HelloWatch, about
 from simulator.history import History
@@ -73,6 +73,9 @@ class Monitor:
         watch = self._watches[replica]
         if self._world.kernel.tracing:
             self._trace_envelope(replica.name, "hears", envelope)
+        if envelope.store_id != self._world.database.store.store_id:
+            watch.receive_foreign(envelope.uuid, now)
+            return
         if envelope.hello is not None:
             self._received_hello(watch, replica, envelope.hello, now)
             return
@@ -87,7 +90,7 @@ class Monitor:
         if hello.store is not None:
             points[ALL] = hello.store
             if not hello.nonce and not hello.goodbye and hello.store.position > watch.shown:
-                self._hinted(watch, replica, hello, hello.store.position, now)
+                hinted(watch, replica, hello, hello.store.position, now)
             watch.shown = max(watch.shown, hello.store.position)
         asked = watch.asked.get(hello.nonce)
         for topic, point in points.items():
@@ -103,20 +106,6 @@ class Monitor:
                 evidence.missed = True
             if asked is not None and evidence.known == point and chain is not None and not chain.frozen:
                 evidence.proved = max(evidence.proved, asked - hello.age)
-
-    def _hinted(self, watch: Watch, replica: "Replica", hello: Hello, position: int, now: float) -> None:
-        """The store's point of this broadcast shows that changes of topics that it does not name may be missing: their
-        hello request is due, unless two rounds were sent within the last ``max_idle_time``.
-        """
-        spent = len([at for at in watch.rounds if at > now - TIMING.max_idle_time]) > 1
-        tracker = replica.replica_state.tracker
-        if spent or ALL in tracker.topics:
-            return
-        for name in tracker.topics:
-            chain, evidence = tracker.chain(name), watch.chains.get(name)
-            behind = chain.state is State.FOLLOWING and chain.known_position < position
-            if evidence is not None and evidence.hinted is None and behind and name not in hello.heads:
-                evidence.hinted = position, now + TIMING.connect_jitter
 
     def acted(self, replica: "Replica", outcome: StepResult) -> None:
         """A replica made a step: check all state that may have changed."""
@@ -177,7 +166,7 @@ class Monitor:
         for name, want in start.wants.items():
             evidence = watch.chains[name]
             cause = start.causes[name]
-            if cause == "unverified":
+            if cause == "unverified" and self._world.plan.timing.verify_interval:
                 self._world.count("verify")
             kind = "full" if want.after is None else "delta"
             self.syncs[f"{kind}: {cause}"] = self.syncs.get(f"{kind}: {cause}", 0) + 1
@@ -199,6 +188,7 @@ class Monitor:
         if watch.running != start.number or not syncs.running or syncs.number != start.number:
             return False
         watch.running = 0
+        watch.identify()
         watch.shown = max(watch.shown, answer.store.position)
         untouched = not self._history.trims and self._history.restored_at < 0
         for name, part in answer.chains.items():
@@ -216,6 +206,10 @@ class Monitor:
     def unverified(self, replica: "Replica", name: str) -> float:
         """Seconds since the begin of the last sync of a chain whose answer was used."""
         return replica.clock.now() - self._watches[replica].chains[name].verified
+
+    def received_stranger(self, replica: "Replica", evidence: Evidence) -> bool:
+        """Whether a publisher of another store was received for the first time since the chain was verified."""
+        return self._watches[replica].stranger_at >= evidence.verified
 
     def late_answer(self, replica: "Replica", running: int) -> None:
         """The replica received a late answer, which it must ignore. ``running``: the sync that ran then, 0: none."""

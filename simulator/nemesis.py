@@ -8,6 +8,7 @@ from simulator.database import NO_TRIM
 from simulator.kernel import Process
 from simulator.plan import LEASE_SECONDS
 from simulator.store import State
+from simulator.stranger import Stranger
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -182,6 +183,11 @@ class Nemesis:
         """A transport that refuses every message, after a delay."""
         name, refusing = f"service{rng.randrange(3)}", self._world.network.weather.refusing
         return lambda: refusing.add(name), lambda: refusing.discard(name)
+
+    def _make_foreign(self, rng: random.Random) -> Toggle:
+        """Programs of another store, a copy of this one, publish here."""
+        stranger = Stranger(self._world, rng)
+        return stranger.begin, stranger.end
 
     def _make_clock(self, rng: random.Random) -> Toggle:
         jump, number = rng.uniform(-5000.0, 5000.0), rng.randrange(100)

@@ -72,6 +72,8 @@ class Network:
         self._last: dict[tuple[str, str], float] = {}
         self._flying: dict[tuple[str, str], int] = {}
         self._askers: dict[str, Receiver] = {}
+        self.last_nonces: dict[str, str] = {}
+        """The nonce of each replica's last hello request."""
         self._dice: random.Random = kernel.rng("connections")
         self.connected_at: dict[tuple[str, str], float] = {}
         """(service, replica) -> since when the service has the replica's subscriptions; missing while it has none."""
@@ -138,6 +140,7 @@ class Network:
     def ask(self, asker: Receiver, ask: HelloRequest) -> None:
         """Send a hello request to every service."""
         self._askers[ask.nonce] = asker
+        self.last_nonces[asker.name] = ask.nonce
         for answerer in list(self.answerers.values()):
             self._fly(asker.name, answerer.name, lambda at=answerer: self._asked(at, ask))  # type: ignore[misc]
 

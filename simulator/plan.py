@@ -48,10 +48,10 @@ DRIFT: Final = 1e-4
 FAULTS: Final = (
     "drop", "duplicate", "reorder", "delay", "burst", "partition", "flapping", "overflow", "slow", "kill", "pause",
     "lease", "blind", "late_service", "late_replica", "clock", "db_down", "db_slow", "deadlock", "commit_lost",
-    "restore", "trim", "handler", "same_position", "refuse", "group", "verify",
+    "restore", "trim", "handler", "same_position", "refuse", "group", "verify", "foreign",
 )  # fmt: skip
 """Every kind of fault, by the name that ``--without`` takes."""
-SHARES: Final = {"same_position": 0.4, "refuse": 1.0, "group": 0.5, "verify": 0.5}
+SHARES: Final = {"same_position": 0.4, "refuse": 1.0, "group": 0.5, "verify": 0.5, "foreign": 0.5}
 """Factors on the probabilities of kinds that have their own random numbers. A kind that ends all writing shows less of
 the other kinds, so fewer runs have it."""
 

@@ -48,6 +48,7 @@ class PublisherTasks:
         """A hello that is being sent has the lock; only in a mutant."""
         self._sending_hellos = False
         self.publishing = Sequencer(process.name, uuid, TIMING, world.plan.limits, process.clock.now())
+        self.publishing.store_id = world.database.store.store_id
         process.spawn(self._hellos())
         process.spawn(self._sending())
 

@@ -14,7 +14,8 @@ from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue
 from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer
 from pubsub_lib.core.quarantine import Quarantine
-from pubsub_lib.core.replica_state import ReplicaState, StepResult
+from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable
 from simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
 from simulator.plan import ReplicaPlan

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pubsub_lib.core.envelope import HelloRequest
 from pubsub_lib.core.lease import Lease
 from pubsub_lib.core.model import Link, Point
@@ -21,6 +23,13 @@ ORPHANS = "orphans"
 SERVICE = "service "
 
 
+class HandedOver(msgspec.Struct, frozen=True):
+    """A worker's links, and the id of its store."""
+
+    links: Sequence[Link]
+    store_id: bytes
+
+
 class Service:
     """One start of a service: a new UUID and an empty state."""
 
@@ -28,7 +37,7 @@ class Service:
         self.world = world
         self.name = name
         self.process = Process(world.kernel, "service", name, clock)
-        self.inbox: Mailbox[Sequence[Link] | HelloRequest] = Mailbox(2000)
+        self.inbox: Mailbox[HandedOver | HelloRequest] = Mailbox(2000)
         self.sender = PublisherTasks(
             world,
             self.process,
@@ -61,9 +70,13 @@ class Service:
                 item = self.inbox.items.popleft()
                 if isinstance(item, HelloRequest):
                     self.sender.asked(item)
-                else:
-                    self._publish(self.unpublished.handed_over(item))
+                elif self.is_own(item):
+                    self._publish(self.unpublished.handed_over(item.links))
                 yield Sleep("numbered", 0.0)
+
+    def is_own(self, item: "HandedOver") -> bool:
+        """Whether a worker of this store handed over (rule 15), as :mod:`pubsub_lib.service.receiving` checks it."""
+        return item.store_id == self.sender.publishing.store_id
 
     def _publish(self, links: Sequence[Link]) -> None:
         if links:

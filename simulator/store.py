@@ -34,6 +34,8 @@ from pubsub_lib.core.model import (
 from pubsub_lib.errors import AlreadyExists, NotFound, VersionMismatch
 
 Ident = tuple[str, str]
+STORE_ID = bytes(range(16))
+"""The id of every simulated store, except a copy with a new one."""
 
 
 class Verb(msgspec.Struct, frozen=True):
@@ -78,6 +80,7 @@ class ModelStore:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
+        self.store_id = STORE_ID
         self.state = State()
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -211,11 +214,12 @@ class ModelStore:
         """The store's point and the heads of these topics; ``ALL`` among them: of all topics."""
         names = [*self.state.heads] if ALL in topics else []
         names += [topic for topic in topics if topic not in (ALL, *names)]
-        return Heads(self.state.point, {topic: self.head(topic) for topic in names})
+        return Heads(self.state.point, {topic: self.head(topic) for topic in names}, self.store_id)
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         """Answer each chain's want from the same moment."""
-        return SyncAnswer(self.state.point, {chain: self._answer(chain, want) for chain, want in wants.items()})
+        chains = {chain: self._answer(chain, want) for chain, want in wants.items()}
+        return SyncAnswer(self.state.point, chains, self.store_id)
 
     def _answer(self, chain: str, want: Want) -> Delta | Incomplete | Full:
         if want.after is not None:

@@ -15,7 +15,7 @@ from simulator.network import DELAY, Network
 from simulator.plan import BACK, BOUND, DRIFT, TIMING, Plan
 from simulator.quiescence import at_rest, covered
 from simulator.replica import Replica
-from simulator.service import Service
+from simulator.service import HandedOver, Service
 from simulator.store import Commit, ModelStore
 from simulator.writer import KEYS, TABLES, Writer
 
@@ -121,7 +121,7 @@ class World:
         """Step 2 and 3 of the data path; a service that does not run receives nothing."""
         service = self.services.get(origin)
         if service is not None:
-            service.inbox.put(links)
+            service.inbox.put(HandedOver(links, self.database.store.store_id))
 
     # -- starts and kills --------------------------------------------------------------------------------------------
 

@@ -20,21 +20,21 @@ PAGE = ROOT / "docs" / "wire-format.md"
 FRAMES = ROOT / "tests" / "unit" / "core" / "frames"
 
 DUMPS: Final = {
-    "data-1.1": "A message: one link",
-    "run-1.1": "Parts of a run: a link that is too large for one frame",
-    "hello-1.1": "A hello, broadcast",
-    "hello-reply-1.1": "A hello reply: the answer to one replica",
+    "data-1.2": "A message: one link",
+    "run-1.2": "Parts of a run: a link that is too large for one frame",
+    "hello-1.2": "A hello, broadcast",
+    "hello-reply-1.2": "A hello reply: the answer to one replica",
 }
 ABOUT: Final = {
-    "data-1.1": "The first message of this publisher on `tenant-1`. The link leads the topic from position 3 to 7\nand "
+    "data-1.2": "The first message of this publisher on `tenant-1`. The link leads the topic from position 3 to 7\nand "
     "sets one object. The numbers are chosen so that each is different.",
-    "run-1.1": "Parts 2 and 3 of 3, which share a frame. Each repeats the link without its changes (here both\ncontain "
+    "run-1.2": "Parts 2 and 3 of 3, which share a frame. Each repeats the link without its changes (here both\ncontain "
     "the same change); a replica applies the link when it has all three parts. The frame's\nsequence, 300, is the "
     "number of its first message; the second is 301.",
-    "hello-1.1": "It is about two topics, so its topic frame names none. The publisher sent four messages on `a`;\n`b` "
+    "hello-1.2": "It is about two topics, so its topic frame names none. The publisher sent four messages on `a`;\n`b` "
     "was never written. The reading of the heads began a quarter of a second before. (An earlier\npublisher sent this "
     "frame: a current one does not name `b`, on which it never sent.)",
-    "hello-reply-1.1": "The frame contains the nonce twice: in the topic frame, to which only the requesting replica\n"
+    "hello-reply-1.2": "The frame contains the nonce twice: in the topic frame, to which only the requesting replica\n"
     "subscribes, and in the hello.",
 }
 MEANING: Final = {
@@ -45,6 +45,7 @@ MEANING: Final = {
     "Body.sequence": "number of the first message per (uuid, topic), from 1; the next has one more; a hello has 0",
     "Body.messages": "consecutive messages of one topic; empty in a hello",
     "Body.hello": "the hello, in a message without changes",
+    "Body.store_id": "the id of the store that the publisher publishes; nil: none. Since 1.2",
     "Message.link": "the changes of one transaction to one topic",
     "Message.part": "number of this part in its run",
     "Message.parts": "number of parts of the run; 1: the message contains the whole link",
@@ -131,16 +132,17 @@ Each line shows the offset in the frame and the bytes, then the field and its me
 
 - Fields are only appended, with a default. A reader skips unknown fields at the end of a structure, and
   uses the default for a field that an older sender does not have. So old and new programs may run
-  together, in any order of upgrade, as long as they have the same major version.
+  together as long as they have the same major version, in any order of upgrade except as below.
 - A message of another major version is dropped and counted (`version` in the driver's counters), without
   reading the rest of it. Replicas that receive no readable message poll; see [failures.md](failures.md).
 - Recorded frames are never changed. A new field gets new frames, and old frames must stay readable.
   `tests/e2e/test_rolling_upgrade.py` has a separate reader of version 1.0 and tests both directions.
-- Since 1.1 a link has a `trace`.
-- A publisher of 1.0 sent a hello for each topic, under `D` topic `00`; subscribers of that topic still
-  read it. It ignores the subscription to `D` `00`, which is not a hello request. A replica of 1.0 with
-  a list of topics does not subscribe to `D` `00`: it does not receive the broadcast hellos of newer
-  publishers. Its freshness and its bounds depend on hello replies, which it requests as before.
+- Since 1.1 a link has a `trace`. Since 1.2 a body has a `store_id`: replicas and services drop what carries another
+  store's id, or none ([rule 15](protocol.md#rule-15-only-the-own-stores-messages)). Upgrade publishers before replicas,
+  which poll until then. `pubsub-db migrate`, which makes the id, needs a stop of all writers anyway.
+- A publisher of 1.0 sent a hello for each topic, under `D` topic `00`; subscribers of that topic still read it. It
+  ignores the subscription to `D` `00`, which is not a hello request. A replica of 1.0 with a list of topics does not
+  receive the broadcast hellos of newer publishers. Its freshness and bounds depend on the hello replies it requests.
 
 ## Bounds
 
@@ -170,6 +172,7 @@ Dropped input is counted by its reason:
 | `version` | another major wire version |
 | `foreign` | any other data that this library does not send: other bytes, types or ranges, a link of another topic \
 than the frame's, a link that leads backwards, a hello reply under another nonce's private topic |
+| `foreign_store` | another store's id, or none; counted by replica and service |
 """
 
 
@@ -256,7 +259,7 @@ _LENGTHS: Final = {
 
 def _shown(value: object, name: str) -> str:
     if isinstance(value, bytes):
-        return value.hex() if name == "uuid" else f"{len(value)} bytes: {value.decode()}"
+        return value.hex() if name in ("uuid", "store_id") else f"{len(value)} bytes: {value.decode()}"
     if value is None:
         return "nil"
     return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Heads, Link, Point
+from pubsub_lib.core.model import ALL, NO_STORE, Heads, Link, Point
 from pubsub_lib.errors import FrameError
 
 SERVICE: Final = "db-polling"
@@ -41,6 +41,7 @@ class ChangelogFollower:
         self.at: Point | None = None
         """The store's point up to which everything was delivered; None before the first poll."""
         self.counts = Counter(links=0, polls=0, reads=0, jumps=0, oversized=0)
+        self._store_id = NO_STORE
         self._limits = limits
         self._batch = batch
         self._sequences: Counter[str] = Counter()
@@ -63,6 +64,7 @@ class ChangelogFollower:
         began = clock()
         asked = {topic for ask in asks for topic in ask.topics if topic != ALL}
         heads = store.read_heads(sorted(asked))
+        self._store_id = heads.store_id
         if self.at is None:
             self.at = heads.store
         elif self.at != heads.store:
@@ -94,7 +96,7 @@ class ChangelogFollower:
         self.counts["jumps"] += 1
         began = clock()
         heads = store.read_heads(sorted(topic for topic in topics() if topic != ALL))
-        self.at = heads.store
+        self.at, self._store_id = heads.store, heads.store_id
         yield self._hello(heads.topics, heads, clock() - began, "")
 
     def _envelopes(self, links: Sequence[Link], topics: Collection[str]) -> Iterator[Envelope]:
@@ -113,12 +115,13 @@ class ChangelogFollower:
             for messages in codec.pack(ready, self._limits):
                 first = self._sequences[topic] + 1
                 self._sequences[topic] += len(messages)
-                yield Envelope(SERVICE, self.uuid, topic, first, messages)
+                yield Envelope(SERVICE, self.uuid, topic, first, messages, None, self._store_id)
 
     def _hello(self, topics: Collection[str], heads: Heads, age: float, nonce: str) -> Envelope:
         shown = {topic: heads.topics[topic] for topic in topics if topic != ALL}
         last = {topic: self._sequences[topic] for topic in shown}
-        return Envelope(SERVICE, self.uuid, ALL, 0, [], Hello(last, shown, heads.store, max(0.0, age), nonce))
+        hello = Hello(last, shown, heads.store, max(0.0, age), nonce)
+        return Envelope(SERVICE, self.uuid, ALL, 0, [], hello, heads.store_id)
 
 
 class Pace:

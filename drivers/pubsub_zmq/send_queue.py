@@ -135,10 +135,13 @@ class _Run:
         # A body contains its messages and more, so that the sum of the bodies is never below the shared body's size.
         size = self._size + len(item.body)
         envelope = item.envelope
-        if size > max_bytes or envelope.sequence != self._next or envelope.service != self._first.envelope.service:
+        first = self._first.envelope
+        if size > max_bytes or envelope.sequence != self._next:
+            return False
+        if envelope.service != first.service or envelope.store_id != first.store_id:
             return False
         if not self._messages:
-            self._messages.append(codec.messages_of(self._first.envelope, self._first.body))
+            self._messages.append(codec.messages_of(first, self._first.body))
         self._messages.append(codec.messages_of(envelope, item.body))
         count = len(envelope.messages)
         self._count += count

@@ -69,6 +69,10 @@ class _WithoutCommits:
         self._store = store
         self.limits = store.limits
 
+    @property
+    def store_id(self) -> bytes:
+        return self._store.store_id
+
     def read_heads(self, topics: Collection[str]) -> Heads:
         return self._store.read_heads(topics)
 

@@ -5,8 +5,8 @@ ignored.
 
 - The *topic frame*: ``D`` + topic + NUL for data, ``H`` + nonce + NUL + topic + NUL for a hello reply. The
   closing NUL makes a transport's prefix match exact: ``tenant-1`` never matches ``tenant-10``.
-- The *body*: msgpack, one array ``[major, minor, service, uuid, sequence, messages, hello]``. Fields are only
-  ever appended, so a newer minor version (further fields) and an older one (fewer of those that have a
+- The *body*: msgpack, one array ``[major, minor, service, uuid, sequence, messages, hello, store_id]``. Fields
+  are only ever appended, so a newer minor version (further fields) and an older one (fewer of those that have a
   default) are read. The second byte alone identifies another major version.
 
 Values are sent as the bytes that the store holds. This module keeps no state: any thread may call any function, and
@@ -20,13 +20,14 @@ from typing import Annotated, Final
 import msgspec
 
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message, Packed
-from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
-from pubsub_lib.core.model import MAX_NAME_BYTES, MAX_NUMBER, MAX_PARTS, MAX_SECONDS, Change, Link, Name, Position
+from pubsub_lib.core.envelope_check import complaint
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import MAX_NAME_BYTES, NO_STORE, Change, Link, Name, Position
 from pubsub_lib.errors import FrameError, InvalidValueError
 
 MAJOR: Final = 1
 """Wire version that two peers must share."""
-MINOR: Final = 1
+MINOR: Final = 2
 """Grows when a field is appended; for information only."""
 
 EVERYTHING: Final = b"D"
@@ -45,15 +46,15 @@ _DATA: Final = EVERYTHING[0]
 _PRIVATE: Final = b"H"[0]
 
 # Maximum size of a body without its messages: array header, versions, service with its header, uuid with its header,
-# sequence, header of the messages, no hello. The same for every envelope, so that split() and pack() need no envelope
-# and cut one link always at the same places.
-_BODY_OVERHEAD: Final = 1 + 2 + (3 + MAX_NAME_BYTES) + (2 + 16) + 9 + 5 + 1
+# sequence, header of the messages, no hello, the store's id with its header. The same for every envelope, so that
+# split() and pack() need no envelope and cut one link always at the same places.
+_BODY_OVERHEAD: Final = 1 + 2 + (3 + MAX_NAME_BYTES) + (2 + 16) + 9 + 5 + 1 + (2 + 16)
 # Maximum number of bytes by which the header of a run's list of changes and its part numbers exceed those of an empty
 # link.
 _RUN_OVERHEAD: Final = 4 + 2 * 8
 _UUID_SIZE: Final = 2 + 16
 
-_Uuid = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+_Id = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -62,10 +63,11 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     major: int
     minor: int
     service: Name
-    uuid: _Uuid
+    uuid: _Id
     sequence: Position
     messages: list[Message]
     hello: Hello | None = None
+    store_id: _Id | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -147,9 +149,9 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
     """
     hello = envelope.hello
     topic = envelope.topic
-    complaint = _complaint(topic, envelope.sequence, envelope.messages, hello)
-    if complaint is not None:
-        raise InvalidValueError(f"cannot send the envelope of {envelope.service!r} on topic {topic!r}: {complaint}")
+    wrong = complaint(topic, envelope.sequence, envelope.messages, hello)
+    if wrong is not None:
+        raise InvalidValueError(f"cannot send the envelope of {envelope.service!r} on topic {topic!r}: {wrong}")
     try:
         if hello is not None and hello.nonce:
             check_nonce(hello.nonce)
@@ -160,8 +162,9 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
         if isinstance(messages, Packed):
             body = join(envelope, len(messages), (messages.encoded,))
         else:
-            uuid = _checked_uuid(envelope.service, envelope.uuid)
-            body = _encode(_Body(MAJOR, MINOR, envelope.service, uuid, envelope.sequence, list(messages), hello))
+            service, uuid = envelope.service, _checked_uuid(envelope.service, envelope.uuid)
+            store = _checked_id(envelope.store_id)
+            body = _encode(_Body(MAJOR, MINOR, service, uuid, envelope.sequence, list(messages), hello, store))
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
         raise InvalidValueError(
             f"cannot send an envelope on topic {topic!r}: {error}; check its values first"
@@ -180,7 +183,8 @@ def messages_of(envelope: Envelope, body: bytes) -> bytes:
     """The bytes of the messages in the body that :func:`encode` made of this envelope, which must hold messages."""
     service = len(envelope.service.encode())
     before = 3 + (1 if service < 32 else 2 if service < 256 else 3) + service + _UUID_SIZE
-    return body[before + _integer_size(envelope.sequence) + len(_array(len(envelope.messages))) : -1]
+    before += _integer_size(envelope.sequence) + len(_array(len(envelope.messages)))
+    return body[before : -len(_body_end(envelope.store_id))]
 
 
 def join(first: Envelope, count: int, messages: Iterable[bytes]) -> bytes:
@@ -189,16 +193,28 @@ def join(first: Envelope, count: int, messages: Iterable[bytes]) -> bytes:
     Byte for byte the same as :func:`encode` of one envelope with all of them, at the cost of a copy. The caller must
     enforce the size limit.
     """
-    return b"".join(
-        (_body_start(first.service, first.uuid), _encode(first.sequence), _array(count), *messages, _NO_HELLO)
-    )
+    start, end = _body_start(first.service, first.uuid), _body_end(first.store_id)
+    return b"".join((start, _encode(first.sequence), _array(count), *messages, end))
 
 
 @functools.lru_cache(maxsize=16)  # as below
 def _body_start(service: str, uuid: str) -> bytes:
     """The begin of every body of a publisher: all bytes before the sequence."""
     empty = _encode(_Body(MAJOR, MINOR, service, _checked_uuid(service, uuid), 0, [], None))
-    return empty[: -len(_encode(0) + _array(0) + _NO_HELLO)]
+    return empty[: -len(_encode(0) + _array(0) + _body_end(NO_STORE))]
+
+
+@functools.lru_cache(maxsize=16)  # as below
+def _body_end(store_id: bytes) -> bytes:
+    """The end of every body with messages from a store: no hello, and the store's id."""
+    return _NO_HELLO + _encode(_checked_id(store_id))
+
+
+def _checked_id(store_id: bytes) -> bytes | None:
+    """The store's id as it is sent: nil for ``NO_STORE``."""
+    if len(store_id) not in (0, 16):
+        raise InvalidValueError(f"cannot send the store id {store_id.hex()!r}; give 16 bytes, as a Store has them")
+    return store_id or None
 
 
 def _integer_size(number: int) -> int:
@@ -372,12 +388,13 @@ def decode(frames: Sequence[bytes], limits: Limits = Limits()) -> Envelope:  # n
         raise FrameError(f"a message that starts with {head[:40]!r} cannot be read: {error}", reason) from error
     messages = decoded.messages
     hello = decoded.hello
-    complaint = _complaint(topic, decoded.sequence, messages, hello)
-    if complaint is None and nonce != (hello.nonce if hello is not None else ""):
-        complaint = "the private topic and the hello's nonce differ"
-    if complaint is not None:
-        raise FrameError(f"a message of {decoded.service!r} on topic {topic!r} is inconsistent: {complaint}", "foreign")
-    return Envelope(decoded.service, decoded.uuid.hex(), topic, decoded.sequence, messages, hello)
+    wrong = complaint(topic, decoded.sequence, messages, hello)
+    if wrong is None and nonce != (hello.nonce if hello is not None else ""):
+        wrong = "the private topic and the hello's nonce differ"
+    if wrong is not None:
+        raise FrameError(f"a message of {decoded.service!r} on topic {topic!r} is inconsistent: {wrong}", "foreign")
+    store_id = decoded.store_id or NO_STORE
+    return Envelope(decoded.service, decoded.uuid.hex(), topic, decoded.sequence, messages, hello, store_id)
 
 
 def _check_major(body: bytes) -> None:
@@ -415,36 +432,3 @@ def _read_head(head: bytes) -> tuple[str, str]:
     if head[0] == _PRIVATE and len(parts) == 3 and parts[0]:
         return parts[0].decode(), parts[1].decode()
     raise ValueError("the topic frame is neither of data nor of a hello reply")
-
-
-def _complaint(topic: str, sequence: int, messages: Sequence[Message], hello: Hello | None) -> str | None:
-    """The inconsistency in an envelope's contents, or None. Called for every message: keep it fast."""
-    if "\0" in topic:
-        return "its topic holds a NUL"
-    if messages:
-        if hello is not None:
-            return "it holds both messages and a hello"
-        if not 1 <= sequence <= MAX_NUMBER + 1 - len(messages):
-            return f"its sequence is {sequence} but sequences count from 1 to {MAX_NUMBER}"
-        for message in messages:
-            link = message.link
-            if link.topic != topic:
-                return f"it holds a link of topic {link.topic!r}"
-            if not 1 <= message.part <= message.parts <= MAX_PARTS:
-                return f"it holds part {message.part} of {message.parts}"
-            if not -MAX_SECONDS <= link.written_at <= MAX_SECONDS:  # nor NaN
-                return f"it holds a link that was written at {link.written_at}"
-            if link.prev.position >= link.point.position:
-                return f"it holds a link from position {link.prev.position} to {link.point.position}"
-        return None
-    if hello is None:
-        return "it holds neither messages nor a hello"
-    if sequence != 0:
-        return f"it is a hello with the sequence {sequence}"
-    if max(len(hello.sequences), len(hello.heads)) > MAX_HELLO_TOPICS:
-        return f"it is a hello about more than {MAX_HELLO_TOPICS} topics"
-    if not 0 <= hello.age <= MAX_SECONDS:  # nor NaN
-        return f"its reading is {hello.age} s old"
-    if not all(0 <= value <= MAX_NUMBER for value in hello.sequences.values()):
-        return f"it counts a topic's sequence below 0 or above {MAX_NUMBER}"
-    return None

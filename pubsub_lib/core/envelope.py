@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from pubsub_lib.core.model import Head, Link, Name, Part, Point, Position
+from pubsub_lib.core.model import NO_STORE, Head, Link, Name, Part, Point, Position
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -69,6 +69,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     ``topic`` the topic of every link in ``messages`` (``ALL`` for a hello).
     ``sequence`` numbers the first of ``messages``, the next has one more; it counts per (uuid, topic) from 1.
     A hello has no sequence of its own: ``sequence`` is 0 and ``messages`` is empty.
+    ``store_id`` is the id of the store that the publisher publishes (``NO_STORE``: a version without the field).
     """
 
     service: str
@@ -77,3 +78,4 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     sequence: int
     messages: Sequence[Message]
     hello: Hello | None = None
+    store_id: bytes = NO_STORE

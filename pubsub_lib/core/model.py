@@ -30,6 +30,9 @@ MAX_SECONDS = 2**43
 MAX_PARTS = 2**20
 """Maximum number of parts of one link's run, far above that of the largest transaction."""
 
+NO_STORE = b""
+"""In place of a store's id (16 random bytes): the id is not known, or a message of an older version has none."""
+
 # Character bounds for decoding: a string of at most N bytes has at most N characters.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_BYTES)]
 Origin = Annotated[str, msgspec.Meta(max_length=MAX_NAME_BYTES)]
@@ -114,6 +117,7 @@ class Heads(msgspec.Struct, frozen=True):
 
     store: Point
     topics: Mapping[str, Head]
+    store_id: bytes = NO_STORE
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -186,3 +190,4 @@ class SyncAnswer(msgspec.Struct, frozen=True):
 
     store: Point
     chains: Mapping[str, Delta | Incomplete | Full]
+    store_id: bytes = NO_STORE

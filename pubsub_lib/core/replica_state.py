@@ -6,7 +6,7 @@ call, and may call ``cache`` under the same lock.
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -15,15 +15,18 @@ from pubsub_lib.core.combined_events import combined
 from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.foreign_stores import ForeignStores
 from pubsub_lib.core.freshness import cut
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.quarantine import Quarantine
 from pubsub_lib.core.recount import Recount
+from pubsub_lib.core.step_result import NOTHING, StepResult
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.core.witness import Witness
 from pubsub_lib.errors import NotSubscribedError
 
 
@@ -38,40 +41,8 @@ class Faults(msgspec.Struct):
     """Objects that were altered or lost in this replica's memory, as found by a recount."""
 
 
-class StepResult(msgspec.Struct, frozen=True):
-    """The result of a step: events for the handlers in chain order (perhaps none without handlers), and the operations
-    that the caller must do now. ``by_sync``: number of events at the begin that come from a full sync or an
-    unsubscribe, which do not know the order of changes; the others come from links.
-    """
-
-    events: Sequence[Event] = ()
-    hello_requests: Sequence[RequestHello] = ()
-    sync: StartSync | None = None
-    rotted: Sequence[Rot] = ()
-    """Faults that a recount found; their repair was started."""
-    by_sync: int = 0
-    history: HistoryChange | None = None
-    """The store's history changed: handlers must be notified before ``events``, in which versions may go back."""
-    then: "StepResult | None" = None
-    """Events that follow these, with a notice of their own."""
-
-
-NOTHING = StepResult()
 MAX_COMPARED: Final = 100
 """Maximum number of topics in each hello request of a replica of everything."""
-
-
-class Witness(Protocol):
-    """A journal. It is called with each input and the resulting effects, before they are applied."""
-
-    def received(self, envelope: Envelope, effects: Sequence[Effect], tracker: Tracker) -> None:
-        """An envelope was received; the effects follow from it."""
-
-    def synced(self, answer: SyncAnswer, number: int, effects: Sequence[Effect], tracker: Tracker) -> None:
-        """The store answered sync ``number``; the effects follow from it."""
-
-    def drained(self, links: Sequence[Link], tracker: Tracker) -> None:
-        """These links had waited, and are applied now, before the differing buckets are requested."""
 
 
 class ReplicaState:
@@ -85,6 +56,7 @@ class ReplicaState:
         """Topics whose heads this replica of everything has not requested yet in this round over all of them."""
         self.faults = Faults()
         self.quarantine = Quarantine()
+        self.stores = ForeignStores()
         self.witness: Witness | None = None
         self.listens: Callable[[], bool] = lambda: True
         """False while no handler needs events: then none need be made. Called with the caller's lock held."""
@@ -113,6 +85,8 @@ class ReplicaState:
 
     def feed(self, envelope: Envelope, now: float) -> StepResult:
         """An envelope was received."""
+        if envelope.store_id != self.stores.own and self.stores.excludes(envelope):
+            return self._drop_foreign(envelope, now)
         if self.quarantine.until and self.quarantine.excludes(envelope.uuid, now):
             self._exclude(envelope)
             return NOTHING
@@ -121,6 +95,15 @@ class ReplicaState:
             self.witness.received(envelope, effects, self.tracker)
         outcome = self._carry_out(effects, now) if effects else NOTHING
         return outcome if envelope.hello is None or not self.cache.lagging else self._prove(outcome)
+
+    def _drop_foreign(self, envelope: Envelope, now: float) -> StepResult:
+        """Count the message of another store (rule 15). This may be the replica's store, if that was created again."""
+        self.tracker.counters.foreign_store += max(1, len(envelope.messages))
+        publisher = self.stores.first_message(envelope, now)
+        if publisher is None:
+            return NOTHING
+        self.tracker.verify(now)
+        return StepResult(foreign=publisher)
 
     def _exclude(self, envelope: Envelope) -> None:
         """Count what a quarantined publisher sent: it is not used, and was not lost."""
@@ -151,12 +134,17 @@ class ReplicaState:
 
     def sync_done(self, number: int, answer: SyncAnswer, now: float) -> StepResult:
         """The store answered."""
+        syncs = self.tracker.syncs
+        if syncs.running and number == syncs.number and self.stores.identified(answer.store_id):
+            self.tracker.forget_received(now)
         # First the contents that were read, of all topics together, then the links that had waited for them: chains do
         # not depend on each other, and a handler may want the former in an order of its own.
         effects = sorted(self.tracker.sync_done(number, answer, now), key=lambda each: not isinstance(each, Replace))
         if self.witness is not None:
             self.witness.synced(answer, number, effects, self.tracker)
         outcome = self._carry_out(effects, now)
+        if self.stores.seen_at > syncs.begun:
+            self.tracker.verify(now)
         return self._prove(outcome) if self.cache.lagging else outcome
 
     def sync_failed(self, number: int, now: float) -> None:

@@ -15,7 +15,7 @@ from pubsub_lib.core.codec import packed
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.hello_portions import portions
 from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
-from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link, Point
+from pubsub_lib.core.model import ALL, EMPTY, NO_STORE, Head, Heads, Link, Point
 from pubsub_lib.core.timing import Timing
 
 NEVER_YET = float("-inf")
@@ -43,6 +43,8 @@ class Sequencer:
     def __init__(self, service: str, uuid: str, timing: Timing, limits: Limits, now: float) -> None:
         self.service = service
         self.uuid = uuid
+        self.store_id = NO_STORE
+        """The store's id for every message. The caller sets it before ``publish``, and after a reading of the store."""
         self._timing = timing
         self._limits = limits
         self._sequences: dict[str, int] = {}
@@ -94,7 +96,7 @@ class Sequencer:
         for topic, frames in ready:
             last = self._sequences.pop(topic, 0)  # to the end: the hello names the latest topics
             for messages in frames:
-                envelopes.append(Envelope(self.service, self.uuid, topic, last + 1, messages))
+                envelopes.append(Envelope(self.service, self.uuid, topic, last + 1, messages, None, self.store_id))
                 last += len(messages)
             self._sequences[topic] = last
         self._sent_at = now
@@ -192,6 +194,7 @@ class Sequencer:
         self._failures = 0
         if heads is not self._heads:
             self._all_read = began
+            self.store_id = heads.store_id
         self._heads = heads
         self._began = began
         self._answer_all()
@@ -247,7 +250,7 @@ class Sequencer:
             nonce=nonce,
             goodbye=goodbye,
         )
-        return Envelope(self.service, self.uuid, ALL, 0, (), hello)
+        return Envelope(self.service, self.uuid, ALL, 0, (), hello, self.store_id)
 
     def _head(self, topic: str) -> Head:
         # A reading is of all topics: a topic that is not in it was never written.

@@ -21,41 +21,11 @@ from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.core.store_hints import NEVER_DUE, StoreHints
 from pubsub_lib.core.sync_scheduler import SyncScheduler, backoff
 from pubsub_lib.core.timing import Timing
+from pubsub_lib.core.tracker_counters import Counters
 from pubsub_lib.core.transitions import DUE, SYNCING, State, Trigger
 
 _FOLLOWING = State.FOLLOWING
 """Used for every message: the look-up of an enumeration's member through its class is 10 times slower."""
-
-
-class Counters(msgspec.Struct):
-    """Counters of received messages and of syncs."""
-
-    applied: int = 0
-    """Links applied."""
-    old: int = 0
-    """Messages at or behind known: repeated, or overtaken by a sync."""
-    foreign: int = 0
-    """Messages and hellos that belong to another history."""
-    waited: int = 0
-    """Messages that had to wait for an earlier one."""
-    overflowed: int = 0
-    """Messages dropped because too many waited."""
-    unsubscribed: int = 0
-    """Messages of topics that are not subscribed to (any more)."""
-    history_changes: int = 0
-    """Times that a chain was read again because the store's history changed."""
-    contradicted: int = 0
-    """Times that a publisher's message had led to a point which the store does not contain."""
-    quarantined: int = 0
-    """Messages and hellos of publishers that the store had contradicted repeatedly."""
-    late_answers: int = 0
-    """Sync answers that were received too late and ignored."""
-    syncs_failed: int = 0
-    """Syncs that failed or timed out."""
-    deltas: dict[str, int] = {}
-    """Deltas begun, by cause."""
-    fulls: dict[str, int] = {}
-    """Full syncs begun, by cause."""
 
 
 class PersistentMismatch(msgspec.Struct):
@@ -294,6 +264,24 @@ class Tracker:
                 chain.repair = False
                 if not due:
                     self._trigger(chain, Trigger.ASKED, now)
+
+    def verify(self, now: float) -> None:
+        """Compare all chains with the store, as soon as the rate limit allows. No effect on those that are read now, or
+        will be.
+        """
+        for chain in self._chains.values():
+            self._read_store(chain, Trigger.UNVERIFIED, now)
+
+    def forget_received(self, now: float) -> None:
+        """Drop the links, heads and readings that wait: they may be of another store (rule 15)."""
+        self._reached_store = None
+        for chain in self._chains.values():
+            self.counters.foreign_store += chain.reorder_buffer.messages
+            chain.reorder_buffer.drop_before(self._turn + 1)
+            chain.heads.clear()
+            self.freshness.of[chain.name].pending.clear()
+            if chain.state is State.HOLDING:
+                self._trigger(chain, Trigger.SETTLED, now)
 
     def next_time(self) -> float:
         """When ``tick`` is next due; infinite when no chain is followed."""

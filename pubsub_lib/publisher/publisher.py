@@ -5,8 +5,8 @@ which has no I/O (steps 2 and 4 of the data path).
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from pubsub_lib import contract, loader
 from pubsub_lib.api import Publisher as DriverPublisher
@@ -28,6 +28,7 @@ from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
 from pubsub_lib.logs import logger
 from pubsub_lib.process import this_process
+from pubsub_lib.publisher.required_store import PublishedStore
 from pubsub_lib.publisher.trace_context import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 from pubsub_lib.threads.periodic_thread import PeriodicThread
@@ -38,16 +39,6 @@ _SENT: Final[tuple[Outcome]] = ("sent",)
 _SEND_TIMEOUT: Final = 0.5
 """Seconds after which a commit starts to send no further message. By default a driver waits for half a second at most,
 so the total is one second."""
-
-
-class PublishedStore(Protocol):
-    """The methods of a store that a publisher needs."""
-
-    def read_heads(self, topics: Collection[str]) -> Heads:
-        """The heads in one consistent reading. Blocks; raises StoreError."""
-
-    def on_commit(self, callback: Callable[[Sequence[Link]], None]) -> Callable[[], None]:
-        """Call back with the links of every commit, in the writer's thread. Returns a function that stops the calls."""
 
 
 class Publisher:
@@ -122,6 +113,7 @@ class Publisher:
                 raise UsageError("this publisher was started already; make a new one for a second run")
             self._started = True
         try:
+            self._core.store_id = self._store.store_id
             self._driver.initialize(self._on_hello_request, self._on_connected)
             stop_callback = self._store.on_commit(self.publish)
             with self._lock:
@@ -174,6 +166,7 @@ class Publisher:
                 raise ClosedError("this publisher is closed; the change is in the changelog and reaches replicas later")
             if not self._started:
                 raise NotStarted("this publisher was not started, so it cannot send; call start() first")
+            self._core.store_id = self._store.store_id
             for envelope in self._core.publish(links, time.monotonic()):
                 if sent and time.monotonic() > until:
                     raise TransportError(
@@ -243,9 +236,10 @@ class Publisher:
         began = time.monotonic()
         heads: Heads | None = None
         try:
-            store = self._store.read_heads(()).store
+            point = self._store.read_heads(())
             with self._lock:
-                heads = self._core.heads_at(store, began)
+                self._core.store_id = point.store_id
+                heads = self._core.heads_at(point.store, began)
             if heads is None:
                 began = time.monotonic()
                 heads = self._store.read_heads([ALL])

@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Final
 
 from pubsub_lib import contract, loader
 from pubsub_lib.api import Publisher as DriverPublisher
@@ -17,20 +17,12 @@ from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, TransportErr
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import open_journal
 from pubsub_lib.process import this_process
+from pubsub_lib.publisher.required_store import CommittingStore
 from pubsub_lib.publisher.trace_context import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 
 LOCK_TIMEOUT: Final = 0.5
 """Seconds that a thread waits for the others of its process; the driver's wait is added to it."""
-
-
-class CommittingStore(Protocol):
-    """The method of a store that a worker needs."""
-
-    def on_commit(
-        self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False, unless_published: bool = False
-    ) -> Callable[[], None]:
-        """Call back with the links of every commit, in the writer's thread. Returns a function that stops the calls."""
 
 
 class _Hop:
@@ -44,7 +36,7 @@ class _Hop:
         self._core: Sequencer | None = None
         self._closed = False
 
-    def push(self, links: Sequence[Link]) -> None:
+    def push(self, links: Sequence[Link], store_id: bytes) -> None:
         # The thread with the lock may wait for space in the buffer. Without the timeout the threads' waits add up.
         if not self._lock.acquire(timeout=LOCK_TIMEOUT):
             raise TransportError(
@@ -54,6 +46,7 @@ class _Hop:
         try:
             now = time.monotonic()
             driver, core = self._connected(now)
+            core.store_id = store_id
             for envelope in core.publish(links, now):
                 driver.send_event(envelope)
         finally:
@@ -174,7 +167,7 @@ class Worker:
         if self._journal is not None:
             self._journal.links("handed", links)
         try:
-            self._hop().push(links)
+            self._hop().push(links, self._store.store_id)
         except TransportError:
             self._unsent += 1
             raise

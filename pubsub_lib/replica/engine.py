@@ -23,13 +23,14 @@ from pubsub_lib.core.index import Extract
 from pubsub_lib.core.interest import Interest
 from pubsub_lib.core.model import Want
 from pubsub_lib.core.objects import Object
-from pubsub_lib.core.replica_state import ReplicaState, StepResult
-from pubsub_lib.core.tracker import Counters
+from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.step_result import StepResult
+from pubsub_lib.core.tracker_counters import Counters
 from pubsub_lib.errors import PubSubError, StoreError, TransportError, WaitTimeout
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.replica.consistency_check import found_differences
 from pubsub_lib.replica.discovery import Discovery
-from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_rot
+from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_foreign_publisher, log_rot
 from pubsub_lib.replica.handlers import Handlers
 from pubsub_lib.replica.history_log import log_history_change
 from pubsub_lib.replica.journaling import ReplicaJournal
@@ -39,7 +40,6 @@ from pubsub_lib.settings import Settings
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-
 _log = logger(__name__)
 
 NEVER_DUE = float("inf")
@@ -253,8 +253,7 @@ class Engine:
         with self._lock:
             outcome = self._state.tick(now)
             self._notify_handlers(outcome)
-            tracker = self._state.tracker
-            self._restless = tracker.restless
+            self._restless = self._state.tracker.restless
             again = self._state.next_time()
         self._carry_out(outcome)
         for rot in outcome.rotted:
@@ -320,8 +319,7 @@ class Engine:
 
     def _report_indexes(self) -> None:
         """Log which indexes leave objects out: one line for each index, until that index is complete again."""
-        indexes = self._state.cache.indexes()
-        if indexes:
+        if indexes := self._state.cache.indexes():
             with self._lock:
                 fresh = self._faults.new_incomplete(indexes)
             self._faults.log_incomplete(fresh)
@@ -356,6 +354,8 @@ class Engine:
             self._handlers.push_history(outcome.history)
         if outcome.events:
             self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
+        if outcome.foreign is not None:
+            log_foreign_publisher(outcome.foreign)
         if outcome.then is not None:
             self._notify_handlers(outcome.then, first=first)
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from pubsub_lib.core.effects import StartSync
+from pubsub_lib.core.foreign_stores import ForeignPublisher
 from pubsub_lib.core.index import Index, IndexStatus
 from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.errors import PubSubError
@@ -49,6 +50,20 @@ class FaultLog:
         for topic in sorted(topics - self._mismatching):
             _log.error("%s", unfit(topic), extra=fields(topic=topic))
         self._mismatching = topics
+
+
+def log_foreign_publisher(found: ForeignPublisher) -> None:
+    """Messages of another store were received, for the first time from this publisher."""
+    _log.warning(
+        "the publisher %r with the UUID %s sends messages of another store (id %s, the store of this replica has %s); "
+        "they are dropped: correct the address or the socket path that the two share, or run pubsub-db new-id if one "
+        "database is a copy of the other",
+        found.service,
+        found.uuid,
+        found.theirs.hex() or "none",
+        found.own.hex(),
+        extra=fields(service=found.service, uuid=found.uuid),
+    )
 
 
 def log_rot(rot: Rot) -> None:

@@ -479,6 +479,7 @@ class Replica:
             indexes={index.name: index.status(MAX_EXAMPLES) for index in cache.indexes()},
             unreadable=self._unreadable.current(partial(_version_of, cache)),
             unreadable_reads=self._unreadable.reads,
+            store_id=state.stores.own.hex(),
             journal={} if self._journal is None else self._journal.counters(),
             journal_error="" if self._journal is None else self._journal.error,
         )

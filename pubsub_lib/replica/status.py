@@ -12,7 +12,7 @@ from pubsub_lib.core.model import Point
 from pubsub_lib.core.replica_state import Faults
 from pubsub_lib.core.sequence_gaps import Tally
 from pubsub_lib.core.timing import Timing, no_publisher_bound
-from pubsub_lib.core.tracker import Counters
+from pubsub_lib.core.tracker_counters import Counters
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.replica.handlers import HandlerCounters
 from pubsub_lib.replica.unreadable import UnreadableObject
@@ -73,6 +73,8 @@ class Status(msgspec.Struct, frozen=True):
     """
     unreadable_reads: int = 0
     """Number of reads that failed so since the start."""
+    store_id: str = ""
+    """The id of the store, as hex digits, in the last reading; "" before the first one."""
     journal: Mapping[str, int] = {}
     """Records ``written`` and ``lost`` by the journal; empty without a journal."""
     journal_error: str = ""
@@ -88,7 +90,8 @@ class Status(msgspec.Struct, frozen=True):
         """Received messages that were dropped, by reason. The driver: ``truncated``, ``oversized``, ``version``,
         ``foreign`` (of another program), ``overflow`` (its queue was full). The tracker: ``old`` (known already),
         ``other_history`` (of another history of the store), ``overflowed`` (too many waited), ``unsubscribed``,
-        ``quarantined`` (of publishers that the store had contradicted repeatedly).
+        ``quarantined`` (of publishers that the store had contradicted repeatedly), ``foreign_store`` (of publishers of
+        another store).
         """
         counters = self.counters
         return {
@@ -98,6 +101,7 @@ class Status(msgspec.Struct, frozen=True):
             "overflowed": counters.overflowed,
             "unsubscribed": counters.unsubscribed,
             "quarantined": counters.quarantined,
+            "foreign_store": counters.foreign_store,
         }
 
 

@@ -1,15 +1,19 @@
 """The service's end of the hop: links from workers are sent at once, on the driver's receiving thread."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.foreign_stores import ForeignStores
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import Journal
+from pubsub_lib.logs import fields, logger
 from pubsub_lib.service.reassembly import Reassembly
+
+_log = logger(__name__)
 
 _REJECTED: Final = ("truncated", "oversized", "version", "foreign", "overflow", "incomplete")
 
@@ -29,15 +33,20 @@ class Receiving:
         subscriber: Subscriber,
         service: str,
         outgoing: TakesLinks,
+        store_id: Callable[[], bytes],
         journal: Journal | None = None,
         limits: Limits = Limits(),  # noqa: B008 - frozen
     ) -> None:
+        """``store_id`` returns the id of the service's store, as it was last read; it must not block."""
         self._subscriber = subscriber
         self._service = service
         self._outgoing = outgoing
         self._journal = journal
         self._assembly = Reassembly(limits)
+        self._store_id = store_id
+        self._stores = ForeignStores()
         self._strangers = 0
+        self._foreign_store = 0
 
     def start(self) -> None:
         """Bind the socket. Raises TransportError, which names the holder when another service has it."""
@@ -51,8 +60,8 @@ class Receiving:
 
     def counters(self) -> Mapping[str, int]:
         """The driver's counters, ``lost`` (messages that a worker sent and that were not received), ``incomplete``
-        (large links with a missing part, or beyond the budget of bytes) and ``strangers`` (messages of workers that
-        name another service).
+        (large links with a missing part, or beyond the budget of bytes), ``strangers`` (messages of workers that name
+        another service) and ``foreign_store`` (dropped messages of workers of another store).
         """
         assembly = self._assembly
         return {
@@ -60,6 +69,7 @@ class Receiving:
             "lost": assembly.lost,
             "incomplete": assembly.given_up,
             "strangers": self._strangers,
+            "foreign_store": self._foreign_store,
         }
 
     def rejected(self) -> Mapping[str, int]:
@@ -68,6 +78,10 @@ class Receiving:
 
     def _on_envelope(self, envelope: Envelope) -> None:
         hit("service.before_receive")
+        own = self._store_id()
+        if envelope.store_id != own:
+            self._drop_foreign(envelope, own)
+            return
         if envelope.service != self._service:
             # Sent nevertheless: it was committed. But this service does not read the changelog for that origin.
             self._strangers += 1
@@ -77,3 +91,20 @@ class Receiving:
             if self._journal is not None:
                 self._journal.links("taken", links)
             self._outgoing.handed_over(links)
+
+    def _drop_foreign(self, envelope: Envelope, own: bytes) -> None:
+        """Drop a message of another store (rule 15). A link of the own store is published from the changelog."""
+        self._foreign_store += max(1, len(envelope.messages))
+        self._stores.identified(own)
+        found = self._stores.first_message(envelope, 0.0)
+        if found is not None:
+            _log.warning(
+                "a worker of the service %r with the UUID %s hands over links of another store (id %s, the store of "
+                "this service has %s); they are dropped: give one of the two deployments another "
+                "publisher_multiproc_socket, or run pubsub-db new-id if its database is a copy of the other",
+                found.service,
+                found.uuid,
+                found.theirs.hex() or "none",
+                own.hex(),
+                extra=fields(service=found.service, uuid=found.uuid),
+            )

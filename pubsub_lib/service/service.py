@@ -19,6 +19,7 @@ from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.constructor_checks import check_settings
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import ConfigError, PubSubError
@@ -99,9 +100,7 @@ class PublisherService:
         self._commits = (
             CommitServer(settings, self._store, self._committed) if settings.group_commit == "host" else None
         )
-        self._receiving = (
-            Receiving(hop, name, self._outgoing, self._journal, settings.limits) if hop is not None else None
-        )
+        self._receiving = self._receiving_from(hop, settings.limits)
         self._leases = Leases(
             self._store.directory, name, self.uuid, service.address, service.lease, time.monotonic()
         )
@@ -128,6 +127,12 @@ class PublisherService:
         self._max_busy = _longest_step(settings.store)
         self._running = False
         self._to_leave = False
+
+    def _receiving_from(self, hop: Subscriber | None, limits: Limits) -> Receiving | None:
+        if hop is None:
+            return None
+        store = self._store  # it has read the id when it was opened, so that the property does not block
+        return Receiving(hop, self._name, self._outgoing, lambda: store.store_id, self._journal, limits)
 
     def __enter__(self) -> "PublisherService":
         self.start()

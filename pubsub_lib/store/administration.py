@@ -1,9 +1,10 @@
-"""Administration of a whole database, besides migrating it: reading its schema's revision, and dropping its tables."""
+"""Administration of a whole database: its schema's revision, migrating it, its id, and dropping its tables."""
 
+import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from sqlalchemy import Connection, MetaData, Table, column, inspect, select, text
+from sqlalchemy import Connection, MetaData, Table, column, inspect, select, text, update
 from sqlalchemy import table as table_clause
 
 from pubsub_lib.errors import ConfigError
@@ -81,6 +82,51 @@ def drop(
         return names
 
     return _with(database, settings, True, f"dropping the tables of {url.shown(parsed)}", do)
+
+
+def migrate(
+    database: str,
+    *,
+    settings: StoreSettings = StoreSettings(),  # noqa: B008 - frozen
+) -> None:
+    """Bring a database of an older version of this library (or an empty one) to the current schema.
+
+    Stop its writers first. Raises ConfigError, SchemaError (newer, foreign), StoreUnavailable, StoreBusy.
+    """
+    parsed = url.parse(database)
+    checked("settings", settings)
+    writers = engine.make(parsed, settings, writes=True, primary=True)
+    try:
+        with error_mapping.translated(f"migrating {url.shown(parsed)}"):
+            if parsed.get_backend_name() == "sqlite":
+                sqlite.create(parsed)
+            migration.upgrade(writers, settings.lock_timeout)
+    finally:
+        writers.dispose()
+
+
+def new_id(
+    database: str,
+    *,
+    settings: StoreSettings = StoreSettings(),  # noqa: B008 - frozen
+) -> tuple[str, str]:
+    """Give a store another id; returns the previous one and the new one. For a copy of a database, which has the id of
+    the original.
+
+    Running programs take the new id with their next commit or reading. Any thread; blocks for the timeouts. Raises
+    ConfigError, SchemaError, StoreUnavailable, StoreBusy.
+    """
+    fresh = uuid.uuid4().hex
+
+    def do(connection: Connection) -> tuple[str, str]:
+        migration.require(connection)
+        store = schema.store
+        before = connection.execute(select(store.c.store_id).where(store.c.id == 1).with_for_update()).scalar_one()
+        connection.execute(update(store).where(store.c.id == 1).values(store_id=fresh))
+        connection.commit()
+        return before, fresh
+
+    return _with(database, settings, True, f"giving {url.shown(url.parse(database))} a new id", do)
 
 
 def _revision(connection: Connection) -> str | None:

@@ -18,6 +18,7 @@ from pubsub_lib.store.types import NowMicroseconds
 
 T = TypeVar("T")
 _MAX_ADDRESS_BYTES = 1024
+_OWN = select(schema.store.c.store_id).where(schema.store.c.id == 1).scalar_subquery()
 
 
 class Run(Protocol):
@@ -37,6 +38,9 @@ class Service(msgspec.Struct, frozen=True):
     seconds_left: float
     lease_until: int = 0
     """The lease's end in microseconds of the database's clock; compare it only with other readings of that clock."""
+    store_id: str = ""
+    """The id of the store, in hex digits, when the service registered. Another one: the entry was copied with the
+    database, and the service works on the original."""
 
 
 class Directory:
@@ -57,8 +61,9 @@ class Directory:
         length = _microseconds(lease_seconds)
 
         def do(connection: Connection) -> None:
-            until = connection.execute(select(NowMicroseconds())).scalar_one() + length
-            row = {"uuid": uuid, "service": service, "address": address, "lease_until": until}
+            now, own = connection.execute(select(NowMicroseconds(), _OWN)).one()
+            row = {"uuid": uuid, "service": service, "address": address, "lease_until": now + length}
+            row["store_id"] = own or ""
             writer.upsert(ConnectionExecutor(connection), schema.services, row)
 
         self._write("registering a service", do)
@@ -69,18 +74,29 @@ class Directory:
         return self._write("removing a service", lambda connection: connection.execute(statement).rowcount > 0)
 
     def live(self) -> list[Service]:
-        """The services whose lease has not expired, by name and identity."""
-        return [service for service in self.entries() if service.seconds_left > 0]
+        """The services of this store whose lease has not expired, by name and identity."""
+        own, entries = self._entries()
+        return [service for service in entries if service.seconds_left > 0 and service.store_id == own]
 
     def entries(self) -> list[Service]:
-        """All entries, also those with an expired lease (``seconds_left`` is negative) that are not yet removed."""
-        services = schema.services.c
-        query = select(schema.services, NowMicroseconds().label("now")).order_by(services.service, services.uuid)
+        """All entries that are not yet removed; also those with an expired lease (``seconds_left`` below 0), and
+        those of another store from which this database was copied.
+        """
+        return self._entries()[1]
 
-        def do(connection: Connection) -> list[Service]:
-            return [
-                Service(row.service, row.uuid, row.address, (row.lease_until - row.now) / 1e6, row.lease_until)
-                for row in connection.execute(query)
+    def _entries(self) -> tuple[str, list[Service]]:
+        """The store's id, and all entries."""
+        services = schema.services.c
+        query = select(schema.services, NowMicroseconds().label("now"), _OWN.label("own"))
+        query = query.order_by(services.service, services.uuid)
+
+        def do(connection: Connection) -> tuple[str, list[Service]]:
+            found = connection.execute(query).all()
+            return found[0].own if found else "", [
+                Service(
+                    row.service, row.uuid, row.address, (row.lease_until - row.now) / 1e6, row.lease_until, row.store_id
+                )
+                for row in found
             ]
 
         return self._read("reading the directory", do)

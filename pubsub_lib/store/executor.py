@@ -71,12 +71,13 @@ class Executor(ABC):
         lock = self._lock_heads(topics)
         if made.returning:
             counter, *found = self.run(step, *lock)
-            ((position, before, now),) = counter or rows.no_counter()
+            ((position, before, now, store_id),) = counter or rows.no_counter()
             position -= by
         else:
             counter, *found = self.run(Call(made.read_counter), *lock, step)
-            ((position, before, now),) = counter or rows.no_counter()
-        return links.Step(Point(position, before), Point(position + by, nonce), int(now), _by_topic(found))
+            ((position, before, now, store_id),) = counter or rows.no_counter()
+        last, point, heads = Point(position, before), Point(position + by, nonce), _by_topic(found)
+        return links.Step(last, point, int(now), heads, rows.store_id(store_id))
 
     def heads_of(self, topics: Sequence[str]) -> dict[str, Head]:
         """The heads of those of these topics that were ever written, locked."""

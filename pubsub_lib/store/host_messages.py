@@ -13,7 +13,7 @@ import msgspec
 
 from pubsub_lib import errors
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import Link, Origin, Point, Position
+from pubsub_lib.core.model import NO_STORE, Link, Origin, Point, Position
 from pubsub_lib.errors import FrameError, OutcomeUnknown, PubSubError, StoreError
 from pubsub_lib.store.group_commit import Attempt
 from pubsub_lib.store.links import Commit
@@ -69,6 +69,7 @@ class Prepared(_Message, frozen=True, tag=5):
 
     point: Point
     links: list[Link]
+    store_id: bytes = NO_STORE
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -137,7 +138,7 @@ def work_of(request: Request) -> Work:
 
 def prepared_of(commit: Commit) -> Prepared:
     """The message before a COMMIT."""
-    return Prepared(commit.point, list(commit.links))
+    return Prepared(commit.point, list(commit.links), commit.store_id)
 
 
 def finished_of(attempt: Attempt, published: bool = False) -> Finished:
@@ -241,14 +242,14 @@ class Exchange:
     def _take(self, reply: Reply) -> None:
         match reply:
             case Prepared(point=point, links=links) if point.nonce == self._work.nonce and not self.ended:
-                self.prepared = Commit(point, point.nonce, links)
+                self.prepared = Commit(point, point.nonce, links, reply.store_id)
             case Declined() if not self.ended:
                 self.ended = True
             case Finished() if not self.ended and (self.prepared or not (reply.committed or reply.doubt)):
                 self.ended = True
                 commit = self.prepared
                 if reply.published and commit is not None:
-                    commit = Commit(commit.point, commit.nonce, commit.links, published=True)
+                    commit = msgspec.structs.replace(commit, published=True)
                 self.attempt = Attempt(
                     commit if reply.committed else None,
                     None if reply.error is None else _error_of(reply.error),

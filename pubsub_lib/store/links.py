@@ -6,19 +6,20 @@ from typing import Any
 import msgspec
 
 from pubsub_lib.core import digest
-from pubsub_lib.core.model import EMPTY, Change, Head, Link, Point
+from pubsub_lib.core.model import EMPTY, NO_STORE, Change, Head, Link, Point
 from pubsub_lib.store.rows import object_row
 from pubsub_lib.store.verbs import Effect, Stored
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """A transaction with at least one change: its point (whose nonce identifies it) and its links, one per topic.
-    ``published``: the publisher service that committed it publishes the links.
+    """A transaction with at least one change: its point (whose nonce identifies it) and its links, one per topic; and
+    the id of the store that has it. ``published``: the publisher service that committed it publishes the links.
     """
 
     point: Point
     nonce: int
     links: Sequence[Link]
+    store_id: bytes = NO_STORE
     published: bool = False
 
 
@@ -31,14 +32,15 @@ class Rows(msgspec.Struct):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A transaction's place in the history: the point ``before`` it, its own, the database's clock in microseconds, and
-    the heads of those of its topics that have a row.
+    """A transaction's place in the history: the point ``before`` it, its own, the database's clock in microseconds, the
+    heads of those of its topics that have a row, and the store's id.
     """
 
     before: Point
     point: Point
     now: int
     heads: dict[str, Head]
+    store_id: bytes
 
 
 def assemble(

@@ -4,6 +4,7 @@ A database keeps fingerprints and digests as two 32-bit halves, because SQLite's
 ``join(sum(lo), sum(hi))`` is the same sum.
 """
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -49,6 +50,18 @@ def split(number: int) -> tuple[int, int]:
 def join(low: int, high: int) -> int:
     """The number of two halves; the digest of two sums of halves."""
     return (low + (high << 32)) & digest.MASK
+
+
+@functools.lru_cache(maxsize=16)  # a process knows few stores, and each commit reads the id of its own
+def store_id(text: str) -> bytes:
+    """The store's id from its column. Raises SchemaError when it is lost."""
+    try:
+        found = bytes.fromhex(text)
+    except ValueError:
+        found = b""
+    if len(found) != 16:
+        raise SchemaError(f"the table pubsub_store holds no store id but {text!r}; make one by pubsub-db new-id")
+    return found
 
 
 def head(row: Sequence[Any]) -> Head:

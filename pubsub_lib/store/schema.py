@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, Sma
 from pubsub_lib.core.model import MAX_KEY_BYTES, MAX_NAME_BYTES
 from pubsub_lib.store.types import Name, blob
 
-REVISION: Final = "0002"
+REVISION: Final = "0003"
 """The newest Alembic revision."""
 VERSION_TABLE: Final = "pubsub_version"
 """Where Alembic keeps the revision of a database."""
@@ -34,9 +34,10 @@ store = _table(
     _big("position"),
     _big("nonce"),
     _big("prev_nonce"),
+    Column("store_id", Name(32), nullable=False, server_default=""),
 )
 """One row (id 1): the counter. The store's point, and the previous transaction's nonce, because UPDATE … RETURNING
-returns only new values."""
+returns only new values. ``store_id``: the store's random id, as 32 hex digits (rule S12)."""
 
 topics = _table(
     "pubsub_topics",
@@ -93,6 +94,8 @@ services = _table(
     _name("service"),
     _name("address", 1024),
     _big("lease_until"),
+    Column("store_id", Name(32), nullable=False, server_default=""),
 )
+"""``store_id``: the store's id when the service registered. A copied database holds entries of the original."""
 
 leases = _table("pubsub_leases", _name("name", primary_key=True), _name("holder"), _big("lease_until"))

@@ -41,7 +41,7 @@ class SessionRecorder(Transaction):
         review: Callable[[Sequence[Effect]], Sequence[Effect]],
         dialect: str,
         bind: Mapping[str, Any] | None,
-        on_commit: Callable[[Sequence[Link]], None],
+        on_commit: Callable[[Sequence[Link], bytes], None],
     ) -> None:
         super().__init__(tables, read, new_nonce(), origin)
         self._session = session
@@ -110,7 +110,7 @@ class SessionRecorder(Transaction):
             self.commit = commit
         self._forget()
         if commit is not None:
-            self._on_commit(commit.links)
+            self._on_commit(commit.links, commit.store_id)
 
     def _after_rollback(self, session: Session) -> None:
         savepoint = session.get_nested_transaction()

@@ -32,11 +32,16 @@ from pubsub_lib.store.verbs import Stored
 
 def store_point(connection: Connection) -> Point:
     """The store's head. Raises SchemaError when the counter is gone."""
+    return identity(connection)[0]
+
+
+def identity(connection: Connection) -> tuple[Point, bytes]:
+    """The store's head and id, read together. Raises SchemaError when the counter is gone, or the id."""
     store = schema.store.c
-    row = connection.execute(select(store.position, store.nonce).where(store.id == 1)).one_or_none()
+    row = connection.execute(select(store.position, store.nonce, store.store_id).where(store.id == 1)).one_or_none()
     if row is None:
         raise SchemaError("the table pubsub_store has lost its row; restore the database from a backup")
-    return Point(row.position, row.nonce)
+    return Point(row.position, row.nonce), rows.store_id(row.store_id)
 
 
 def heads(connection: Connection, topics: Collection[str]) -> dict[str, Head]:
@@ -53,13 +58,13 @@ def heads(connection: Connection, topics: Collection[str]) -> dict[str, Head]:
 
 def read_heads(connection: Connection, topics: Collection[str]) -> Heads:
     """The store's point and the heads of these topics."""
-    point = store_point(connection)
-    return Heads(point, heads(connection, topics))
+    point, store_id = identity(connection)
+    return Heads(point, heads(connection, topics), store_id)
 
 
 def read_sync(connection: Connection, wants: Mapping[str, Want], settings: StoreSettings) -> SyncAnswer:
     """Answer all wants from this snapshot."""
-    point = store_point(connection)
+    point, store_id = identity(connection)
     current = heads(connection, wants.keys())
     page = settings.page_size
     chains: dict[str, Delta | Incomplete | Full] = {}
@@ -82,7 +87,7 @@ def read_sync(connection: Connection, wants: Mapping[str, Want], settings: Store
             found = _snapshots(connection, part, {topic: current[topic] for topic in part}, page, first=first)
             for topic, each in found.items():
                 chains[topic] = Full({topic: each}, each.head.point, contains.get(topic))
-    return SyncAnswer(point, chains)
+    return SyncAnswer(point, chains, store_id)
 
 
 def _head(chain: str, current: Mapping[str, Head], store: Point) -> Point:

@@ -53,9 +53,10 @@ class Statements:
             .where(COUNTER)
             .values(position=store.position + bindparam("by"), prev_nonce=store.nonce, nonce=bindparam("new_nonce"))
         )
-        now = NowMicroseconds().label("now")
-        self.advance = self._made(step.returning(store.position, store.prev_nonce, now) if self.returning else step)
-        self.read_counter = self._made(select(store.position, store.nonce, now).where(COUNTER).with_for_update())
+        before = store.prev_nonce if self.returning else store.nonce
+        counter = store.position, before, NowMicroseconds().label("now"), store.store_id
+        self.advance = self._made(step.returning(*counter) if self.returning else step)
+        self.read_counter = self._made(select(*counter).where(COUNTER).with_for_update())
         begin = _BEGIN.get(dialect.name)
         self.begin = None if begin is None else self._made(text(begin))
         """Begins a writer's transaction; None where the driver begins by itself."""

@@ -9,7 +9,7 @@ from sqlalchemy import URL, Connection, Engine, event, func, select
 
 from pubsub_lib.arguments import check_function, check_kind
 from pubsub_lib.core.limits import MAX_LINKS, Limits, check_key, check_name
-from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, EMPTY, NO_STORE, Head, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Declared, Table
 from pubsub_lib.core.timing import MAX_SECONDS
@@ -141,6 +141,7 @@ class Store:
         self._abandoned: list[object] = []
         self._closed = False
         self._callbacks = CommitCallbacks()
+        self._store_id = NO_STORE
         self._hooks = WriteHooks(self._tables)
         host = host_commit.opened(given, self._url, self._tables.is_typed)
         self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode, self._hooks, host)
@@ -179,6 +180,13 @@ class Store:
         """The service that publishes the changes written here, unless a transaction names another one; "": none."""
         return self._origin
 
+    @property
+    def store_id(self) -> bytes:
+        """The id of the store (rule S12), as this object last read or wrote it. With ``create`` False it is read at the
+        first use, and this property may then block and raise like every method.
+        """
+        return self._store_id or self.read_heads([]).store_id
+
     def close(self) -> None:
         """Close all connections; a connection in use by another thread is closed when it is returned. Idempotent."""
         self._closed = True
@@ -215,7 +223,11 @@ class Store:
 
     def commit_group(self, works: Sequence[Work], announce: Announce) -> list[Attempt]:
         """For the publisher service: as :meth:`.Committer.run_group`. ``on_commit`` is not called."""
-        return self._committer.run_group(works, announce)
+        attempts = self._committer.run_group(works, announce)
+        for each in attempts:
+            if each.commit is not None:
+                self._store_id = each.commit.store_id
+        return attempts
 
     def on_commit(
         self, callback: OnCommit, *, after_fork: bool = False, unless_published: bool = False
@@ -378,7 +390,9 @@ class Store:
 
     def read_heads(self, topics: Collection[str]) -> Heads:
         """The store's point and the heads of these topics (with ``ALL`` among them: of all topics), in one snapshot."""
-        return self._read("reading heads", lambda connection: snapshot.read_heads(connection, topics))
+        heads = self._read("reading heads", lambda connection: snapshot.read_heads(connection, topics))
+        self._store_id = heads.store_id
+        return heads
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         """Answer every want from one read-only snapshot, read in pages.
@@ -387,7 +401,9 @@ class Store:
         ``settings.max_delta_links`` is :class:`Incomplete`. The chain ``ALL`` follows the transactions' points; its
         bucket digests are those of all objects together.
         """
-        return self._read("syncing", lambda connection: snapshot.read_sync(connection, wants, self._settings))
+        answer = self._read("syncing", lambda connection: snapshot.read_sync(connection, wants, self._settings))
+        self._store_id = answer.store_id
+        return answer
 
     def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
         """Follow the changelog: (links in commit order after a transaction's point, the store's head, complete).
@@ -400,7 +416,7 @@ class Store:
             maximum = 1
 
         def read(connection: Connection) -> tuple[list[Link], Point, bool]:
-            head = snapshot.store_point(connection)
+            head, self._store_id = snapshot.identity(connection)
             links, complete = changelog.follow(connection, after, maximum, head)
             return links, head, complete
 
@@ -512,7 +528,7 @@ class Store:
             rewritten, deleted = rewritten + done.rewritten, deleted + done.deleted
             if done.link is not None:
                 position = done.link.point.position
-                self._hand_over([done.link])
+                self._hand_over([done.link], self.store_id)
         head = self.read_heads([topic]).topics[topic]
         if head == EMPTY and not deleted:
             raise NotFound(f"nothing was ever written to the topic {topic!r}; see pubsub-db topics")
@@ -531,10 +547,12 @@ class Store:
         self._adopt()
         commit = transaction.commit = self._committer.run(transaction._end(self._callbacks.publish))
         if commit is not None:
+            self._store_id = commit.store_id
             self._callbacks.notify_or_raise(commit)
 
-    def _hand_over(self, links: Sequence[Link]) -> None:
+    def _hand_over(self, links: Sequence[Link], store_id: bytes) -> None:
         self._adopt()  # a session's recorder may have been inherited
+        self._store_id = store_id
         self._callbacks.notify_without_error(links)
 
     def _open_schema(self) -> None:
@@ -546,6 +564,8 @@ class Store:
                     _create_file(self._url)
                     migration.ensure(self._readers, self._writers, self._settings.lock_timeout)
                     self._found = True
+                with self._readers.connect() as connection:
+                    self._store_id = snapshot.identity(connection)[1]
 
         retry.attempt_busy(self._settings, opened)
 
@@ -630,26 +650,6 @@ class Block:
             self._commit(self._transaction)
         else:
             self._transaction._end()
-
-
-def migrate(
-    database: str,
-    *,
-    settings: StoreSettings = StoreSettings(),  # noqa: B008 - frozen
-) -> None:
-    """Bring a database of an older version of this library (or an empty one) to the current schema.
-
-    Stop its writers first. Raises ConfigError, SchemaError (newer, foreign), StoreUnavailable, StoreBusy.
-    """
-    parsed = url.parse(database)
-    checked("settings", settings)
-    writers = engine.make(parsed, settings, writes=True, primary=True)
-    try:
-        with error_mapping.translated(f"migrating {url.shown(parsed)}"):
-            _create_file(parsed)
-            migration.upgrade(writers, settings.lock_timeout)
-    finally:
-        writers.dispose()
 
 
 def _create_file(database: URL) -> None:

@@ -97,7 +97,7 @@ def write_together(
             heads[link.topic] = Head(link.point, link.count, link.digest)
             head_rows[link.topic] = row = rows.head_row(link)
             link_rows.append(rows.link_row(link, step.now, row))
-        outcomes[number] = Outcome(Commit(point, work.nonce, made))
+        outcomes[number] = Outcome(Commit(point, work.nonce, made, step.store_id))
         changed.created += written.created
         changed.changed += written.changed
         changed.removed += written.removed

@@ -23,10 +23,13 @@ SECONDS = 20.0
 
 
 class Squatter:
-    """A publisher with one UUID. It continues a topic's chain with its own link, and proves it by hello replies."""
+    """A publisher with one UUID, which has read the store's id from the wire. It continues a topic's chain with its own
+    link, and proves it by hello replies.
+    """
 
-    def __init__(self, address: str, head: Head) -> None:
+    def __init__(self, address: str, head: Head, store_id: bytes) -> None:
         self.sent = 0
+        self._store_id = store_id
         self._uuid = secrets.token_hex(16)
         self._link = forged(head)
         self._stop = threading.Event()
@@ -54,7 +57,7 @@ class Squatter:
     def _run(self) -> None:
         while not self._stop.is_set():
             if not self._socket.poll(50):
-                self._send(Envelope("api-1", self._uuid, TOPIC, 1, [Message(self._link)]))
+                self._send(Envelope("api-1", self._uuid, TOPIC, 1, [Message(self._link)], None, self._store_id))
                 self.sent += 1
                 continue
             frame = self._socket.recv()
@@ -68,7 +71,8 @@ class Squatter:
             return
         link = self._link
         heads = {TOPIC: Head(link.point, link.count, link.digest)}
-        self._send(Envelope("api-1", self._uuid, ALL, 0, (), Hello({TOPIC: 1}, heads, link.point, 0.0, request.nonce)))
+        hello = Hello({TOPIC: 1}, heads, link.point, 0.0, request.nonce)
+        self._send(Envelope("api-1", self._uuid, ALL, 0, (), hello, self._store_id))
 
     def _send(self, envelope: Envelope) -> None:
         self._socket.send_multipart(codec.encode(envelope))
@@ -100,7 +104,7 @@ def test_rule_14_changes_of_a_squatter_are_undone_and_then_not_used(host: Host) 
         assert poll(lambda: replica.status().chains[TOPIC].known == head.point, LONG)
         service.kill()
         service.wait(LONG)
-        squatter = Squatter(address, head)
+        squatter = Squatter(address, head, store.store_id)
         try:
             assert poll(lambda: replica.get("item", "planted") is not None, LONG), "the attack does not work"
             assert poll(lambda: replica.status().dropped["quarantined"] > 0, LONG), "it goes on for ever"

@@ -31,12 +31,14 @@ POISON: dict[str, dict[str, Any]] = {
 }
 
 
-def poisoned(head: Head, sequence: int = 1, part: int = 1, parts: int = 1, written_at: float = 0.0) -> list[bytes]:
+def poisoned(
+    head: Head, store_id: bytes, sequence: int = 1, part: int = 1, parts: int = 1, written_at: float = 0.0
+) -> list[bytes]:
     """The frames of a link that connects to this head. Made without the codec's own checks."""
     version = head.point.position + 1
     change = Change("item", "forged", "set", version, b'{"owner":"mallory"}')
     link = Link(TOPIC, head.point, Point(version, 7), [change], head.count + 1, 7, head.point, 1, "api-1", written_at)
-    body = [1, 1, "api-1", secrets.token_bytes(16), sequence, [Message(link, part, parts)] * 2, None]
+    body = [1, 2, "api-1", secrets.token_bytes(16), sequence, [Message(link, part, parts)] * 2, None, store_id]
     return [codec.topic_frame(TOPIC), msgspec.msgpack.encode(body)]
 
 
@@ -99,7 +101,7 @@ def test_poisoned_frames_leave_journals_and_the_audit_unchanged(
             with Watched(host.settings) as watched:
                 head = store.read_heads([TOPIC]).topics[TOPIC]
                 if attack:
-                    rogue.frames = [poisoned(head, **each) for each in POISON.values()]
+                    rogue.frames = [poisoned(head, store.store_id, **each) for each in POISON.values()]
                     assert poll(lambda: watched.replica.status().dropped.get("foreign", 0) >= 2 * len(POISON), LONG)
                     rogue.frames = []
                 watched.must_come_to(write(worker, 5), store)

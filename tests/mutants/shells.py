@@ -41,7 +41,7 @@ WAKE_UPS = (
     ),
     ENGINE(
         "tick_leaves_the_engine_restless",
-        "            self._restless = tracker.restless\n",
+        "            self._restless = self._state.tracker.restless\n",
         "",
         "test_clock_starts_for_each_link_that_begins_to_wait",
         "the clock is woken for the first link that waits and not for the next",
@@ -463,11 +463,20 @@ ORDER = (
     WORKER(
         "links_are_handed_over_before_the_journal_has_them",
         '        if self._journal is not None:\n            self._journal.links("handed", links)\n        try:\n'
-        "            self._hop().push(links)\n",
-        "        try:\n            self._hop().push(links)\n            if self._journal is not None:\n"
+        "            self._hop().push(links, self._store.store_id)\n",
+        "        try:\n            self._hop().push(links, self._store.store_id)\n"
+        "            if self._journal is not None:\n"
         '                self._journal.links("handed", links)\n',
         "test_commits_of_several_threads_are_handed_over_in_order_of_sequences",
         "the audit finds links that no worker handed over",
+    ),
+    Mutant(
+        "service_publishes_links_of_another_store",
+        "pubsub_lib/service/receiving.py",
+        "        if envelope.store_id != own:\n",
+        "        if False:\n",
+        ("tests/unit/service/test_receiving.py::test_rule_15_links_of_another_store_are_dropped_counted_and_named_once",),
+        wrong="a worker of staging that finds production's socket publishes through production's service",
     ),
     RECEIVING(
         "links_are_sent_on_before_the_journal_has_them",
@@ -484,8 +493,8 @@ AGES = (
     PUBLISHER(
         "reading_of_an_unchanged_store_begins_after_it",
         "        began = time.monotonic()\n        heads: Heads | None = None\n        try:\n"
-        "            store = self._store.read_heads(()).store\n",
-        "        heads: Heads | None = None\n        try:\n            store = self._store.read_heads(()).store\n"
+        "            point = self._store.read_heads(())\n",
+        "        heads: Heads | None = None\n        try:\n            point = self._store.read_heads(())\n"
         "            began = time.monotonic()\n",
         "test_hello_of_an_unchanged_store_has_the_age_of_its_reading",
         "a hello claims to be younger than it is, and replicas report too little staleness",

@@ -73,8 +73,8 @@ LOCKS = (
     Mutant(
         name="counter_not_locked_on_mariadb",
         path=f"{STORE}/statements.py",
-        before="select(store.position, store.nonce, now).where(COUNTER).with_for_update()",
-        after="select(store.position, store.nonce, now).where(COUNTER)",
+        before="select(*counter).where(COUNTER).with_for_update()",
+        after="select(*counter).where(COUNTER)",
         tests=(f"{OLD_SNAPSHOT}[mariadb]",),
         marker="mariadb",
         wrong="InnoDB's REPEATABLE READ shows an old counter, and two transactions take one position",

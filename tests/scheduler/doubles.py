@@ -50,6 +50,10 @@ class StoreDouble:
                 pass
         return links
 
+    @property
+    def store_id(self) -> bytes:
+        return self.history.store_id
+
     def on_commit(
         self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False, unless_published: bool = False
     ) -> Callable[[], None]:

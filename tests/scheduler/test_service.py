@@ -14,7 +14,7 @@ from pubsub_lib.service.receiving import Receiving
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 from tests.scheduler.doubles import JournalDouble, PublisherDouble, StoreDouble, SubscriberDouble
 from tests.scheduler.explore import World, explore
-from tests.unit.core.builders import envelope
+from tests.unit.core.builders import STORE, envelope
 
 GRACE = 0.5
 INTERVAL = 0.2
@@ -53,7 +53,7 @@ class Host:
         self.publisher = Publisher(settings, self.store, self.driver, journal=given)  # type: ignore[arg-type]
         self.unpublished = Deciding()
         self.outgoing = Outgoing("api-1", self.unpublished, self.publisher)
-        self.receiving = Receiving(self.hop, "api-1", self.outgoing, given)  # type: ignore[arg-type]
+        self.receiving = Receiving(self.hop, "api-1", self.outgoing, lambda: STORE, given)  # type: ignore[arg-type]
         self.changelog_reader = ChangelogReader(self.store, self.outgoing, INTERVAL, lambda now: ((), True))
         self.loop = PeriodicThread("changelog", self.changelog_reader.step)
 

@@ -83,4 +83,7 @@ CAUGHT: dict[str, Caught] = {
     "group_doubt_denied": Caught(149, "answer"),
     "group_published_early": Caught(21, "durable"),
     "group_reversed": Caught(21, "order"),
+    "another_store_used": Caught(5, "history notice"),
+    "another_store_waits": Caught(85, "committed"),
+    "another_store_published": Caught(5, "durable"),
 }

@@ -15,6 +15,7 @@ from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.foreign_stores import ForeignStores
 from pubsub_lib.core.freshness import Freshness, FreshnessMonitor
 from pubsub_lib.core.handler_queue import HandlerQueue
 from pubsub_lib.core.history_change import HistoryChange
@@ -34,6 +35,7 @@ from simulator.group import Attempt, GroupQueue
 from simulator.network import Network
 from simulator.publisher import PublisherTasks
 from simulator.replica import WatchedReplicaState
+from simulator.service import Service
 from simulator.store import ModelStore
 from simulator.writer import Writer
 
@@ -779,3 +781,21 @@ def group_reversed() -> list[Patch]:
         write(self, works[::-1], attempts[::-1], written_at)
 
     return [(Database, "_stage", _stage), (Database, "_write_together", _write_together)]
+
+
+# -- another store (rule 15) ------------------------------------------------------------------------------------------
+
+
+@mutant("messages of another store are used")
+def another_store_used() -> list[Patch]:
+    return [(ForeignStores, "excludes", lambda self, envelope: False)]
+
+
+@mutant("messages of another store that wait for the first sync are used after it")
+def another_store_waits() -> list[Patch]:
+    return [(Tracker, "forget_received", lambda self, now: None)]
+
+
+@mutant("a service publishes the links of another store's workers")
+def another_store_published() -> list[Patch]:
+    return [(Service, "is_own", lambda self, item: True)]

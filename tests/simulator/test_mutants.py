@@ -40,6 +40,7 @@ REQUIRED = {
     "one failing work that takes its group with it": ("group_fails_together",),
     "wrong answers in a group": ("group_has_one_answer", "group_doubt_forgotten", "group_doubt_denied"),
     "links of a group published before they are durable": ("group_published_early",),
+    "messages of another store": ("another_store_used", "another_store_waits", "another_store_published"),
     "a group that is not numbered in the order of its queue": ("group_reversed",),
 }
 

@@ -60,7 +60,7 @@ def serve(line: Line, port: int, path: Path, plans: Sequence[Plan]) -> None:
     assert subscriber is not None
     with Publisher(made, store, sender) as publisher:
         outgoing = Outgoing(made.service_name, UnpublishedLinks(made.service_name, 1.0, 60.0), publisher)
-        receiving = Receiving(subscriber, made.service_name, outgoing)
+        receiving = Receiving(subscriber, made.service_name, outgoing, lambda: store.store_id)
         receiving.start()
         line.send()
         line.wait()

@@ -6,6 +6,9 @@ from _bench.payload import Plan
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Full, Head, Heads, Link, SyncAnswer, TopicSnapshot, Want
 from pubsub_lib.errors import StoreError
 
+STORE_ID = bytes(range(16))
+"""The id of every planned store."""
+
 
 class PlannedStore:
     """The interface of a store that a publisher and a replica need. Any thread may call; no method blocks.
@@ -27,7 +30,12 @@ class PlannedStore:
         names = self._plans if ALL in topics else topics
         heads = {name: self._head(name) for name in names}
         newest = max((head.point for head in heads.values()), key=lambda point: point.position, default=ZERO)
-        return Heads(newest, heads)
+        return Heads(newest, heads, STORE_ID)
+
+    @property
+    def store_id(self) -> bytes:
+        """The id of the planned store."""
+        return STORE_ID
 
     def on_commit(
         self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False, unless_published: bool = False
@@ -39,7 +47,7 @@ class PlannedStore:
         """The objects before the burst. Raises StoreError for other requests."""
         if self._committed or any(want.after is not None for want in wants.values()):
             raise StoreError("a replica asked the store for messages that it should have received")
-        return SyncAnswer(self.read_heads(wants).store, {name: self._full(name) for name in wants})
+        return SyncAnswer(self.read_heads(wants).store, {name: self._full(name) for name in wants}, STORE_ID)
 
     def _full(self, name: str) -> Full:
         plan = self._plans.get(name)

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from _bench.measure import BenchError
 from _bench.payload import Plan, plan
+from _bench.store import STORE_ID
 from _command_line import Parser, at_least, positive
 
 from _measurements.command import Finding, Findings
@@ -78,6 +79,7 @@ def measured(name: str, work: Callable[[Item], Sequence[Change]], items: Iterabl
 def publish(planned: Plan, together: int) -> tuple[Finding, Sequence[Frame]]:
     """The cost of a publisher, and the frames that it sends."""
     publishing = Sequencer(TOPIC, "0" * 32, TIMING, LIMITS, 0.0)
+    publishing.store_id = STORE_ID
     frames: list[Frame] = []
 
     def send(links: Sequence[Link]) -> Sequence[Change]:
@@ -97,7 +99,7 @@ def replicate(name: str, planned: Plan, frames: Sequence[Frame], *, listens: boo
     while sync is None:
         now += TIMING.hello_wait
         sync = replica_state.tick(now).sync
-    replica_state.sync_done(sync.number, SyncAnswer(planned.start.head.point, {TOPIC: planned.full()}), now)
+    replica_state.sync_done(sync.number, SyncAnswer(planned.start.head.point, {TOPIC: planned.full()}, STORE_ID), now)
 
     def receive(frame: Frame) -> Sequence[Change]:
         envelope = codec.decode(frame, LIMITS)

@@ -15,7 +15,8 @@ class _Group:
         self.messages: list[Message] = list(first.messages)
 
     def continued_by(self, envelope: Envelope) -> bool:
-        return envelope.sequence == self.first.sequence + len(self.messages)
+        connects = envelope.sequence == self.first.sequence + len(self.messages)
+        return connects and envelope.store_id == self.first.store_id
 
 
 class Batch:
@@ -48,4 +49,6 @@ class Batch:
             if len(group.messages) == len(first.messages):
                 yield first
             else:
-                yield Envelope(first.service, first.uuid, first.topic, first.sequence, group.messages)
+                yield Envelope(
+                    first.service, first.uuid, first.topic, first.sequence, group.messages, None, first.store_id
+                )

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "log": "pubsub_lib.cli.commands.log:Log",
     "ls": "pubsub_lib.cli.commands.ls:Ls",
     "migrate": "pubsub_lib.cli.commands.migrate:Migrate",
+    "new-id": "pubsub_lib.cli.commands.new_id:NewId",
     "publishers": "pubsub_lib.cli.commands.publishers:Publishers",
     "resync": "pubsub_lib.cli.commands.resync:Resync",
     "rm": "pubsub_lib.cli.commands.rm:Rm",

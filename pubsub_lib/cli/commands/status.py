@@ -48,6 +48,7 @@ class Status(Show):
             services = self._services(settings, store, heads.store.position, parsed_args.ask)
         found = {
             "store": shown(settings),
+            "store_id": heads.store_id.hex(),
             "head": heads.store.position,
             "nonce": heads.store.nonce,
             "oldest_link": Shown(oldest_link(oldest), _oldest_text),

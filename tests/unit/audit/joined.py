@@ -16,8 +16,9 @@ from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Link, SyncAnswer
-from pubsub_lib.core.replica_state import ReplicaState, StepResult
+from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.sequencer import Sequencer
+from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.transitions import State
 from pubsub_lib.journal import Journal, JournalSettings
@@ -78,6 +79,7 @@ class Sender(Process):
         self.open_journal()
         uuid = f"{self.world.rng.getrandbits(128):032x}"
         self.core = Sequencer(self.name, uuid, TIMING, self.world.limits, self.world.clock.now)
+        self.core.store_id = self.world.database.read_heads([]).store_id
 
     def kill(self) -> None:
         self.pending.clear()
@@ -105,7 +107,7 @@ class Sender(Process):
         sequences = {topic: self.core.sequences.get(topic, 0) for topic in topics}
         self.note.note("hello", peer=request.nonce, service=self.name, uuid=self.core.uuid)
         hello = Hello(sequences, topics, heads.store, 0.0, request.nonce)
-        return Envelope(self.name, self.core.uuid, ALL, 0, (), hello)
+        return Envelope(self.name, self.core.uuid, ALL, 0, (), hello, heads.store_id)
 
 
 class Replica(Process):

@@ -102,7 +102,8 @@ class Modelled:
     def read_heads(self, topics: Collection[str]) -> Heads:
         """See :class:`Database`."""
         heads = self._history.heads
-        return Heads(self._history.point, heads if ALL in topics else {name: heads.get(name, EMPTY) for name in topics})
+        found = heads if ALL in topics else {name: heads.get(name, EMPTY) for name in topics}
+        return Heads(self._history.point, found, self._history.store_id)
 
     def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
         """See :class:`Database`."""

@@ -35,6 +35,8 @@ from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import State
 
 UUID = "00112233445566778899aabbccddeeff"
+STORE = bytes.fromhex("0f" * 16)
+"""The id of the store of a history, and of the builders' messages."""
 CALM = Timing(sync_jitter=0.0, sync_interval=0.0, verify_interval=0.0)
 """Default times, but syncs start at once, and no sync verifies what publishers sent."""
 
@@ -48,6 +50,7 @@ class History:
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = random.Random(seed)
+        self.store_id = STORE
         self.point = ZERO
         self.links: list[Link] = []
         self.floor = 0
@@ -108,11 +111,12 @@ class History:
 
     def reading(self) -> Heads:
         """A publisher's reading."""
-        return Heads(self.point, dict(self.heads))
+        return Heads(self.point, dict(self.heads), self.store_id)
 
     def answer(self, wants: Mapping[str, Want]) -> SyncAnswer:
         """The answer to a sync, from one snapshot."""
-        return SyncAnswer(self.point, {chain: self._part(chain, want) for chain, want in wants.items()})
+        chains = {chain: self._part(chain, want) for chain, want in wants.items()}
+        return SyncAnswer(self.point, chains, self.store_id)
 
     def _part(self, chain: str, want: Want) -> Delta | Incomplete | Full:
         if want.after is not None:
@@ -169,19 +173,26 @@ def run_of(link: Link, parts: int) -> list[Message]:
     return [Message(msgspec.structs.replace(link, changes=cut), part, parts) for part, cut in enumerate(cuts, 1)]
 
 
-def envelope(*messages: Message | Link, sequence: int = 1, service: str = "api-1", uuid: str = UUID) -> Envelope:
+def envelope(
+    *messages: Message | Link, sequence: int = 1, service: str = "api-1", uuid: str = UUID, store_id: bytes = STORE
+) -> Envelope:
     """Messages, or links as messages of one part, of one topic."""
     held = [item if isinstance(item, Message) else Message(item) for item in messages]
-    return Envelope(service, uuid, held[0].link.topic, sequence, held)
+    return Envelope(service, uuid, held[0].link.topic, sequence, held, None, store_id)
 
 
 def hello(
-    heads: Heads | None, *, nonce: str = "", age: float = 0.0, sequences: Mapping[str, int] | None = None
+    heads: Heads | None,
+    *,
+    nonce: str = "",
+    age: float = 0.0,
+    sequences: Mapping[str, int] | None = None,
+    store_id: bytes = STORE,
 ) -> Envelope:
     """A publisher's hello about the topics of a reading."""
     topics = {} if heads is None else heads.topics
     store = None if heads is None else heads.store
-    return Envelope("api-1", UUID, ALL, 0, (), Hello(sequences or {}, topics, store, age, nonce))
+    return Envelope("api-1", UUID, ALL, 0, (), Hello(sequences or {}, topics, store, age, nonce), store_id)
 
 
 class Bench:

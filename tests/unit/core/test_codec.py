@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, EMPTY, MAX_NAME_BYTES, MAX_TRACE_CHARACTERS, ZERO, Change, Head, Link, Point
+from pubsub_lib.core.model import (
+    ALL,
+    EMPTY,
+    MAX_NAME_BYTES,
+    MAX_TRACE_CHARACTERS,
+    NO_STORE,
+    ZERO,
+    Change,
+    Head,
+    Link,
+    Point,
+)
 from pubsub_lib.errors import FrameError, InvalidValueError
 
 FRAMES = Path(__file__).parent / "frames"
@@ -27,8 +38,17 @@ def link(topic: str = "tenant-1", position: int = 7, changes: list[Change] | Non
     return Link(topic, Point(3, 33), Point(position, 77), changes, 5, 2**64 - 1, Point(5, 55), 1, "api-1", 1.5)
 
 
-def envelope(*messages: Message, topic: str = "tenant-1", sequence: int = 1, hello: Hello | None = None) -> Envelope:
-    return Envelope("api-1", UUID, topic, sequence, list(messages), hello)
+STORE = bytes.fromhex("ffeeddccbbaa99887766554433221100")
+
+
+def envelope(
+    *messages: Message,
+    topic: str = "tenant-1",
+    sequence: int = 1,
+    hello: Hello | None = None,
+    store_id: bytes = NO_STORE,
+) -> Envelope:
+    return Envelope("api-1", UUID, topic, sequence, list(messages), hello, store_id)
 
 
 # -- strategies ----------------------------------------------------------------------------------------------
@@ -36,6 +56,7 @@ def envelope(*messages: Message, topic: str = "tenant-1", sequence: int = 1, hel
 names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
 numbers = st.integers(0, 2**63 - 1)
 points = st.builds(Point, numbers, numbers)
+store_ids = st.sampled_from([NO_STORE, STORE])
 heads = st.builds(Head, points, numbers, st.integers(0, 2**64 - 1))
 changes = st.builds(
     Change,
@@ -75,7 +96,8 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         for one in draw(st.lists(links(topic), min_size=1, max_size=4)):
             parts = draw(st.integers(1, 9))
             messages.append(Message(one, draw(st.integers(1, parts)), parts))
-        return Envelope(service, uuid, topic, draw(st.integers(1, 2**63 - len(messages))), messages)
+        sequence = draw(st.integers(1, 2**63 - len(messages)))
+        return Envelope(service, uuid, topic, sequence, messages, None, draw(store_ids))
     hello = Hello(
         draw(st.dictionaries(names, numbers, max_size=4)),
         draw(st.dictionaries(names, heads, max_size=4)),
@@ -84,7 +106,7 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         draw(st.just("") | names),
         draw(st.booleans()),
     )
-    return Envelope(service, uuid, draw(st.just(ALL) | names), 0, [], hello)
+    return Envelope(service, uuid, draw(st.just(ALL) | names), 0, [], hello, draw(store_ids))
 
 
 # -- round trip ----------------------------------------------------------------------------------------------
@@ -160,11 +182,14 @@ OF_1_0 = {
     "goodbye": envelope(topic=ALL, sequence=0, hello=Hello({}, {}, None, 0.0, "", True)),
     "hello-reply": envelope(topic=ALL, sequence=0, hello=Hello({"a": 4}, {}, Point(9, 99), 0.5, "abc123")),
 }
-KNOWN = {
-    **OF_1_0,
+OF_1_1 = {
     **{f"{name}-1.1": known for name, known in OF_1_0.items()},
     "trace-1.1": envelope(Message(msgspec.structs.replace(link(), trace=TRACE))),
 }
+OF_1_2 = {
+    f"{name.removesuffix('-1.1')}-1.2": msgspec.structs.replace(known, store_id=STORE) for name, known in OF_1_1.items()
+}
+KNOWN = {**OF_1_0, **OF_1_1, **OF_1_2}
 
 
 def recorded(name: str) -> tuple[bytes, bytes]:
@@ -177,7 +202,7 @@ def test_recorded_frames_are_still_read(name: str) -> None:
     assert codec.decode(recorded(name)) == KNOWN[name]
 
 
-@pytest.mark.parametrize("name", sorted(set(KNOWN) - set(OF_1_0)))
+@pytest.mark.parametrize("name", sorted(OF_1_2))
 def test_recorded_frames_of_this_version_are_still_written(name: str) -> None:
     assert codec.encode(KNOWN[name]) == recorded(name)
 
@@ -512,15 +537,19 @@ def test_shared_frames_stay_within_shared_bytes() -> None:
     st.lists(st.lists(links("topic", maximum=2), min_size=1, max_size=20), min_size=1, max_size=4),
     st.integers(1, 2**20) | st.sampled_from([127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32]),
     st.sampled_from([1, 31, 32, 85, 255]),
+    store_ids,
 )
-def test_joined_bodies_are_those_of_one_envelope_byte_for_byte(parts: list[list[Link]], first: int, name: int) -> None:
+def test_joined_bodies_are_those_of_one_envelope_byte_for_byte(
+    parts: list[list[Link]], first: int, name: int, store_id: bytes
+) -> None:
     service, sequence, envelopes, payloads = "ü" + "s" * (name - 1), first, [], []
     for part in parts:
-        made = Envelope(service, UUID, "topic", sequence, [Message(each) for each in part])
+        made = Envelope(service, UUID, "topic", sequence, [Message(each) for each in part], None, store_id)
         envelopes.append(made)
         payloads.append(codec.messages_of(made, codec.encode(made)[1]))
         sequence += len(part)
-    whole = Envelope(service, UUID, "topic", first, [each for one in envelopes for each in one.messages])
+    messages = [each for one in envelopes for each in one.messages]
+    whole = Envelope(service, UUID, "topic", first, messages, None, store_id)
     assert codec.join(envelopes[0], len(whole.messages), payloads) == codec.encode(whole)[1]
 
 
@@ -542,3 +571,18 @@ def test_values_are_sent_verbatim() -> None:
     value = json.dumps({"b": 1, "a": "ä"}).encode()
     got = codec.decode(codec.encode(envelope(Message(link(changes=[Change("t", "k", "set", 7, value)])))))
     assert got.messages[0].link.changes[0].value == value
+
+
+@pytest.mark.parametrize("size", [1, 15, 17])
+def test_store_id_has_16_bytes_or_none(size: int) -> None:
+    with pytest.raises(InvalidValueError, match=f"cannot send the store id '{'00' * size}'; give 16 bytes"):
+        codec.encode(envelope(Message(link()), store_id=bytes(size)))
+    fields = body_of(envelope(Message(link())))
+    with pytest.raises(FrameError) as caught:
+        decode_fields([*fields[:-1], bytes(size)])
+    assert caught.value.reason == "foreign"
+
+
+def test_store_id_makes_a_frame_18_bytes_longer() -> None:
+    with_id, without = (codec.encode(envelope(Message(link()), store_id=each))[1] for each in (STORE, NO_STORE))
+    assert len(with_id) == len(without) - 1 + 18

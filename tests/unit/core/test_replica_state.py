@@ -13,11 +13,12 @@ from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.digest import subtract
 from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Full, Head, Want
-from pubsub_lib.core.replica_state import MAX_COMPARED, NOTHING, ReplicaState, StepResult
+from pubsub_lib.core.model import ALL, ZERO, Full, Head, Want
+from pubsub_lib.core.replica_state import MAX_COMPARED, ReplicaState
+from pubsub_lib.core.step_result import NOTHING, StepResult
 from pubsub_lib.core.transitions import State
 from pubsub_lib.errors import NotSubscribedError
-from tests.unit.core.builders import CALM, History, envelope, hello
+from tests.unit.core.builders import CALM, STORE, History, envelope, hello
 from tests.unit.core.world import TOPICS, World, walk
 
 INDEX = st.integers(0, 30)
@@ -664,3 +665,164 @@ def test_altered_object_found_during_a_full_sync_needs_no_repair() -> None:
         assert now <= 2 * CALM.recount_time
     replica_state.sync_done(sync.number, history.answer(sync.wants), now)
     assert replica_state.cache.get("port", "k5") == b"1"
+
+
+# -- another store (rule 15) --
+
+OTHER = bytes(16)
+
+
+class Shared:
+    """A replica, its store, and another store whose publisher sends through the same socket path by mistake."""
+
+    def __init__(self, *, chain: str = "t") -> None:
+        self.state = ReplicaState(CALM, Limits(), random.Random(1), Cache(), 0.0)
+        self.own, self.other = History(1), History(2)
+        self.other.store_id = OTHER
+        self.now = 0.0
+        self.results: list[StepResult] = []
+        self.take(self.state.subscribe([chain], self.now))
+
+    def take(self, result: StepResult) -> StepResult:
+        self.results.append(result)
+        return result
+
+    def elapse(self, seconds: float) -> None:
+        """Time passes, and the store answers each sync at once."""
+        until = self.now + seconds
+        while (due := self.state.next_time()) <= until:
+            self.now = max(self.now, due)
+            sync = self.take(self.state.tick(self.now)).sync
+            if sync is not None:
+                self.take(self.state.sync_done(sync.number, self.own.answer(sync.wants), self.now))
+        self.now = until
+
+    def foreign(self, history: History) -> None:
+        """The other store commits; its publisher sends the link and a hello."""
+        link = history.one("t", f"k{history.point.position}", "9")
+        self.take(self.state.feed(envelope(link, uuid="11" * 16, store_id=history.store_id), self.now))
+        self.take(self.state.feed(hello(history.reading(), store_id=history.store_id), self.now))
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the objects that the replica has."""
+        return sorted(each.key for each in self.state.cache.iterate())
+
+    @property
+    def dropped(self) -> int:
+        return self.state.tracker.counters.foreign_store
+
+    @property
+    def named(self) -> list[str]:
+        return [each.foreign.uuid for each in self.results if each.foreign is not None]
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+def test_rule_15_another_stores_first_link_is_not_applied(chain: str) -> None:
+    """Both stores' chains of a topic begin at the same point, so the link connects."""
+    shared = Shared(chain=chain)
+    shared.elapse(60.0)
+    assert shared.state.tracker.chain(chain).known == ZERO
+    for _ in range(3):
+        shared.foreign(shared.other)
+    shared.elapse(60.0)
+    assert shared.keys == []
+    assert shared.dropped == 6
+    assert shared.named == ["11" * 16, "00112233445566778899aabbccddeeff"]
+    assert shared.state.tracker.counters.applied == 0
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+def test_rule_15_messages_before_the_first_sync_are_dropped_with_it(chain: str) -> None:
+    shared = Shared(chain=chain)
+    shared.foreign(shared.other)
+    shared.now = CALM.hello_wait
+    sync = shared.take(shared.state.tick(shared.now)).sync
+    assert sync is not None
+    shared.foreign(shared.other)  # while the store is read; what came before is covered by the reading
+    shared.take(shared.state.sync_done(sync.number, shared.own.answer(sync.wants), shared.now))
+    assert shared.state.tracker.chain(chain).known == ZERO
+    assert shared.keys == []
+    assert shared.dropped > 0
+    shared.elapse(60.0)
+    assert shared.keys == []
+    assert shared.state.tracker.counters.applied == 0
+    assert shared.state.tracker.counters.history_changes == 0
+
+
+def test_own_messages_before_the_first_sync_are_kept() -> None:
+    shared = Shared()
+    links = [shared.own.one("t", f"k{number}") for number in range(3)]
+    for link in links:
+        shared.take(shared.state.feed(envelope(link), shared.now))
+    assert shared.state.tracker.chain("t").reorder_buffer.messages == 3
+    shared.elapse(60.0)
+    assert len(shared.keys) == 3
+    assert shared.dropped == 0
+
+
+def test_store_that_was_created_again_is_noticed_by_its_first_message() -> None:
+    shared = Shared()
+    shared.own.some(3)
+    shared.elapse(5.0)  # a publisher need not have answered yet, so the replica does not poll
+    assert len(shared.keys) == 3
+    shared.own = again = History(5)
+    again.store_id = OTHER
+    again.one("t", "new")
+    shared.take(shared.state.feed(hello(again.reading(), store_id=OTHER), shared.now))
+    assert shared.dropped == 1
+    shared.elapse(CALM.hello_wait)
+    assert shared.state.stores.own == OTHER
+    assert shared.keys == ["new"]
+    assert shared.state.tracker.counters.history_changes == 1
+    link = again.one("t", "newer")
+    shared.take(shared.state.feed(envelope(link, store_id=OTHER), shared.now))
+    assert len(shared.keys) == 2
+    shared.take(shared.state.feed(envelope(History(1).one("t", "old"), store_id=STORE), shared.now))
+    assert shared.dropped == 2
+
+
+def test_reading_that_began_before_the_foreign_message_is_followed_by_another() -> None:
+    shared = Shared()
+    shared.own.some(3)
+    shared.elapse(5.0)  # a publisher need not have answered yet, so the replica does not poll
+    shared.state.resync(["t"], shared.now)
+    sync = shared.state.tick(shared.now).sync
+    assert sync is not None
+    early = shared.own.answer(sync.wants)
+    shared.own = again = History(5)
+    again.store_id = OTHER
+    shared.now += 0.1
+    shared.take(shared.state.feed(hello(again.reading(), store_id=OTHER), shared.now))
+    shared.now += 0.1
+    shared.take(shared.state.sync_done(sync.number, early, shared.now))
+    assert shared.state.stores.own == STORE
+    shared.elapse(CALM.hello_wait)
+    assert shared.state.stores.own == OTHER
+
+
+def test_late_answer_does_not_change_the_stores_id() -> None:
+    shared = Shared()
+    shared.elapse(30.0)
+    late = shared.own.answer({"t": Want()})
+    shared.own.store_id = OTHER
+    shared.state.resync(["t"], shared.now)
+    shared.elapse(1.0)
+    assert shared.state.stores.own == OTHER
+    shared.state.sync_done(0, late, shared.now)
+    assert shared.state.stores.own == OTHER
+
+
+def test_links_that_wait_are_dropped_when_the_stores_id_changes() -> None:
+    shared = Shared()
+    shared.own.some(2)
+    shared.elapse(30.0)
+    shared.own.one("t", "lost")
+    shared.take(shared.state.feed(envelope(shared.own.one("t", "waits")), shared.now))
+    assert shared.state.tracker.chain("t").state is State.HOLDING
+    shared.own = History(5)
+    shared.own.store_id = OTHER
+    shared.elapse(30.0)
+    assert shared.dropped == 1
+    assert shared.state.tracker.chain("t").state is State.FOLLOWING
+    assert shared.keys == []

@@ -13,7 +13,8 @@ from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Change, Head, Heads, Link, Point
 from pubsub_lib.core.quarantine import CONTRADICTIONS
-from pubsub_lib.core.replica_state import ReplicaState, StepResult
+from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.verification import Verification

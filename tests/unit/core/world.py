@@ -11,7 +11,8 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Heads, Point, SyncAnswer
 from pubsub_lib.core.reorder_buffer import CHANGE_OVERHEAD
-from pubsub_lib.core.replica_state import ReplicaState, StepResult
+from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.transitions import State
 from tests.unit.core.builders import History, Objects, Write, envelope, hello, run_of

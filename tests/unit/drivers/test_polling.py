@@ -31,6 +31,7 @@ class Changelog:
         self.trimmed = 0
         self.calls: list[str] = []
         self.heads: dict[str, Point] = {}
+        self.store_id = bytes(16)
         self.during_heads: Callable[[], object] = lambda: None
 
     @property
@@ -60,7 +61,8 @@ class Changelog:
     def read_heads(self, topics: Collection[str], /) -> Heads:
         self.calls.append("heads")
         found = {topic: self.heads.get(topic) for topic in topics}
-        answer = Heads(self.point, {topic: Head(at, 1, 0) if at else EMPTY for topic, at in found.items()})
+        heads = {topic: Head(at, 1, 0) if at else EMPTY for topic, at in found.items()}
+        answer = Heads(self.point, heads, self.store_id)
         self.during_heads()
         return answer
 
@@ -96,6 +98,20 @@ class Reading:
 
     def points(self) -> list[tuple[str, int]]:
         return [(each.topic, m.link.point.position) for each in self.poll() for m in each.messages]
+
+
+def test_rule_15_every_envelope_has_the_id_in_the_last_reading() -> None:
+    reading = Reading("a")
+    reading.poll()
+    for store_id in (bytes(16), b"1" * 16):
+        reading.log.store_id = store_id
+        reading.log.commit("a")
+        assert [each.store_id for each in reading.poll(HelloRequest("n", ("a",)))] == [store_id] * 2
+    reading.log.trimmed = len(reading.log.links) + 1
+    reading.log.commit("a")
+    reading.log.commit("a")
+    reading.log.store_id = bytes(16)
+    assert [each.store_id for each in reading.poll()] == [bytes(16)], "the hello after a jump"
 
 
 def test_the_first_poll_starts_at_the_head() -> None:

@@ -17,7 +17,7 @@ from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.errors import ClosedError, ConfigError, StoreUnavailable, TransportError, UsageError
 from pubsub_lib.journal.settings import JournalSettings
 from pubsub_lib.publisher import publisher as module
-from pubsub_lib.store import OnCommit
+from pubsub_lib.store import OnCommit, administration
 from tests.unit.world import settings
 
 LONG = 20.0
@@ -100,6 +100,21 @@ def test_rule_06_a_subscriber_of_one_topic_receives_hellos_of_every_publisher(co
     with Publisher(config, store):
         listener.wait(broadcast)
     listener.subscriber.close()
+
+
+def test_rule_15_every_message_has_the_id_of_the_store(config: Settings, store: Store, listener: Listener) -> None:
+    before = store.store_id
+    with Publisher(config, store):
+        assert listener.wait(broadcast).store_id == before
+        write(store, 1)
+        assert listener.wait(lambda envelope: envelope.sequence == 1).store_id == before
+        after = bytes.fromhex(administration.new_id(config.store_url)[1])
+        listener.wait(lambda envelope: broadcast(envelope) and envelope.store_id == after)
+        administration.new_id(config.store_url)
+        write(store, 2)
+        assert listener.wait(lambda envelope: envelope.sequence == 2).store_id == store.store_id not in (before, after)
+    goodbye = listener.wait(lambda envelope: envelope.hello is not None and envelope.hello.goodbye)
+    assert goodbye.store_id == store.store_id
 
 
 def test_each_publisher_has_a_new_uuid(config: Settings, store: Store) -> None:
@@ -273,6 +288,10 @@ class Held:
     def on_commit(self, callback: Any) -> Any:
         return self._store.on_commit(callback)
 
+    @property
+    def store_id(self) -> bytes:
+        return self._store.store_id
+
 
 class Refusing(Driver):
     """A publisher that cannot bind."""
@@ -347,6 +366,10 @@ class Moody:
 
     def on_commit(self, callback: Any) -> Any:
         return self._store.on_commit(callback)
+
+    @property
+    def store_id(self) -> bytes:
+        return self._store.store_id
 
 
 def _links(store: Store) -> list[Link]:

@@ -16,6 +16,7 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.errors import ClosedError, ConfigError, HandoffRejectedError, TransportError
 from pubsub_lib.publisher.worker import Worker
+from pubsub_lib.store import administration
 from pubsub_lib.testing.checks import in_a_fork
 from tests.unit.world import settings
 
@@ -200,3 +201,15 @@ def test_the_waits_of_a_process_threads_do_not_add_up(config: Settings, store: S
     assert all("other threads of this process wait for space" in each for each in refused)
     assert worker.counters()["unsent"] == 4
     worker.close()
+
+
+def test_rule_15_links_have_the_id_of_the_store_that_committed_them(
+    config: Settings, store: Store, received: list[Envelope]
+) -> None:
+    with Worker(config, store):
+        write(store, 1)
+        assert poll(lambda: len(received) == 1, LONG)
+        before, after = (bytes.fromhex(each) for each in administration.new_id(config.store_url))
+        write(store, 2)
+        assert poll(lambda: len(received) == 2, LONG)
+    assert [each.store_id for each in received] == [before, after]

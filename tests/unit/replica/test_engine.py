@@ -15,7 +15,8 @@ from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.model import Point, SyncAnswer, Want
-from pubsub_lib.core.replica_state import ReplicaState, StepResult
+from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import StoreUnavailable, WaitTimeout
 from tests.unit.world import busy, settings
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pubsub_lib.core.envelope import Envelope, Message
-from pubsub_lib.core.model import ALL, Link
+from pubsub_lib.core.model import ALL, NO_STORE, Link
 from pubsub_lib.service.receiving import Receiving
 from tests.unit.service.links import History
 
@@ -48,7 +48,7 @@ def hop() -> Hop:
 
 def test_receiver_passes_on_complete_links(hop: Hop) -> None:
     taken, history = Taken(), History()
-    receiving = Receiving(hop, "api-1", taken)  # type: ignore[arg-type]
+    receiving = Receiving(hop, "api-1", taken, lambda: NO_STORE)  # type: ignore[arg-type]
     receiving.start()
     assert hop.calls == [ALL, "daemonize"]
     links = [history.commit(), history.commit()]
@@ -60,10 +60,45 @@ def test_receiver_passes_on_complete_links(hop: Hop) -> None:
 
 def test_links_of_another_services_worker_are_sent_and_counted(hop: Hop) -> None:
     taken = Taken()
-    receiving = Receiving(hop, "api-1", taken)  # type: ignore[arg-type]
+    receiving = Receiving(hop, "api-1", taken, lambda: NO_STORE)  # type: ignore[arg-type]
     receiving.start()
     hop.bring(Envelope("api-2", "0" * 32, "t", 3, [Message(History().commit())]))
     hop.bring(Envelope("api-2", "0" * 32, "t", 5, [Message(History().commit())]))
     assert len(taken.links) == 2
-    assert receiving.counters() == {"received": 2, "lost": 1, "incomplete": 0, "strangers": 2}
+    assert receiving.counters() == {"received": 2, "lost": 1, "incomplete": 0, "strangers": 2, "foreign_store": 0}
     assert receiving.rejected() == {"incomplete": 0}, "its links were sent"
+
+
+def test_rule_15_links_of_another_store_are_dropped_counted_and_named_once(
+    hop: Hop, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, other, taken = bytes(16), b"\x01" * 16, Taken()
+    ids = [own]
+    receiving = Receiving(hop, "api-1", taken, lambda: ids[-1])  # type: ignore[arg-type]
+    receiving.start()
+
+    def bring(sequence: int, store_id: bytes, uuid: str = "0" * 32) -> None:
+        messages = [Message(History().commit()), Message(History().commit())]
+        hop.bring(Envelope("staging", uuid, "t", sequence, messages, None, store_id))
+
+    for sequence in (1, 3, 5):
+        bring(sequence, other)
+    bring(1, NO_STORE)
+    assert taken.links == []
+    counters = receiving.counters()
+    assert (counters["foreign_store"], counters["lost"], counters["strangers"]) == (8, 0, 0)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    assert "'staging' with the UUID " + "0" * 32 in lines[0]
+    assert f"(id {other.hex()}, the store of this service has {own.hex()})" in lines[0]
+    assert "publisher_multiproc_socket" in lines[0]
+    assert "pubsub-db new-id" in lines[0]
+    assert "(id none, " in lines[1]
+    bring(1, own, "1" * 32)
+    assert len(taken.links) == 1
+    ids.append(other)  # the service's database was created again
+    bring(7, other)
+    assert len(taken.links) == 2
+    bring(3, own, "1" * 32)
+    assert len(taken.links) == 2
+    assert len(caplog.records) == 3

@@ -3,7 +3,8 @@
 The store's rules (docs/protocol.md) are found by the names of tests:
 ``test_position_…`` (rule S1), ``test_topic_rows_…`` (rule S2), ``test_history_…`` (rules S3 and S5),
 ``test_isolation_…`` (rule S4), ``test_keys_…`` and ``test_values_…`` (rule S6), ``test_verbs_…`` (rules S7 and S8),
-``test_users_transaction_…`` (rule S9), ``test_between_commit_and_publish_…`` (rule S10), ``test_leases_…`` (rule S11).
+``test_users_transaction_…`` (rule S9), ``test_between_commit_and_publish_…`` (rule S10), ``test_leases_…`` (rule S11),
+``test_store_id_…`` (rule S12).
 """
 
 from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import create_engine, update
 
 from pubsub_lib.errors import InvalidValueError
-from pubsub_lib.store import Store, schema
+from pubsub_lib.store import Store, administration, schema
 from tests.unit.store.conftest import Opener
 
 
@@ -83,3 +83,15 @@ def test_directory_rejects_invalid_arguments(store: Store) -> None:
         store.directory.register("", "u", "a", 1)
     with pytest.raises(InvalidValueError, match="address"):
         store.directory.register("s", "u", "a\0", 1)
+
+
+def test_entry_that_was_copied_with_the_database_is_not_live(store: Store, database_url: str) -> None:
+    store.directory.register("original", "u1", "tcp://original", 60.0)
+    administration.new_id(database_url)
+    store.directory.register("copy", "u2", "tcp://copy", 60.0)
+    assert [each.service for each in store.directory.live()] == ["copy"]
+    entries = {each.service: each for each in store.directory.entries()}
+    assert entries["original"].seconds_left > 0
+    assert entries["original"].store_id != entries["copy"].store_id == store.read_heads([]).store_id.hex()
+    store.directory.register("original", "u1", "tcp://original", 60.0)
+    assert [each.service for each in store.directory.live()] == ["copy", "original"]

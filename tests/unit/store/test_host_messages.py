@@ -94,7 +94,7 @@ def test_version_was_raised_with_the_fields_of_a_work() -> None:
     assert Operation.__struct_fields__ == ("verb", "table", "key", "value", "topic", "version", "missing_ok")
     assert Work.__struct_fields__ == ("operations", "reads", "nonce", "origin", "publish")
     assert Attempt.__struct_fields__ == ("commit", "error", "shared", "doubt")
-    assert Commit.__struct_fields__ == ("point", "nonce", "links", "published")
+    assert Commit.__struct_fields__ == ("point", "nonce", "links", "store_id", "published")
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 10**6), max_size=8))

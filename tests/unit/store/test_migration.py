@@ -60,12 +60,34 @@ def test_older_schema_is_rejected_until_migrated(database_url: str, engine: Engi
         config.attributes["connection"] = connection
         command.upgrade(config, "0001")
         connection.commit()
-    with pytest.raises(SchemaError, match=r"0001.*needs 0002.*pubsub-db migrate"):
+    with pytest.raises(SchemaError, match=r"0001.*needs 0003.*pubsub-db migrate"):
         Store(database_url)
     migrate(database_url)
     migrate(database_url)
     with Store(database_url) as store:
         assert store.unique_id("x") == 1
+
+
+def test_store_id_is_made_by_creation_and_by_migration(database_url: str, engine: Engine) -> None:
+    with engine.connect() as connection:
+        config = script()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        connection.commit()
+    migrate(database_url)
+    with Store(database_url) as store:
+        first = store.store_id
+    assert len(first) == 16
+    # An interrupted migration left the column without an id.
+    run(engine, "UPDATE pubsub_store SET store_id = ''", f"UPDATE {schema.VERSION_TABLE} SET version_num = '0002'")
+    migrate(database_url)
+    with Store(database_url) as store:
+        second = store.store_id
+        assert len(second) == 16
+    assert second != first
+    migrate(database_url)  # changes nothing
+    with Store(database_url) as store:
+        assert store.store_id == second
 
 
 @pytest.mark.mariadb

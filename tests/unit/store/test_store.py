@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text, update
 
 from pubsub_lib import Replica, Settings, Table
 from pubsub_lib.core.limits import Limits
@@ -25,7 +25,7 @@ from pubsub_lib.errors import (
     StoreUnavailable,
     VersionMismatch,
 )
-from pubsub_lib.store import DEFAULT_TOPIC, Store, StoreSettings
+from pubsub_lib.store import DEFAULT_TOPIC, Store, StoreSettings, administration, schema
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
 
@@ -571,3 +571,39 @@ def test_record_with_mismatching_value_raises_on_reading_it(database_url: str) -
         assert found.json == b'{"switch":5}'
         with pytest.raises(InvalidValueError, match="does not fit Port"):
             _ = found.value
+
+
+def test_store_id_is_the_same_in_commits_and_in_every_reading(store: Store) -> None:
+    own = store.read_heads([]).store_id
+    assert len(own) == 16
+    with store.transaction() as tx:
+        tx.set("t", "k", 1, topic="a")
+    assert tx.commit is not None
+    assert tx.commit.store_id == store.read_sync({"a": Want()}).store_id == store.store_id == own
+
+
+def test_store_id_follows_the_database(open_store: Opener, database_url: str) -> None:
+    reads, writes, syncs, follows = (open_store() for _ in range(4))
+    for each in (reads, writes, syncs, follows):
+        each.read_heads([])
+    before, after = (bytes.fromhex(each) for each in administration.new_id(database_url))
+    assert reads.store_id == before != after
+    reads.read_heads([])
+    syncs.read_sync({})
+    follows.read_links(None, 1)
+    with writes.transaction() as tx:
+        tx.set("t", "k", 1)
+    assert [each.store_id for each in (reads, syncs, follows, writes)] == [after] * 4
+
+
+def test_lost_store_id_is_named(store: Store, database_url: str) -> None:
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(update(schema.store).values(store_id="abc"))
+    engine.dispose()
+    with pytest.raises(SchemaError, match="holds no store id but 'abc'; make one by pubsub-db new-id"):
+        store.read_heads([])
+    with pytest.raises(SchemaError, match="holds no store id"), store.transaction() as tx:
+        tx.set("t", "k", 1)
+    administration.new_id(database_url)
+    assert store.read_heads([]).store == ZERO

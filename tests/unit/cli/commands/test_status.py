@@ -21,6 +21,8 @@ def test_status_in_json(world: World) -> None:
     assert oldest is not None
     found = world.run("status", "--ask", 30, "-f", "json").json
     assert found["store"] == world.settings.store_url
+    assert found["store_id"] == heads.store_id.hex()
+    assert len(heads.store_id) == 16
     assert (found["head"], found["nonce"]) == (heads.store.position, heads.store.nonce)
     assert found["oldest_link"]["position"] == oldest.link.point.position
     assert found["oldest_link"]["seconds_ago"] >= 0

@@ -3,6 +3,7 @@
 import threading
 from collections import defaultdict
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,3 +113,12 @@ def test_pass_by_is_allowed_and_counted_only_when_the_queue_is_empty() -> None:
     queue.take()
     queue.close()
     assert not queue.pass_by()
+
+
+def test_messages_of_different_stores_share_no_frame() -> None:
+    made = [
+        msgspec.structs.replace(envelope("a", number, UUIDS[0], b"x"), store_id=bytes([number // 3] * 16))
+        for number in range(1, 5)
+    ]
+    got = [codec.decode(pair, LIMITS) for pair in frames([outgoing(each) for each in made], LIMITS)]
+    assert [(each.store_id, len(each.messages)) for each in got] == [(bytes(16), 2), (b"\x01" * 16, 2)]

@@ -54,3 +54,10 @@ def test_batch_joins_messages_of_interleaved_workers() -> None:
         ("b", 1, 5),
         ("c", 1, 5),
     ]
+
+
+def test_batch_joins_no_messages_of_different_stores() -> None:
+    batch = Batch()
+    for sequence, store_id in enumerate([bytes(16), bytes(16), b"\x01" * 16], 1):
+        batch.add(Envelope("s", "a", "t", sequence, [message("t", sequence)], None, store_id))
+    assert [(each.store_id, len(each.messages)) for each in batch.envelopes()] == [(bytes(16), 2), (b"\x01" * 16, 1)]

@@ -1,0 +1,30 @@
+"""``pubsub-db new-id``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli.context import settings_of, shown
+from pubsub_lib.cli.output import Show
+from pubsub_lib.cli.prompts import add_yes, confirm
+from pubsub_lib.store import administration
+
+
+class NewId(Show):
+    """Give the store a new id. Run it once on each copy of a database, before the copy's programs start.
+
+    A copy has the id of the original, so replicas and services cannot distinguish the publishers of the two.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """``--yes``."""
+        parser = super().get_parser(prog_name)
+        add_yes(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Objects and history stay. Raises SchemaError, StoreError."""
+        settings = settings_of(self)
+        confirm(parsed_args, f"give {shown(settings)} a new store id")
+        before, after = administration.new_id(settings.store_url, settings=settings.store)
+        return ("before", "after"), (before, after)

@@ -1,0 +1,36 @@
+"""The counters of a tracker, as data."""
+
+import msgspec
+
+
+class Counters(msgspec.Struct):
+    """Counters of received messages and of syncs."""
+
+    applied: int = 0
+    """Links applied."""
+    old: int = 0
+    """Messages at or behind known: repeated, or overtaken by a sync."""
+    foreign: int = 0
+    """Messages and hellos that belong to another history."""
+    waited: int = 0
+    """Messages that had to wait for an earlier one."""
+    overflowed: int = 0
+    """Messages dropped because too many waited."""
+    unsubscribed: int = 0
+    """Messages of topics that are not subscribed to (any more)."""
+    history_changes: int = 0
+    """Times that a chain was read again because the store's history changed."""
+    contradicted: int = 0
+    """Times that a publisher's message had led to a point which the store does not contain."""
+    quarantined: int = 0
+    """Messages and hellos of publishers that the store had contradicted repeatedly."""
+    foreign_store: int = 0
+    """Messages and hellos that carry another store's id, or none (rule 15)."""
+    late_answers: int = 0
+    """Sync answers that were received too late and ignored."""
+    syncs_failed: int = 0
+    """Syncs that failed or timed out."""
+    deltas: dict[str, int] = {}
+    """Deltas begun, by cause."""
+    fulls: dict[str, int] = {}
+    """Full syncs begun, by cause."""
