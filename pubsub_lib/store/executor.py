@@ -71,11 +71,10 @@ class Executor(ABC):
         lock = self._lock_heads(topics)
         if made.returning:
             counter, *found = self.run(step, *lock)
-            ((position, before, now, store_id),) = counter or rows.no_counter()
-            position -= by
         else:
             counter, *found = self.run(Call(made.read_counter), *lock, step)
-            ((position, before, now, store_id),) = counter or rows.no_counter()
+        ((position, before, now, store_id),) = counter or rows.no_counter()
+        position -= by if made.returning else 0
         last, point, heads = Point(position, before), Point(position + by, nonce), _by_topic(found)
         return links.Step(last, point, int(now), heads, rows.store_id(store_id))
 
