@@ -34,6 +34,8 @@ _QUIET: Final = 0.0001
 """Seconds without a message after which a sender sends the next one itself, because waking a thread takes longer than
 the sending. Messages that come faster are sent by the thread, which lets them share frames. A writer whose database
 syncs each transaction to disk is never that fast."""
+_FEW: Final = 8
+"""Messages that senders send themselves after such a pause, however fast: the topics of a group of transactions."""
 _SUBSCRIBED: Final = b"\1" + codec.EVERYTHING
 """The first bytes of a subscription to one topic or to all topics."""
 _MUCH_SUBSCRIBED: Final = 8 * 1024 * 1024
@@ -60,6 +62,8 @@ class ZmqPublisher(Publisher):
         """Held during every use of the socket; acquired before the send queue's own lock, never after it."""
         self._xpub: zmq.Socket[bytes] | None = None
         self._sent_at = 0.0
+        self._few = 0
+        """Number of messages that senders have sent themselves since the last pause."""
         self._waker: Waker | None = None
         self._outbox: SendQueue | None = None
         self._ipc_lock: SocketLock | None = None
@@ -95,17 +99,19 @@ class ZmqPublisher(Publisher):
     def send_event(self, envelope: Envelope) -> None:
         """Encode and send, or queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.
 
-        A message is sent past the queue, in the caller's thread, unless others are sending, are waiting, or sent just
-        now. Waits at most ``send_wait`` seconds, and only when the queue is full.
+        A message is sent past the queue, in the caller's thread, unless others are sending, are waiting, or many were
+        sent just now. Waits at most ``send_wait`` seconds, and only when the queue is full.
         """
         if self._life.closed or self._life.process != this_process.pid:
             self._life.check_open()
         outbox = self._outbox
         assert outbox is not None  # initialize() made it
         head, body = codec.encode(envelope, self._limits)
-        rare = envelope.hello is None and time.monotonic() - self._sent_at >= _QUIET
+        quiet = time.monotonic() - self._sent_at >= _QUIET
+        rare = envelope.hello is None and (quiet or self._few < _FEW)
         if rare and self._socket_lock.acquire(blocking=False):
             try:
+                self._few = 1 if quiet else self._few + 1
                 xpub, waker = self._xpub, self._waker
                 if xpub is not None and waker is not None and outbox.pass_by():
                     self._send_frames(xpub, ((head, body),))
@@ -227,6 +233,7 @@ class ZmqPublisher(Publisher):
             return
         last = waiting[-1].envelope.hello
         self._linger = self._options.goodbye_linger if last is not None and last.goodbye else 0.0
+        self._few = _FEW  # until the next pause
         self._send_frames(xpub, frames(waiting, self._limits))
 
     def _send_frames(self, xpub: "zmq.Socket[bytes]", pairs: Iterable[tuple[bytes, bytes]]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from pubsub_lib.core.model import Link, Point
 
 MAX_REMEMBERED = 100_000
-"""Maximum number of remembered links that were handed over, and of those seen in the changelog."""
+"""Maximum number of remembered links that were handed over, of their transactions, and of links of the changelog."""
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -35,6 +35,10 @@ class UnpublishedLinks:
         self._looked = float("-inf")
         self._published: OrderedDict[tuple[str, Point], None] = OrderedDict()
         self._pending: OrderedDict[tuple[str, Point], _Seen] = OrderedDict()
+        self._parts: OrderedDict[Point, int] = OrderedDict()
+        """Of transactions of which some links were published: how many others there are."""
+        self._following: OrderedDict[Point, Point] = OrderedDict()
+        """Transactions of which all links were published: by the point before, their own."""
 
     def handed_over(self, links: Sequence[Link]) -> list[Link]:
         """A worker hands links over. Returns the links to publish: all that were not published before."""
@@ -48,6 +52,14 @@ class UnpublishedLinks:
                 self._pending[name] = _Seen(link, now)
         while len(self._pending) > MAX_REMEMBERED:
             self._pending.popitem(last=False)
+
+    def passed(self, after: Point) -> Point:
+        """The last point to which only transactions lead from ``after`` whose links were all published: nothing up to
+        there need be read in the changelog. For one reader, which continues from the returned point.
+        """
+        while (point := self._following.pop(after, None)) is not None:
+            after = point
+        return after
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> list[Link]:
         """Links whose grace is over and that this service must publish, in commit order: its own, and while it holds
@@ -78,8 +90,14 @@ class UnpublishedLinks:
         if name in self._published:
             return False
         self._published[name] = None
-        if len(self._published) > MAX_REMEMBERED:
-            self._published.popitem(last=False)
+        left = self._parts.pop(link.point, link.tx_links) - 1
+        if left:
+            self._parts[link.point] = left
+        else:
+            self._following[link.tx_prev] = link.point
+        for each in (self._published, self._parts, self._following):
+            if len(each) > MAX_REMEMBERED:
+                each.popitem(last=False)
         return True
 
     def _forget(self, now: float) -> None:

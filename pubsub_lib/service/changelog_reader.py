@@ -26,6 +26,9 @@ class Sends(Protocol):
     def in_changelog(self, links: Sequence[Link], now: float) -> None:
         """These links were read from the changelog."""
 
+    def passed(self, after: Point) -> Point:
+        """The point up to which all links after this one were sent."""
+
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> None:
         """Send the links that are due."""
 
@@ -65,6 +68,12 @@ class ChangelogReader:
         if self._after is None:
             self._after = self._store.read_heads(()).store
             return False
+        passed = self._outgoing.passed(self._after)
+        if passed != self._after:
+            hit("service.while_following")
+            self._after = passed
+            if self._store.read_heads(()).store == passed:
+                return False  # nothing else was committed, so no link need be read and decoded
         links, head, complete = self._store.read_links(self._after, MAX_LINKS)
         if links:
             hit("service.while_following")

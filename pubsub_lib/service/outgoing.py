@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from pubsub_lib.core.model import Link
+from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.failpoints import hit
@@ -45,6 +45,11 @@ class Outgoing:
         """These links were read from the changelog, in commit order. Does not block."""
         with self._lock:
             self._unpublished.in_changelog(links, now)
+
+    def passed(self, after: Point) -> Point:
+        """The point up to which the changelog holds nothing to send after this one. Does not block."""
+        with self._lock:
+            return self._unpublished.passed(after)
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> None:
         """Send the links that this service must publish and that no worker handed over within the grace."""

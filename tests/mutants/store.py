@@ -12,6 +12,7 @@ WRITER = "tests/unit/store/test_writer.py"
 TRIP = "tests/unit/store/test_postgres_trip.py"
 GROUP = "tests/unit/store/test_group_commit.py"
 HOST = "tests/unit/store/test_host_commit.py"
+UNPUBLISHED = "tests/unit/core/test_unpublished_links.py"
 SERVER = "tests/unit/service/test_commit_server.py"
 CLIENT = "tests/unit/service/test_commit_client.py"
 
@@ -210,6 +211,22 @@ HOSTS = (
         after="                    transaction.commit()\n                    if announce is not None:\n",
         tests=(f"{SERVER}::test_worker_that_leaves_before_the_commit_is_taken_out_of_its_group[sqlite]",),
         wrong="a worker whose service dies between COMMIT and announcement commits the transaction again",
+    ),
+    Mutant(
+        name="service_does_not_publish_what_it_committed",
+        path="pubsub_lib/service/commit_server.py",
+        before="            self._publish(links)",
+        after="            pass",
+        tests=(f"{SERVER}::test_links_of_workers_that_ask_for_it_are_published_in_order[sqlite]",),
+        wrong="replicas receive a transaction that its worker left to the service only after the next hello",
+    ),
+    Mutant(
+        name="reader_passes_a_transaction_with_an_unsent_link",
+        path="pubsub_lib/core/unpublished_links.py",
+        before="        if left:\n            self._parts",
+        after="        if left > 1:\n            self._parts",
+        tests=(f"{UNPUBLISHED}::test_reader_passes_transactions_whose_links_were_all_published",),
+        wrong="the service does not publish a link that a worker handed over only in part",
     ),
 )
 

@@ -44,6 +44,22 @@ def test_own_links_not_handed_over_are_published_after_the_grace_in_commit_order
     assert one.due(99.0, {"me"}, holds_orphans=False) == []
 
 
+def test_reader_passes_transactions_whose_links_were_all_published() -> None:
+    one, history = unpublished(), History()
+    start = history.point
+    first, second = history.commit(("a", "1", "x")), history.commit(("a", "1", "y"), ("b", "2", "y"))
+    third, fourth = history.commit(("b", "2", "z")), history.commit(("a", "1", "z"))
+    assert one.passed(start) == start
+    one.handed_over(first + second[:1] + fourth)
+    assert one.passed(start) == first[0].point
+    one.handed_over(second[1:])
+    assert one.passed(first[0].point) == second[0].point
+    one.in_changelog(third, 0.0)
+    assert one.passed(second[0].point) == second[0].point
+    one.due(GRACE, set(), holds_orphans=True)
+    assert one.passed(second[0].point) == fourth[0].point == history.point
+
+
 @pytest.mark.parametrize(
     ("origin", "live", "holds", "expected"),
     [
@@ -106,4 +122,7 @@ def test_memory_is_bounded_and_forgetting_is_harmless(monkeypatch: pytest.Monkey
     one.in_changelog(given, 0.0)
     assert one.due(GRACE, set(), holds_orphans=False) == given[2:]
     assert one.handed_over(given[:2]) == given[:2], "forgotten links are published, perhaps again"
-    assert len(one._published) == 3
+    assert len(one._published) == len(one._following) == 3
+    for seed in range(5):
+        one.handed_over(History(seed).commit(("a", "1", "x"), ("b", "1", "x"))[:1])
+    assert len(one._parts) == 3

@@ -18,6 +18,7 @@ class Log:
         self.history = history
         self.connects = True
         self.down = False
+        self.reads = 0
 
     def read_heads(self, topics: Collection[str]) -> Heads:
         return Heads(self.history.head, {})
@@ -25,6 +26,7 @@ class Log:
     def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
         if self.down:
             raise StoreUnavailable("out")
+        self.reads += 1
         return list(self.history.after(after))[:maximum], self.history.head, self.connects
 
 
@@ -35,6 +37,10 @@ class Out:
         self.shown: list[Link] = []
         self.asked: list[tuple[float, Collection[str], bool]] = []
         self.next = float("inf")
+        self.sent: dict[Point, Point] = {}
+
+    def passed(self, after: Point) -> Point:
+        return self.sent.get(after, after)
 
     def in_changelog(self, links: Sequence[Link], now: float) -> None:
         self.shown += links
@@ -94,6 +100,24 @@ def test_reader_jumps_to_the_head_of_another_history(history: History) -> None:
     reader.step(2.0)
     assert reader.jumps == 1
     assert out.shown[-1] == last
+
+
+def test_reader_reads_no_links_that_were_all_sent(history: History) -> None:
+    reader, log, out = follow(history)
+    reader.step(0.0)
+    start = history.head
+    history.commit()
+    out.sent[start] = history.head
+    assert reader.step(1.0) == 2.0
+    assert log.reads == 0
+    reader.step(2.0)
+    start = history.head
+    out.sent[start] = history.commit().point
+    other = history.commit()
+    reader.step(3.0)
+    assert out.shown == [other]
+    assert log.reads == 2
+    assert reader.jumps == 0
 
 
 def test_reader_skips_no_links_after_an_outage(history: History) -> None:

@@ -386,7 +386,7 @@ def test_messages_sent_alone_and_in_bursts_keep_their_order() -> None:
         assert counters["send_errors"] == 0
 
 
-def test_a_message_is_queued_only_when_the_last_one_was_sent_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_is_queued_only_when_many_were_sent_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
     with world() as on:
         sender = on.sender()
         now, queued = 1000.0, list[QueuedMessage]()
@@ -396,9 +396,13 @@ def test_a_message_is_queued_only_when_the_last_one_was_sent_just_now(monkeypatc
         now += 0.0002  # one writer that publishes 5,000 transactions a second
         sender.send("a")
         assert (queued, sender.publisher.counters()["frames"]) == ([], 2)
-        now += 0.00002
+        for _ in range(8):  # the topics of a group of transactions, and one more
+            now += 0.00002
+            sender.send("a")
+        assert ([each.envelope.sequence for each in queued], sender.publisher.counters()["frames"]) == ([10], 9)
+        now += 0.0002
         sender.send("a")
-        assert ([each.envelope.sequence for each in queued], sender.publisher.counters()["frames"]) == ([3], 2)
+        assert (len(queued), sender.publisher.counters()["frames"]) == (1, 10)
         monkeypatch.undo()
 
 
