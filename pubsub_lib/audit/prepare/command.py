@@ -4,6 +4,7 @@ The audit runs in a process of its own, so the archive holds the classes of a re
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -108,17 +109,24 @@ def _check(new: Path) -> None:
 
 def _finished(command: list[str], of_java: str, more: Mapping[str, str]) -> tuple[int, str]:
     """The exit status and the output of a command and of its JVM. The JVM ends after the command: it closes the pipe of
-    the output last.
+    the output last. An exception, for example an interrupt, ends both: the JVM would still write the archive.
     """
     options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {of_java}".strip()
-    try:
-        done = subprocess.run(
-            command, env={**os.environ, **more, "SPARK_SUBMIT_OPTS": options}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=PATIENCE,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        raise PubSubError(f"the audit of generated journals did not end in {PATIENCE:.0f} s; run it again") from error
-    return done.returncode, done.stdout.decode(errors="replace")
+    with subprocess.Popen(
+        command, env={**os.environ, **more, "SPARK_SUBMIT_OPTS": options}, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise PubSubError(
+                f"the audit of generated journals did not end in {PATIENCE:.0f} s; run it again"
+            ) from error
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, output.decode(errors="replace")
 
 
 def _last_line(output: str) -> str:

@@ -13,6 +13,8 @@ from pubsub_lib.audit.report.metrics import write_metrics
 from pubsub_lib.audit.report.page import page
 from pubsub_lib.audit.report.summary import CATEGORIES, TABLES, Balance, Detector, Summary, counting
 from pubsub_lib.audit.spark.addresses import to_write
+from pubsub_lib.audit.spark.arrow_tables import save as save_small
+from pubsub_lib.audit.spark.settled import single
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -121,6 +123,9 @@ def save(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path
 def _save_into(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path) -> None:
     every = {**msgspec.structs.asdict(tables), **msgspec.structs.asdict(derived)}
     for name in TABLES:
+        if single(every[name].sparkSession):
+            save_small(every[name], folder / name, _FOLDERS.get(name, ""))
+            continue
         writer = every[name].write
         if name in _FOLDERS:
             writer = writer.partitionBy(_FOLDERS[name])

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -143,7 +145,32 @@ def test_output_of_the_program_and_of_its_child_are_read_to_their_end(tmp_path: 
     assert end.exists()
 
 
-def test_hanging_audit_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "PATIENCE", 0.2)
-    with pytest.raises(PubSubError, match="did not end in 0 s; run it again"):
-        command._finished(["sleep", "60"], "", {})
+HANGING = "sleep 600 & echo $! > {}; wait"
+
+
+def assert_ends(pid: int) -> None:
+    """Another process adopts and reaps it."""
+    for _ in range(1000):
+        if not Path("/proc", str(pid)).exists() or "Z" in Path("/proc", str(pid), "stat").read_text().split()[2]:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"process {pid} still runs")
+
+
+def test_hanging_audit_is_ended_with_its_jvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "PATIENCE", 1.0)
+    with pytest.raises(PubSubError, match="did not end in 1 s; run it again"):
+        command._finished(["sh", "-c", HANGING.format(tmp_path / "pid")], "", {})
+    assert_ends(int((tmp_path / "pid").read_text()))
+
+
+def test_interrupt_ends_the_audit_with_its_jvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[bytes, None]:
+        assert process.stdout is not None
+        process.stdout.readline()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        command._finished(["sh", "-c", HANGING.format(tmp_path / "pid").replace("wait", "echo; wait")], "", {})
+    assert_ends(int((tmp_path / "pid").read_text()))

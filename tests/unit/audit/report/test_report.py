@@ -2,9 +2,12 @@
 
 import errno
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.audit.report.aggregates import Aggregates
@@ -97,7 +100,10 @@ def test_check_free_resolves_links_and_removes_unfinished_results(tmp_path: Path
 
 
 class Table:
-    """Replaces a DataFrame: writing it fails after its folder was made."""
+    """Replaces a DataFrame: writing it fails after its folder was made. Its session has this number of partitions."""
+
+    def __init__(self, partitions: str) -> None:
+        self.sparkSession = SimpleNamespace(conf={"spark.sql.shuffle.partitions": partitions})
 
     @property
     def write(self) -> "Table":
@@ -110,9 +116,17 @@ class Table:
         Path(where.removeprefix("file://").removeprefix("file:")).mkdir(parents=True)
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
+        return pa.table({"verdict": [str(number) for number in range(99_999)]})
 
-def test_failed_save_leaves_no_files(tmp_path: Path) -> None:
-    table: Any = Table()
+
+@pytest.mark.parametrize("partitions", ["1", "2"])
+def test_failed_save_leaves_no_files(tmp_path: Path, partitions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", full)
+    table: Any = Table(partitions)
     tables = Tables(*[table] * len(Tables.__struct_fields__))
     derived = Aggregates(*[table] * len(Aggregates.__struct_fields__))
     with pytest.raises(ConfigError, match="No space left on device"):
