@@ -11,6 +11,7 @@ import pytest
 from _processes import poll
 
 from pubsub_lib import Store
+from pubsub_lib.store import administration
 from tests.e2e.service_host import LONG, Host, Watched, write
 
 STAGED = 40
@@ -115,3 +116,23 @@ def test_rule_15_replica_with_the_address_of_staging_shows_only_its_own_store(
     assert "the publisher 'staging' with the UUID" in lines[0]
     assert f"(id {theirs}, the store of this replica has {own})" in lines[0]
     assert status.counters.history_changes == 0
+
+
+def test_running_programs_follow_a_store_that_is_dropped_and_created_again(production: Host) -> None:
+    production.service()
+    worker = production.worker()
+    with Watched(production.settings) as watched:
+        watched.replica.wait_for(write(worker, 5), LONG)
+        (before,) = ids(production)
+        administration.drop(production.database)
+        with Store(production.database) as store:
+            write(worker, 10)
+            assert poll(lambda: not watched.differs(store), LONG)
+            assert watched.replica.status().store_id == store.store_id.hex() != before
+            assert watched.replica.status().counters.history_changes > 0
+            handed = production.metric("links_total", "handed")
+            applied = watched.replica.status().counters.applied
+            assert poll(lambda: write(worker, 5) and production.metric("links_total", "handed") > handed, LONG)
+            assert poll(lambda: watched.replica.status().counters.applied > applied, LONG)
+            assert poll(lambda: not watched.differs(store), LONG)
+            assert poll(production.is_ready, LONG)
