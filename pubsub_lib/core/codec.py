@@ -19,10 +19,19 @@ from typing import Annotated, Final
 
 import msgspec
 
-from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message, Packed
-from pubsub_lib.core.envelope_check import complaint
-from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import MAX_NAME_BYTES, NO_STORE, Change, Link, Name, Position
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message, Packed, part_of
+from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
+from pubsub_lib.core.model import (
+    MAX_NAME_BYTES,
+    MAX_NUMBER,
+    MAX_PARTS,
+    MAX_SECONDS,
+    NO_STORE,
+    Change,
+    Link,
+    Name,
+    Position,
+)
 from pubsub_lib.errors import FrameError, InvalidValueError
 
 MAJOR: Final = 1
@@ -149,7 +158,7 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
     """
     hello = envelope.hello
     topic = envelope.topic
-    wrong = complaint(topic, envelope.sequence, envelope.messages, hello)
+    wrong = _complaint(topic, envelope.sequence, envelope.messages, hello)
     if wrong is not None:
         raise InvalidValueError(f"cannot send the envelope of {envelope.service!r} on topic {topic!r}: {wrong}")
     try:
@@ -249,7 +258,7 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
 def split(link: Link, limits: Limits = Limits()) -> list[Message]:  # noqa: B008 - frozen
     """The messages of :func:`pieces`."""
-    return [piece.message for piece in pieces(link, limits)]
+    return [each.message for each in pieces(link, limits)]
 
 
 def pieces(link: Link, limits: Limits = Limits()) -> list[Piece]:  # noqa: B008 - frozen
@@ -265,19 +274,18 @@ def pieces(link: Link, limits: Limits = Limits()) -> list[Piece]:  # noqa: B008 
     if len(whole.encoded) <= room:
         return [whole]
     if link.trace:
-        *run, last = pieces(_part_of(link, link.changes), limits)
+        *run, last = pieces(part_of(link, link.changes), limits)
         end = last.message
-        traced = _piece(Message(_part_of(link, end.link.changes, link.trace), end.part, end.parts))
+        traced = _piece(Message(part_of(link, end.link.changes, link.trace), end.part, end.parts))
         return [*run, traced if len(traced.encoded) <= room else last]
-    room -= len(_encode(Message(_part_of(link, [])))) + _RUN_OVERHEAD
+    room -= len(_encode(Message(part_of(link, [])))) + _RUN_OVERHEAD
     runs: list[list[Change]] = []
     used = room + 1
     for change in link.changes:
         size = len(_encode(change))
         if size > room:
             raise FrameError(
-                f"the change of {change.table!r} {change.key!r} needs {size} bytes but a frame has room "
-                f"for {room}; "
+                f"the change of {change.table!r} {change.key!r} needs {size} bytes but a frame has room for {room}; "
                 "raise max_frame_bytes or lower max_value_bytes",
                 "oversized",
             )
@@ -286,36 +294,11 @@ def pieces(link: Link, limits: Limits = Limits()) -> list[Piece]:  # noqa: B008 
             used = 0
         runs[-1].append(change)
         used += size
-    return [_piece(Message(_part_of(link, run), number, len(runs))) for number, run in enumerate(runs, 1)]
+    return [_piece(Message(part_of(link, run), number, len(runs))) for number, run in enumerate(runs, 1)]
 
 
 def _piece(message: Message) -> Piece:
     return Piece(message, _encode(message))
-
-
-def merge(run: Sequence[Message]) -> Link:
-    """The link of a complete run: its parts 1..n in order. The inverse of :func:`split`."""
-    first = run[0].link
-    if len(run) == 1:
-        return first
-    return _part_of(first, [change for message in run for change in message.link.changes], run[-1].link.trace)
-
-
-def _part_of(link: Link, changes: list[Change], trace: str = "") -> Link:
-    # Written out: msgspec.structs.replace() is several times slower, and mypy would not detect a forgotten field.
-    return Link(
-        topic=link.topic,
-        prev=link.prev,
-        point=link.point,
-        changes=changes,
-        count=link.count,
-        digest=link.digest,
-        tx_prev=link.tx_prev,
-        tx_links=link.tx_links,
-        origin=link.origin,
-        written_at=link.written_at,
-        trace=trace,
-    )
 
 
 def pack(pieces: Sequence[Piece], limits: Limits = Limits()) -> list[Packed]:  # noqa: B008 - frozen
@@ -388,7 +371,7 @@ def decode(frames: Sequence[bytes], limits: Limits = Limits()) -> Envelope:  # n
         raise FrameError(f"a message that starts with {head[:40]!r} cannot be read: {error}", reason) from error
     messages = decoded.messages
     hello = decoded.hello
-    wrong = complaint(topic, decoded.sequence, messages, hello)
+    wrong = _complaint(topic, decoded.sequence, messages, hello)
     if wrong is None and nonce != (hello.nonce if hello is not None else ""):
         wrong = "the private topic and the hello's nonce differ"
     if wrong is not None:
@@ -432,3 +415,36 @@ def _read_head(head: bytes) -> tuple[str, str]:
     if head[0] == _PRIVATE and len(parts) == 3 and parts[0]:
         return parts[0].decode(), parts[1].decode()
     raise ValueError("the topic frame is neither of data nor of a hello reply")
+
+
+def _complaint(topic: str, sequence: int, messages: Sequence[Message], hello: Hello | None) -> str | None:
+    """The inconsistency in an envelope's contents, or None. Called for every message: keep it fast."""
+    if "\0" in topic:
+        return "its topic holds a NUL"
+    if messages:
+        if hello is not None:
+            return "it holds both messages and a hello"
+        if not 1 <= sequence <= MAX_NUMBER + 1 - len(messages):
+            return f"its sequence is {sequence} but sequences count from 1 to {MAX_NUMBER}"
+        for message in messages:
+            link = message.link
+            if link.topic != topic:
+                return f"it holds a link of topic {link.topic!r}"
+            if not 1 <= message.part <= message.parts <= MAX_PARTS:
+                return f"it holds part {message.part} of {message.parts}"
+            if not -MAX_SECONDS <= link.written_at <= MAX_SECONDS:  # nor NaN
+                return f"it holds a link that was written at {link.written_at}"
+            if link.prev.position >= link.point.position:
+                return f"it holds a link from position {link.prev.position} to {link.point.position}"
+        return None
+    if hello is None:
+        return "it holds neither messages nor a hello"
+    if sequence != 0:
+        return f"it is a hello with the sequence {sequence}"
+    if max(len(hello.sequences), len(hello.heads)) > MAX_HELLO_TOPICS:
+        return f"it is a hello about more than {MAX_HELLO_TOPICS} topics"
+    if not 0 <= hello.age <= MAX_SECONDS:  # nor NaN
+        return f"its reading is {hello.age} s old"
+    if not all(0 <= value <= MAX_NUMBER for value in hello.sequences.values()):
+        return f"it counts a topic's sequence below 0 or above {MAX_NUMBER}"
+    return None

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from pubsub_lib.core.model import NO_STORE, Head, Link, Name, Part, Point, Position
+from pubsub_lib.core.model import NO_STORE, Change, Head, Link, Name, Part, Point, Position
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -79,3 +79,29 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     messages: Sequence[Message]
     hello: Hello | None = None
     store_id: bytes = NO_STORE
+
+
+def merge(run: Sequence[Message]) -> Link:
+    """The link of a complete run: its parts 1..n in order. The inverse of :func:`.codec.split`."""
+    first = run[0].link
+    if len(run) == 1:
+        return first
+    return part_of(first, [change for message in run for change in message.link.changes], run[-1].link.trace)
+
+
+def part_of(link: Link, changes: list[Change], trace: str = "") -> Link:
+    """The link with these changes and this trace context."""
+    # Written out: msgspec.structs.replace() is several times slower, and mypy would not detect a forgotten field.
+    return Link(
+        topic=link.topic,
+        prev=link.prev,
+        point=link.point,
+        changes=changes,
+        count=link.count,
+        digest=link.digest,
+        tx_prev=link.tx_prev,
+        tx_links=link.tx_links,
+        origin=link.origin,
+        written_at=link.written_at,
+        trace=trace,
+    )

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from operator import attrgetter
 
-from pubsub_lib.core.codec import merge
-from pubsub_lib.core.envelope import Message
+from pubsub_lib.core.envelope import Message, merge
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link, Point
 

@@ -113,7 +113,7 @@ class Publisher:
                 raise UsageError("this publisher was started already; make a new one for a second run")
             self._started = True
         try:
-            self._core.store_id = self._store.store_id
+            self._core.store_id = self._store.store_id or self._store.read_heads(()).store_id
             self._driver.initialize(self._on_hello_request, self._on_connected)
             stop_callback = self._store.on_commit(self.publish)
             with self._lock:

@@ -5,8 +5,7 @@ from typing import Final
 
 import msgspec
 
-from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope, Message
+from pubsub_lib.core.envelope import Envelope, Message, merge
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.reorder_buffer import CHANGE_OVERHEAD, size_of
@@ -62,7 +61,7 @@ class Reassembly:
         if len(run.parts) == message.parts:
             del self._runs[name]
             self._size -= run.size
-            return codec.merge([run.parts[number] for number in sorted(run.parts)])
+            return merge([run.parts[number] for number in sorted(run.parts)])
         while len(self._runs) > MAX_RUNS or self._size > self._budget:
             _, dropped = self._runs.popitem(last=False)
             self._size -= dropped.size

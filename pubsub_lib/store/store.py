@@ -141,7 +141,10 @@ class Store:
         self._abandoned: list[object] = []
         self._closed = False
         self._callbacks = CommitCallbacks()
-        self._store_id = NO_STORE
+        self.store_id = NO_STORE
+        """The id of the store (rule S12), as this object last read or wrote it. With ``create`` False it is
+        ``NO_STORE`` until the first reading.
+        """
         self._hooks = WriteHooks(self._tables)
         host = host_commit.opened(given, self._url, self._tables.is_typed)
         self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode, self._hooks, host)
@@ -179,13 +182,6 @@ class Store:
     def origin(self) -> str:
         """The service that publishes the changes written here, unless a transaction names another one; "": none."""
         return self._origin
-
-    @property
-    def store_id(self) -> bytes:
-        """The id of the store (rule S12), as this object last read or wrote it. With ``create`` False it is read at the
-        first use, and this property may then block and raise like every method.
-        """
-        return self._store_id or self.read_heads([]).store_id
 
     def close(self) -> None:
         """Close all connections; a connection in use by another thread is closed when it is returned. Idempotent."""
@@ -226,7 +222,7 @@ class Store:
         attempts = self._committer.run_group(works, announce)
         for each in attempts:
             if each.commit is not None:
-                self._store_id = each.commit.store_id
+                self.store_id = each.commit.store_id
         return attempts
 
     def on_commit(
@@ -391,7 +387,7 @@ class Store:
     def read_heads(self, topics: Collection[str]) -> Heads:
         """The store's point and the heads of these topics (with ``ALL`` among them: of all topics), in one snapshot."""
         heads = self._read("reading heads", lambda connection: snapshot.read_heads(connection, topics))
-        self._store_id = heads.store_id
+        self.store_id = heads.store_id
         return heads
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
@@ -402,7 +398,7 @@ class Store:
         bucket digests are those of all objects together.
         """
         answer = self._read("syncing", lambda connection: snapshot.read_sync(connection, wants, self._settings))
-        self._store_id = answer.store_id
+        self.store_id = answer.store_id
         return answer
 
     def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
@@ -416,7 +412,7 @@ class Store:
             maximum = 1
 
         def read(connection: Connection) -> tuple[list[Link], Point, bool]:
-            head, self._store_id = snapshot.identity(connection)
+            head, self.store_id = snapshot.identity(connection)
             links, complete = changelog.follow(connection, after, maximum, head)
             return links, head, complete
 
@@ -528,7 +524,7 @@ class Store:
             rewritten, deleted = rewritten + done.rewritten, deleted + done.deleted
             if done.link is not None:
                 position = done.link.point.position
-                self._hand_over([done.link], self.store_id)
+                self._hand_over([done.link], self.read_heads([]).store_id)
         head = self.read_heads([topic]).topics[topic]
         if head == EMPTY and not deleted:
             raise NotFound(f"nothing was ever written to the topic {topic!r}; see pubsub-db topics")
@@ -547,12 +543,12 @@ class Store:
         self._adopt()
         commit = transaction.commit = self._committer.run(transaction._end(self._callbacks.publish))
         if commit is not None:
-            self._store_id = commit.store_id
+            self.store_id = commit.store_id
             self._callbacks.notify_or_raise(commit)
 
     def _hand_over(self, links: Sequence[Link], store_id: bytes) -> None:
         self._adopt()  # a session's recorder may have been inherited
-        self._store_id = store_id
+        self.store_id = store_id
         self._callbacks.notify_without_error(links)
 
     def _open_schema(self) -> None:
@@ -565,7 +561,7 @@ class Store:
                     migration.ensure(self._readers, self._writers, self._settings.lock_timeout)
                     self._found = True
                 with self._readers.connect() as connection:
-                    self._store_id = snapshot.identity(connection)[1]
+                    self.store_id = snapshot.identity(connection)[1]
 
         retry.attempt_busy(self._settings, opened)
 

@@ -22,7 +22,7 @@ import pytest
 
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import HelloRequest
+from pubsub_lib.core.envelope import HelloRequest, merge
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ConfigError, FrameError, TransportError
@@ -96,7 +96,7 @@ class PublisherConformance:
                 if message.link.point == link.point
             ]
             assert len(parts) > 1
-            assert codec.merge(sorted(parts, key=lambda message: message.part)) == link
+            assert merge(sorted(parts, key=lambda message: message.part)) == link
 
     def test_send_event_must_not_block(self, rig: Rig) -> None:
         needs_envelopes(rig)

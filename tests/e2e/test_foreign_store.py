@@ -132,7 +132,7 @@ def test_running_programs_follow_a_store_that_is_dropped_and_created_again(produ
             assert watched.replica.status().counters.history_changes > 0
             handed = production.metric("links_total", "handed")
             applied = watched.replica.status().counters.applied
-            assert poll(lambda: write(worker, 5) and production.metric("links_total", "handed") > handed, LONG)
+            assert poll(lambda: bool(write(worker, 5)) and production.metric("links_total", "handed") > handed, LONG)
             assert poll(lambda: watched.replica.status().counters.applied > applied, LONG)
             assert poll(lambda: not watched.differs(store), LONG)
             assert poll(production.is_ready, LONG)

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message, merge
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import (
     ALL,
     EMPTY,
     MAX_NAME_BYTES,
+    MAX_SECONDS,
     MAX_TRACE_CHARACTERS,
     NO_STORE,
     ZERO,
@@ -26,6 +27,7 @@ from pubsub_lib.core.model import (
     Point,
 )
 from pubsub_lib.errors import FrameError, InvalidValueError
+from tests.unit.core.builders import History
 
 FRAMES = Path(__file__).parent / "frames"
 REASONS = {"truncated", "oversized", "version", "foreign"}
@@ -465,7 +467,7 @@ def test_split_link_fits_into_frames_and_is_merged_again(one: Link) -> None:
         # envelope
         codec.encode(Envelope("s" * 255, UUID, "topic", 2**63 - 1, [message]), SMALL)
     traced = bool(run[-1].link.trace)
-    assert codec.merge(run) == (one if traced else msgspec.structs.replace(one, trace=""))
+    assert merge(run) == (one if traced else msgspec.structs.replace(one, trace=""))
     assert codec.split(one, SMALL) == run
 
 
@@ -480,7 +482,7 @@ def test_run_has_the_trace_in_its_last_part_only() -> None:
     changes = [Change("lport", f"p{number}", "set", number, b"x" * 200) for number in range(1, 6)]
     run = codec.split(msgspec.structs.replace(link(changes=changes), trace=TRACE), SMALL)
     assert [message.link.trace for message in run] == ["", "", TRACE]
-    assert codec.merge(run).trace == TRACE
+    assert merge(run).trace == TRACE
 
 
 def test_trace_that_does_not_fit_is_left_out() -> None:
@@ -586,3 +588,35 @@ def test_store_id_has_16_bytes_or_none(size: int) -> None:
 def test_store_id_makes_a_frame_18_bytes_longer() -> None:
     with_id, without = (codec.encode(envelope(Message(link()), store_id=each))[1] for each in (STORE, NO_STORE))
     assert len(with_id) == len(without) - 1 + 18
+
+
+SOUND = History().one()
+GREETING = Hello({}, {}, None, 0.0)
+
+
+def test_correct_contents_have_no_complaint() -> None:
+    assert codec._complaint("t", 1, [Message(SOUND)], None) is None
+    assert codec._complaint("", 0, [], GREETING) is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "sequence", "messages", "hello", "words"),
+    [
+        ("t\0", 1, [Message(SOUND)], None, "NUL"),
+        ("t", 1, [Message(SOUND)], GREETING, "both messages and a hello"),
+        ("t", 0, [Message(SOUND)], None, "sequences count from 1"),
+        ("u", 1, [Message(SOUND)], None, "a link of topic 't'"),
+        ("t", 1, [Message(SOUND, 3, 2)], None, "part 3 of 2"),
+        ("t", 1, [Message(msgspec.structs.replace(SOUND, written_at=2.0 * MAX_SECONDS))], None, "written at"),
+        ("t", 1, [Message(msgspec.structs.replace(SOUND, prev=SOUND.point))], None, "from position 1 to 1"),
+        ("t", 0, [], None, "neither messages nor a hello"),
+        ("", 1, [], GREETING, "a hello with the sequence 1"),
+        ("", 0, [], msgspec.structs.replace(GREETING, age=-1.0), "-1.0 s old"),
+        ("", 0, [], msgspec.structs.replace(GREETING, sequences={"t": -1}), "below 0"),
+        ("", 0, [], msgspec.structs.replace(GREETING, sequences=dict.fromkeys(map(str, range(201)), 0)), "than 200"),
+    ],
+)
+def test_complaint_names_the_inconsistency(
+    topic: str, sequence: int, messages: list[Message], hello: Hello | None, words: str
+) -> None:
+    assert words in (codec._complaint(topic, sequence, messages, hello) or "")
