@@ -475,7 +475,9 @@ ORDER = (
         "pubsub_lib/service/receiving.py",
         "        if envelope.store_id != own:\n",
         "        if False:\n",
-        ("tests/unit/service/test_receiving.py::test_rule_15_links_of_another_store_are_dropped_counted_and_named_once",),
+        (
+            "tests/unit/service/test_receiving.py::test_rule_15_links_of_another_store_are_dropped_counted_and_named_once",
+        ),
         wrong="a worker of staging that finds production's socket publishes through production's service",
     ),
     RECEIVING(

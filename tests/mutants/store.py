@@ -473,4 +473,23 @@ FULL_SYNCS = (
     ),
 )
 
-MUTANTS = (*LOCKS, *TRIPS, *GROUPS, *HOSTS, *READS, *HISTORY, *DIGESTS, *FULL_SYNCS)
+IDENTITY = (
+    Mutant(
+        name="commit_does_not_give_the_stores_id",
+        path=f"{STORE}/store.py",
+        before="            self._store_id = commit.store_id\n",
+        after="",
+        tests=("tests/unit/store/test_store.py::test_store_id_follows_the_database[sqlite]",),
+        wrong="a running worker of a store that was created again sends with the old id until it is restarted",
+    ),
+    Mutant(
+        name="copied_entry_is_live",
+        path=f"{STORE}/directory.py",
+        before=" and service.store_id == own]",
+        after="]",
+        tests=("tests/unit/store/test_directory.py::test_entry_that_was_copied_with_the_database_is_not_live[sqlite]",),
+        wrong="replicas of a copied database connect to the publishers of the original",
+    ),
+)
+
+MUTANTS = (*LOCKS, *TRIPS, *GROUPS, *HOSTS, *READS, *HISTORY, *DIGESTS, *FULL_SYNCS, *IDENTITY)
