@@ -386,12 +386,32 @@ def test_messages_sent_alone_and_in_bursts_keep_their_order() -> None:
         assert counters["send_errors"] == 0
 
 
+class WaitingLock:
+    """The lock of a publisher's socket, for which a sender waits while the sending thread uses the socket."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+
+    def acquire(self, blocking: bool = True) -> bool:
+        return self._lock.acquire()
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 def test_a_message_is_queued_only_when_many_were_sent_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
     with world() as on:
         sender = on.sender()
         now, queued = 1000.0, list[QueuedMessage]()
         monkeypatch.setattr("pubsub_zmq.publisher.time", SimpleNamespace(monotonic=lambda: now))
         monkeypatch.setattr(SendQueue, "put", lambda _, item, wait: queued.append(item))
+        monkeypatch.setattr(sender.publisher, "_socket_lock", WaitingLock(sender.publisher._socket_lock))
         sender.send("a")
         now += 0.0002  # one writer that publishes 5,000 transactions a second
         sender.send("a")
