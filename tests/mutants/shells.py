@@ -336,9 +336,9 @@ LOCKS = (
     ),
     WORKER(
         "each_thread_of_a_worker_has_its_own_connection",
-        "return self._hops.get(pid) or self._hops.setdefault(pid, _Hop(self._settings, self._load))",
-        "hop = self._hops.get(pid)\n        if hop is None:\n"
-        "            hop = self._hops[pid] = _Hop(self._settings, self._load)\n        return hop",
+        "return self._hops.get(mine) or self._hops.setdefault(mine, _Hop(self._settings, self._load))",
+        "hop = self._hops.get(mine)\n        if hop is None:\n"
+        "            hop = self._hops[mine] = _Hop(self._settings, self._load)\n        return hop",
         "test_threads_of_one_process_share_one_connection",
         "a connection is forgotten without being closed, and its buffered messages with it",
     ),

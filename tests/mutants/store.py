@@ -477,7 +477,7 @@ IDENTITY = (
     Mutant(
         name="commit_does_not_give_the_stores_id",
         path=f"{STORE}/store.py",
-        before="            self._store_id = commit.store_id\n",
+        before="            self.store_id = commit.store_id\n",
         after="",
         tests=("tests/unit/store/test_store.py::test_store_id_follows_the_database[sqlite]",),
         wrong="a running worker of a store that was created again sends with the old id until it is restarted",
