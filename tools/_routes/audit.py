@@ -77,7 +77,7 @@ def prepare(folder: Path, progress: Progress) -> None:
     """
     if class_archive.find(found_java().text) is not None:
         return
-    with progress.waiting("preparing the audit, only once: an archive of Spark's classes, 200 MB, about 30 s"):
+    with progress.waiting("preparing the audit, once: 200 MB of Spark's classes, some 30 s"):
         status, complaint = _execute(["prepare"], _inside(folder), folder / "prepare.txt")
     if status != OK:
         progress.log(f"{complaint or f'pubsub-audit prepare ended with status {status}'}; the audit takes longer")

@@ -323,7 +323,7 @@ def test_archive_for_the_audit_is_made_once_and_the_run_continues_without_it(
     monkeypatch.setattr("_routes.audit.class_archive.find", lambda java: None)
     prepare(tmp_path, progress)
     assert executed == [(["prepare"], str(tmp_path), tmp_path)]
-    assert "an archive of Spark's classes, 200 MB" in output.getvalue()
+    assert "200 MB of Spark's classes, some 30 s" in output.getvalue()
     assert "full" not in output.getvalue()
     prepare(tmp_path, progress)
     assert "pubsub-audit: the disk is full; the audit takes longer\n" in output.getvalue()
