@@ -124,6 +124,7 @@ SHOWING: dict[str, tuple[str, ...]] = {
     "bind": (EVIL, "--table", EVIL, "--host", "h\x1b"),
     "load": ("FILE",),
     "migrate": (),
+    "new-id": ("--yes",),
     "send": ("--topic", EVIL, "--value", f'"{EVIL[-2:]}"'),
     "update": (EVIL, "another", '{"x": "\x9b"}'),
     "rm": ("--yes", EVIL, EVIL),
