@@ -5,6 +5,7 @@ A driver's publisher or subscriber owns one of these objects; they are not base 
 """
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -16,7 +17,6 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import FrameError, TransportError
-from pubsub_lib.process import this_process as this_process  # drivers use it
 from pubsub_lib.threads.start import ReadyThread
 
 COUNTED: Final = ("received", "callback_errors", "truncated", "oversized", "version", "foreign", "overflow")
@@ -44,7 +44,7 @@ class PublisherState:
     @property
     def inherited(self) -> bool:
         """Whether this is a fork's copy: its locks, threads and sockets are the parent's, so ``close`` ignores them."""
-        return self.process not in (0, this_process.pid)
+        return self.process not in (0, os.getpid())
 
     def check_new(self) -> None:
         """For the start of ``initialize``: raises TransportError when it was called before, or closed."""
@@ -55,11 +55,11 @@ class PublisherState:
         """For ``initialize``, before a thread can call back: from now on the publisher may send, only in this process.
         A callback may send at once.
         """
-        self.process = this_process.pid
+        self.process = os.getpid()
 
     def check_open(self) -> None:
         """For the start of ``send_event``: TransportError when not initialized, in another process, or closed."""
-        if self.process != this_process.pid:
+        if self.process != os.getpid():
             raise TransportError(
                 "this publisher was initialized in another process; make one after the fork"
                 if self.process
@@ -84,7 +84,7 @@ class SubscriberState:
         """By name. Only the receiving thread changes the counters, unless the driver holds its lock."""
         self._lock = lock
         self._log = log
-        self._pid = this_process.pid
+        self._pid = os.getpid()
         self._on_envelope: OnEnvelope | None = None
         self._on_connected: OnConnected = _nothing
         self._thread: threading.Thread | None = None
@@ -92,7 +92,7 @@ class SubscriberState:
     @property
     def inherited(self) -> bool:
         """Whether this is a fork's copy: its locks, thread and sockets are the parent's, so ``close`` ignores them."""
-        return self._pid != this_process.pid
+        return self._pid != os.getpid()
 
     def check_process(self) -> None:
         """Raises TransportError in a fork's copy. For methods that a closed subscriber allows, too."""

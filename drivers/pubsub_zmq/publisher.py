@@ -1,6 +1,7 @@
 """The sending half: an XPUB socket under a lock, a thread that sends the queue, and one that answers hello requests."""
 
 import errno
+import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.driver_state import PublisherState, this_process
+from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import TransportError
 from pubsub_lib.hello_requests import HelloRequests
 from pubsub_lib.logs import logger
@@ -102,7 +103,7 @@ class ZmqPublisher(Publisher):
         A message is sent past the queue, in the caller's thread, unless others are sending, are waiting, or many were
         sent just now. Waits at most ``send_wait`` seconds, and only when the queue is full.
         """
-        if self._life.closed or self._life.process != this_process.pid:
+        if self._life.closed or self._life.process != os.getpid():
             self._life.check_open()
         outbox = self._outbox
         assert outbox is not None  # initialize() made it

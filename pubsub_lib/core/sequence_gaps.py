@@ -69,7 +69,7 @@ class SequenceGaps:
         if stream is None:
             self._begin(topics, topic, last)
         elif first == stream.highest + 1:
-            stream.highest = last
+            stream.highest, stream.jump = last, None
         elif abs(first - stream.highest) > MAX_JUMP:
             self._jump(stream, last)
         else:

@@ -37,7 +37,11 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = 10 << 30
     keep_seconds: Annotated[
-        Seconds, Meta(description="Finished journal files that reach this age are removed. In seconds.")
+        Seconds,
+        Meta(
+            description="Finished journal files that reach this age are removed; the time between two files counts at "
+            "most one day. In seconds."
+        ),
     ] = 7 * 86400.0
     to_parquet: bool = True
     """False: finished files are not converted until a program calls ``pubsub_lib.journal.compaction.compact``."""

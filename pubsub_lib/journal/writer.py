@@ -22,7 +22,6 @@ from pubsub_lib.journal.entries import Entry, Header, beginning, frame_parts
 from pubsub_lib.journal.rows import SCHEMA, Kind, Outcome, Side
 from pubsub_lib.journal.settings import JournalSettings
 from pubsub_lib.logs import logger
-from pubsub_lib.process import this_process
 
 _log = logger(__name__)
 
@@ -64,7 +63,7 @@ class _Run:
         self._recorded: dict[str, int] = {}
         """How many rejects of each cause are recorded."""
         self._complaints: set[str] = set()
-        self._pid = this_process.pid
+        self._pid = os.getpid()
         # A process that ends without closing must not look like a killed one. Processes of multiprocessing run only
         # the latter handler, and after a fork only handlers that were registered in them.
         atexit.register(self._end)
@@ -207,7 +206,7 @@ class _Run:
             _log.warning("journals are not converted to Parquet: %s", error)
 
     def _end(self) -> None:
-        if this_process.pid == self._pid:  # a forked child inherits this handler, and the parent's lock and file
+        if os.getpid() == self._pid:  # a forked child inherits this handler, and the parent's lock and file
             self.close()
 
     def close(self) -> None:
@@ -331,12 +330,12 @@ class Journal:
         self._run().close()
 
     def _run(self) -> _Run:
-        run = self._runs.get(this_process.pid)
+        run = self._runs.get(os.getpid())
         if run is None:
             with _begin:
-                run = self._runs.get(this_process.pid)
+                run = self._runs.get(os.getpid())
                 if run is None:
-                    run = self._runs[this_process.pid] = _Run(self._settings, self._side, self._name)
+                    run = self._runs[os.getpid()] = _Run(self._settings, self._side, self._name)
         return run
 
     def _abandon(self) -> None:

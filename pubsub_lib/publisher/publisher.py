@@ -2,6 +2,7 @@
 which has no I/O (steps 2 and 4 of the data path).
 """
 
+import os
 import threading
 import time
 import uuid
@@ -27,7 +28,6 @@ from pubsub_lib.errors import (
 from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
 from pubsub_lib.logs import logger
-from pubsub_lib.process import this_process
 from pubsub_lib.publisher.required_store import PublishedStore
 from pubsub_lib.publisher.trace_context import TraceSource, with_trace
 from pubsub_lib.settings import Settings
@@ -69,7 +69,7 @@ class Publisher:
         if not settings.service_name:
             raise ConfigError("a publisher needs a stable name; set service_name (Settings.service_name)")
         check_limits(settings, store)
-        self._pid = this_process.pid
+        self._pid = os.getpid()
         self._store = store
         self._trace = trace
         self._driver = loader.load_publisher(settings) if driver is None else contract.check_publisher(driver)
@@ -140,7 +140,7 @@ class Publisher:
         commits and all messages but the last, and half a second for the last message. Raises TransportError,
         FrameError, NotStarted or ClosedError; the change is in the changelog anyway.
         """
-        if this_process.pid != self._pid:
+        if os.getpid() != self._pid:
             raise ClosedError("this publisher belongs to the process before the fork; make a new one in this process")
         if self._trace is not None:
             links = with_trace(links, self._trace)
@@ -192,7 +192,7 @@ class Publisher:
 
     def close(self) -> None:
         """Send a goodbye, stop and release everything, within about 3 s. Idempotent."""
-        if this_process.pid != self._pid:
+        if os.getpid() != self._pid:
             return
         self._stop_callback()
         with self._lock:

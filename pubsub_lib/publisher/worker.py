@@ -1,5 +1,6 @@
 """A worker process that hands its commits over to its host's publisher service (steps 2 and 3 of the data path)."""
 
+import os
 import threading
 import time
 import uuid
@@ -16,7 +17,6 @@ from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, TransportError, UsageError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import open_journal
-from pubsub_lib.process import this_process
 from pubsub_lib.publisher.required_store import CommittingStore
 from pubsub_lib.publisher.trace_context import TraceSource, with_trace
 from pubsub_lib.settings import Settings
@@ -186,7 +186,7 @@ class Worker:
             self._journal.close()
 
     def _hop(self) -> _Hop:
-        mine = this_process.pid
+        mine = os.getpid()
         # setdefault is atomic: all threads of a new child process use the same one.
         return self._hops.get(mine) or self._hops.setdefault(mine, _Hop(self._settings, self._load))
 

@@ -1,5 +1,6 @@
 """The replica: a local copy of chosen topics of the database, which receives every change and knows its staleness."""
 
+import os
 import random
 import socket
 import threading
@@ -37,7 +38,6 @@ from pubsub_lib.errors import (
     WaitTimeout,
 )
 from pubsub_lib.journal import open_journal
-from pubsub_lib.process import this_process
 from pubsub_lib.replica import inspection_routes
 from pubsub_lib.replica.discovery import Discovery
 from pubsub_lib.replica.engine import Engine
@@ -131,7 +131,7 @@ class Replica:
         journal = open_journal(settings.journal, "replica", settings.replica_name or socket.gethostname())
         self._journal = None if journal is None else ReplicaJournal(journal, polls=polls)
         self._engine = self._make_engine(settings, scheduler, rng if rng is not None else random.SystemRandom())
-        self._pid = this_process.pid
+        self._pid = os.getpid()
         self._state_lock = threading.Lock()
         self._started = False
         self._has_subscribed = False
@@ -178,7 +178,7 @@ class Replica:
         call waits for the first), from any thread; called by a handler, it does not wait for that handler. A sync or
         handler call that still runs then ends by itself. Objects cannot be read afterwards.
         """
-        if this_process.pid != self._pid:
+        if os.getpid() != self._pid:
             return
         until = time.monotonic() + CLOSE_TIMEOUT
         with self._state_lock:
@@ -612,7 +612,7 @@ class Replica:
             )
 
     def _check(self) -> None:
-        if this_process.pid != self._pid:
+        if os.getpid() != self._pid:
             raise ClosedError("this replica belongs to the process before the fork; make a new one in this process")
         if self._closed:
             raise ClosedError("this replica is closed; make a new one")

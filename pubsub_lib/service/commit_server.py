@@ -249,7 +249,9 @@ class CommitServer:
             self._busy_since = float("inf")
         links: list[Link] = []
         for each, attempt in rest:
-            publishes = self._publish is not None and each.work.publish and attempt.commit is not None
+            publishes = (
+                self._publish is not None and not self._closing and each.work.publish and attempt.commit is not None
+            )
             each.client.finish(attempt, publishes)
             if publishes and attempt.commit is not None:
                 links += attempt.commit.links

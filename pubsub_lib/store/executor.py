@@ -173,7 +173,7 @@ class OwnTransaction(Executor):
         try:
             if self._trips is not None:
                 self._trips.end()
-            elif self._lent.dbapi_connection is not None:
+            elif self._driver is not None and self._lent.dbapi_connection is not None:
                 self._close_cursor()
                 if not self._ended:
                     self._driver.rollback()

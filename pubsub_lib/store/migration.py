@@ -20,10 +20,17 @@ KNOWN: Final = ("0001", "0002", "0003")
 """All revisions, oldest first."""
 _LOCK_KEY: Final = 0x7075627375625F6C
 """PostgreSQL's advisory lock for creating and migrating (an arbitrary number of our own)."""
-_IDLE: Final = 120
-"""Seconds that PostgreSQL waits for the next statement of a migration, in place of the store's idle timeout. Between
-two statements Alembic is imported and works: on a busy host for longer than a writer may hold the counter.
+_PATIENT: Final = text(
+    "SELECT set_config(name, CASE setting WHEN '0' THEN '0' ELSE GREATEST(CAST(setting AS integer), 120000)::text END, "
+    "true) FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
+)
+"""Lets PostgreSQL wait for 120 s or longer for the next statement of a migration, in place of the store's idle timeout.
+Between two statements Alembic is imported and works: on a busy host for longer than a writer may hold the counter.
 """
+_PATIENT_MARIADB: Final = text(
+    "SET SESSION idle_transaction_timeout = IF(@@idle_transaction_timeout = 0, 0, "
+    "GREATEST(@@idle_transaction_timeout, 120))"
+)
 
 
 def check(connection: Connection) -> bool:
@@ -133,7 +140,7 @@ def _locked(connection: Connection, lock_seconds: float) -> Iterator[None]:
     """One creator at a time. SQLite: the transaction itself is the lock; PostgreSQL: so is a lock bound to it."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
-        connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE}s'"))
+        connection.execute(_PATIENT)
         yield
     elif connection.dialect.name == "mysql":
         database = connection.execute(text("SELECT DATABASE()")).scalar_one()
@@ -141,9 +148,11 @@ def _locked(connection: Connection, lock_seconds: float) -> Iterator[None]:
         got = connection.execute(text("SELECT GET_LOCK(:name, :seconds)"), {"name": name, "seconds": lock_seconds})
         if got.scalar_one() != 1:
             raise StoreBusy(f"another process is creating or migrating the schema for over {lock_seconds} s; try again")
+        if getattr(connection.dialect, "is_mariadb", False):
+            connection.execute(_PATIENT_MARIADB)
         try:
             yield
         finally:
-            connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": name})
+            connection.invalidate()  # it ends the lock, and this patience of the server
     else:
         yield

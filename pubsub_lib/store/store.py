@@ -1,6 +1,7 @@
 """The facade: one object for all operations of a program on the database."""
 
 import functools
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -14,7 +15,6 @@ from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Declared, Table
 from pubsub_lib.core.timing import MAX_SECONDS
 from pubsub_lib.errors import ClosedError, ConfigError, InvalidValueError, NotFound, StoreReadOnly
-from pubsub_lib.process import this_process
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import (
     accepting,
@@ -137,7 +137,7 @@ class Store:
         self._found = False  # the schema; checked at the first use when it is not checked here
         self._bulk = bulk
         self._writers, self._readers = self._engines()
-        self._pid = this_process.pid
+        self._pid = os.getpid()
         self._abandoned: list[object] = []
         self._closed = False
         self._callbacks = CommitCallbacks()
@@ -186,7 +186,7 @@ class Store:
     def close(self) -> None:
         """Close all connections; a connection in use by another thread is closed when it is returned. Idempotent."""
         self._closed = True
-        here = self._pid == this_process.pid
+        here = self._pid == os.getpid()
         self._committer.close(here=here)
         for each in (self._writers, self._readers):
             if here:
@@ -582,15 +582,15 @@ class Store:
 
     def _adopt(self) -> None:
         """In a forked child: take new connections and locks, and drop the callbacks without ``after_fork``."""
-        if self._pid != this_process.pid:
+        if self._pid != os.getpid():
             with fork_safety.adoption():
-                if self._pid != this_process.pid:  # another thread of the child may have been first
+                if self._pid != os.getpid():  # another thread of the child may have been first
                     self._abandoned += [self._writers, self._readers]
                     self._writers, self._readers = self._engines()
                     self._hooks.after_fork()
                     self._committer.after_fork()
                     self._callbacks.after_fork()
-                    self._pid = this_process.pid
+                    self._pid = os.getpid()
 
     def _engines(self) -> tuple[Engine, Engine]:
         return engine.pair(self._url, self._settings, primary=not self._read_only, bulk=self._bulk)

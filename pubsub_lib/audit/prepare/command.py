@@ -82,6 +82,7 @@ def _make(version: str) -> Archive:
 
 def _record(new: Path, scratch: Path) -> None:
     """Audit the generated journals with a JVM that writes ``new`` when it ends."""
+    _require_base_archive()
     journals = scratch / "journals"
     journals.mkdir()
     sample.write(journals)
@@ -94,6 +95,18 @@ def _record(new: Path, scratch: Path) -> None:
         raise PubSubError(
             f"Java wrote no archive of classes to {new}: {_last_line(output)}; free disk space, and unset "
             "SPARK_CONF_DIR and HADOOP_CONF_DIR if they name a folder with files"
+        )
+
+
+def _require_base_archive() -> None:
+    """Raises ConfigError for a Java without an archive of its own classes, on which the new one would build."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else "java"
+    done = subprocess.run([program, "-Xshare:on", "-version"], capture_output=True, check=False, timeout=PATIENCE)
+    if done.returncode != 0:
+        raise ConfigError(
+            f"{program} has no archive of its own classes, which the new one builds on; install a system Java, such as "
+            "Debian's default-jre-headless, or audit without the archive"
         )
 
 

@@ -83,6 +83,10 @@ def test_rule_11_stream_that_begins_with_wrong_sequences_is_counted_again(wrong:
     assert receive(*wrong, 7, 8, 10).tally == Tally(jumps=1, holes=1)
 
 
+def test_rule_11_second_wrong_sequence_long_after_the_first_moves_nothing() -> None:
+    assert receive(1, 2**62, 2, 3, 2**62 + 1, 4, 6).tally == Tally(jumps=2, holes=1)
+
+
 def test_rule_11_hello_with_a_wrong_sequence_is_one_jump() -> None:
     gaps = receive(1, 2)
     gaps.announced("api-1", "u1", "t", 2**62)

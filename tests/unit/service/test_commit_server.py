@@ -192,6 +192,26 @@ def test_worker_publishes_what_a_server_without_publisher_commits(config: Settin
     assert server.counters()["requests"] == 1
 
 
+def test_worker_publishes_what_is_committed_while_the_service_stops(
+    config: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published: list[Link] = []
+    unpublished: list[Link] = []
+    original = OwnTransaction.commit
+    with serving(config, published.extend) as server, Store(config) as store:
+
+        def commit(transaction: OwnTransaction) -> None:
+            server._closing = True
+            original(transaction)
+
+        monkeypatch.setattr(OwnTransaction, "commit", commit)
+        store.on_commit(unpublished.extend, unless_published=True)
+        made = put(store, "a")
+        assert not made.published
+        assert unpublished == made.links
+    assert published == []
+
+
 @pytest.mark.parametrize("after", [False, True])
 def test_lost_commit_of_the_service_is_looked_up(
     after: bool, config: Settings, server: CommitServer, monkeypatch: pytest.MonkeyPatch

@@ -47,6 +47,9 @@ def test_full_sync_reads_each_row_once_before_the_server_has_statistics(postgres
         store._readers.dispose()
         assert poll(lambda: _rows_read(engine) >= before + size // 2, 30.0)
         assert _rows_read(engine) <= before + size // 2 + page
+        plan = text("EXPLAIN (ANALYZE) SELECT * FROM pubsub_services ORDER BY service, uuid")
+        with store._readers.connect() as connection:
+            assert not any("JIT" in row[0] for row in connection.execute(plan)), "no statement is compiled for a sort"
     engine.dispose()
 
 

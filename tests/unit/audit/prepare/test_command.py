@@ -128,6 +128,19 @@ def test_full_disk_and_missing_rights_are_usage_errors(
     assert capsys.readouterr().err.startswith(f"pubsub-audit: {written} (File exists: {cache})")
 
 
+def test_java_without_an_archive_of_its_own_is_a_usage_error(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home" / "bin"
+    home.mkdir(parents=True)
+    java = home / "java"
+    java.write_text('#!/bin/sh\n[ "$1" = -Xshare:on ] && exit 1\necho \'openjdk version "17.0.1"\' >&2\n')
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(home.parent))
+    monkeypatch.setattr(command, "_finished", jvm())
+    assert_error(64, f"{java} has no archive of its own classes", cache, capsys)
+
+
 def test_missing_java_is_a_usage_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
