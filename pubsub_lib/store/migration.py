@@ -11,6 +11,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, column, inspect, select, text
 from sqlalchemy import table as table_clause
+from sqlalchemy.exc import SQLAlchemyError
 
 from pubsub_lib.errors import SchemaError, StoreBusy
 from pubsub_lib.store import url
@@ -27,10 +28,7 @@ _PATIENT: Final = text(
 """Lets PostgreSQL wait for 120 s or longer for the next statement of a migration, in place of the store's idle timeout.
 Between two statements Alembic is imported and works: on a busy host for longer than a writer may hold the counter.
 """
-_PATIENT_MARIADB: Final = text(
-    "SET SESSION idle_transaction_timeout = IF(@@idle_transaction_timeout = 0, 0, "
-    "GREATEST(@@idle_transaction_timeout, 120))"
-)
+_IDLE: Final = text("SET SESSION idle_transaction_timeout = :seconds")
 
 
 def check(connection: Connection) -> bool:
@@ -148,11 +146,18 @@ def _locked(connection: Connection, lock_seconds: float) -> Iterator[None]:
         got = connection.execute(text("SELECT GET_LOCK(:name, :seconds)"), {"name": name, "seconds": lock_seconds})
         if got.scalar_one() != 1:
             raise StoreBusy(f"another process is creating or migrating the schema for over {lock_seconds} s; try again")
-        if getattr(connection.dialect, "is_mariadb", False):
-            connection.execute(_PATIENT_MARIADB)
+        mariadb = getattr(connection.dialect, "is_mariadb", False)
+        before = connection.execute(text("SELECT @@idle_transaction_timeout")).scalar_one() if mariadb else None
+        if before:
+            connection.execute(_IDLE, {"seconds": max(before, 120)})
         try:
             yield
         finally:
-            connection.invalidate()  # it ends the lock, and this patience of the server
+            try:
+                connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": name})
+                if before:
+                    connection.execute(_IDLE, {"seconds": before})
+            except SQLAlchemyError:
+                connection.invalidate()  # the server releases the lock; the error of the migration is raised
     else:
         yield

@@ -118,6 +118,7 @@ def test_replica_reconnects_within_two_seconds_after_an_oversized_frame(sqlite_u
         config = settings(sqlite_url, timing, limits)
         config = msgspec.structs.replace(config, addresses=(*config.addresses, raw_socket.address))
         store = ending.enter_context(Store(sqlite_url, limits=limits))
+        raw_socket.store_id = store.store_id
         ending.enter_context(Publisher(config, store))
         replica = ending.enter_context(Replica(config, ["a"]))
         with store.transaction() as tx:

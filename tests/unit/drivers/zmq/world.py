@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import zmq
 from _processes import poll
 
@@ -18,7 +19,7 @@ from pubsub_lib.api import DriverSettings
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import EMPTY, ZERO, Change, Link, Point
+from pubsub_lib.core.model import EMPTY, NO_STORE, ZERO, Change, Link, Point
 from pubsub_lib.testing.rig import Collector
 from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.publisher import ZmqPublisher
@@ -148,6 +149,8 @@ class RawSocket:
             address = f"tcp://127.0.0.1:{self.socket.bind_to_random_port('tcp://127.0.0.1', 15_000, 32_000)}"
         self.address = address
         self.frames: list[bytes] = []
+        self.store_id = NO_STORE
+        """The store that its envelopes name."""
 
     def wait_for_frame(self, wanted: Callable[[bytes], bool]) -> None:
         def received() -> bool:
@@ -158,7 +161,8 @@ class RawSocket:
         eventually(received, "the raw socket received the frame")
 
     def send(self, topic: str, body: bytes | None = None) -> None:
-        head, good = codec.encode(envelope(topic, 1, "ab" * 16))
+        named = msgspec.structs.replace(envelope(topic, 1, "ab" * 16), store_id=self.store_id)
+        head, good = codec.encode(named)
         self.socket.send_multipart((head, good if body is None else body))
 
     def close(self) -> None:
