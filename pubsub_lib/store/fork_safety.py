@@ -50,8 +50,9 @@ class ForkGate:
         """Wait while a fork is going on; returns the argument for :meth:`leave`."""
         me = threading.get_ident()
         with self._changed:
-            # A thread that is inside already must proceed, or the fork would wait for it until the timeout.
-            self._changed.wait_for(lambda: not self._shut or self._inside[me] > 0)
+            if self._shut:
+                # A thread that is inside already must proceed, or the fork would wait for it until the timeout.
+                self._changed.wait_for(lambda: not self._shut or self._inside[me] > 0)
             self._inside[me] += 1
         return me
 
@@ -61,7 +62,8 @@ class ForkGate:
             self._inside[who] -= 1
             if self._inside[who] <= 0:
                 del self._inside[who]
-            self._changed.notify_all()
+            if self._shut:  # only a fork waits
+                self._changed.notify_all()
 
     def shut(self) -> None:
         """Before a fork: let no thread enter, wait until all have left, and close the connections in the pools."""

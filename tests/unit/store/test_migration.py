@@ -40,6 +40,15 @@ def run(engine: Engine, *statements: str) -> None:
             connection.execute(text(statement))
 
 
+def upgraded(engine: Engine, revision: str) -> None:
+    """Build the schema of an older revision in an empty database."""
+    with engine.connect() as connection:
+        config = script()
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+        connection.commit()
+
+
 def test_known_revisions_are_alembics() -> None:
     revisions = [each.revision for each in ScriptDirectory.from_config(script()).walk_revisions()]
     assert tuple(reversed(revisions)) == KNOWN
@@ -55,11 +64,7 @@ def test_migrations_build_the_tables_of_the_schema(database_url: str, engine: En
 
 
 def test_older_schema_is_rejected_until_migrated(database_url: str, engine: Engine) -> None:
-    with engine.connect() as connection:
-        config = script()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        connection.commit()
+    upgraded(engine, "0001")
     with pytest.raises(SchemaError, match=r"0001.*needs 0003.*pubsub-db migrate"):
         Store(database_url)
     migrate(database_url)
@@ -69,11 +74,7 @@ def test_older_schema_is_rejected_until_migrated(database_url: str, engine: Engi
 
 
 def test_store_id_is_made_by_creation_and_by_migration(database_url: str, engine: Engine) -> None:
-    with engine.connect() as connection:
-        config = script()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0002")
-        connection.commit()
+    upgraded(engine, "0002")
     migrate(database_url)
     with Store(database_url) as store:
         first = store.store_id
