@@ -147,6 +147,15 @@ def order(worker: "subprocess.Popen[str]", count: int) -> None:
     worker.stdin.flush()
 
 
+def begin(worker: "subprocess.Popen[str]") -> None:
+    """Order one transaction, and wait until only its commit is left."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    worker.stdin.write("announce 1\n")
+    worker.stdin.flush()
+    assert worker.stdout.readline() == "commits\n"
+
+
 def done(worker: "subprocess.Popen[str]") -> int:
     """Wait for the ordered transactions; return the store's position after them."""
     assert worker.stdout is not None

@@ -1,6 +1,7 @@
 """A worker process of a host with a publisher service. It reads numbers from its input, commits that number of
 transactions, and prints the store's position after them. With "fork" or "spawn" before the number, a new child commits
-them. ``service_worker.py CONFIG ORIGIN``
+them; with "announce", it prints a line before each commit, after which it asks nothing but the service.
+``service_worker.py CONFIG ORIGIN``
 """
 
 import multiprocessing
@@ -22,16 +23,18 @@ def main(config: Path, origin: str) -> None:
             *forked, count = line.split()
             if forked == ["spawn"]:
                 in_a_spawned_child(config, origin, int(count))
-            elif forked:
+            elif forked == ["fork"]:
                 in_a_child(store, worker, int(count))
             else:
-                commit(store, int(count))
+                commit(store, int(count), announce=forked == ["announce"])
             print(store.read_heads(()).store.position, flush=True)
 
 
-def commit(store: Store, count: int) -> None:
+def commit(store: Store, count: int, *, announce: bool = False) -> None:
     for _ in range(count):
         step = store.unique_id("step")
+        if announce:
+            print("commits", flush=True)
         with store.transaction() as tx:
             tx.set("item", f"k{step % KEYS}", step, topic=f"t{step % 2}")
 

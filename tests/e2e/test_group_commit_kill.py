@@ -14,7 +14,7 @@ import pytest
 from _processes import pause, poll
 
 from pubsub_lib import Store
-from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, write
+from tests.e2e.service_host import LONG, Host, Watched, begin, done, fork, order, write
 from tests.e2e.store_checks import assert_consistent
 
 WORKERS = 3
@@ -131,7 +131,7 @@ def test_transaction_of_a_worker_killed_while_it_waits_is_not_committed(host: Ho
         write(other, 1)
         assert host.metric("commits_total", "requests") == 2
         assert pause(service.pid)
-        order(gone, 1)
+        begin(gone)
         assert poll(lambda: waits_in_receive(gone), LONG)
         gone.kill()
         gone.wait()
@@ -142,7 +142,7 @@ def test_transaction_of_a_worker_killed_while_it_waits_is_not_committed(host: Ho
 
 
 def waits_in_receive(worker: "subprocess.Popen[str]") -> bool:
-    """Whether the worker's main thread waits for a socket: for the answer of the stopped service."""
+    """Whether the worker's main thread waits for a socket: after ``begin``, for the answer of the stopped service."""
     return "poll" in Path(f"/proc/{worker.pid}/wchan").read_text()
 
 
