@@ -1,9 +1,12 @@
 """Limits of an HTTP endpoint: connections, time, bytes, names of the host, and pauses between costly requests."""
 
+import array
 import contextlib
+import fcntl
 import io
 import ipaddress
 import socket
+import termios
 import threading
 import time
 from collections.abc import Collection
@@ -19,8 +22,12 @@ REQUEST_TIMEOUT: Final = 5.0
 """Seconds in which a client must send its whole request."""
 READY_TIMEOUT: Final = 1.0
 """The same for a connection that serves ``/ready`` only."""
+PLACE_TIMEOUT: Final = 0.5
+"""Maximum seconds without a new connection while all kept ones are in use and cannot be replaced."""
 ANSWER_TIMEOUT: Final = 10.0
 """Seconds in which a client must receive the whole answer."""
+_LOOK: Final = 0.02
+"""Seconds until the kept connections are looked at again, in which a thread may have read its bytes."""
 MAX_REQUEST_BYTES: Final = 16 * 1024
 """Maximum size of a request with its headers and its body."""
 MAX_BODY_BYTES: Final = 1024
@@ -54,6 +61,10 @@ class Connection:
         self.reading = True
         """Whether the request is not complete yet."""
 
+    def replaceable(self) -> bool:
+        """Whether a newer one may replace it: its request is not complete, and its thread has read all that came."""
+        return self.reading and not _unread(self.peer)
+
     def end(self) -> None:
         """Let the connection's thread find its end now. Any thread."""
         with contextlib.suppress(OSError):  # the client has ended it
@@ -64,30 +75,42 @@ class Connections:
     """The admitted connections: a bounded number, of which some are kept for ``/ready``.
 
     A client that opens connections and sends nothing cannot occupy the kept ones: the newest replaces the oldest whose
-    request is not complete. A supervisor sends its request at once, and is served.
+    request is not complete. A supervisor sends its request at once, and is served. For a busy machine, a connection
+    with bytes that its thread has not read yet is not replaced, and the next one waits until a replaced one has ended.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._ordinary: dict[socket.socket, Connection] = {}
         self._kept: dict[socket.socket, Connection] = {}
 
     def admit(self, peer: socket.socket, now: float) -> bool:
-        """Whether the connection is admitted; else the caller closes it."""
+        """Whether the connection is admitted; else the caller closes it. Blocks for at most ``PLACE_TIMEOUT``."""
         with self._lock:
             if len(self._ordinary) < MAX_CONNECTIONS - KEPT_FOR_READY:
                 self._ordinary[peer] = Connection(peer, now + REQUEST_TIMEOUT, only_ready=False)
                 return True
-            if len(self._kept) >= 2 * KEPT_FOR_READY:  # the threads of replaced connections did not end yet
-                return False
-            if len(self._kept) >= KEPT_FOR_READY:
-                oldest = next((each for each in self._kept.values() if each.reading), None)
-                if oldest is None:
+            until = time.monotonic() + PLACE_TIMEOUT
+            while not self._free_place():
+                left = until - time.monotonic()
+                if left <= 0:
                     return False
-                oldest.reading = False
-                oldest.end()
+                self._lock.wait(min(left, _LOOK))
             self._kept[peer] = Connection(peer, now + READY_TIMEOUT, only_ready=True)
             return True
+
+    def _free_place(self) -> bool:
+        """Whether a kept place is free now; replaces a connection if it can. Threads of replaced ones are bounded."""
+        if len(self._kept) < KEPT_FOR_READY:
+            return True
+        if len(self._kept) >= 2 * KEPT_FOR_READY:  # the threads of replaced connections did not end yet
+            return False
+        oldest = next((each for each in self._kept.values() if each.replaceable()), None)
+        if oldest is None:
+            return False
+        oldest.reading = False
+        oldest.end()
+        return True
 
     def of(self, peer: socket.socket) -> Connection:
         """The admitted connection of this socket."""
@@ -99,6 +122,15 @@ class Connections:
         with self._lock:
             self._ordinary.pop(peer, None)
             self._kept.pop(peer, None)
+            self._lock.notify()
+
+
+def _unread(peer: socket.socket) -> bool:
+    """Whether bytes were received on this socket and not read yet."""
+    count = array.array("i", [0])
+    with contextlib.suppress(OSError, ValueError):  # its thread has closed it
+        fcntl.ioctl(peer, termios.FIONREAD, count)
+    return count[0] > 0
 
 
 class RequestReader(io.RawIOBase):

@@ -1,10 +1,13 @@
 """Limits of an HTTP endpoint, without a server: admission, host names, pauses."""
 
+import contextlib
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pubsub_lib import http_limits
 from pubsub_lib.http_limits import (
     KEPT_FOR_READY,
     MAX_CONNECTIONS,
@@ -49,7 +52,41 @@ def test_newest_kept_connection_replaces_the_oldest_that_is_incomplete(peers: li
     assert first.reading is second.reading is False
 
 
-def test_connections_are_bounded_while_replaced_ones_end(peers: list[socket.socket]) -> None:
+def test_connection_with_unread_bytes_is_not_replaced() -> None:
+    """On a busy machine, its thread may read the whole request a moment later."""
+    connections = Connections()
+    pairs = [socket.socketpair() for _ in range(MAX_CONNECTIONS + 1)]
+    with contextlib.ExitStack() as opened:
+        for pair in pairs:
+            for each in pair:
+                opened.enter_context(each)
+        for server, _ in pairs[:-1]:
+            connections.admit(server, 0.0)
+        oldest, second = pairs[MAX_CONNECTIONS - KEPT_FOR_READY :][:2]
+        oldest[1].sendall(b"GET /ready HTTP/1.1\r\n\r\n")
+        assert connections.admit(pairs[-1][0], 0.0)
+        assert connections.of(oldest[0]).reading
+        assert not connections.of(second[0]).reading
+
+
+def test_connection_waits_until_a_replaced_one_has_ended(
+    peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_limits, "PLACE_TIMEOUT", 60.0)
+    connections = Connections()
+    bound = MAX_CONNECTIONS + KEPT_FOR_READY
+    for each in peers[:bound]:
+        connections.admit(each, 0.0)
+    with ThreadPoolExecutor(1) as thread:
+        admitted = thread.submit(connections.admit, peers[bound], 0.0)
+        connections.release(peers[MAX_CONNECTIONS - 1])
+        assert admitted.result(60)
+
+
+def test_connections_are_bounded_while_replaced_ones_end(
+    peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_limits, "PLACE_TIMEOUT", 0.01)
     connections = Connections()
     admitted = [connections.admit(each, 0.0) for each in peers]
     assert admitted.count(True) == MAX_CONNECTIONS + KEPT_FOR_READY
@@ -57,7 +94,10 @@ def test_connections_are_bounded_while_replaced_ones_end(peers: list[socket.sock
     assert connections.admit(peers[-1], 0.0)
 
 
-def test_no_connection_is_replaced_while_it_is_answered(peers: list[socket.socket]) -> None:
+def test_no_connection_is_replaced_while_it_is_answered(
+    peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_limits, "PLACE_TIMEOUT", 0.01)
     connections = Connections()
     for each in peers[:MAX_CONNECTIONS]:
         connections.admit(each, 0.0)
