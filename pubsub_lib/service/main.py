@@ -49,6 +49,8 @@ def _command(arguments: Sequence[str] | None) -> int:
     try:
         _set_up_logging(options.config_file, options.log_level)
         configuration = Configuration.read(options.config_file)
+        if options.check and (misspelt := configuration.misspelt_variables()):
+            raise ConfigError("; ".join(misspelt))
         settings, service = service_settings.load(configuration)
         replaced = _from_environment(configuration, settings)
         if options.check:
