@@ -33,6 +33,13 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     receive_hwm: Annotated[_Count, option("Maximum number of frames that a subscriber buffers for each publisher.")] = (
         10_000
     )
+    max_connections: Annotated[
+        _Count,
+        option(
+            "Maximum number of connections to a publisher's TCP address, and never more than half of the process's "
+            "limit of open files. Above it the kernel drops new connections, whose programs retry."
+        ),
+    ] = 10_000
     send_queue: Annotated[
         _Count,
         option(

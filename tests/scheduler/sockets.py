@@ -101,9 +101,9 @@ class MonitorDouble:
         """The connection to an endpoint changed."""
         self._events.append((event, endpoint))
 
-    def events(self) -> Iterator[tuple[int, str]]:
+    def events(self) -> Iterator[tuple[int, str, int]]:
         while self._events:
-            yield self._events.popleft()
+            yield (*self._events.popleft(), 0)
 
     def close(self) -> None:
         pass
