@@ -49,12 +49,18 @@ class ConnectionLimit:
         """The descriptors of the accepted connections."""
         self._listening: socket.socket | None = None
         self._limited = False
-        self.counts = {"accepted": 0, "limited": 0}
+        self._bound_to: object = None
+        self.counts = {"accepted": 0, "limited": 0, "ended": 0}
 
     def event(self, event: int, descriptor: int) -> None:
         """An event of ZeroMQ's monitor, with its descriptor. Others than those of connections are ignored."""
-        if event == zmq.EVENT_LISTENING and self._address.startswith(addresses.TCP):
-            self._listening = socket.socket(fileno=os.dup(descriptor))
+        if event == zmq.EVENT_LISTENING:
+            listening = socket.socket(fileno=os.dup(descriptor))
+            self._bound_to = _local(listening)
+            if self._address.startswith(addresses.TCP):
+                self._listening = listening
+            else:
+                listening.close()  # the kernel has no filter for it
         elif event == zmq.EVENT_ACCEPTED:
             self.counts["accepted"] += 1
             self._open.add(descriptor)
@@ -64,6 +70,21 @@ class ConnectionLimit:
             self._open.discard(descriptor)
             if self._limited and len(self._open) <= self.maximum * _AGAIN:
                 self._accept_again()
+
+    def end(self, descriptor: int) -> bool:
+        """End an accepted connection; False when it has ended already. ZeroMQ then finds it closed by its peer."""
+        if descriptor not in self._open or self._bound_to is None:
+            return False
+        with socket.socket(fileno=os.dup(descriptor)) as connection:
+            # ZeroMQ may have closed it meanwhile, and another file may have its number.
+            try:
+                if _local(connection) != self._bound_to:
+                    return False
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return False
+        self.counts["ended"] += 1
+        return True
 
     def close(self) -> None:
         """Release the listening socket, which would otherwise keep the port bound. Idempotent."""
@@ -100,3 +121,9 @@ class ConnectionLimit:
             _log.error("the kernel refuses a filter for connections to %s: %s", self._address, error.strerror)
             return False
         return True
+
+
+def _local(made: socket.socket) -> object:
+    """What a listening socket and the connections that it accepted have in common: the port, or the path."""
+    name = made.getsockname()
+    return name[1] if isinstance(name, tuple) else name

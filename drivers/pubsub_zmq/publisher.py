@@ -24,6 +24,7 @@ from pubsub_zmq.connection_limit import ConnectionLimit, backlog_of, maximum_of
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_zmq.sockets import LISTENER_EVENTS, Monitor, Waker, bind_error, make_xpub, translated
+from pubsub_zmq.subscription_budget import SubscriptionBudget
 
 _log = logger(__name__)
 
@@ -38,7 +39,7 @@ _FEW: Final = 8
 _SUBSCRIBED: Final = b"\1" + codec.EVERYTHING
 """The first bytes of a subscription to one topic or to all topics."""
 _MUCH_SUBSCRIBED: Final = 8 * 1024 * 1024
-"""Bytes of different subscriptions, without a limit in ZeroMQ. More cause a warning: they need 40 times the memory."""
+"""Bytes of different subscriptions. More cause a warning, and above ``max_subscription_bytes`` connections end."""
 _STOP: Final = 2.0  # seconds
 # Plain integers, because combining or comparing the library's enumerations takes longer than sending.
 _NOW: Final = int(zmq.NOBLOCK)
@@ -68,6 +69,7 @@ class ZmqPublisher(Publisher):
         self._ipc_lock: SocketLock | None = None
         self._threads: tuple[threading.Thread, ...] = ()
         self._connections = ConnectionLimit(bind_address, maximum_of(options.max_connections))
+        self._budget = SubscriptionBudget(bind_address, options.max_subscription_bytes)
         self._asks = HelloRequests(limits, options.questions_per_second)
         self._subscribed = 0
         self._linger = 0.0
@@ -126,9 +128,9 @@ class ZmqPublisher(Publisher):
     def counters(self) -> Mapping[str, int]:
         """The counters that the API requires, and: ``frames`` (fewer than ``sent`` when messages shared frames),
         ``send_errors`` (frames that ZeroMQ refused), ``accepted`` connections, ``connected`` (with a handshake) and
-        ``disconnected`` ones, ``limited`` (times that ``max_connections`` was reached), ``asks`` (hello requests) and
-        their errors. Messages dropped at a slow subscriber's high-water mark are not visible here; the
-        replica finds the gap in the sequences.
+        ``disconnected`` ones, ``limited`` (times that ``max_connections`` was reached), ``ended`` (connections with too
+        many subscriptions), ``asks`` (hello requests) and their errors. Messages dropped at a slow subscriber's
+        high-water mark are not visible here; the replica finds the gap in the sequences.
         """
         outbox = self._outbox
         sent = 0 if outbox is None else outbox.accepted
@@ -204,6 +206,7 @@ class ZmqPublisher(Publisher):
                         self._send(xpub, outbox)
                         more = self._receive(xpub)
                     self._watch(monitor)
+                    self._budget.enforce(self._subscribed, time.monotonic(), self._connections)
                 except Exception:  # noqa: BLE001 - without this thread, no message would be sent again
                     self._sending["send_errors"] += 1
                     _log.exception("the sending thread of %s continues after an error", self._address)
@@ -247,11 +250,14 @@ class ZmqPublisher(Publisher):
         more = True
         for _ in range(_SUBSCRIPTIONS):
             try:
-                frame = xpub.recv(_NOW)
+                received = xpub.recv(_NOW, copy=False)
             except zmq.Again:
                 more = False
                 break
-            self._weigh(len(frame) - 1 if frame[:1] == b"\1" else 1 - len(frame))
+            frame = received.bytes
+            size = len(frame) - 1 if frame[:1] == b"\1" else 1 - len(frame)
+            self._budget.add(received, size)
+            self._weigh(size)
             # 1: subscribed. The private prefix alone, which ends with NUL, is not a hello request.
             if frame[:1] == b"\1" and frame[1:2] == b"H" and frame[-1:] != b"\0":
                 asks.append(frame[1:])
@@ -267,8 +273,8 @@ class ZmqPublisher(Publisher):
         before, self._subscribed = self._subscribed, self._subscribed + more
         if before <= _MUCH_SUBSCRIBED < self._subscribed:
             _log.warning(
-                "subscribers of %s ask for %d bytes of different topics and hello requests, and the memory for them "
-                "is not limited: allow only replicas to reach this address",
+                "subscribers of %s ask for %d bytes of different topics and hello requests, which need 40 times the "
+                "memory: allow only replicas to reach this address",
                 self._address,
                 self._subscribed,
             )
@@ -276,6 +282,8 @@ class ZmqPublisher(Publisher):
     def _watch(self, monitor: Monitor) -> None:
         for event, _, descriptor in monitor.events():
             self._connections.event(event, descriptor)
+            if event == zmq.EVENT_DISCONNECTED:
+                self._budget.disconnected(descriptor)
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._sending["connected"] += 1
                 # Its subscriptions may arrive later. Then _receive() finds them, unless another subscriber has the same

@@ -116,6 +116,9 @@ class _Frame:
         self.bytes = content
         self.more = more
 
+    def get(self, name: str) -> str:
+        raise zmq.ZMQError(zmq.EINVAL)  # no connection is behind it
+
 
 class _SocketDouble:
     """The common part of the sockets: one user at a time, and the queue of received frames."""
@@ -213,12 +216,12 @@ class XpubDouble(_SocketDouble):
             self.sent.append(tuple(self._part))
             self._part = []
 
-    def recv(self, flags: int) -> bytes:
+    def recv(self, flags: int, copy: bool = True) -> _Frame:
         self.use("looks for a subscription")
         self._changed = False
         if not self.incoming:
             raise zmq.Again
-        return self.incoming.popleft().bytes
+        return self.incoming.popleft()
 
 
 class PushDouble(_SocketDouble):
