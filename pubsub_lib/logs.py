@@ -3,14 +3,16 @@
 The library adds no handler and sets no level; the program does. Repeated lines of one kind are logged at most ``BURST``
 times in ``INTERVAL``. The last of these lines announces that more will be left out, because no line may follow. The
 next line that is logged ends with the number of lines that were left out.
+
+Values are escaped where they are not printable, so that names and addresses of other programs cannot forge a line.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 BURST: Final = 10
 """Maximum number of lines of one kind (module, level and text without its values) in one interval."""
@@ -64,6 +66,7 @@ class RepeatFilter(logging.Filter):
             kind.logged += 1
             last = kind.logged == self._burst
             left_out, kind.left_out = kind.left_out, 0
+        record.args = _printable_args(record.args)
         if last:
             rest = self._interval - (now - kind.began)
             record.msg = f"{record.msg} [more like this will be left out for {rest:.0f} s]"
@@ -71,6 +74,29 @@ class RepeatFilter(logging.Filter):
             record.msg = f"{record.msg} [{left_out} more like this were left out]"
             setattr(record, f"{PREFIX}left_out", left_out)
         return True
+
+
+def printable(text: str) -> str:
+    r"""A text that is safe for a terminal and for a log of one line each: control characters, ends of lines, and
+    characters that change the writing direction become ``\x1b``, ``\n``, ``\u202e``. All other text stays unchanged.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _printable_args(args: Any) -> Any:
+    """The values of a record: texts and errors may contain what other programs wrote."""
+    if isinstance(args, Mapping):
+        return {name: _printable_arg(each) for name, each in args.items()}
+    return tuple(map(_printable_arg, args)) if isinstance(args, tuple) else args
+
+
+def _printable_arg(arg: object) -> object:
+    if not isinstance(arg, str | BaseException):
+        return arg
+    text = str(arg)
+    return arg if text.isprintable() else printable(text)
 
 
 def logger(name: str) -> logging.Logger:

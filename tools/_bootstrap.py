@@ -18,6 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 DECIDES = ("pyproject.toml", "setup.cfg")
+CONSTRAINTS = Path("etc", "constraints.txt")
+"""The tested versions, by tools/lock. A project without the file is installed with the newest allowed versions."""
 
 
 class SetUpError(Exception):
@@ -29,6 +31,8 @@ def stamp(extra: str) -> str:
     found = hashlib.sha256(f"{extra} {platform.python_version()} {sys.base_prefix} {ROOT}".encode())
     for name in DECIDES:
         found.update((ROOT / name).read_bytes())
+    if (ROOT / CONSTRAINTS).exists():
+        found.update((ROOT / CONSTRAINTS).read_bytes())
     return found.hexdigest()
 
 
@@ -53,6 +57,21 @@ def make_venv() -> None:
     run("Making .venv", [sys.executable, "-m", "venv", VENV])
 
 
+def install(python: Path, project: str) -> None:
+    """Install the project with the tested versions. When they are not available (another Python or platform, a mirror
+    without them), print that and install the newest allowed ones.
+    """
+    command: list[str | Path] = [python, "-m", "pip", "install", "-q"]
+    if (ROOT / CONSTRAINTS).exists():
+        try:
+            run("pip install", [*command, "-c", ROOT / CONSTRAINTS, "-e", project])
+            return
+        except SetUpError:
+            note = f"The versions of {CONSTRAINTS} cannot be installed here (see above); installing the newest ones …"
+            print(note, file=sys.stderr, flush=True)
+    run("pip install", [*command, "-e", project])
+
+
 def set_up(extra: str) -> None:
     """Bring ``.venv`` up to date."""
     marker = VENV / f"pubsub-{extra}.stamp"
@@ -66,7 +85,7 @@ def set_up(extra: str) -> None:
     if not base.exists() or base.read_text() != stamp(""):
         make_venv()
         base.write_text(stamp(""))
-    run("pip install", [python, "-m", "pip", "install", "-q", "-e", f"{ROOT}[{extra}]"])
+    install(python, f"{ROOT}[{extra}]")
     shutil.rmtree(VENV / "cache", ignore_errors=True)
     marker.write_text(wanted)
 

@@ -71,9 +71,9 @@ The file is in INI format. `Settings.from_file(path)` reads it, and `publisher-s
 --config-file FILE` checks it. An environment variable `OS_<GROUP>__<OPTION>` takes precedence, for
 example `OS_PUBSUB__STORE_URL` for a URL with a password, or `OS_PUBLISHER_SERVICE__METRICS_PORT`.
 `--check` and the log of each start of the service name the variables that replace options. A
-variable with any other name has no effect, also a misspelt one. A program with its own oslo.config
-`ConfigOpts` uses `Settings.from_conf(conf)`. Options are read once; a changed file takes effect at
-the next start.
+misspelt variable has no effect: `--check` refuses it, and each start logs a warning that names it
+and the nearest option. A program with its own oslo.config `ConfigOpts` uses
+`Settings.from_conf(conf)`. Options are read once; a changed file takes effect at the next start.
 
 ```python
 from pathlib import Path

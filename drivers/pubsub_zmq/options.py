@@ -33,6 +33,20 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     receive_hwm: Annotated[_Count, option("Maximum number of frames that a subscriber buffers for each publisher.")] = (
         10_000
     )
+    max_connections: Annotated[
+        _Count,
+        option(
+            "Maximum number of connections to a publisher's TCP address, and never more than half of the process's "
+            "limit of open files. Above it the kernel drops new connections, whose programs retry."
+        ),
+    ] = 10_000
+    max_subscription_bytes: Annotated[
+        Annotated[int, Meta(ge=100_000, le=2**40)],
+        option(
+            "Maximum size of all different subscriptions of a publisher's subscribers together. ZeroMQ needs about 40 "
+            "bytes of memory for each. Above it the connections that subscribed to most are ended."
+        ),
+    ] = 16 * 1024 * 1024
     send_queue: Annotated[
         _Count,
         option(

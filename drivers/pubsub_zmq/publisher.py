@@ -1,6 +1,5 @@
 """The sending half: an XPUB socket under a lock, a thread that sends the queue, and one that answers hello requests."""
 
-import errno
 import os
 import threading
 import time
@@ -16,16 +15,16 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.driver_state import PublisherState
-from pubsub_lib.errors import TransportError
 from pubsub_lib.hello_requests import HelloRequests
 from pubsub_lib.logs import logger
-from pubsub_lib.port_owner import owner_of_port
 from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
+from pubsub_zmq.connection_limit import ConnectionLimit, backlog_of, maximum_of
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.send_queue import QueuedMessage, SendQueue, frames
-from pubsub_zmq.sockets import Monitor, Waker, make_xpub, translated
+from pubsub_zmq.sockets import LISTENER_EVENTS, Monitor, Waker, bind_error, make_xpub, translated
+from pubsub_zmq.subscription_budget import SubscriptionBudget
 
 _log = logger(__name__)
 
@@ -40,7 +39,7 @@ _FEW: Final = 8
 _SUBSCRIBED: Final = b"\1" + codec.EVERYTHING
 """The first bytes of a subscription to one topic or to all topics."""
 _MUCH_SUBSCRIBED: Final = 8 * 1024 * 1024
-"""Bytes of different subscriptions, without a limit in ZeroMQ. More cause a warning: they need 40 times the memory."""
+"""Bytes of different subscriptions. More cause a warning, and above ``max_subscription_bytes`` connections end."""
 _STOP: Final = 2.0  # seconds
 # Plain integers, because combining or comparing the library's enumerations takes longer than sending.
 _NOW: Final = int(zmq.NOBLOCK)
@@ -69,6 +68,8 @@ class ZmqPublisher(Publisher):
         self._outbox: SendQueue | None = None
         self._ipc_lock: SocketLock | None = None
         self._threads: tuple[threading.Thread, ...] = ()
+        self._connections = ConnectionLimit(bind_address, maximum_of(options.max_connections))
+        self._budget = SubscriptionBudget(bind_address, options.max_subscription_bytes)
         self._asks = HelloRequests(limits, options.questions_per_second)
         self._subscribed = 0
         self._linger = 0.0
@@ -126,12 +127,14 @@ class ZmqPublisher(Publisher):
 
     def counters(self) -> Mapping[str, int]:
         """The counters that the API requires, and: ``frames`` (fewer than ``sent`` when messages shared frames),
-        ``send_errors`` (frames that ZeroMQ refused), ``connected`` and ``disconnected`` subscribers, ``asks`` (hello
-        requests) and their errors. Messages dropped at a slow subscriber's high-water mark are not visible here; the
-        replica finds the gap in the sequences.
+        ``send_errors`` (frames that ZeroMQ refused), ``accepted`` connections, ``connected`` (with a handshake) and
+        ``disconnected`` ones, ``limited`` (times that ``max_connections`` was reached), ``ended`` (connections with too
+        many subscriptions), ``asks`` (hello requests) and their errors. Messages dropped at a slow subscriber's
+        high-water mark are not visible here; the replica finds the gap in the sequences.
         """
         outbox = self._outbox
-        return {"sent": 0 if outbox is None else outbox.accepted, **self._sending, **self._asks.counts}
+        sent = 0 if outbox is None else outbox.accepted
+        return {"sent": sent, **self._sending, **self._connections.counts, **self._asks.counts}
 
     def close(self) -> None:
         """Send the queued messages and release everything. See :meth:`pubsub_lib.api.Publisher.close`."""
@@ -159,7 +162,8 @@ class ZmqPublisher(Publisher):
         xpub: zmq.Socket[bytes] | None = None
         try:
             xpub = make_xpub(context, self._options)
-            monitor = Monitor(xpub)
+            xpub.setsockopt(zmq.BACKLOG, backlog_of(self._connections.maximum))
+            monitor = Monitor(xpub, LISTENER_EVENTS)
             try:
                 xpub.setsockopt(zmq.IPV6, addresses.is_ipv6(self._address))
                 xpub.bind(self._address)
@@ -173,20 +177,9 @@ class ZmqPublisher(Publisher):
             context.term()
             if lock is not None:
                 lock.release()
-            raise self._refusal(error) from error
+            raise bind_error(error, self._address) from error
         self._ipc_lock = lock
         return context, xpub, monitor
-
-    def _refusal(self, error: zmq.ZMQError) -> TransportError:
-        what = f"cannot bind {self._address!r}"
-        if error.errno == errno.EADDRINUSE:
-            port = addresses.port_of(self._address)
-            holder = owner_of_port(int(port)) if port.isdecimal() else ""
-            by = f", held by {holder}" if holder else ""
-            return translated(error, what, f"it is in use{by}: stop that process, or set another publisher_port")
-        if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
-            return translated(error, what, "this host has no such address: correct publisher_bind_address")
-        return translated(error, what, "correct publisher_bind_address, or the rights on it")
 
     # -- the sending thread ------------------------------------------------------------------------------------------
 
@@ -213,6 +206,7 @@ class ZmqPublisher(Publisher):
                         self._send(xpub, outbox)
                         more = self._receive(xpub)
                     self._watch(monitor)
+                    self._budget.enforce(self._subscribed, time.monotonic(), self._connections)
                 except Exception:  # noqa: BLE001 - without this thread, no message would be sent again
                     self._sending["send_errors"] += 1
                     _log.exception("the sending thread of %s continues after an error", self._address)
@@ -221,6 +215,7 @@ class ZmqPublisher(Publisher):
         finally:
             with self._socket_lock:
                 self._xpub = None
+                self._connections.close()
                 monitor.close()
                 xpub.close(round(self._linger * 1000))
             context.term()  # waits only for a goodbye's linger
@@ -255,11 +250,14 @@ class ZmqPublisher(Publisher):
         more = True
         for _ in range(_SUBSCRIPTIONS):
             try:
-                frame = xpub.recv(_NOW)
+                received = xpub.recv(_NOW, copy=False)
             except zmq.Again:
                 more = False
                 break
-            self._weigh(len(frame) - 1 if frame[:1] == b"\1" else 1 - len(frame))
+            frame = received.bytes
+            size = len(frame) - 1 if frame[:1] == b"\1" else 1 - len(frame)
+            self._budget.add(received, size)
+            self._weigh(size)
             # 1: subscribed. The private prefix alone, which ends with NUL, is not a hello request.
             if frame[:1] == b"\1" and frame[1:2] == b"H" and frame[-1:] != b"\0":
                 asks.append(frame[1:])
@@ -275,14 +273,17 @@ class ZmqPublisher(Publisher):
         before, self._subscribed = self._subscribed, self._subscribed + more
         if before <= _MUCH_SUBSCRIBED < self._subscribed:
             _log.warning(
-                "subscribers of %s ask for %d bytes of different topics and hello requests, and the memory for them "
-                "is not limited: allow only replicas to reach this address",
+                "subscribers of %s ask for %d bytes of different topics and hello requests, which need 40 times the "
+                "memory: allow only replicas to reach this address",
                 self._address,
                 self._subscribed,
             )
 
     def _watch(self, monitor: Monitor) -> None:
-        for event, _ in monitor.events():
+        for event, _, descriptor in monitor.events():
+            self._connections.event(event, descriptor)
+            if event == zmq.EVENT_DISCONNECTED:
+                self._budget.disconnected(descriptor)
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._sending["connected"] += 1
                 # Its subscriptions may arrive later. Then _receive() finds them, unless another subscriber has the same

@@ -165,10 +165,10 @@ class Receiver:
 
     # -- connections and deadlines -----------------------------------------------------------------------------------
 
-    def _receive(self, events: Iterable[tuple[int, str]]) -> None:
+    def _receive(self, events: Iterable[tuple[int, str, int]]) -> None:
         now = time.monotonic()
         connected = self._health.counts["connected"]
-        for event, endpoint in events:
+        for event, endpoint, _ in events:
             self._health.event(event, endpoint, now)
         # On a new connection, ZeroMQ first sends the socket's subscriptions; a hello request made from now on comes
         # after them.

@@ -1,5 +1,6 @@
 """Creates ZeroMQ's sockets and sets their options; translates ZeroMQ's errors. No other module uses these options."""
 
+import errno
 import socket
 from collections.abc import Iterator
 from typing import Final
@@ -9,6 +10,8 @@ from zmq.utils.monitor import recv_monitor_message
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
+from pubsub_lib.port_owner import owner_of_port
+from pubsub_zmq import addresses
 from pubsub_zmq.options import ZmqOptions
 
 MAX_REQUEST_BYTES: Final = 2 * 1024
@@ -20,12 +23,27 @@ _Socket = zmq.Socket[bytes]
 
 # A handshake that fails is followed by DISCONNECTED.
 _EVENTS: Final = zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
+LISTENER_EVENTS: Final = _EVENTS | zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED
+"""The events of a socket that accepts connections."""
 
 
 def translated(error: zmq.ZMQError, what: str, way_out: str) -> TransportError:
     """Return a TransportError for an error of ZeroMQ; raise it ``from`` the original."""
     reason = zmq.strerror(error.errno or 0) if error.errno else str(error)
     return TransportError(f"{what}: {reason}; {way_out}")
+
+
+def bind_error(error: zmq.ZMQError, address: str) -> TransportError:
+    """Return the error for an address that a publisher cannot bind; raise it ``from`` the original."""
+    what = f"cannot bind {address!r}"
+    if error.errno == errno.EADDRINUSE:
+        port = addresses.port_of(address)
+        holder = owner_of_port(int(port)) if port.isdecimal() else ""
+        by = f", held by {holder}" if holder else ""
+        return translated(error, what, f"it is in use{by}: stop that process, or set another publisher_port")
+    if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
+        return translated(error, what, "this host has no such address: correct publisher_bind_address")
+    return translated(error, what, "correct publisher_bind_address, or the rights on it")
 
 
 def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
@@ -36,7 +54,6 @@ def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
     made.setsockopt(zmq.RCVHWM, 0)
     # Only subscriptions arrive here. A subscriber that sends a longer one is disconnected.
     made.setsockopt(zmq.MAXMSGSIZE, MAX_REQUEST_BYTES + 256)
-    made.setsockopt(zmq.BACKLOG, 1024)
     # Longer than a subscriber's own timeout, so that the frames buffered for a paused subscriber are not dropped early.
     _common(made, options, options.tcp_user_timeout)
     return made
@@ -80,21 +97,21 @@ def _ms(seconds: float) -> int:
 class Monitor:
     """The events of one socket's connections. Only the socket's thread may use it."""
 
-    def __init__(self, watched: _Socket) -> None:
+    def __init__(self, watched: _Socket, events: int = _EVENTS) -> None:
         """Raises zmq.ZMQError."""
         self._watched = watched
         where = "inproc://monitor"  # every socket of this driver has a context of its own
-        watched.monitor(where, _EVENTS)
+        watched.monitor(where, events)
         self.socket = watched.context.socket(zmq.PAIR)
         # A full monitor would block ZeroMQ's own thread, for example during a long callback.
         self.socket.setsockopt(zmq.RCVHWM, 0)
         self.socket.connect(where)
 
-    def events(self) -> Iterator[tuple[int, str]]:
-        """Yield (event, endpoint) of all new events; does not wait."""
+    def events(self) -> Iterator[tuple[int, str, int]]:
+        """Yield (event, endpoint, descriptor or other number) of all new events; does not wait."""
         while self.socket.poll(0):
             message = recv_monitor_message(self.socket)
-            yield int(message["event"]), message["endpoint"].decode(errors="replace")
+            yield int(message["event"]), message["endpoint"].decode(errors="replace"), int(message["value"])
 
     def close(self) -> None:
         """Stop the monitor. Must be called before ``term`` of the context, which would otherwise block without end."""

@@ -9,6 +9,7 @@ from cliff.columns import FormattableColumn
 from rich.cells import cell_len, set_cell_size
 
 from pubsub_lib.core.model import Link
+from pubsub_lib.logs import printable
 
 
 class Shown(FormattableColumn[Any]):
@@ -51,12 +52,8 @@ def transaction(link: Link) -> int:
 
 
 def visible(text: str) -> str:
-    r"""A text that is safe for a terminal: control characters, ends of lines, and characters that change the writing
-    direction become ``\x1b``, ``\n``, ``\u202e``. All other text stays unchanged.
-    """
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    """A text that is safe for a terminal, as :func:`pubsub_lib.logs.printable`."""
+    return printable(text)
 
 
 def visible_json(text: str) -> str:

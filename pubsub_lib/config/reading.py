@@ -11,6 +11,7 @@ import msgspec
 from oslo_config import cfg
 
 from pubsub_lib.config import dragonflow, installed_drivers, options
+from pubsub_lib.config.environment import misspelt, variable_of
 from pubsub_lib.config.places import groups_of, misplaced
 from pubsub_lib.config.pubsub import GROUP
 from pubsub_lib.errors import ConfigError
@@ -81,17 +82,31 @@ class Configuration(msgspec.Struct, frozen=True):
         for group, opts in (*groups, *map(installed_drivers.options_of, drivers)):
             self.conf.register_opts(opts, group=group)
             for option in opts:
-                variable = f"OS_{_variable(group, option)}"
+                variable = variable_of(group, option.dest)
                 if variable in os.environ and _is_read_from_environment(self.conf, group, option):
                     found.add(variable)
         return sorted(found)
 
     def check_names(self) -> None:
         """Raises ConfigError for an unknown option. Only ``[pubsub]``, ``[publisher_service]`` and the drivers' groups
-        are ours; other groups may belong to other programs that share a file.
+        are ours; other groups may belong to other programs that share a file. Logs misspelt environment variables.
         """
         for path, sections in self.files.items():
             _check_names(path, sections)
+        for sentence in self.misspelt_variables():
+            _log.warning("%s", sentence)
+
+    def misspelt_variables(self) -> list[str]:
+        """A sentence for each environment variable whose name is nearly that of an option, without its value."""
+        groups = {GROUP: options.names(), options.SERVICE_GROUP: [option.dest for option in options.SERVICE]}
+        for group, opts in installed_drivers.readable_options().values():
+            groups[group] = [option.dest for option in opts]
+        old = {variable_of(GROUP, name) for name in options.old_names()}  # values() refuses these
+        return [
+            f"the environment variable {variable} is not read; "
+            + (f"did you mean {meant}?" if meant else "unset it or correct its name")
+            for variable, meant in misspelt(os.environ.keys() - old, groups)
+        ]
 
     def warn_of_dragonflow(self) -> None:
         """Log the options of a Dragonflow file that have no effect, in one warning for each file."""
@@ -109,9 +124,10 @@ class Configuration(msgspec.Struct, frozen=True):
 
 def _value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> Any:
     for old in option.deprecated_opts:
-        variable = f"OS_{group}__{old.name}".upper()
+        variable = variable_of(group, str(old.name))
         if old.group is None and variable in os.environ:  # oslo.config reads old names in files only
-            raise ConfigError(f"the environment variable {variable} is not read; name it OS_{_variable(group, option)}")
+            right = variable_of(group, option.dest)
+            raise ConfigError(f"the environment variable {variable} is not read; name it {right}")
     try:
         value = conf[group][option.dest]
     except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError) as error:
@@ -121,7 +137,7 @@ def _value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> Any:
             "write $$ for a dollar sign"
         ) from error
     except (cfg.Error, ValueError) as error:
-        variable = f"OS_{_variable(group, option)}"
+        variable = variable_of(group, option.dest)
         where = f"[{group}]" + (f" (the environment variable {variable} is set)" if variable in os.environ else "")
         raise ConfigError(
             f"the option {option.name!r} in group {where} cannot be used: {_reason(error, option)}; correct it"
@@ -135,10 +151,6 @@ def _is_read_from_environment(conf: cfg.ConfigOpts, group: str, option: cfg.Opt)
     """Not so for a ``conf`` without the environment, or with an override by the program."""
     location = conf.get_location(option.dest, group)
     return location is not None and location.location is cfg.Locations.environment
-
-
-def _variable(group: str, option: cfg.Opt) -> str:
-    return f"{group}__{option.dest}".upper()
 
 
 def _check_names(path: str, sections: Sections) -> None:

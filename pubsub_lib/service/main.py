@@ -18,7 +18,7 @@ from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
-from pubsub_lib.service import probing
+from pubsub_lib.service import open_files, probing
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.contradictions import find
 from pubsub_lib.service.notify import notify, watchdog_seconds
@@ -49,6 +49,8 @@ def _command(arguments: Sequence[str] | None) -> int:
     try:
         _set_up_logging(options.config_file, options.log_level)
         configuration = Configuration.read(options.config_file)
+        if options.check and (misspelt := configuration.misspelt_variables()):
+            raise ConfigError("; ".join(misspelt))
         settings, service = service_settings.load(configuration)
         replaced = _from_environment(configuration, settings)
         if options.check:
@@ -126,6 +128,7 @@ def run(settings: Settings, service: ServiceSettings) -> int:
     """Serve until a signal stops the service. Call it in the main thread. Raises PubSubError when the service cannot
     start, or must stop because another live service has its name.
     """
+    open_files.raise_limit()
     with ShutdownSignal() as stop:
         serving = PublisherService(settings, service, stop.ask)
         _serve(serving, settings, service, stop)

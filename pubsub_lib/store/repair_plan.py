@@ -199,7 +199,7 @@ def sums(connection: Connection, topics: Collection[str]) -> dict[str, tuple[int
             .group_by(objects.topic)
         )
         for topic, many, low, high in connection.execute(query):
-            found[topic] = int(many), rows.join(int(low), int(high))
+            found[topic] = int(many), rows.sums(low, high)
     return found
 
 

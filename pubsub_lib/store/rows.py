@@ -5,7 +5,8 @@ A database keeps fingerprints and digests as two 32-bit halves, because SQLite's
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
@@ -37,11 +38,6 @@ def chunks(items: Sequence[T], size: int = CHUNK) -> Iterator[Sequence[T]]:
         yield items[start : start + size]
 
 
-def _count(row: Row[Any]) -> int:
-    # row.count is the tuple's method.
-    return int(row._mapping["count"])
-
-
 def split(number: int) -> tuple[int, int]:
     """(low, high) 32-bit halves of a fingerprint or a digest."""
     return number & 0xFFFFFFFF, number >> 32
@@ -52,12 +48,19 @@ def join(low: int, high: int) -> int:
     return (low + (high << 32)) & digest.MASK
 
 
+def sums(low: float, high: float) -> int:
+    """The digest of two sums of halves as the database returns them. An altered row may make a sum infinite in SQLite:
+    then the digest is wrong, as with any other altered row.
+    """
+    return join(*(int(each) if math.isfinite(each) else 0 for each in (low, high)))
+
+
 @functools.lru_cache(maxsize=16)  # a process knows few stores, and each commit reads the id of its own
 def store_id(text: str) -> bytes:
     """The store's id from its column. Raises SchemaError when it is lost."""
     try:
         found = bytes.fromhex(text)
-    except ValueError:
+    except (ValueError, TypeError):  # TypeError: no text, which SQLite lets in
         found = b""
     if len(found) != 16:
         raise SchemaError(f"the table pubsub_store holds no store id but {text!r}; make one by pubsub-db new-id")
@@ -65,9 +68,18 @@ def store_id(text: str) -> bytes:
 
 
 def head(row: Sequence[Any]) -> Head:
-    """A row of the topics, all columns in the table's order."""
-    _topic, position, nonce, count, low, high = row
+    """A row of the topics, all columns in the table's order. Raises StoreError for a damaged one."""
+    topic, *numbers = row
+    require_numbers(numbers, lambda: f"the row of the topic {topic!r} in pubsub_topics")
+    position, nonce, count, low, high = numbers
     return Head(Point(position, nonce), count, join(low, high))
+
+
+def require_numbers(numbers: Iterable[object], name: Callable[[], str]) -> None:
+    """Raises StoreError for a number's column that holds something else, which SQLite lets in."""
+    for each in numbers:
+        if type(each) is not int:
+            raise StoreError(f"{name()} is damaged: {each!r} stands for a number; restore the database from a backup")
 
 
 def head_row(link: Link) -> dict[str, Any]:
@@ -126,13 +138,20 @@ def link(row: Row[Any]) -> Link:
         raise StoreError(
             f"the link of topic {row.topic!r} at position {row.position} is damaged ({error}); trim it away"
         ) from error
+    count = row._mapping["count"]  # row.count is the tuple's method
+    low, high = row.digest_lo, row.digest_hi
+    numbers = (row.prev_position, row.prev_nonce, row.position, row.nonce, count, low, high)
+    require_numbers(
+        (*numbers, row.tx_prev_position, row.tx_prev_nonce, row.tx_links),
+        lambda: f"the link of topic {row.topic!r} at position {row.position!r}",
+    )
     return Link(
         topic=row.topic,
         prev=Point(row.prev_position, row.prev_nonce),
         point=Point(row.position, row.nonce),
         changes=changes,
-        count=_count(row),
-        digest=join(row.digest_lo, row.digest_hi),
+        count=count,
+        digest=join(low, high),
         tx_prev=Point(row.tx_prev_position, row.tx_prev_nonce),
         tx_links=row.tx_links,
         origin=row.origin,

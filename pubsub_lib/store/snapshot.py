@@ -41,6 +41,7 @@ def identity(connection: Connection) -> tuple[Point, bytes]:
     row = connection.execute(select(store.position, store.nonce, store.store_id).where(store.id == 1)).one_or_none()
     if row is None:
         raise SchemaError("the table pubsub_store has lost its row; restore the database from a backup")
+    rows.require_numbers((row.position, row.nonce), lambda: "the row of pubsub_store")
     return Point(row.position, row.nonce), rows.store_id(row.store_id)
 
 
@@ -192,7 +193,7 @@ def bucket_digests(connection: Connection, topic: str | None) -> dict[int, int]:
     for bucket, low, high in connection.execute(query.group_by(objects.bucket)):
         if type(bucket) is not int:
             raise _no_bucket(connection, topic, bucket)
-        found[bucket] = rows.join(int(low), int(high))
+        found[bucket] = rows.sums(low, high)
     return found
 
 

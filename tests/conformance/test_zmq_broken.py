@@ -89,9 +89,9 @@ class NeverConnectsAgain(Receiver):
 class ForgetsItsSubscriptions(Receiver):
     """As a driver that must subscribe again on each connection, and does not."""
 
-    def _receive(self, events: Iterable[tuple[int, str]]) -> None:
+    def _receive(self, events: Iterable[tuple[int, str, int]]) -> None:
         received = list(events)
-        if any(event == zmq.EVENT_DISCONNECTED for event, _ in received):
+        if any(event == zmq.EVENT_DISCONNECTED for event, _, _ in received):
             self._orders.extend(("unsubscribe", topic) for topic in ("", "tenant-1", "tenant-2", "tenant-3"))
         super()._receive(received)
 
@@ -99,7 +99,7 @@ class ForgetsItsSubscriptions(Receiver):
 class ReportsTheFirstConnectionOnly(Receiver):
     reported = False
 
-    def _receive(self, events: Iterable[tuple[int, str]]) -> None:
+    def _receive(self, events: Iterable[tuple[int, str, int]]) -> None:
         connected, self._life.connected = self._life.connected, lambda: None  # type: ignore[method-assign]
         before = self._health.counts["connected"]
         super()._receive(events)

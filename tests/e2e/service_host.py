@@ -28,15 +28,19 @@ class Host:
         at: Namespace | None = None,
         follow_interval: float = 0.05,
         trim_interval: float = 60.0,
+        files: int | None = None,
         **options: Any,
     ) -> None:
         """``at``: a network namespace; without it, this machine's loopback. ``follow_interval``, seconds: the default
         shows missed links soon; use more for a service that runs long, because the default needs 7 % of a processor.
         ``trim_interval``, seconds: interval at which the service removes expired leases and old links.
+        ``files``: the hard limit of open files of the host's processes; the soft one is a quarter of it.
         """
         self.name = name
         self.address = "127.0.0.1" if at is None else at.its
         self._prefix = [] if at is None else at.prefix
+        if files is not None:
+            self._prefix = ["prlimit", f"--nofile={files // 4}:{files}", *self._prefix]
         self.database = database
         folder.mkdir(parents=True, exist_ok=True)
         self.metrics_port, port = free_ports(2)

@@ -1,4 +1,4 @@
-"""The roles of docs/security.md on PostgreSQL: each can do its work, and nothing else."""
+"""The roles of docs/security.md on PostgreSQL and MariaDB: each can do its work, and nothing else."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -8,17 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 from _processes import poll
-from sqlalchemy import Engine, create_engine, func, make_url, select, text, update
+from sqlalchemy import URL, Engine, create_engine, func, select, text, update
+from sqlalchemy.exc import DBAPIError
 
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.service.service import PublisherService
-from pubsub_lib.store import administration, schema
+from pubsub_lib.store import administration, schema, url
 from tests.unit.world import LONG, settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+WRITTEN = sorted(schema.metadata.tables)
 TABLES = sorted([*schema.metadata.tables, schema.VERSION_TABLE])
 ENTRIES = (schema.services, schema.leases)
 QUICK = ServiceSettings(
@@ -32,29 +34,47 @@ QUICK = ServiceSettings(
     metrics_port=0,
 )
 
-pytestmark = pytest.mark.postgresql
+REFUSED = r"(permission denied for table pubsub_|command denied to user .* for table .*pubsub_)"
+"""The message of PostgreSQL, and that of MariaDB."""
+ROLES = ("controller", "worker", "service")
 
 
-def documented(database: str) -> str:
+def documented(database: URL) -> list[str]:
     """The statements of the page, for this database, with roles of its own: roles belong to the whole server."""
     section = PAGE.read_text().partition("\n## Database rights\n")[2].partition("\n## ")[0]
-    (statements,) = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
-    return re.sub(r"\bnet_(\w+)", rf"{database}_\1", statements).replace("DATABASE net ", f"DATABASE {database} ")
+    on_postgres, on_mariadb = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
+    statements = on_postgres if database.get_backend_name() == "postgresql" else on_mariadb
+    named = re.sub(r"\bnet_(\w+)", rf"{database.database}_\1", statements)
+    named = re.sub(r"\bnet(?=[. ])", str(database.database), named)
+    return [each for each in named.split(";") if each.strip()]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("postgres_url", id="postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb_url", id="mariadb", marks=pytest.mark.mariadb),
+    ]
+)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """URL of an empty database on a server with roles."""
+    return str(request.getfixturevalue(request.param))
 
 
 @pytest.fixture
-def owner(postgres_url: str) -> Iterator[Engine]:
+def owner(database_url: str) -> Iterator[Engine]:
     """The owner of the tables, after the documented statements."""
-    with Store(postgres_url):
+    with Store(database_url):
         pass
-    database = make_url(postgres_url).database
-    engine = create_engine(postgres_url)
+    made = url.parse(database_url)
+    engine = create_engine(made)
     with engine.begin() as connection:
-        connection.execute(text(documented(str(database))))
+        for statement in documented(made):
+            connection.execute(text(statement))
     yield engine
+    drop = "DROP OWNED BY {0}; DROP ROLE {0}" if engine.name == "postgresql" else "DROP USER {0}"
     with engine.begin() as connection:
-        for role in ("controller", "worker", "service"):
-            connection.execute(text(f"DROP OWNED BY {database}_{role}; DROP ROLE {database}_{role}"))
+        for role in ROLES:
+            connection.execute(text(drop.format(f"{made.database}_{role}")))
     engine.dispose()
 
 
@@ -63,7 +83,8 @@ def url_of(owner: Engine) -> Callable[[str], str]:
     """The database's URL for a role of the page."""
 
     def made(role: str) -> str:
-        given = owner.url.set(username=f"{owner.url.database}_{role}")
+        password = None if owner.name == "postgresql" else "PASSWORD"
+        given = owner.url.set(username=f"{owner.url.database}_{role}", password=password)
         return given.render_as_string(hide_password=False)
 
     return made
@@ -75,8 +96,8 @@ def write(store: Store, value: object, **more: Any) -> Any:
     return tx.commit
 
 
-def test_controller_reads_and_cannot_write(postgres_url: str, url_of: Callable[[str], str]) -> None:
-    with Store(postgres_url) as writer:
+def test_controller_reads_and_cannot_write(database_url: str, url_of: Callable[[str], str]) -> None:
+    with Store(database_url) as writer:
         write(writer, 1)
     config = settings(url_of("controller"), driver="db_polling_pubsub_driver", driver_options={}, service_name="")
     with Replica(config, ["t"]) as replica:
@@ -89,9 +110,7 @@ def test_controller_reads_and_cannot_write(postgres_url: str, url_of: Callable[[
             lambda: store.trim(keep_links=0),
             lambda: store.directory.acquire("orphans", "me", 5.0),
         ):
-            with pytest.raises(
-                ConfigError, match=r"see its user, password, rights .* \(permission denied for table pubsub_"
-            ):
+            with pytest.raises(ConfigError, match=rf"see its user, password, rights .* \(.*{REFUSED}"):
                 forbidden()
         assert store.get("a", "1") == 1
 
@@ -118,7 +137,7 @@ def test_worker_can_write_no_lease_and_not_trim(url_of: Callable[[str], str]) ->
             lambda: store.directory.acquire("orphans", "me", 5.0),
             lambda: store.directory.register("api-1", "0" * 32, "", 60.0),
         ):
-            with pytest.raises(ConfigError, match="permission denied for table pubsub_"):
+            with pytest.raises(ConfigError, match=REFUSED):
                 forbidden()
 
 
@@ -159,16 +178,27 @@ def test_service_does_all_its_work(
     assert left == [0, 0]
 
 
-@pytest.mark.parametrize("role", ["controller", "worker", "service"])
-def test_no_role_can_change_or_make_tables(role: str, url_of: Callable[[str], str]) -> None:
-    with pytest.raises(PubSubError, match="must be owner of table"):
+@pytest.mark.parametrize("role", ROLES)
+def test_no_role_can_change_or_make_tables(role: str, owner: Engine, url_of: Callable[[str], str]) -> None:
+    with pytest.raises(PubSubError, match=r"must be owner of table|DROP command denied"):
         administration.drop(url_of(role))
-    with pytest.raises(ConfigError, match="may not make tables"):
-        administration.require_create(url_of(role))
+    engine = create_engine(url_of(role))
+    refused = r"permission denied for schema|CREATE command denied"
+    with engine.connect() as connection, pytest.raises(DBAPIError, match=refused):
+        connection.execute(text("CREATE TABLE other (id INTEGER)"))
+    engine.dispose()
+    if owner.name == "postgresql":
+        with pytest.raises(ConfigError, match="may not make tables"):
+            administration.require_create(url_of(role))
 
 
-def test_page_names_every_table(owner: Engine) -> None:
+def test_page_names_every_table_that_a_role_may_read_or_write(owner: Engine) -> None:
+    if owner.name == "postgresql":  # reading is granted table by table
+        asked = "SELECT table_name FROM information_schema.role_table_grants WHERE grantee = :role"
+        role, expected = f"{owner.url.database}_controller", TABLES
+    else:
+        asked = "SELECT table_name FROM information_schema.table_privileges WHERE grantee LIKE :role"
+        role, expected = f"_{owner.url.database}_service_@%", WRITTEN
     with owner.connect() as connection:
-        asked = text("SELECT table_name FROM information_schema.role_table_grants WHERE grantee = :role")
-        named = connection.execute(asked, {"role": f"{owner.url.database}_controller"}).scalars()
-        assert sorted(named) == TABLES
+        named = connection.execute(text(asked), {"role": role}).scalars()
+        assert sorted(set(named)) == expected

@@ -101,9 +101,9 @@ class MonitorDouble:
         """The connection to an endpoint changed."""
         self._events.append((event, endpoint))
 
-    def events(self) -> Iterator[tuple[int, str]]:
+    def events(self) -> Iterator[tuple[int, str, int]]:
         while self._events:
-            yield self._events.popleft()
+            yield (*self._events.popleft(), 0)
 
     def close(self) -> None:
         pass
@@ -115,6 +115,9 @@ class _Frame:
     def __init__(self, content: bytes, more: bool) -> None:
         self.bytes = content
         self.more = more
+
+    def get(self, name: str) -> str:
+        raise zmq.ZMQError(zmq.EINVAL)  # no connection is behind it
 
 
 class _SocketDouble:
@@ -213,12 +216,12 @@ class XpubDouble(_SocketDouble):
             self.sent.append(tuple(self._part))
             self._part = []
 
-    def recv(self, flags: int) -> bytes:
+    def recv(self, flags: int, copy: bool = True) -> _Frame:
         self.use("looks for a subscription")
         self._changed = False
         if not self.incoming:
             raise zmq.Again
-        return self.incoming.popleft().bytes
+        return self.incoming.popleft()
 
 
 class PushDouble(_SocketDouble):

@@ -93,6 +93,21 @@ def test_burst_is_the_limit_of_all_threads_together(log: logging.Logger, lines: 
     assert len(lines.logged) == 2
 
 
+def test_values_cannot_forge_lines_or_control_a_terminal(log: logging.Logger, lines: Lines) -> None:
+    """An address of the directory, for example, is what another program wrote."""
+    address = "tcp://a:1\n2026-11-25 ERROR forged\x1b[2J\u202e"
+    log.warning("no publisher at %s: %s (%d)", address, ValueError("one\ntwo"), 3)
+    log.warning("no publisher at %(address)s", {"address": address})
+    shown = r"tcp://a:1\n2026-11-25 ERROR forged\x1b[2J\u202e"
+    assert lines.logged == [rf"no publisher at {shown}: one\ntwo (3)", f"no publisher at {shown}"]
+
+
+def test_values_that_are_printable_stay_as_they_are(log: logging.Logger, lines: Lines) -> None:
+    error = ValueError("café 日本")
+    log.warning("%s %r %s", error, error, "a b")
+    assert lines.logged == [f"{error} {error!r} a b"]
+
+
 def test_a_modules_logger_has_one_filter(lines: Lines) -> None:
     log = logs.logger("pubsub_lib.test_logs")
     assert logs.logger("pubsub_lib.test_logs") is log is logging.getLogger("pubsub_lib.test_logs")

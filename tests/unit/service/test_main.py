@@ -136,6 +136,22 @@ def test_service_logs_the_variables_that_replace_options_of_the_file(
     assert caplog.text.count("take precedence over the file: OS_PUBSUB__SERVICE_NAME") == 1
 
 
+def test_check_refuses_a_misspelt_variable_and_a_start_logs_it(
+    config: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sentence = "the environment variable OS_PUBSUB__SERVICE_NAEM is not read; did you mean OS_PUBSUB__SERVICE_NAME?"
+    monkeypatch.setenv("OS_PUBSUB__SERVICE_NAEM", "tOpSeCrEt")
+    assert main(["--check", "--config-file", str(config)]) == USAGE
+    assert capsys.readouterr().err == f"publisher-service: {sentence}\n"
+    monkeypatch.setattr("pubsub_lib.service.main.run", lambda settings, service: 0)
+    caplog.clear()
+    assert main(["--config-file", str(config)]) == 0
+    assert [each.getMessage() for each in caplog.records if "variable" in each.getMessage()] == [sentence]
+
+
 def test_check_warns_of_an_unverified_database_server(config: Path, caplog: pytest.LogCaptureFixture) -> None:
     config.write_text(config.read_text().replace("sqlite:///", "postgresql://me:tOpSeCrEt@db/"))
     assert main(["--check", "--config-file", str(config)]) == 0

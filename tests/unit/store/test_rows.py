@@ -1,5 +1,6 @@
 """Mapping between rows and protocol objects: both directions are inverse."""
 
+import math
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Row
 
-from pubsub_lib.core.model import Change, Link, Point
-from pubsub_lib.errors import StoreError
+from pubsub_lib.core.model import Change, Head, Link, Point
+from pubsub_lib.errors import SchemaError, StoreError
 from pubsub_lib.store import rows
 
 points = st.builds(Point, st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
@@ -59,6 +60,33 @@ def test_a_damaged_link_is_named() -> None:
     link = Link("x", Point(0, 0), Point(5, 1), [], 0, 0, Point(0, 0), 1)
     with pytest.raises(StoreError, match="'x' at position 5 is damaged"):
         rows.link(as_row({**rows.link_row(link, 7), "changes": b"\xc1"}))
+
+
+@pytest.mark.parametrize("value", [b"5", "5", 1.5, None])
+@pytest.mark.parametrize("column", ["position", "nonce", "count", "digest_lo", "prev_position", "tx_links"])
+def test_a_link_with_no_number_is_named(column: str, value: object) -> None:
+    row = rows.link_row(Link("x", Point(0, 0), Point(5, 1), [], 0, 0, Point(0, 0), 1), 7)
+    with pytest.raises(StoreError, match=r"the link of topic 'x' at position .* is damaged"):
+        rows.link(as_row({**row, column: value}))
+
+
+@pytest.mark.parametrize("value", [b"5", "5", 1.5, None])
+@pytest.mark.parametrize("column", ["position", "nonce", "count", "digest_lo", "digest_hi"])
+def test_a_head_with_no_number_is_named(column: str, value: object) -> None:
+    row = rows.topic_row("x", Head(Point(5, 1), 2, 3))
+    with pytest.raises(StoreError, match=r"the row of the topic 'x' in pubsub_topics is damaged: .* a number"):
+        rows.head(list({**row, column: value}.values()))
+
+
+@pytest.mark.parametrize("text", [b"ab" * 16, None, 7, "", "ab", "x" * 32])
+def test_a_lost_store_id_is_named(text: Any) -> None:
+    with pytest.raises(SchemaError, match="holds no store id but"):
+        rows.store_id(text)
+
+
+def test_sums_of_halves_are_a_digest_and_an_infinite_one_is_wrong() -> None:
+    assert rows.sums(2**40, 3) == rows.join(2**40, 3)
+    assert rows.sums(math.inf, 3) != rows.join(1, 3)
 
 
 def test_chunks_have_at_most_the_given_size() -> None:

@@ -73,6 +73,44 @@ def test_set_up_runs_again_when_something_changed(project: Path, monkeypatch: py
     assert done[2:] == [f"pip install {project}[cli]"]
 
 
+def locked(project: Path, monkeypatch: pytest.MonkeyPatch, *, available: bool) -> list[list[str]]:
+    """A project with tested versions; returns the commands that will be run."""
+    (project / bootstrap.CONSTRAINTS).parent.mkdir()
+    (project / bootstrap.CONSTRAINTS).write_text("msgspec==0.20\n")
+    monkeypatch.setattr(bootstrap, "make_venv", lambda: (project / ".venv").mkdir(exist_ok=True))
+    commands: list[list[str]] = []
+
+    def run(what: str, command: list[object]) -> None:
+        commands.append([str(each) for each in command[1:]])
+        if "-c" in command and not available:
+            raise bootstrap.SetUpError(what)
+
+    monkeypatch.setattr(bootstrap, "run", run)
+    return commands
+
+
+def test_set_up_installs_the_tested_versions_and_again_when_they_change(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = locked(project, monkeypatch, available=True)
+    constraints = project / bootstrap.CONSTRAINTS
+    bootstrap.set_up("cli")
+    bootstrap.set_up("cli")
+    assert commands == [["-m", "pip", "install", "-q", "-c", str(constraints), "-e", f"{project}[cli]"]]
+    constraints.write_text("msgspec==0.21\n")
+    bootstrap.set_up("cli")
+    assert len(commands) == 2
+
+
+def test_set_up_without_the_tested_versions_prints_that_and_installs_the_newest(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = locked(project, monkeypatch, available=False)
+    bootstrap.set_up("cli")
+    assert [("-c" in each) for each in commands] == [True, False]
+    assert "The versions of etc/constraints.txt cannot be installed here" in capsys.readouterr().err
+
+
 def test_a_set_up_that_failed_is_tried_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "make_venv", lambda: (project / ".venv").mkdir(exist_ok=True))
 

@@ -1,0 +1,63 @@
+"""Strangers hold as many connections as they can: the service keeps files for its workers, and its replicas continue.
+
+Without a limit libzmq ends the service when a worker connects and no file is left.
+"""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from _processes import poll
+
+from pubsub_lib import Store
+from tests.e2e.service_host import LONG, Host, Watched, write
+
+FILES = 512
+GREETING = b"\xff" + bytes(8) + b"\x7f\3\0NULL" + bytes(48) + b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB"
+REFUSED = 0.5
+"""Seconds after which a connection counts as dropped."""
+
+
+@pytest.fixture
+def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
+    found = Host(tmp_path / "host", sqlite_url, files=FILES)
+    yield found
+    found.close()
+
+
+def hold(address: str, stack: ExitStack) -> list[socket.socket]:
+    """Open connections with a handshake until three in a row are dropped, or no file of the service would be left."""
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    held: list[socket.socket] = []
+    dropped = 0
+    while dropped < 3 and len(held) < FILES:
+        try:
+            made = stack.enter_context(socket.create_connection((host, int(port)), REFUSED))
+            made.sendall(GREETING)
+        except OSError:
+            dropped += 1
+        else:
+            held.append(made)
+            dropped = 0
+    return held
+
+
+def test_service_survives_a_worker_while_strangers_hold_all_connections(host: Host) -> None:
+    service = host.service()
+    worker = host.worker()
+    with Store(host.database) as store, Watched(host.settings) as watched, ExitStack() as stack:
+        watched.must_come_to(write(worker, 3), store)
+        held = hold(host.settings.bind_address, stack)
+        assert FILES // 2 <= len(held) + 1 < FILES - 100
+        assert host.metric("sending_total", "limited") == 1
+        assert host.is_ready()
+        workers = [host.worker(origin=f"w-{number}") for number in range(3)]
+        for each in workers:
+            watched.must_come_to(write(each, 3), store)
+        assert host.metric("receiving_total", "received") > 0
+        assert service.poll() is None
+    assert poll(lambda: host.metric("sending_total", "disconnected") >= len(held), LONG)
+    with Store(host.database) as store, Watched(host.settings) as watched:
+        watched.must_come_to(write(worker, 3), store)

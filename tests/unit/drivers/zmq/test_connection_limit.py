@@ -1,0 +1,100 @@
+"""Above the maximum number of connections, new ones are dropped, and those that are open are unaffected."""
+
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from pubsub_zmq.connection_limit import backlog_of, maximum_of
+from tests.unit.drivers.zmq.world import Sender, World, eventually, world
+
+GREETING = b"\xff" + bytes(8) + b"\x7f\3\0NULL" + bytes(48)
+READY = b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB"
+REFUSED = 0.5
+"""Seconds after which a connection that is not made counts as dropped: on loopback it is made at once."""
+
+
+@pytest.fixture
+def on() -> Iterator[World]:
+    with world() as made:
+        yield made
+
+
+def stranger(sender: Sender, stack: ExitStack, greeting: bytes = GREETING + READY) -> socket.socket | None:
+    """A raw connection to the publisher; None when it is dropped."""
+    host, _, port = sender.address.removeprefix("tcp://").rpartition(":")
+    try:
+        made = stack.enter_context(socket.create_connection((host, int(port)), REFUSED))
+    except TimeoutError:
+        return None
+    made.sendall(greeting)
+    return made
+
+
+def is_open(sender: Sender) -> int:
+    counts = sender.publisher.counters()
+    return counts["accepted"] - counts["disconnected"]
+
+
+def test_connections_above_the_maximum_are_dropped_and_accepted_again_below(
+    on: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    sender = on.sender(max_connections=5)
+    listener = on.listener("a", to=(sender.address,))
+    listener.wait_for_message(lambda: sender.send("a"), "a")
+    with ExitStack() as stack:
+        held = [stranger(sender, stack) for _ in range(4)]
+        eventually(lambda: sender.publisher.counters()["limited"] == 1, "the limit is reached")
+        assert None not in held
+        assert stranger(sender, stack) is None
+        assert sender.publisher.counters()["accepted"] == 5
+        listener.wait_for_message(lambda: sender.send("a"), "a")
+        assert "5 connections are open at tcp://127.0.0.1:*, the maximum" in caplog.text
+        for each in held[:2]:
+            assert each is not None
+            each.close()
+        eventually(lambda: is_open(sender) == 3, "two have left")
+        eventually(lambda: "are accepted again: 4 are open" in caplog.text, "new ones are accepted")
+        eventually(lambda: stranger(sender, stack) is not None, "a new one is accepted")
+    assert sender.publisher.counters()["limited"] == 1
+
+
+@pytest.mark.parametrize("greeting", [b"", GREETING, b"GET / HTTP/1.1\r\n\r\n" + bytes(80), GREETING + bytes(30)])
+def test_connection_without_a_handshake_is_counted_until_it_ends(greeting: bytes, on: World) -> None:
+    sender = on.sender(connect_timeout=0.2)
+    with ExitStack() as stack:
+        for _ in range(3):
+            stranger(sender, stack, greeting)
+        eventually(lambda: sender.publisher.counters()["accepted"] == 3, "they are counted")
+        eventually(lambda: is_open(sender) == 0, "they are ended after connect_timeout")
+
+
+def test_subscriber_above_the_maximum_connects_when_another_one_has_left(on: World) -> None:
+    sender = on.sender(max_connections=1)
+    with ExitStack() as stack:
+        assert stranger(sender, stack) is not None
+        eventually(lambda: sender.publisher.counters()["limited"] == 1, "the limit is reached")
+        listener = on.listener("a", to=(sender.address,), connect_timeout=0.3)
+        sender.send("a")
+        assert listener.messages("a") == 0
+    listener.wait_for_message(lambda: sender.send("a"), "a")
+
+
+def test_port_is_free_after_close(on: World) -> None:
+    sender = on.sender(max_connections=1)
+    with ExitStack() as stack:
+        assert stranger(sender, stack) is not None
+        eventually(lambda: sender.publisher.counters()["limited"] == 1, "the limit is reached")
+        sender.publisher.close()
+        on.sender(sender.address)
+
+
+def test_connections_get_at_most_half_of_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {64: 32, 1024: 512, 65_536: 10_000, resource.RLIM_INFINITY: 10_000}
+    for files, maximum in limits.items():
+        monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
+        assert maximum_of(10_000) == maximum
+    assert maximum_of(7) == 7
+    assert [backlog_of(maximum) for maximum in (1, 32, 10_000)] == [16, 16, 1024]

@@ -1,0 +1,121 @@
+"""Subscriptions are bounded: the connection with most of them ends, and others are unaffected."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import zmq
+
+from pubsub_zmq.subscription_budget import PAUSE, SubscriptionBudget
+from tests.unit.drivers.zmq.world import PATIENCE, eventually, world
+
+
+class Frame:
+    """A report of a subscription by a connection, or of an end without one."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+
+    def get(self, name: str) -> str:
+        if self._descriptor is None:
+            raise zmq.ZMQError(zmq.EINVAL)
+        return str(self._descriptor)
+
+
+def budget(*shares: int) -> SubscriptionBudget:
+    made = SubscriptionBudget("tcp://127.0.0.1:1", 1000)
+    for descriptor, share in enumerate(shares):
+        made.add(Frame(descriptor), share)  # type: ignore[arg-type]
+    return made
+
+
+def test_budget_ends_the_largest_shares_until_the_rest_fits() -> None:
+    assert budget(300, 900, 100).excess(1000, 0.0) == []
+    assert budget(300, 900, 100).excess(1300, 0.0) == [1]
+    assert budget(600, 900, 700).excess(2200, 0.0) == [1, 2]
+
+
+def test_budget_ends_all_connections_when_their_shares_do_not_explain_the_total() -> None:
+    assert budget(10, 30, 20).excess(5000, 0.0) == [1, 2, 0]
+
+
+def test_budget_waits_until_the_subscriptions_of_ended_connections_are_gone() -> None:
+    made = budget(2000)
+    assert made.excess(2000, 5.0) == [0]
+    assert made.excess(2000, 5.0 + PAUSE / 2) == []
+    assert made.excess(2000, 5.0 + PAUSE) == [0]
+    made.disconnected(0)
+    assert made.excess(2000, 9.0) == []
+
+
+def test_budget_does_not_count_ended_subscriptions() -> None:
+    made = budget(900, 500)
+    made.add(Frame(0), -800)  # type: ignore[arg-type]
+    made.add(Frame(None), -100)  # type: ignore[arg-type]
+    assert made.excess(1400, 0.0) == [1]
+
+
+def resident() -> int:
+    """MiB of this process."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) // 1024
+
+
+def test_memory_of_ended_subscriptions_is_returned() -> None:
+    with world() as on:
+        sender = on.sender(max_subscription_bytes=500_000)
+        listener = on.listener("a", to=(sender.address,))
+        listener.wait_for_message(lambda: sender.send("a"), "a")
+        before = most = resident()
+        with stranger_with(2000, sender.address):
+            until = time.monotonic() + PATIENCE
+            while not (sender.publisher.counters()["ended"] and sender.publisher._subscribed < 1000):
+                most = max(most, resident())
+                assert time.monotonic() < until
+            eventually(lambda: resident() < before + 60, "the memory is returned")
+        listener.wait_for_message(lambda: sender.send("a"), "a")
+    assert most > before + 100, "the burst took much"
+
+
+STRANGER = """
+import sys, zmq
+stranger = zmq.Context().socket(zmq.SUB)
+stranger.setsockopt(zmq.SNDHWM, 0)
+stranger.setsockopt(zmq.RECONNECT_IVL, -1)
+stranger.connect(sys.argv[1])
+for each in range(int(sys.argv[2])):
+    stranger.subscribe(f"{each:05}".encode() + bytes(1995))
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def stranger_with(number: int, address: str) -> Iterator[None]:
+    """A subscriber of this number of topics of 2,000 bytes. Its own process, because it needs as much memory."""
+    process = subprocess.Popen([sys.executable, "-c", STRANGER, address, str(number)], stdin=subprocess.PIPE)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ipc"])
+def test_stranger_with_too_many_subscriptions_is_ended_and_others_continue(
+    scheme: str, tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = {"tcp": "tcp://127.0.0.1:*", "ipc": f"ipc://{tmp_path_factory.mktemp('s')}/p"}[scheme]
+    with world() as on:
+        sender = on.sender(place, max_subscription_bytes=100_000)
+        listener = on.listener("a", to=(sender.address,))
+        listener.wait_for_message(lambda: sender.send("a"), "a")
+        with stranger_with(100, sender.address):
+            eventually(lambda: sender.publisher.counters()["ended"] > 0, "the stranger is ended")
+            eventually(lambda: sender.publisher._subscribed < 1000, "its subscriptions are gone")
+            assert "over max_subscription_bytes (100000)" in caplog.text
+            listener.wait_for_message(lambda: sender.send("a"), "a")
+            assert listener.counter("disconnected") == 0

@@ -1,0 +1,1 @@
+"""Mutation fuzzing of all readers of foreign bytes; see docs/contributing/fuzzing.md."""
