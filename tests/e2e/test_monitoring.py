@@ -1,0 +1,124 @@
+"""Alert rules and dashboard: every metric and label that they name exists in a real service or a real replica."""
+
+import json
+import re
+import shutil
+import subprocess
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import generate_dashboard
+import pytest
+import yaml
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from pubsub_lib.replica.metrics import ReplicaMetrics
+from tests.e2e.service_host import LONG, ROOT, Host, Watched, write
+
+RULES = ROOT / "etc" / "prometheus-rules.yml"
+SELECTOR = re.compile(r"\b((?:pubsub_replica|publisher_service)_\w+)(?:\{([^}]*)\})?")
+LABEL = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
+
+Known = Mapping[str, Mapping[str, set[str]]]
+"""Metrics with the values of their labels."""
+
+
+def expressions() -> list[str]:
+    """Of the rules, then of the dashboard."""
+    rules = [rule["expr"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    panels = json.loads(generate_dashboard.FILE.read_text())["panels"]
+    return rules + [target["expr"] for panel in panels for target in panel.get("targets", ())]
+
+
+def found_in(families: Iterable[Metric]) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Each metric with the labels of its samples."""
+    for family in families:
+        yield family.name + ("_total" if family.type == "counter" else ""), {}
+        for sample in family.samples:
+            yield sample.name, sample.labels
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
+    """What a service with all of its parts and a replica show after a transaction of a worker."""
+    folder = tmp_path_factory.mktemp("host")
+    (folder / "journals").mkdir()
+    host = Host(folder, f"sqlite:///{folder}/net.db", group_commit="host", journal_folder=f"{folder}/journals")
+    try:
+        host.service()
+        worker = host.worker()
+        with Watched(host.settings) as watched:
+            watched.replica.wait_for(write(worker, 1), LONG)
+            at = f"http://127.0.0.1:{host.metrics_port}/metrics"
+            with urllib.request.urlopen(at, timeout=LONG) as answer:
+                of_service = list(text_string_to_metric_families(answer.read().decode()))
+            of_replica = list(ReplicaMetrics(watched.replica.status).collect())
+    finally:
+        host.close()
+    metrics: dict[str, dict[str, set[str]]] = {}
+    for name, labels in found_in([*of_service, *of_replica]):
+        values = metrics.setdefault(name, defaultdict(set))
+        for label, value in labels.items():
+            values[label].add(value)
+    return metrics
+
+
+def wrong(expression: str, known: Known) -> list[str]:
+    """What an expression names and no process has."""
+    missing: list[str] = []
+    for name, selectors in SELECTOR.findall(expression):
+        if name not in known:
+            missing.append(name)
+            continue
+        for label, _, given in LABEL.findall(selectors):
+            if not given.startswith("$"):  # a variable of the dashboard
+                missing += [f"{name}: {label}={each}" for each in given.split("|") if each not in known[name][label]]
+    return missing
+
+
+def test_rules_and_dashboard_name_metrics_that_exist(known: Known) -> None:
+    assert {each: found for each in expressions() if (found := wrong(each, known))} == {}
+
+
+def test_names_that_do_not_exist_are_found(known: Known) -> None:
+    assert wrong("increase(publisher_service_ready_total[5m]) > 0", known) == ["publisher_service_ready_total"]
+    assert wrong('publisher_service_links_total{what=~"unsent|lost"}', known) == [
+        "publisher_service_links_total: what=lost"
+    ]
+
+
+def test_every_rule_names_the_instance_and_a_severity() -> None:
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    rules: list[dict[str, Any]] = [rule for group in groups for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules) >= 20
+    assert {rule["labels"]["severity"] for rule in rules} == {"page", "ticket"}
+    for rule in rules:
+        text = rule["annotations"]["summary"]
+        assert "$labels.instance" in text or rule["expr"].startswith("sum("), rule["alert"]
+
+
+def test_dashboard_is_up_to_date_and_its_panels_do_not_overlap() -> None:
+    assert generate_dashboard.main(["--check"]) == 0
+    places: set[tuple[int, int]] = set()
+    for panel in generate_dashboard.dashboard()["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & places, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        places |= cells
+
+
+@pytest.mark.parametrize(
+    "arguments", [("check", RULES), ("test", Path(__file__).with_name("prometheus-rules.test.yml"))]
+)
+def test_promtool_accepts_the_rules(arguments: tuple[str, Path]) -> None:
+    command, file = arguments
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool, of the package prometheus, is not installed")
+    done = subprocess.run([promtool, command, "rules", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
