@@ -5,7 +5,8 @@ import io
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ from pubsub_lib.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pubsub_lib.audit.ingest.store_journal import StoreSide
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -135,16 +138,12 @@ def _run(options: argparse.Namespace) -> summary.Summary:
     database = _database(options, _configured(options))
     if options.out:
         options.out = report.check_free(options.out)
-    with tempfile.TemporaryDirectory(prefix="pubsub-audit-") as scratch:
-        folders = journals.folders_by_domain(options.journals)
-        lacking = ""
-        if database:
-            domain = _only_domain(folders)
-            folders[domain].append(Path(scratch) / "store")
-            lacking = _store(database, Path(scratch) / "store")
-        size = journals.size_of(folders)
+    folders = journals.folders_by_domain(options.journals)
+    with tempfile.TemporaryDirectory(prefix="pubsub-audit-") as scratch, _opened(database, folders) as store:
+        size = journals.size_of(folders) + (store.expected_size() if store else 0)
         # Parquet is smaller than append files, so few bytes stay few.
         with early(partial(_session, options, size) if 0 < size < SMALL else None) as begun:
+            lacking = _read(store, folders, Path(scratch) / "store") if store else ""
             gathered = journals.gather(folders, Path(scratch) / "tails")
             if gathered.empty:
                 found = summary.nothing(gathered.problems)
@@ -221,19 +220,24 @@ def _why(error: Exception, gathered: journals.Input) -> str:
     return f"Spark failed: {root_cause(error)}; run the audit again, with more --memory if memory was short"
 
 
-def _only_domain(folders: dict[str, list[Path]]) -> str:
+def _opened(
+    database: Settings | str, folders: Mapping[str, Sequence[Path]]
+) -> "AbstractContextManager[StoreSide | None]":
+    """The store of the audit, if there is one."""
+    if not database:
+        return nullcontext()
+    from pubsub_lib.audit.ingest.store_journal import StoreSide
+
     if len(folders) != 1:
         raise ConfigError(f"--store names one database, but the journals have {len(folders)} domains; audit each alone")
-    return next(iter(folders))
+    return StoreSide(database)
 
 
-def _store(database: Settings | str, folder: Path) -> str:
-    """Write the store's journal. Returns a problem when the store is empty. It is only read: a standby is enough."""
-    from pubsub_lib.audit.ingest.store_journal import empty, journal_of_store
-    from pubsub_lib.store import Store
-
-    with Store(database, read_only=True) as store:
-        return "" if journal_of_store(store, folder) else empty(store)
+def _read(store: "StoreSide", folders: Mapping[str, list[Path]], folder: Path) -> str:
+    """Write the store's journal beside those of its domain. Returns a problem when the store is empty."""
+    for of_domain in folders.values():
+        of_domain.append(folder)
+    return store.write(folder)
 
 
 if __name__ == "__main__":

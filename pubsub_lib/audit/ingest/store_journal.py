@@ -6,9 +6,43 @@ from typing import Final
 from pubsub_lib.core.model import ALL, Full, Link, Want
 from pubsub_lib.errors import JournalError, StoreError
 from pubsub_lib.journal import Journal, JournalSettings
+from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 
 _TOGETHER: Final = 200  # links in one entry
+_OBJECT: Final = 100  # bytes of an object in the journal
+
+
+class StoreSide:
+    """The database of an audit: a context manager. It is only read: a standby is enough."""
+
+    def __init__(self, database: Settings | str) -> None:
+        """Open the store. Raises ConfigError and StoreError."""
+        self._store = Store(database, read_only=True)
+
+    def __enter__(self) -> "StoreSide":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.close()
+
+    def expected_size(self) -> int:
+        """About the bytes of the objects in the journal, before they are read. Blocks for one query. Raises StoreError
+        when the store cannot be read.
+        """
+        return _OBJECT * sum(head.count for head in self._store.read_heads({ALL}).topics.values())
+
+    def write(self, folder: Path) -> str:
+        """Write the store's journal into ``folder``, and close the store. Returns a problem if the store is empty.
+        Blocks and raises as :func:`journal_of_store`.
+        """
+        with self._store:
+            if journal_of_store(self._store, folder):
+                return ""
+        return (
+            f"{self._store!r} has neither objects nor a changelog, but the journals have messages; give --store "
+            "their database"
+        )
 
 
 def journal_of_store(store: Store, folder: Path) -> bool:
@@ -28,11 +62,6 @@ def journal_of_store(store: Store, folder: Path) -> bool:
         why = journal.error or "records were lost"
         raise JournalError(f"the store's journal cannot be written to {folder} ({why}); free disk space there")
     return objects or links
-
-
-def empty(store: Store) -> str:
-    """The problem of an empty store beside journals with messages."""
-    return f"{store!r} has neither objects nor a changelog, but the journals have messages; give --store their database"
 
 
 def _objects(store: Store, journal: Journal) -> bool:

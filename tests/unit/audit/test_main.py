@@ -5,8 +5,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import pyarrow.parquet as pq
@@ -18,7 +20,7 @@ from pubsub_lib.audit.main import _saved, main
 from pubsub_lib.audit.report.report import save_summary
 from pubsub_lib.audit.report.summary import TABLES, nothing
 from pubsub_lib.core.envelope import Envelope, Message
-from pubsub_lib.errors import ConfigError
+from pubsub_lib.errors import ConfigError, StoreError
 from pubsub_lib.journal import writer
 from pubsub_lib.journal.compaction import compact
 from pubsub_lib.journal.writer import Journal
@@ -83,11 +85,11 @@ def test_config_file_keeps_passwords_out_of_the_process_list(
     assert "tOpSeCrEt" not in output.out + output.err
     opened: list[Any] = []
 
-    def store(database: Any, into: Path) -> str:
+    def store(database: Any, folders: object) -> Any:
         opened.append(database)
-        return ""
+        return nullcontext()
 
-    monkeypatch.setattr("pubsub_lib.audit.main._store", store)
+    monkeypatch.setattr("pubsub_lib.audit.main._opened", store)
     assert main(["run", "--config-file", str(path)]) == 32
     assert opened[0].store.retry_attempts == 1
     assert f"no journals in {folder}" in capsys.readouterr().out
@@ -102,7 +104,7 @@ def test_password_on_the_command_line_gives_a_warning(
 ) -> None:
     (tmp_path / "journals").mkdir()
     url = "postgresql://me:tOpSeCrEt@127.0.0.1:1/net"
-    monkeypatch.setattr("pubsub_lib.audit.main._store", lambda database, folder: "")
+    monkeypatch.setattr("pubsub_lib.audit.main._opened", lambda database, folders: nullcontext())
     main(["run", str(tmp_path / "journals"), "--store", url])
     output = capsys.readouterr().err
     assert output.startswith("pubsub-audit: others on this host can read the password of --store in the process list")
@@ -214,10 +216,38 @@ def test_file_names_may_hold_any_bytes(tmp_path: Path) -> None:
     assert main(["report", str(tmp_path / "out")]) == 32
 
 
-def test_missing_store_is_reported_and_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_store_is_reported_and_not_created(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 nonsense")
+    monkeypatch.setattr("pubsub_lib.audit.main.session", pytest.fail)  # before Spark is started
     assert main(["run", str(tmp_path), "--store", f"sqlite:///{tmp_path / 'typo.db'}"]) == 32
     assert "typo.db" in capsys.readouterr().err
     assert not (tmp_path / "typo.db").exists()
+
+
+@pytest.mark.parametrize(("small", "early"), [(64 << 20, True), (30, False)])
+def test_spark_starts_while_the_store_is_read_unless_it_is_large(
+    small: int, early: bool, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(sqlite_url) as store, store.transaction() as tx:
+        for number in range(30):
+            tx.set("item", f"k{number}", number)
+    started = threading.Event()
+
+    def start(*_: Any) -> tuple[None, bool]:
+        started.set()
+        return None, False
+
+    def read(*_: Any) -> NoReturn:
+        assert started.wait(60 if early else 0) == early
+        raise StoreError("the store was read")
+
+    monkeypatch.setattr("pubsub_lib.audit.spark.early._running", lambda: False)
+    monkeypatch.setattr("pubsub_lib.audit.main.SMALL", small)
+    monkeypatch.setattr("pubsub_lib.audit.main._session", start)
+    monkeypatch.setattr("pubsub_lib.audit.main._read", read)
+    assert main(["run", str(tmp_path), "--store", sqlite_url]) == 32
 
 
 def test_report_of_a_folder_without_a_summary_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib.audit.ingest.store_journal import journal_of_store
+from pubsub_lib.audit.ingest.store_journal import StoreSide, journal_of_store
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import Row, value_hash
@@ -49,6 +49,19 @@ def test_empty_store_gives_an_empty_journal(sqlite_url: str, tmp_path: Path) -> 
     with Store(sqlite_url) as store:
         assert not journal_of_store(store, tmp_path / "j")
     assert [row.kind for row in rows(tmp_path / "j")] == ["open", "close"]
+
+
+def test_size_is_expected_from_the_number_of_objects(sqlite_url: str, tmp_path: Path) -> None:
+    with Store(sqlite_url) as store:
+        for topic in ("ta", "tb"):
+            with store.transaction() as tx:
+                for number in range(500):
+                    tx.set("lport", f"{topic}-{number}", {"n": number}, topic=topic)
+    with StoreSide(sqlite_url) as side:
+        expected = side.expected_size()
+        assert side.write(tmp_path / "j") == ""
+    # The journal also has the changelog, here of the same changes.
+    assert expected / 2 < sum(path.stat().st_size for path in (tmp_path / "j").iterdir()) < 3 * expected
 
 
 def test_journal_that_cannot_be_written_raises(sqlite_url: str, tmp_path: Path) -> None:
