@@ -75,14 +75,14 @@ class ConnectionLimit:
         """End an accepted connection; False when it has ended already. ZeroMQ then finds it closed by its peer."""
         if descriptor not in self._open or self._bound_to is None:
             return False
-        with socket.socket(fileno=os.dup(descriptor)) as connection:
-            # ZeroMQ may have closed it meanwhile, and another file may have its number.
-            try:
+        try:
+            with socket.socket(fileno=os.dup(descriptor)) as connection:
+                # ZeroMQ may have closed it meanwhile, and another file may have its number.
                 if _local(connection) != self._bound_to:
                     return False
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                return False
+        except OSError:
+            return False  # closed, or no socket
         self.counts["ended"] += 1
         return True
 

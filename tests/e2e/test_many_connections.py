@@ -1,9 +1,11 @@
-"""Strangers hold as many connections as they can: the service keeps files for its workers, and its replicas continue.
+"""Strangers take what they can: the service keeps files for its workers and its memory, and its replicas continue.
 
-Without a limit libzmq ends the service when a worker connects and no file is left.
+Without a limit of connections libzmq ends the service when a worker connects and no file is left.
 """
 
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -61,3 +63,40 @@ def test_service_survives_a_worker_while_strangers_hold_all_connections(host: Ho
     assert poll(lambda: host.metric("sending_total", "disconnected") >= len(held), LONG)
     with Store(host.database) as store, Watched(host.settings) as watched:
         watched.must_come_to(write(worker, 3), store)
+
+
+STRANGER = """
+import sys, zmq
+stranger = zmq.Context().socket(zmq.SUB)
+stranger.setsockopt(zmq.SNDHWM, 0)
+stranger.setsockopt(zmq.RECONNECT_IVL, -1)
+stranger.connect(sys.argv[1])
+for number in range(4000):
+    stranger.subscribe(f"{number:05}".encode() + bytes(1995))
+sys.stdin.read()
+"""
+"""Subscribes to 8 MB, for which ZeroMQ needs 360 MB of memory."""
+
+
+def resident(process: "subprocess.Popen[str]") -> int:
+    """MiB of a process."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) // 1024
+
+
+def test_service_ends_a_stranger_with_many_subscriptions_and_returns_the_memory(host: Host) -> None:
+    host.change("[publisher_service]", "[pubsub_zmq]\nmax_subscription_bytes = 1000000\n[publisher_service]")
+    service = host.service()
+    worker = host.worker()
+    with Store(host.database) as store, Watched(host.settings) as watched:
+        watched.must_come_to(write(worker, 3), store)
+        before = resident(service)
+        stranger = subprocess.Popen([sys.executable, "-c", STRANGER, host.settings.bind_address], stdin=subprocess.PIPE)
+        try:
+            assert poll(lambda: host.metric("sending_total", "ended") > 0, LONG)
+            assert poll(lambda: resident(service) < before + 60, LONG), (before, resident(service))
+        finally:
+            stranger.kill()
+            stranger.communicate()
+        watched.must_come_to(write(worker, 3), store)
+        assert host.is_ready()

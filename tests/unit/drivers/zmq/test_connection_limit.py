@@ -1,5 +1,6 @@
 """Above the maximum number of connections, new ones are dropped, and those that are open are unaffected."""
 
+import os
 import resource
 import socket
 from collections.abc import Iterator
@@ -80,6 +81,31 @@ def test_subscriber_above_the_maximum_connects_when_another_one_has_left(on: Wor
         sender.send("a")
         assert listener.messages("a") == 0
     listener.wait_for_message(lambda: sender.send("a"), "a")
+
+
+def test_only_an_open_connection_of_this_socket_is_ended(on: World) -> None:
+    sender = on.sender()
+    with ExitStack() as stack:
+        peer = stranger(sender, stack)
+        assert peer is not None
+        eventually(lambda: is_open(sender) == 1, "it is counted")
+        limit = sender.publisher._connections
+        (descriptor,) = limit._open
+        other, other_end = map(stack.enter_context, socket.socketpair())
+        pipe, pipe_end = os.pipe()
+        stack.callback(os.close, pipe)
+        stack.callback(os.close, pipe_end)
+        for wrong in (other.fileno(), pipe, 1_000_000):
+            assert not limit.end(wrong), "no connection"
+            limit._open.add(wrong)
+            assert not limit.end(wrong), "its number belongs to another file now"
+            limit._open.discard(wrong)
+        other_end.sendall(b"still open")
+        assert other.recv(100) == b"still open"
+        assert limit.end(descriptor)
+        assert peer.recv(1000)[:1] == b"\xff", "the publisher's greeting"
+        eventually(lambda: is_open(sender) == 0, "ZeroMQ finds it closed")
+        assert sender.publisher.counters()["ended"] == 1
 
 
 def test_port_is_free_after_close(on: World) -> None:

@@ -1,0 +1,63 @@
+"""Mistakes in the limits of connections, subscriptions and files."""
+
+from functools import partial
+
+from _mutants.table import Mutant
+
+
+def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str, wrong: str) -> Mutant:
+    return Mutant(name, path, before, after, (f"{tests}::{test}",), wrong=wrong)
+
+
+CONNECTIONS = partial(
+    _mutant, "drivers/pubsub_zmq/connection_limit.py", "tests/unit/drivers/zmq/test_connection_limit.py"
+)
+SUBSCRIPTIONS = partial(
+    _mutant, "drivers/pubsub_zmq/subscription_budget.py", "tests/unit/drivers/zmq/test_subscription_budget.py"
+)
+FILES = partial(_mutant, "pubsub_lib/service/open_files.py", "tests/unit/service/test_open_files.py")
+
+MUTANTS = (
+    CONNECTIONS(
+        "connections_above_the_maximum_are_accepted",
+        "refused = self._set(_ATTACH_FILTER, struct.pack(\"HP\", 1, ctypes.addressof(code)))",
+        "refused = True",
+        "test_connections_above_the_maximum_are_dropped_and_accepted_again_below",
+        "strangers use up the open files, and the next worker ends the service",
+    ),
+    CONNECTIONS(
+        "connections_may_use_all_files",
+        "min(wanted, files // _SHARE_OF_FILES)",
+        "min(wanted, files)",
+        "test_connections_get_at_most_half_of_the_files",
+        "no file is left for workers and the database",
+    ),
+    CONNECTIONS(
+        "ended_connection_is_not_verified",
+        "if _local(connection) != self._bound_to:",
+        "if False:",
+        "test_only_an_open_connection_of_this_socket_is_ended",
+        "a connection to the database that got the number of a closed one is ended",
+    ),
+    SUBSCRIPTIONS(
+        "budget_ends_the_smallest_shares",
+        "self._shares.most_common()",
+        "reversed(self._shares.most_common())",
+        "test_budget_ends_the_largest_shares_until_the_rest_fits",
+        "replicas are ended for a stranger's subscriptions",
+    ),
+    SUBSCRIPTIONS(
+        "budget_does_not_wait_for_ended_connections",
+        "self._not_before = now + PAUSE",
+        "self._not_before = now",
+        "test_budget_waits_until_the_subscriptions_of_ended_connections_are_gone",
+        "more connections are ended while the subscriptions of the first ones are removed",
+    ),
+    FILES(
+        "soft_limit_stays",
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))",
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))",
+        "test_soft_limit_is_raised_to_the_hard_one",
+        "a service has room for half of 1,024 connections",
+    ),
+)
