@@ -18,6 +18,7 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.foreign_stores import ForeignStores
 from pubsub_lib.core.freshness import cut
 from pubsub_lib.core.history_change import HistoryChange
+from pubsub_lib.core.leased_publishers import NEVER_DUE, LeasedPublishers
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.quarantine import Quarantine
@@ -26,20 +27,9 @@ from pubsub_lib.core.step_result import NOTHING, StepResult
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.core.tracker_counters import Faults
 from pubsub_lib.core.witness import Witness
 from pubsub_lib.errors import NotSubscribedError
-
-
-class Faults(msgspec.Struct):
-    """Counters of faults that must never happen. Any value but zero is worth an alarm."""
-
-    guarded: int = 0
-    """Changes that were not applied because their version is older than the object's."""
-    mismatches: int = 0
-    """Times that a topic's count or digest differed from the store's."""
-    rotted: int = 0
-    """Objects that were altered or lost in this replica's memory, as found by a recount."""
-
 
 MAX_COMPARED: Final = 100
 """Maximum number of topics in each hello request of a replica of everything."""
@@ -57,6 +47,7 @@ class ReplicaState:
         self.faults = Faults()
         self.quarantine = Quarantine()
         self.stores = ForeignStores()
+        self.leased = LeasedPublishers(timing, rng)
         self.witness: Witness | None = None
         self.listens: Callable[[], bool] = lambda: True
         """False while no handler needs events: then none need be made. Called with the caller's lock held."""
@@ -90,7 +81,8 @@ class ReplicaState:
         if self.quarantine.until and self.quarantine.excludes(envelope.uuid, now):
             self._exclude(envelope)
             return NOTHING
-        effects = self.tracker.feed(envelope, now)
+        proves = envelope.hello is None or self.leased.may_prove(envelope.uuid, now)
+        effects = self.tracker.feed(envelope, now, proves=proves)
         if self.witness is not None:
             self.witness.received(envelope, effects, self.tracker)
         outcome = self._carry_out(effects, now) if effects else NOTHING
@@ -117,6 +109,16 @@ class ReplicaState:
         it when the driver is subscribed to all followed topics."""
         self.tracker.connected(now)
 
+    def directory_read(self, uuids: Collection[str], now: float) -> None:
+        """The store's directory shows live leases of these publishers (rule 14)."""
+        if self.leased.read(uuids, now):
+            self.tracker.connected(now)
+
+    @property
+    def restless(self) -> bool:
+        """As the tracker's, and for a reading of the directory."""
+        return self.tracker.restless or self.leased.read_at != NEVER_DUE
+
     def tick(self, now: float) -> StepResult:
         """Time passed."""
         rotted = self._recount(now) if now >= self.recount.next_time else ()
@@ -126,11 +128,12 @@ class ReplicaState:
             if drained:
                 self.witness.drained(drained, self.tracker)
         outcome = self._carry_out(effects, now) if effects else NOTHING
-        return msgspec.structs.replace(outcome, rotted=rotted) if rotted else outcome
+        read = self.leased.due(now)
+        return msgspec.structs.replace(outcome, rotted=rotted, read_directory=read) if rotted or read else outcome
 
     def next_time(self) -> float:
         """When ``tick`` is next due."""
-        return min(self.tracker.next_time(), self.recount.next_time)
+        return min(self.tracker.next_time(), self.recount.next_time, self.leased.read_at)
 
     def sync_done(self, number: int, answer: SyncAnswer, now: float) -> StepResult:
         """The store answered."""

@@ -25,6 +25,8 @@ class StepResult(msgspec.Struct, frozen=True):
     by_sync: int = 0
     history: HistoryChange | None = None
     """The store's history changed: handlers must be notified before ``events``, in which versions may go back."""
+    read_directory: bool = False
+    """The directory is to be read now: ``ReplicaState.directory_read``."""
     foreign: ForeignPublisher | None = None
     """The first message of a publisher of another store was dropped."""
     then: "StepResult | None" = None

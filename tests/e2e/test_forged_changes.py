@@ -123,3 +123,33 @@ def test_rule_14_changes_of_a_squatter_are_undone_and_then_not_used(host: Host) 
         position = write(worker, 2)
         replica.wait_handled(position, LONG, topics=(TOPIC,))
         assert not watched.differs(store)
+
+
+@pytest.mark.slow
+def test_rule_14_squatter_without_a_lease_does_not_prove_freshness(tmp_path: Path, sqlite_url: str) -> None:
+    """Without any verification: the replica polls the store, because no publisher with a lease answers."""
+    host = Host(tmp_path, sqlite_url, publishers_ips="127.0.0.1", max_idle_time=1.0, verify_interval=0.0)
+    try:
+        service, worker = host.service(), host.worker()
+        write(worker, 5)
+        address = f"tcp://127.0.0.1:{host.settings.bind_address.rpartition(':')[2]}"
+        with Store(host.database) as store, Watched(host.settings, (TOPIC,)) as watched:
+            replica = watched.replica
+            head = store.read_heads([TOPIC]).topics[TOPIC]
+            assert poll(lambda: replica.status().chains[TOPIC].known == head.point, LONG)
+            service.kill()
+            service.wait(LONG)
+            squatter = Squatter(address, head, store.store_id)
+            try:
+                assert poll(lambda: replica.status().counters.unleased > 0, LONG), "the attack does not work"
+                assert poll(lambda: replica.status().polling, LONG)
+                assert poll(lambda: replica.status().counters.contradicted > 0, LONG)
+            finally:
+                squatter.close()
+            host.service()
+            assert poll(lambda: not replica.status().polling, LONG), "a restarted service proves again"
+            position = write(worker, 2)
+            replica.wait_handled(position, LONG, topics=(TOPIC,))
+            assert not watched.differs(store)
+    finally:
+        host.close()

@@ -13,6 +13,7 @@ RULES = "tests/unit/core/test_tracker.py"
 WAITING = "tests/unit/core/test_reorder_buffer.py"
 PROOFS = "tests/unit/core/test_freshness.py"
 VERIFIED = "tests/unit/core/test_verification.py"
+LEASED = "tests/unit/core/test_leased_publishers.py"
 
 MUTANTS = (
     Mutant(
@@ -46,6 +47,30 @@ MUTANTS = (
         after="if False:",
         tests=(f"{VERIFIED}::test_rule_14_publisher_that_is_contradicted_repeatedly_is_not_used",),
         wrong="a publisher that the store contradicts is used again after each full sync",
+    ),
+    Mutant(
+        name="publisher_without_a_lease_proves",
+        path="pubsub_lib/core/leased_publishers.py",
+        before="if not self._required or uuid in self._live:",
+        after="if True:",
+        tests=(f"{LEASED}::test_rule_14_replies_without_a_lease_prove_nothing",),
+        wrong="a program at a dead publisher's address proves that a replica is fresh",
+    ),
+    Mutant(
+        name="reply_without_a_lease_is_a_reading",
+        path="pubsub_lib/core/tracker.py",
+        before="began = request.asked - hello.age if request is not None and proves else None",
+        after="began = request.asked - hello.age if request is not None else None",
+        tests=(f"{LEASED}::test_rule_14_position_of_a_publisher_without_a_lease_covers_nothing",),
+        wrong="wait_for returns at a position that a program without a lease invented",
+    ),
+    Mutant(
+        name="lease_that_appears_causes_no_hello_request",
+        path="pubsub_lib/core/replica_state.py",
+        before="        if self.leased.read(uuids, now):\n            self.tracker.connected(now)\n",
+        after="        self.leased.read(uuids, now)\n",
+        tests=(f"{LEASED}::test_rule_14_restarted_publisher_proves_at_once",),
+        wrong="a restarted publisher proves nothing before the next round of hello requests",
     ),
     Mutant(
         name="another_stores_messages_are_used",

@@ -490,8 +490,8 @@ def asked_when_idle() -> list[Patch]:
 def polled_when_silent() -> list[Patch]:
     receive = Tracker._receive_hello
 
-    def _receive_hello(self: Any, envelope: Any, hello: Any, now: float) -> None:
-        receive(self, envelope, hello, now)
+    def _receive_hello(self: Any, envelope: Any, hello: Any, now: float, *, proves: bool) -> None:
+        receive(self, envelope, hello, now, proves=proves)
         if hello.nonce:
             for name in self._chains:
                 self.freshness.of[name].publisher_proof = now
