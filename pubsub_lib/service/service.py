@@ -229,6 +229,7 @@ class PublisherService:
         """Counters, by part of the service. Any thread, does not block."""
         return {
             "links": self._outgoing.counters(),
+            "workers": self._outgoing.worker_counters(),
             "sending": self._publisher.counters(),
             "receiving": self._receiving.counters() if self._receiving is not None else {},
             **({"commits": self._commits.counters()} if self._commits is not None else {}),
@@ -240,13 +241,14 @@ class PublisherService:
         }
 
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
-        """Current values: held leases, unrepaired topics, and a journal that cannot be written. Any thread, does not
-        block.
+        """Current values: held leases, excluded workers, unrepaired topics, and a journal that cannot be written. Any
+        thread, does not block.
         """
         now = time.monotonic()
         held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, MAINTENANCE)}
         leases = {
             "leases": {**held, "entry": float(self._leases.registered(now))},
+            "excluded": {"workers": float(self._outgoing.excluded_workers)},
             "unrepaired": {"topics": float(len(self._recount.unrepaired()))},
         }
         if self._journal is None:

@@ -483,8 +483,9 @@ ORDER = (
     RECEIVING(
         "links_are_sent_on_before_the_journal_has_them",
         '            if self._journal is not None:\n                self._journal.links("taken", links)\n'
-        "            self._outgoing.handed_over(links)",
-        "            self._outgoing.handed_over(links)\n            if self._journal is not None:\n"
+        "            self._outgoing.handed_over(links, (envelope.service, envelope.uuid))",
+        "            self._outgoing.handed_over(links, (envelope.service, envelope.uuid))\n"
+        "            if self._journal is not None:\n"
         '                self._journal.links("taken", links)',
         "test_taken_link_is_in_the_journal_before_it_is_sent",
         "the audit finds links that the service sent and never got",

@@ -13,6 +13,9 @@ RULES = "tests/unit/core/test_tracker.py"
 WAITING = "tests/unit/core/test_reorder_buffer.py"
 PROOFS = "tests/unit/core/test_freshness.py"
 VERIFIED = "tests/unit/core/test_verification.py"
+OUTGOING = "tests/unit/service/test_outgoing.py"
+READER = "tests/unit/service/test_changelog_reader.py"
+HANDOFFS = "tests/unit/core/test_handoffs.py"
 LEASED = "tests/unit/core/test_leased_publishers.py"
 
 MUTANTS = (
@@ -71,6 +74,38 @@ MUTANTS = (
         after="        self.leased.read(uuids, now)\n",
         tests=(f"{LEASED}::test_rule_14_restarted_publisher_proves_at_once",),
         wrong="a restarted publisher proves nothing before the next round of hello requests",
+    ),
+    Mutant(
+        name="contradicted_worker_is_used",
+        path="pubsub_lib/service/outgoing.py",
+        before="if worker is not None and self._handoffs.excludes(worker[1]):",
+        after="if False:",
+        tests=(f"{OUTGOING}::test_worker_that_hands_over_what_was_never_committed_is_not_used",),
+        wrong="a program of the host publishes what is in no database, again and again",
+    ),
+    Mutant(
+        name="trimmed_link_accuses_its_worker",
+        path="pubsub_lib/core/handoffs.py",
+        before="if asked is None or there is not False:",
+        after="if asked is None or there:",
+        tests=(f"{HANDOFFS}::test_trimmed_links_accuse_no_worker",),
+        wrong="the messages of a true worker are not used, because the changelog was trimmed",
+    ),
+    Mutant(
+        name="restored_store_accuses_workers",
+        path="pubsub_lib/service/changelog_reader.py",
+        before="            self.jumps += 1\n            self._outgoing.history_changed()\n",
+        after="            self.jumps += 1\n",
+        tests=(f"{READER}::test_reader_jumps_to_the_head_of_another_history",),
+        wrong="after a restored backup the messages of true workers are not used",
+    ),
+    Mutant(
+        name="invented_link_hides_links_of_the_changelog",
+        path="pubsub_lib/service/changelog_reader.py",
+        before="            links, head, complete = self._store.read_links(begin, MAX_LINKS)\n",
+        after="            pass\n",
+        tests=(f"{READER}::test_reader_skips_no_links_after_a_point_that_was_never_committed",),
+        wrong="a worker that hands over an invented link prevents the publication of others from the changelog",
     ),
     Mutant(
         name="another_stores_messages_are_used",
