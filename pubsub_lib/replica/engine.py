@@ -348,6 +348,8 @@ class Engine:
         self._announce()  # with the lock held, so that no waiting thread sees a state without the events below
         if outcome.history is not None:
             log_history_change(outcome.history)
+            if self._journal is not None:
+                self._journal.history_changed(outcome.history)
             self._handlers.push_history(outcome.history)
         if outcome.events:
             self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)

@@ -10,6 +10,7 @@ from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.failpoints import hit
+from pubsub_lib.journal import Journal
 from pubsub_lib.logs import fields, logger
 
 _log = logger(__name__)
@@ -27,10 +28,13 @@ class Publishes(Protocol):
 class Outgoing:
     """Any thread. One lock around deciding and sending: a topic's links are sent in the order of the decisions."""
 
-    def __init__(self, service: str, unpublished: UnpublishedLinks, publisher: Publishes) -> None:
+    def __init__(
+        self, service: str, unpublished: UnpublishedLinks, publisher: Publishes, journal: Journal | None = None
+    ) -> None:
         self._service = service
         self._unpublished = unpublished
         self._publisher = publisher
+        self._journal = journal
         self._handoffs = Handoffs()
         self._walked: list[Point] = []
         self._quarantined = 0
@@ -86,6 +90,11 @@ class Outgoing:
         with self._lock:
             excluded = self._handoffs.judge(points, held, now)
         for each in excluded:
+            if self._journal is not None:
+                self._journal.note(
+                    "contradicted",
+                    topic=each.topic, service=each.service, uuid=each.uuid, point=each.point, cause="quarantined",
+                )  # fmt: skip
             _log.error(
                 "a worker of the service %r with the UUID %s handed over a change of the topic %r at position %d that "
                 "the database does not contain; its messages are not used for %d s: if the database lost no commits "

@@ -96,7 +96,7 @@ class PublisherService:
         self._journal = open_journal(settings.journal, "service", name)
         self._publisher = Publisher(settings, self._store, sender, journal=self._journal)
         unpublished = UnpublishedLinks(name, service.grace, KEEP_LEASES * service.lease)
-        self._outgoing = Outgoing(name, unpublished, self._publisher)
+        self._outgoing = Outgoing(name, unpublished, self._publisher, self._journal)
         self._commits = (
             CommitServer(settings, self._store, self._committed) if settings.group_commit == "host" else None
         )

@@ -25,7 +25,8 @@ BITS: Final[Mapping[int, frozenset[str]]] = {
 }
 STRICT: Final = frozenset({"reordered", "duplicate_dropped"})
 TABLES: Final = (
-    "delivery", "strays", "store", "state", "syncs", "skews", "balance", "window", "stream", "anomaly", "latency",
+    "delivery", "strays", "store", "state", "publisher", "syncs", "skews", "balance", "window", "stream", "anomaly",
+    "latency",
 )  # fmt: skip
 """The tables that are saved as Parquet."""
 TIMELINE: Final = 1000
@@ -56,7 +57,7 @@ CATEGORIES: Final = Balance.__struct_fields__[1:]
 
 
 class Count(msgspec.Struct, frozen=True):
-    """The number of rows with a verdict. ``of``: delivery, strays, store or state."""
+    """The number of rows with a verdict. ``of``: delivery, strays, store, state or publisher."""
 
     domain: str
     of: str

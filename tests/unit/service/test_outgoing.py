@@ -1,11 +1,12 @@
 """Each link is sent once, from a worker or the changelog; links that the driver rejects are counted and not retried."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from pubsub_lib.core.handoffs import AFTER, SECONDS
-from pubsub_lib.core.model import Link
+from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import TransportError
 from pubsub_lib.service.outgoing import Outgoing
@@ -25,9 +26,20 @@ class Sent:
         self.links += links
 
 
+class Notes:
+    """A journal that keeps its notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[Any, ...]] = []
+
+    def note(self, kind: str, *, topic: str, service: str, uuid: str, point: Point, cause: str) -> None:
+        self.notes.append((kind, topic, uuid, point, cause))
+
+
 def outgoing() -> tuple[Outgoing, Sent]:
     sent = Sent()
-    return Outgoing("api-1", UnpublishedLinks("api-1", grace=1.0, keep=60.0), sent), sent
+    journal: Any = Notes()
+    return Outgoing("api-1", UnpublishedLinks("api-1", grace=1.0, keep=60.0), sent, journal), sent
 
 
 def test_handed_over_link_is_not_sent_again_from_the_changelog() -> None:
@@ -88,6 +100,7 @@ def test_worker_that_hands_over_what_was_never_committed_is_not_used(caplog: pyt
     assert out.overdue(0.0) == []
     assert out.overdue(AFTER) == [lie.point]
     out.judge([lie.point], [False], AFTER)
+    assert out._journal.notes == [("contradicted", "planted", WORKER[1], lie.point, "quarantined")]  # type: ignore[union-attr]
     assert out.worker_counters() == {"contradicted": 1, "quarantined": 0}
     assert out.excluded_workers == 1
     (record,) = caplog.records
