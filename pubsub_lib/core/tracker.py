@@ -213,7 +213,8 @@ class Tracker:
             elif isinstance(part, Delta):
                 effects.extend(self._caught_up(chain, part, answer.store, now))
             else:
-                chain.repair = False
+                # A publisher's message led to a point that the store lacks: its few bytes must not cost all objects.
+                chain.repair = chain.undone = chain.source is not None and chain.synced
                 self._trigger(chain, Trigger.INCOMPLETE, now)
                 self.syncs.need_now(now)
         self._remember_needs(now)
@@ -523,7 +524,7 @@ class Tracker:
             return []
         applied: list[Link] = []
         for chain in due:
-            if chain.repair and chain.known is not None:
+            if chain.repair and chain.known is not None and not chain.undone:
                 # Only buckets that differ are to be read: links received since must not make further ones differ.
                 self._drain(chain, now, applied)
         number = self.syncs.begin(now, self._turn)
@@ -572,7 +573,7 @@ class Tracker:
         fresh = self.freshness.of[chain.name]
         fresh.restart(full.head, HeadReading(self.syncs.begun, store.position, publisher=False), now)
         chain.read_in, chain.read_whole = self._turn, not chain.repair
-        chain.repair = False
+        chain.repair = chain.undone = False
         # If the answer does not fit this time either, the caller calls mismatched() in this turn.
         if self._persistent.pop(chain.name, None) is None:
             chain.mismatched_readings = 0

@@ -108,6 +108,22 @@ MUTANTS = (
         wrong="a worker that hands over an invented link prevents the publication of others from the changelog",
     ),
     Mutant(
+        name="undone_link_costs_all_objects",
+        path=TRACKER,
+        before="chain.repair = chain.undone = chain.source is not None and chain.synced",
+        after="chain.repair = chain.undone = False",
+        tests=(f"{VERIFIED}::test_rule_05_only_differing_buckets_are_read_to_undo_a_publishers_link",),
+        wrong="each invented message of 150 bytes makes every replica read whole topics",
+    ),
+    Mutant(
+        name="links_after_an_undone_point_are_applied",
+        path=TRACKER,
+        before="if chain.repair and chain.known is not None and not chain.undone:",
+        after="if chain.repair and chain.known is not None:",
+        tests=(f"{VERIFIED}::test_rule_05_links_that_wait_for_an_undone_point_are_not_applied_before_the_reading",),
+        wrong="links that continue an invented one are applied, and no publisher is contradicted",
+    ),
+    Mutant(
         name="another_stores_messages_are_used",
         path="pubsub_lib/core/replica_state.py",
         before="if envelope.store_id != self.stores.own and self.stores.excludes(envelope):",
