@@ -22,6 +22,8 @@ class Counters(msgspec.Struct):
     """Times that a chain was read again because the store's history changed."""
     contradicted: int = 0
     """Times that a publisher's message had led to a point which the store does not contain."""
+    useless: int = 0
+    """Readings of differing buckets that a publisher's count or digest caused and that found no difference."""
     quarantined: int = 0
     """Messages and hellos of publishers that the store had contradicted repeatedly."""
     unleased: int = 0

@@ -29,7 +29,7 @@ from pubsub_lib.core.tracker_counters import Counters
 from pubsub_lib.errors import PubSubError, StoreError, WaitTimeout
 from pubsub_lib.replica.consistency_check import found_differences
 from pubsub_lib.replica.discovery import Discovery
-from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_foreign_publisher, log_rot
+from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_publishers, log_rot
 from pubsub_lib.replica.handlers import Handlers
 from pubsub_lib.replica.hello_requests import send_hello_request
 from pubsub_lib.replica.history_log import log_history_change
@@ -353,8 +353,8 @@ class Engine:
             self._handlers.push_history(outcome.history)
         if outcome.events:
             self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
-        if outcome.foreign is not None:
-            log_foreign_publisher(outcome.foreign)
+        if outcome.foreign is not None or outcome.quarantined:
+            log_publishers(outcome)
         if outcome.then is not None:
             self._notify_handlers(outcome.then, first=first)
 

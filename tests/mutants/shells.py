@@ -436,8 +436,8 @@ ORDER = (
     REPLICA_STATE(
         "messages_are_applied_before_the_journal_has_them",
         "        if self.witness is not None:\n            self.witness.received(envelope, effects, self.tracker)\n"
-        "        outcome = self._carry_out(effects, now) if effects else NOTHING\n",
-        "        outcome = self._carry_out(effects, now) if effects else NOTHING\n"
+        "        outcome = self._carry_out(effects, now, envelope) if effects else NOTHING\n",
+        "        outcome = self._carry_out(effects, now, envelope) if effects else NOTHING\n"
         "        if self.witness is not None:\n            self.witness.received(envelope, effects, self.tracker)\n",
         "test_replica_closed_while_it_works_ends_once",
         "a replica that is killed holds what its journal does not have",

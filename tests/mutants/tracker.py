@@ -13,10 +13,6 @@ RULES = "tests/unit/core/test_tracker.py"
 WAITING = "tests/unit/core/test_reorder_buffer.py"
 PROOFS = "tests/unit/core/test_freshness.py"
 VERIFIED = "tests/unit/core/test_verification.py"
-OUTGOING = "tests/unit/service/test_outgoing.py"
-READER = "tests/unit/service/test_changelog_reader.py"
-HANDOFFS = "tests/unit/core/test_handoffs.py"
-LEASED = "tests/unit/core/test_leased_publishers.py"
 
 MUTANTS = (
     Mutant(
@@ -50,78 +46,6 @@ MUTANTS = (
         after="if False:",
         tests=(f"{VERIFIED}::test_rule_14_publisher_that_is_contradicted_repeatedly_is_not_used",),
         wrong="a publisher that the store contradicts is used again after each full sync",
-    ),
-    Mutant(
-        name="publisher_without_a_lease_proves",
-        path="pubsub_lib/core/leased_publishers.py",
-        before="if not self._required or uuid in self._live:",
-        after="if True:",
-        tests=(f"{LEASED}::test_rule_14_replies_without_a_lease_prove_nothing",),
-        wrong="a program at a dead publisher's address proves that a replica is fresh",
-    ),
-    Mutant(
-        name="reply_without_a_lease_is_a_reading",
-        path="pubsub_lib/core/tracker.py",
-        before="began = request.asked - hello.age if request is not None and proves else None",
-        after="began = request.asked - hello.age if request is not None else None",
-        tests=(f"{LEASED}::test_rule_14_position_of_a_publisher_without_a_lease_covers_nothing",),
-        wrong="wait_for returns at a position that a program without a lease invented",
-    ),
-    Mutant(
-        name="lease_that_appears_causes_no_hello_request",
-        path="pubsub_lib/core/replica_state.py",
-        before="        if self.leased.read(uuids, now):\n            self.tracker.connected(now)\n",
-        after="        self.leased.read(uuids, now)\n",
-        tests=(f"{LEASED}::test_rule_14_restarted_publisher_proves_at_once",),
-        wrong="a restarted publisher proves nothing before the next round of hello requests",
-    ),
-    Mutant(
-        name="contradicted_worker_is_used",
-        path="pubsub_lib/service/outgoing.py",
-        before="if worker is not None and self._handoffs.excludes(worker[1]):",
-        after="if False:",
-        tests=(f"{OUTGOING}::test_worker_that_hands_over_what_was_never_committed_is_not_used",),
-        wrong="a program of the host publishes what is in no database, again and again",
-    ),
-    Mutant(
-        name="trimmed_link_accuses_its_worker",
-        path="pubsub_lib/core/handoffs.py",
-        before="if asked is None or there is not False:",
-        after="if asked is None or there:",
-        tests=(f"{HANDOFFS}::test_trimmed_links_accuse_no_worker",),
-        wrong="the messages of a true worker are not used, because the changelog was trimmed",
-    ),
-    Mutant(
-        name="restored_store_accuses_workers",
-        path="pubsub_lib/service/changelog_reader.py",
-        before="            self.jumps += 1\n            self._outgoing.history_changed()\n",
-        after="            self.jumps += 1\n",
-        tests=(f"{READER}::test_reader_jumps_to_the_head_of_another_history",),
-        wrong="after a restored backup the messages of true workers are not used",
-    ),
-    Mutant(
-        name="invented_link_hides_links_of_the_changelog",
-        path="pubsub_lib/service/changelog_reader.py",
-        before="            links, head, complete = self._store.read_links(begin, MAX_LINKS)\n",
-        after="            pass\n",
-        tests=(f"{READER}::test_reader_skips_no_links_after_a_point_that_was_never_committed",),
-        wrong="a worker that hands over an invented link prevents the publication of others from the changelog",
-    ),
-    Mutant(
-        name="undone_link_costs_all_objects",
-        path=TRACKER,
-        before="chain.repair = chain.undone = chain.source is not None and chain.synced",
-        after="chain.repair = chain.undone = False",
-        tests=(f"{VERIFIED}::test_rule_05_only_differing_buckets_are_read_to_undo_a_publishers_link",),
-        wrong="each invented message of 150 bytes makes every replica read whole topics",
-    ),
-    Mutant(
-        name="links_after_an_undone_point_are_applied",
-        path=TRACKER,
-        before="if chain.repair and chain.known is not None and not chain.undone:",
-        after="if chain.repair and chain.known is not None:",
-        tests=(f"{VERIFIED}::test_rule_05_links_that_wait_for_an_undone_point_are_not_applied_before_the_reading",),
-        wrong="links that continue an invented one are applied, and no publisher is contradicted",
     ),
     Mutant(
         name="another_stores_messages_are_used",
