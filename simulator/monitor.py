@@ -77,7 +77,7 @@ class Monitor:
             watch.receive_foreign(envelope.uuid, now)
             return
         if envelope.hello is not None:
-            self._received_hello(watch, replica, envelope.hello, now)
+            self._received_hello(watch, replica, envelope.hello, envelope.uuid, now)
             return
         name = ALL if ALL in watch.chains else envelope.topic
         if (evidence := watch.chains.get(name)) is not None:
@@ -85,7 +85,8 @@ class Monitor:
             for link in [message.link for message in envelope.messages if may_wait(chain, message.link.point)]:
                 evidence.receive_link(link.tx_prev if name == ALL else link.prev, link.point, now)
 
-    def _received_hello(self, watch: Watch, replica: "Replica", hello: Hello, now: float) -> None:
+    def _received_hello(self, watch: Watch, replica: "Replica", hello: Hello, uuid: str, now: float) -> None:
+        proves = replica.directory is None or replica.directory.shows(uuid)
         points = {topic: head.point for topic, head in hello.heads.items()}
         if hello.store is not None:
             points[ALL] = hello.store
@@ -100,11 +101,11 @@ class Monitor:
             evidence.receive(point, now)
             chain = replica.replica_state.tracker.chain(topic) if topic in replica.topics else None
             known = -1 if chain is None else chain.known_position
-            if asked is not None and hello.store is not None:
+            if asked is not None and proves and hello.store is not None:
                 evidence.covers(hello.store.position)
             if asked is not None and asked >= watch.connected and point.position > known:
                 evidence.missed = True
-            if asked is not None and evidence.known == point and chain is not None and not chain.frozen:
+            if asked is not None and proves and evidence.known == point and chain is not None and not chain.frozen:
                 evidence.proved = max(evidence.proved, asked - hello.age)
 
     def acted(self, replica: "Replica", outcome: StepResult) -> None:
@@ -170,7 +171,7 @@ class Monitor:
                 self._world.count("verify")
             kind = "full" if want.after is None else "delta"
             self.syncs[f"{kind}: {cause}"] = self.syncs.get(f"{kind}: {cause}", 0) + 1
-            if want.buckets is not None:
+            if want.buckets is not None and not replica.replica_state.tracker.chain(name).undone:
                 raise Violation("repair", f"{replica.name}: {name!r} repairs although nothing differed")
             if want.after is None:
                 if not evidence.may_full:

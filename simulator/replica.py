@@ -17,6 +17,7 @@ from pubsub_lib.core.quarantine import Quarantine
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable
+from simulator.directory import DirectoryReader
 from simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
 from simulator.plan import ReplicaPlan
 from simulator.publisher import PublisherTasks
@@ -69,7 +70,7 @@ class Replica:
         self.subscriptions: dict[str, None] = {}
         self.inbox: Mailbox[Envelope] = Mailbox(world.plan.hwm)
         self._rng = rng
-        self._nudge = Signal()
+        self.nudge = Signal()
         self._connected = False
         self.cache = Cache()
         self.replica_state = WatchedReplicaState(world.plan.timing, world.plan.limits, rng, self.cache, clock.now())
@@ -84,6 +85,7 @@ class Replica:
             uuid = f"{rng.getrandbits(128):032x}"
             self.polled = PublisherTasks(world, self.process, uuid, self._receive_polled)
             self.process.spawn(self._polling(self.polled))
+        self.directory = None if plan.polling else DirectoryReader(self)
         self.process.spawn(self._receiving())
         self.process.spawn(self._following())
         self.process.spawn(self._reading_back(world.kernel.rng(f"{name} waits")))
@@ -110,7 +112,7 @@ class Replica:
         """The driver has a connection to a service. A polling driver has none."""
         if self.polled is None:
             self._connected = True
-            self._nudge.set()
+            self.nudge.set()
 
     def _receive_polled(self, envelope: Envelope) -> None:
         if envelope.hello is not None or ALL in self.subscriptions or envelope.topic in self.subscriptions:
@@ -124,24 +126,22 @@ class Replica:
                 now = self.clock.now()
                 self.world.monitor.received(self, envelope, now)
                 self._act(self.replica_state.feed(envelope, now))
-                slow = self.world.slowness(self.name)
-                yield Sleep("fed", slow * self._rng.random())
+                yield Sleep("fed", self.world.slowness(self.name) * self._rng.random())
 
     def _following(self) -> Steps:
-        topics = self.plan.topics
-        for topic in topics:
+        for topic in self.plan.topics:
             self.subscriptions[topic] = None
         yield Sleep("subscribed", 0.001)
-        self._act(self.replica_state.subscribe(topics, self.clock.now()))
+        self._act(self.replica_state.subscribe(self.plan.topics, self.clock.now()))
         while True:
             if self._connected:
                 self._connected = False
                 self.world.monitor.connected(self, self.clock.now())
                 self.replica_state.connected(self.clock.now())
             self._act(self.replica_state.tick(self.clock.now()))
-            self._nudge.is_set = False  # next_time() is read again right here
+            self.nudge.is_set = False  # next_time() is read again right here
             due = self.clock.true(self.replica_state.next_time())
-            yield Await("tick", self._nudge, max(due - self.world.kernel.now, 0.0) + 1e-4)
+            yield Await("tick", self.nudge, max(due - self.world.kernel.now, 0.0) + 1e-4)
 
     def _changing_topics(self) -> Steps:
         while True:
@@ -169,7 +169,7 @@ class Replica:
                 topic = rng.choice(list(self.topics))
                 self.world.monitor.resync_asked(self, topic)
                 self.replica_state.resync((topic,), self.clock.now())
-                self._nudge.set()
+                self.nudge.set()
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
@@ -189,14 +189,16 @@ class Replica:
                 self.polled.asked(ask)
             else:
                 self.world.network.ask(self, ask)
+        if outcome.read_directory and self.directory is not None:
+            self.directory.read()
         if outcome.sync is not None:
             self.world.monitor.sync_begun(self, outcome.sync, self.clock.now())
             self.process.spawn(self._sync(outcome.sync))
         self.world.monitor.acted(self, outcome)
         if outcome.then is not None:
             self._act(outcome.then)
-        if self.replica_state.tracker.restless:
-            self._nudge.set()
+        if self.replica_state.restless:
+            self.nudge.set()
 
     def _sync(self, start: StartSync) -> Steps:
         database, trace = self.world.database, self.world.kernel.trace
@@ -217,7 +219,7 @@ class Replica:
             if not in_time:
                 self.world.monitor.late_answer(self, running)
             self._act(outcome)
-        self._nudge.set()
+        self.nudge.set()
 
     def _reading_back(self, rng: random.Random) -> Steps:
         """Wait for a commit from time to time, like a program that reads its own write."""

@@ -10,6 +10,7 @@ from pubsub_lib.core.lease import Lease
 from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import StoreUnavailable
+from simulator.directory import ENTRY
 from simulator.kernel import Await, LocalClock, Mailbox, Process, Sleep, Steps
 from simulator.plan import LEASE_SECONDS
 from simulator.publisher import PublisherTasks
@@ -138,6 +139,8 @@ class Service:
         """The server's work for one request: renew, list the live services, collect garbage, by its own clock."""
         store, now = self.world.database.store, self.world.database.clock.now()
         granted = store.acquire(name, holder, LEASE_SECONDS, now)
+        if name != ORPHANS:
+            store.acquire(ENTRY + holder, holder, LEASE_SECONDS, now)
         self.live = store.live(SERVICE, now)
         store.collect_garbage(now)
         return granted

@@ -56,6 +56,7 @@ class Chain:
         "source",
         "state",
         "synced",
+        "undone",
     )
 
     def __init__(self, name: str, limits: Limits, known: Point | None, now: float) -> None:
@@ -75,6 +76,8 @@ class Chain:
         """A sync of this chain was completed."""
         self.repair = False
         """The next full sync need only fetch the buckets that differ."""
+        self.undone = False
+        """The store does not contain known: links that connect to it must not be applied before the full sync."""
         self.read_in = -1
         """The turn in which the last full sync's answer was received."""
         self.read_whole = False

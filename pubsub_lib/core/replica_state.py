@@ -1,7 +1,6 @@
 """Tracker and cache together: the state of a replica, without its threads, sockets and clocks.
 
-The threaded replica and the simulator both use this one class. Not thread-safe: the caller holds one lock around every
-call, and may call ``cache`` under the same lock.
+Used by the threaded replica and the simulator. Not thread-safe: the caller holds one lock for all calls and ``cache``.
 """
 
 import random
@@ -18,28 +17,19 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.foreign_stores import ForeignStores
 from pubsub_lib.core.freshness import cut
 from pubsub_lib.core.history_change import HistoryChange
+from pubsub_lib.core.leased_publishers import NEVER_DUE, LeasedPublishers
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Full, Head, Link, Point, SyncAnswer, Want
-from pubsub_lib.core.quarantine import Quarantine
+from pubsub_lib.core.provoked_reads import ProvokedReads
+from pubsub_lib.core.quarantine import Publisher, Quarantine
 from pubsub_lib.core.recount import Recount
 from pubsub_lib.core.step_result import NOTHING, StepResult
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.core.tracker_counters import Faults
 from pubsub_lib.core.witness import Witness
 from pubsub_lib.errors import NotSubscribedError
-
-
-class Faults(msgspec.Struct):
-    """Counters of faults that must never happen. Any value but zero is worth an alarm."""
-
-    guarded: int = 0
-    """Changes that were not applied because their version is older than the object's."""
-    mismatches: int = 0
-    """Times that a topic's count or digest differed from the store's."""
-    rotted: int = 0
-    """Objects that were altered or lost in this replica's memory, as found by a recount."""
-
 
 MAX_COMPARED: Final = 100
 """Maximum number of topics in each hello request of a replica of everything."""
@@ -56,7 +46,9 @@ class ReplicaState:
         """Topics whose heads this replica of everything has not requested yet in this round over all of them."""
         self.faults = Faults()
         self.quarantine = Quarantine()
+        self.provoked = ProvokedReads(self.tracker.counters)
         self.stores = ForeignStores()
+        self.leased = LeasedPublishers(timing, rng)
         self.witness: Witness | None = None
         self.listens: Callable[[], bool] = lambda: True
         """False while no handler needs events: then none need be made. Called with the caller's lock held."""
@@ -90,10 +82,11 @@ class ReplicaState:
         if self.quarantine.until and self.quarantine.excludes(envelope.uuid, now):
             self._exclude(envelope)
             return NOTHING
-        effects = self.tracker.feed(envelope, now)
+        proves = envelope.hello is None or self.leased.may_prove(envelope.uuid, now)
+        effects = self.tracker.feed(envelope, now, proves=proves)
         if self.witness is not None:
             self.witness.received(envelope, effects, self.tracker)
-        outcome = self._carry_out(effects, now) if effects else NOTHING
+        outcome = self._carry_out(effects, now, envelope) if effects else NOTHING
         return outcome if envelope.hello is None or not self.cache.lagging else self._prove(outcome)
 
     def _drop_foreign(self, envelope: Envelope, now: float) -> StepResult:
@@ -117,6 +110,16 @@ class ReplicaState:
         it when the driver is subscribed to all followed topics."""
         self.tracker.connected(now)
 
+    def directory_read(self, uuids: Collection[str], now: float) -> None:
+        """The store's directory shows live leases of these publishers (rule 14)."""
+        if self.leased.read(uuids, now):
+            self.tracker.connected(now)
+
+    @property
+    def restless(self) -> bool:
+        """As the tracker's, and for a reading of the directory."""
+        return self.tracker.restless or self.leased.read_at != NEVER_DUE
+
     def tick(self, now: float) -> StepResult:
         """Time passed."""
         rotted = self._recount(now) if now >= self.recount.next_time else ()
@@ -126,19 +129,19 @@ class ReplicaState:
             if drained:
                 self.witness.drained(drained, self.tracker)
         outcome = self._carry_out(effects, now) if effects else NOTHING
-        return msgspec.structs.replace(outcome, rotted=rotted) if rotted else outcome
+        read = self.leased.due(now)
+        return msgspec.structs.replace(outcome, rotted=rotted, read_directory=read) if rotted or read else outcome
 
     def next_time(self) -> float:
         """When ``tick`` is next due."""
-        return min(self.tracker.next_time(), self.recount.next_time)
+        return min(self.tracker.next_time(), self.recount.next_time, self.leased.read_at)
 
     def sync_done(self, number: int, answer: SyncAnswer, now: float) -> StepResult:
         """The store answered."""
         syncs = self.tracker.syncs
         if syncs.running and number == syncs.number and self.stores.identified(answer.store_id):
             self.tracker.forget_received(now)
-        # First the contents that were read, of all topics together, then the links that had waited for them: chains do
-        # not depend on each other, and a handler may want the former in an order of its own.
+        # First the contents of all topics, then the links that had waited: handlers may order the former themselves.
         effects = sorted(self.tracker.sync_done(number, answer, now), key=lambda each: not isinstance(each, Replace))
         if self.witness is not None:
             self.witness.synced(answer, number, effects, self.tracker)
@@ -151,19 +154,21 @@ class ReplicaState:
         """The store did not answer."""
         self.tracker.sync_failed(number, now)
 
-    def _carry_out(self, effects: Sequence[Effect], now: float) -> StepResult:
+    def _carry_out(self, effects: Sequence[Effect], now: float, envelope: Envelope | None = None) -> StepResult:
         events: list[Event] = []
         hello_requests: list[RequestHello] = []
         sync: StartSync | None = None
         by_sync = 0
         changed: dict[str, tuple[Point, Point]] = {}
         contradicted: list[Replace] = []
+        quarantined: list[Publisher] = []
         for effect in effects:
             if isinstance(effect, Apply):  # the most frequent effect; a match statement takes four times as long
-                self._apply(effect.links, events, now)
+                self._apply(effect.links, events, now, envelope)
             elif isinstance(effect, Replace):
                 before, after = effect.before, effect.answer.head
                 reached = 0 if before is None else before.position
+                quarantined += self.provoked.answered(effect, self.cache.differs, self.quarantine, now)
                 same_history = self._replace(effect.chain, effect.answer, reached, events, now)
                 by_sync = len(events)
                 if before is not None and not same_history:
@@ -171,7 +176,7 @@ class ReplicaState:
                     if effect.source is not None:
                         contradicted.append(effect)
             elif isinstance(effect, Compare):
-                self._compare(effect.heads, now)
+                self._compare(effect.heads, now, envelope)
             elif isinstance(effect, RequestHello):
                 hello_requests.append(self._about_topics(effect) if effect.topics == (ALL,) else effect)
             elif isinstance(effect, StartSync):
@@ -181,17 +186,17 @@ class ReplicaState:
                 assert_never(effect)
         self.tracker.counters.history_changes += len(changed)
         if not changed:
-            return StepResult(events, hello_requests, sync, by_sync=by_sync)
+            return StepResult(events, hello_requests, sync, by_sync=by_sync, quarantined=quarantined)
         read = combined(events[:by_sync])
         steps = [*read, *events[by_sync:]]
         sources = {each.chain: each.source for each in contradicted if each.source is not None}
         self.tracker.counters.contradicted += len({*sources.values()})
         history = HistoryChange(changed, sources, self.quarantine.judge(contradicted, now))
-        return StepResult(steps, hello_requests, sync, by_sync=len(read), history=history)
+        return StepResult(steps, hello_requests, sync, by_sync=len(read), history=history, quarantined=quarantined)
 
-    def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:
+    def _apply(self, links: Sequence[Link], events: list[Event], now: float, envelope: Envelope | None) -> None:
         for topic, guarded, intact in self.cache.apply_run(links, events if self.listens() else None):
-            self._faulty(topic, guarded, intact, now)
+            self._faulty(topic, guarded, intact, now, envelope, links)
 
     def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
         """Take a full sync's answer. Returns whether its history contains the known point.
@@ -213,16 +218,23 @@ class ReplicaState:
             back = back or applied.went_back
         return not back if answer.contains_known is None else answer.contains_known
 
-    def _faulty(self, topic: str, guarded: int, intact: bool, now: float) -> None:
+    def _faulty(
+        self, topic: str, guarded: int, intact: bool, now: float,
+        envelope: Envelope | None = None, links: Sequence[Link] | None = None,
+    ) -> None:  # fmt: skip
         self.faults.guarded += guarded
         if not intact:
             self.faults.mismatches += 1
+            if envelope is not None:
+                self.provoked.differed(ALL if ALL in self.tracker.topics else topic, envelope, now, links)
             self.mismatched(topic, now)
 
-    def _compare(self, heads: Mapping[str, Head], now: float) -> None:
+    def _compare(self, heads: Mapping[str, Head], now: float, envelope: Envelope | None) -> None:
+        if envelope is not None and not self.provoked.may_compare(envelope.uuid, now):
+            return
         for topic, head in heads.items():
             if self.cache.differs(topic, head):
-                self._faulty(topic, 0, False, now)
+                self._faulty(topic, 0, False, now, envelope)
 
     def _about_topics(self, request: RequestHello) -> RequestHello:
         """Add some topics, others each time, to the request of a replica of everything: their heads carry digests."""

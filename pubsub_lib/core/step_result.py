@@ -8,6 +8,7 @@ from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.foreign_stores import ForeignPublisher
 from pubsub_lib.core.history_change import HistoryChange
+from pubsub_lib.core.quarantine import Publisher
 from pubsub_lib.core.topic_objects import Rot
 
 
@@ -25,8 +26,12 @@ class StepResult(msgspec.Struct, frozen=True):
     by_sync: int = 0
     history: HistoryChange | None = None
     """The store's history changed: handlers must be notified before ``events``, in which versions may go back."""
+    read_directory: bool = False
+    """The directory is to be read now: ``ReplicaState.directory_read``."""
     foreign: ForeignPublisher | None = None
     """The first message of a publisher of another store was dropped."""
+    quarantined: Sequence[Publisher] = ()
+    """Publishers whose messages are not used from now on, because their counts or digests were false."""
     then: "StepResult | None" = None
     """Events that follow these, with a notice of their own."""
 

@@ -147,11 +147,11 @@ class Tracker:
 
     # -- in --------------------------------------------------------------------------------------------------------
 
-    def feed(self, envelope: Envelope, now: float) -> list[Effect]:
-        """An envelope was received."""
+    def feed(self, envelope: Envelope, now: float, *, proves: bool = True) -> list[Effect]:
+        """An envelope was received. ``proves``: its publisher has a live lease, so its replies count (rule 14)."""
         self._turn += 1
         if envelope.hello is not None:
-            return self._receive_hello(envelope, envelope.hello, now)
+            return self._receive_hello(envelope, envelope.hello, now, proves=proves)
         chain = self._chains.get(self._chain_of(envelope.topic))
         if chain is None:
             # Not counted in the sequences either: after a late message, following the topic again is not a gap.
@@ -213,7 +213,8 @@ class Tracker:
             elif isinstance(part, Delta):
                 effects.extend(self._caught_up(chain, part, answer.store, now))
             else:
-                chain.repair = False
+                # A publisher's message led to a point that the store lacks: its few bytes must not cost all objects.
+                chain.repair = chain.undone = chain.source is not None and chain.synced
                 self._trigger(chain, Trigger.INCOMPLETE, now)
                 self.syncs.need_now(now)
         self._remember_needs(now)
@@ -383,15 +384,17 @@ class Tracker:
 
     # -- hellos ------------------------------------------------------------------------------------------------------
 
-    def _receive_hello(self, envelope: Envelope, hello: Hello, now: float) -> list[Effect]:
+    def _receive_hello(self, envelope: Envelope, hello: Hello, now: float, *, proves: bool) -> list[Effect]:
         for topic, last in hello.sequences.items():
             if self._chain_of(topic) in self._chains:
                 self.gaps.announced(envelope.service, envelope.uuid, topic, last)
         request = self.freshness.request_of(hello.nonce) if hello.nonce else None
         if hello.nonce and request is None:
             return []  # the reply to a forgotten request proves nothing
+        if request is not None and not proves:
+            self.counters.unleased += 1
         # The earliest begin of the reading on this replica's clock; unknown for a broadcast.
-        began = None if request is None else request.asked - hello.age
+        began = request.asked - hello.age if request is not None and proves else None
         for topic, point in self._hello_heads(hello):
             lost_at = float("inf") if request is None else self._reconnection.lost_at(topic, request.asked, now)
             self._receive_head(self._chains[topic], point, began, hello, now, lost_at)
@@ -402,7 +405,7 @@ class Tracker:
         if request is not None:
             for topic in [each for each in self._joining if each in request.topics]:  # in the order of following
                 self._greeted(self._chains[topic], now)
-        reached = self._reached(hello) if request is not None else {}
+        reached = self._reached(hello) if began is not None else {}
         return [Compare(reached)] if reached else []
 
     def _take_hint(self, hello: Hello, now: float) -> None:
@@ -521,7 +524,7 @@ class Tracker:
             return []
         applied: list[Link] = []
         for chain in due:
-            if chain.repair and chain.known is not None:
+            if chain.repair and chain.known is not None and not chain.undone:
                 # Only buckets that differ are to be read: links received since must not make further ones differ.
                 self._drain(chain, now, applied)
         number = self.syncs.begin(now, self._turn)
@@ -570,7 +573,7 @@ class Tracker:
         fresh = self.freshness.of[chain.name]
         fresh.restart(full.head, HeadReading(self.syncs.begun, store.position, publisher=False), now)
         chain.read_in, chain.read_whole = self._turn, not chain.repair
-        chain.repair = False
+        chain.repair = chain.undone = False
         # If the answer does not fit this time either, the caller calls mismatched() in this turn.
         if self._persistent.pop(chain.name, None) is None:
             chain.mismatched_readings = 0

@@ -1,4 +1,4 @@
-"""The counters of a tracker, as data."""
+"""The counters of a tracker and of a replica, as data."""
 
 import msgspec
 
@@ -22,8 +22,12 @@ class Counters(msgspec.Struct):
     """Times that a chain was read again because the store's history changed."""
     contradicted: int = 0
     """Times that a publisher's message had led to a point which the store does not contain."""
+    useless: int = 0
+    """Readings of differing buckets that a publisher's count or digest caused and that found no difference."""
     quarantined: int = 0
     """Messages and hellos of publishers that the store had contradicted repeatedly."""
+    unleased: int = 0
+    """Hello replies that proved nothing, because their publisher has no live lease (rule 14)."""
     foreign_store: int = 0
     """Messages and hellos that carry another store's id, or none (rule 15)."""
     late_answers: int = 0
@@ -34,3 +38,14 @@ class Counters(msgspec.Struct):
     """Deltas begun, by cause."""
     fulls: dict[str, int] = {}
     """Full syncs begun, by cause."""
+
+
+class Faults(msgspec.Struct):
+    """Counters of faults that must never happen. Any value but zero is worth an alarm."""
+
+    guarded: int = 0
+    """Changes that were not applied because their version is older than the object's."""
+    mismatches: int = 0
+    """Times that a topic's count or digest differed from the store's."""
+    rotted: int = 0
+    """Objects that were altered or lost in this replica's memory, as found by a recount."""

@@ -53,12 +53,15 @@ class UnpublishedLinks:
         while len(self._pending) > MAX_REMEMBERED:
             self._pending.popitem(last=False)
 
-    def passed(self, after: Point) -> Point:
+    def passed(self, after: Point, walked: list[Point] | None = None) -> Point:
         """The last point to which only transactions lead from ``after`` whose links were all published: nothing up to
-        there need be read in the changelog. For one reader, which continues from the returned point.
+        there need be read in the changelog. For one reader, which continues from the returned point. Their points are
+        added to ``walked``.
         """
         while (point := self._following.pop(after, None)) is not None:
             after = point
+            if walked is not None:
+                walked.append(point)
         return after
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> list[Link]:

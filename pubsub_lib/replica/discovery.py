@@ -20,6 +20,10 @@ class DirectoryEntry(Protocol):
     """A live service in the directory."""
 
     @property
+    def uuid(self) -> str:
+        """The identity of this start of the service, as in its messages."""
+
+    @property
     def address(self) -> str:
         """The publisher's address; "" when replicas must not listen to it."""
 
@@ -82,6 +86,9 @@ class Discovery:
         """The found addresses, and the number of readings in a row in which they were missing."""
         self._refused: frozenset[str] = frozenset()
         self._closing = False
+        self._woken = False
+        self._regular_at = float("-inf")
+        self._on_read: Callable[[Sequence[str]], None] = lambda uuids: None
         self._loop = PeriodicThread("discovery", self.step)
 
     @property
@@ -89,9 +96,16 @@ class Discovery:
         """The found addresses, to which the subscriber listens. Any thread."""
         return tuple(sorted(self._missed))
 
-    def start(self) -> None:
-        """Start the thread."""
+    def start(self, on_read: Callable[[Sequence[str]], None] | None = None) -> None:
+        """Start the thread. ``on_read``: called on it after each reading, with the UUIDs of the live services."""
+        if on_read is not None:
+            self._on_read = on_read
         self._loop.start()
+
+    def wake(self) -> None:
+        """Read the directory now, besides the regular readings. Any thread, does not block."""
+        self._woken = True
+        self._loop.wake()
 
     def close(self, timeout: float) -> None:
         """Stop; waits at most ``timeout`` seconds for a running step."""
@@ -100,11 +114,15 @@ class Discovery:
 
     def step(self, now: float) -> float:
         """Read the directory once; returns the next step's time. Blocks for database and names; raises StoreError."""
-        found = self._others({entry.address for entry in self._live() if entry.address})
+        extra = self._woken and now < self._regular_at
+        self._woken = False
+        live = self._live()
+        self._on_read([entry.uuid for entry in live])
+        found = self._others({entry.address for entry in live if entry.address})
         for address in sorted(found):
             if address in self._missed or self._listen(address):
                 self._missed[address] = 0
-        for address in sorted(self._missed.keys() - found):
+        for address in () if extra else sorted(self._missed.keys() - found):
             self._missed[address] += 1
             if self._missed[address] >= MAX_MISSED:
                 del self._missed[address]
@@ -114,7 +132,9 @@ class Discovery:
                     address,
                     extra=fields(address=address),
                 )
-        return now + self._interval
+        if not extra:
+            self._regular_at = now + self._interval
+        return self._regular_at
 
     def _others(self, entered: set[str]) -> set[str]:
         """The registered addresses without the configured ones, compared by resolved address."""

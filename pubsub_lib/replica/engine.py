@@ -26,12 +26,12 @@ from pubsub_lib.core.objects import Object
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.tracker_counters import Counters
-from pubsub_lib.errors import PubSubError, StoreError, TransportError, WaitTimeout
-from pubsub_lib.logs import fields, logger
+from pubsub_lib.errors import PubSubError, StoreError, WaitTimeout
 from pubsub_lib.replica.consistency_check import found_differences
 from pubsub_lib.replica.discovery import Discovery
-from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_foreign_publisher, log_rot
+from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_publishers, log_rot
 from pubsub_lib.replica.handlers import Handlers
+from pubsub_lib.replica.hello_requests import send_hello_request
 from pubsub_lib.replica.history_log import log_history_change
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.scheduling import Scheduler
@@ -40,7 +40,6 @@ from pubsub_lib.settings import Settings
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-_log = logger(__name__)
 
 NEVER_DUE = float("inf")
 
@@ -106,7 +105,7 @@ class Engine:
             self._subscriber.register_topic(topic)
         self._subscriber.daemonize()
         if self._discovery is not None:
-            self._discovery.start()
+            self._discovery.start(self._on_directory)
         self._clock.start()
         self._syncs.start()
         with self._topics_lock:
@@ -231,7 +230,7 @@ class Engine:
                 return
             outcome = self._state.feed(envelope, self.now())
             self._notify_handlers(outcome)
-            restless = self._state.tracker.restless
+            restless = self._state.restless
             # A hello may end a wait, or cause a hello request, before the clock thread's next deadline.
             wake = restless and (envelope.hello is not None or not self._restless)
             self._restless = restless
@@ -241,6 +240,11 @@ class Engine:
     def _on_connected(self) -> None:
         with self._lock:
             self._state.connected(self.now())
+        self._clock.wake()
+
+    def _on_directory(self, uuids: Sequence[str]) -> None:
+        with self._lock:
+            self._state.directory_read(uuids, self.now())
         self._clock.wake()
 
     # -- the clock thread -----------------------------------------------------------------------------------------
@@ -253,7 +257,7 @@ class Engine:
         with self._lock:
             outcome = self._state.tick(now)
             self._notify_handlers(outcome)
-            self._restless = self._state.tracker.restless
+            self._restless = self._state.restless
             again = self._state.next_time()
         self._carry_out(outcome)
         for rot in outcome.rotted:
@@ -267,6 +271,8 @@ class Engine:
         """Send the hello requests of a step and start its sync. Without the lock, because drivers have their own."""
         for request in outcome.hello_requests:
             self._request_hello(request)
+        if outcome.read_directory and self._discovery is not None:
+            self._discovery.wake()
         if outcome.sync is not None:
             with self._lock:
                 self._job = outcome.sync
@@ -277,16 +283,7 @@ class Engine:
     def _request_hello(self, request: RequestHello) -> None:
         if self._journal is not None:
             self._journal.asking(request)
-        try:
-            self._subscriber.request_hello(request.nonce, request.topics)
-        # No retry: without a proof of freshness the replica polls the store.
-        except TransportError as error:
-            if not self._closing:
-                _log.warning(
-                    "cannot send hello requests to the publishers: %s", error, extra=fields(topics=len(request.topics))
-                )
-        except Exception:  # noqa: BLE001 - a driver's bug must not prevent the sync that follows
-            _log.exception("internal error of the driver while sending hello requests; please report this")
+        send_hello_request(self._subscriber, request, lambda: self._closing)
 
     # -- the sync thread ------------------------------------------------------------------------------------------
 
@@ -351,11 +348,13 @@ class Engine:
         self._announce()  # with the lock held, so that no waiting thread sees a state without the events below
         if outcome.history is not None:
             log_history_change(outcome.history)
+            if self._journal is not None:
+                self._journal.history_changed(outcome.history)
             self._handlers.push_history(outcome.history)
         if outcome.events:
             self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
-        if outcome.foreign is not None:
-            log_foreign_publisher(outcome.foreign)
+        if outcome.foreign is not None or outcome.quarantined:
+            log_publishers(outcome)
         if outcome.then is not None:
             self._notify_handlers(outcome.then, first=first)
 

@@ -5,9 +5,11 @@ from collections.abc import Collection, Mapping
 from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.foreign_stores import ForeignPublisher
 from pubsub_lib.core.index import Index, IndexStatus
+from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.logs import fields, logger
+from pubsub_lib.replica.history_log import log_quarantined
 from pubsub_lib.replica.status import unfit
 
 _log = logger(__name__)
@@ -50,6 +52,13 @@ class FaultLog:
         for topic in sorted(topics - self._mismatching):
             _log.error("%s", unfit(topic), extra=fields(topic=topic))
         self._mismatching = topics
+
+
+def log_publishers(outcome: StepResult) -> None:
+    """Publishers that a step found to be of another store, or to send false digests."""
+    if outcome.foreign is not None:
+        log_foreign_publisher(outcome.foreign)
+    log_quarantined(outcome.quarantined, "counts or digests that the database contradicts")
 
 
 def log_foreign_publisher(found: ForeignPublisher) -> None:

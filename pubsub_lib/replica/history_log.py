@@ -1,9 +1,10 @@
 """Log a change of the store's history."""
 
 import logging
+from collections.abc import Iterable
 
 from pubsub_lib.core.history_change import HistoryChange
-from pubsub_lib.core.quarantine import CONTRADICTIONS, SECONDS
+from pubsub_lib.core.quarantine import CONTRADICTIONS, SECONDS, Publisher
 from pubsub_lib.logs import fields
 
 _log = logging.getLogger(__name__)
@@ -29,12 +30,18 @@ def log_history_change(change: HistoryChange) -> None:
             sender,
             extra=fields(topic=topic, position=after.position),
         )
-    for service, uuid in change.quarantined:
+    log_quarantined(change.quarantined, "changes that the database does not contain")
+
+
+def log_quarantined(publishers: Iterable[Publisher], what: str) -> None:
+    """Log one error for each publisher that is not used from now on. ``what``: what it sent."""
+    for service, uuid in publishers:
         _log.error(
-            "the publisher %r with the UUID %s sent changes that the database does not contain %d times; its messages "
-            "are not used for %d s: if no backup was restored, find the program that uses this UUID",
+            "the publisher %r with the UUID %s sent %s %d times; its messages are not used for %d s: if no backup was "
+            "restored, find the program that uses this UUID",
             service,
             uuid,
+            what,
             CONTRADICTIONS,
             SECONDS,
             extra=fields(service=service, uuid=uuid),

@@ -8,6 +8,7 @@ import msgspec
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.effects import Apply, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, Message
+from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Incomplete, Link, Point, Record, SyncAnswer
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.topic_objects import Rot
@@ -184,6 +185,16 @@ class ReplicaJournal:
         self._journal.note(
             "sync_end", topic=chain, sequence=number, outcome=outcome, point=head, count=count, size=size
         )
+
+    def history_changed(self, change: HistoryChange) -> None:
+        """The store does not contain the points to which publishers' messages had led these chains."""
+        for chain, publisher in change.publishers.items():
+            before, after = change.points[chain]
+            cause = "quarantined" if publisher in change.quarantined else ""
+            service, uuid = publisher
+            self._journal.note(
+                "contradicted", topic=chain, service=service, uuid=uuid, point=before, prev=after, cause=cause
+            )
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,9 @@ import msgspec
 from pubsub_lib.core.handler_queue import Parked
 from pubsub_lib.core.index import IndexStatus
 from pubsub_lib.core.model import Point
-from pubsub_lib.core.replica_state import Faults
 from pubsub_lib.core.sequence_gaps import Tally
 from pubsub_lib.core.timing import Timing, no_publisher_bound
-from pubsub_lib.core.tracker_counters import Counters
+from pubsub_lib.core.tracker_counters import Counters, Faults
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.replica.handlers import HandlerCounters
 from pubsub_lib.replica.unreadable import UnreadableObject

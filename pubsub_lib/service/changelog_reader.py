@@ -1,9 +1,11 @@
-"""Reads the changelog for links that were committed and not handed over (rule S10)."""
+"""Reads the changelog for links that were committed and not handed over (rule S10), and checks that those which workers
+handed over were committed (rule 14).
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
-from pubsub_lib.core.model import Heads, Link, Point
+from pubsub_lib.core.model import ALL, Heads, Link, Point
 from pubsub_lib.failpoints import hit
 
 MAX_LINKS: Final = 1000
@@ -19,6 +21,9 @@ class Changelog(Protocol):
     def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
         """(links in commit order after a point, the store's head, whether they connect). Blocks; raises StoreError."""
 
+    def holds(self, topic: str, points: Sequence[Point]) -> Sequence[bool | None]:
+        """Whether the history contains each point; None: it was trimmed. Blocks; raises StoreError."""
+
 
 class Sends(Protocol):
     """Decides about links and sends them: :class:`pubsub_lib.service.outgoing.Outgoing`."""
@@ -28,6 +33,18 @@ class Sends(Protocol):
 
     def passed(self, after: Point) -> Point:
         """The point up to which all links after this one were sent."""
+
+    def reached(self) -> None:
+        """The store contains that point."""
+
+    def history_changed(self) -> None:
+        """The changelog does not connect any more."""
+
+    def overdue(self, now: float) -> Sequence[Point]:
+        """Transactions that were handed over and not seen in the changelog for some time."""
+
+    def judge(self, points: Sequence[Point], held: Sequence[bool | None], now: float) -> None:
+        """Whether the store contains these."""
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> None:
         """Send the links that are due."""
@@ -60,6 +77,7 @@ class ChangelogReader:
     def step(self, now: float) -> float:
         """Read once, send the due links; returns the next step's time. Blocks for the database; raises StoreError."""
         more = self._read(now)
+        self._check_handoffs(now)
         live, held = self._orphans(now)
         self._outgoing.due(now, live, held)
         return now if more else min(now + self._interval, max(self._outgoing.next_time(), now))
@@ -68,17 +86,37 @@ class ChangelogReader:
         if self._after is None:
             self._after = self._store.read_heads(()).store
             return False
-        passed = self._outgoing.passed(self._after)
-        if passed != self._after:
+        begin = self._after
+        passed = self._outgoing.passed(begin)
+        if passed != begin:
             hit("service.while_following")
-            self._after = passed
             if self._store.read_heads(()).store == passed:
+                self._after = passed
+                self._outgoing.reached()
                 return False  # nothing else was committed, so no link need be read and decoded
-        links, head, complete = self._store.read_links(self._after, MAX_LINKS)
+        links, head, complete = self._store.read_links(passed, MAX_LINKS)
+        if complete:
+            self._outgoing.reached()
+        elif passed != begin:  # a worker may have handed over what was never committed: no link may be skipped for that
+            links, head, complete = self._store.read_links(begin, MAX_LINKS)
         if links:
             hit("service.while_following")
         self._after = links[-1].point if complete and links else head
         if not complete:
             self.jumps += 1
+            self._outgoing.history_changed()
         self._outgoing.in_changelog(links, now)
         return complete and self._after != head
+
+    def _check_handoffs(self, now: float) -> None:
+        """Look up what workers handed over and the changelog did not show, together with a point that this reader read
+        from the store: without that point, the history changed.
+        """
+        overdue = self._outgoing.overdue(now)
+        if not overdue or self._after is None:
+            return
+        own, *held = self._store.holds(ALL, [self._after, *overdue])
+        if own:
+            self._outgoing.judge(overdue, held, now)
+        else:
+            self._outgoing.history_changed()

@@ -5,10 +5,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
+from pubsub_lib.core.handoffs import SECONDS, Handoffs, Worker
 from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.failpoints import hit
+from pubsub_lib.journal import Journal
 from pubsub_lib.logs import fields, logger
 
 _log = logger(__name__)
@@ -26,17 +28,30 @@ class Publishes(Protocol):
 class Outgoing:
     """Any thread. One lock around deciding and sending: a topic's links are sent in the order of the decisions."""
 
-    def __init__(self, service: str, unpublished: UnpublishedLinks, publisher: Publishes) -> None:
+    def __init__(
+        self, service: str, unpublished: UnpublishedLinks, publisher: Publishes, journal: Journal | None = None
+    ) -> None:
         self._service = service
         self._unpublished = unpublished
         self._publisher = publisher
+        self._journal = journal
+        self._handoffs = Handoffs()
+        self._walked: list[Point] = []
+        self._quarantined = 0
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
 
-    def handed_over(self, links: Sequence[Link]) -> None:
-        """Send the links of a worker that were not sent yet. Blocks for at most about a second."""
+    def handed_over(self, links: Sequence[Link], worker: Worker | None = None) -> None:
+        """Send the links that were not sent yet. Blocks for at most about a second. ``worker``: the process that states
+        that it committed them; None: this service did.
+        """
         with self._lock:
+            if worker is not None and self._handoffs.excludes(worker[1]):
+                self._quarantined += len(links)
+                return  # what it committed is published from the changelog
             fresh = self._unpublished.handed_over(links)
+            if worker is not None:
+                self._handoffs.add(fresh, worker)
             self._counts["handed"] += len(fresh)
             self._counts["repeated"] += len(links) - len(fresh)
             self._send(fresh)
@@ -45,11 +60,52 @@ class Outgoing:
         """These links were read from the changelog, in commit order. Does not block."""
         with self._lock:
             self._unpublished.in_changelog(links, now)
+            self._handoffs.confirm(link.point for link in links)
 
     def passed(self, after: Point) -> Point:
-        """The point up to which the changelog holds nothing to send after this one. Does not block."""
+        """The point up to which the changelog holds nothing to send after this one, if workers handed over only what
+        they committed. Does not block.
+        """
         with self._lock:
-            return self._unpublished.passed(after)
+            self._walked.clear()
+            return self._unpublished.passed(after, self._walked)
+
+    def reached(self) -> None:
+        """The store contains the point that ``passed`` returned, and so all before it. Does not block."""
+        with self._lock:
+            self._handoffs.confirm(self._walked)
+
+    def history_changed(self) -> None:
+        """The changelog does not connect any more: workers may have committed what is undone now. Does not block."""
+        with self._lock:
+            self._handoffs.forget()
+
+    def overdue(self, now: float) -> list[Point]:
+        """The transactions that workers handed over and that the changelog should have shown. Does not block."""
+        with self._lock:
+            return self._handoffs.overdue(now)
+
+    def judge(self, points: Sequence[Point], held: Sequence[bool | None], now: float) -> None:
+        """The store contains these transactions or not (None: unknown). Does not block."""
+        with self._lock:
+            excluded = self._handoffs.judge(points, held, now)
+        for each in excluded:
+            if self._journal is not None:
+                self._journal.note(
+                    "contradicted",
+                    topic=each.topic, service=each.service, uuid=each.uuid, point=each.point, cause="quarantined",
+                )  # fmt: skip
+            _log.error(
+                "a worker of the service %r with the UUID %s handed over a change of the topic %r at position %d that "
+                "the database does not contain; its messages are not used for %d s: if the database lost no commits "
+                "and no backup was restored, find the program that uses this UUID",
+                each.service,
+                each.uuid,
+                each.topic,
+                each.point.position,
+                SECONDS,
+                extra=fields(service=each.service, uuid=each.uuid, topic=each.topic, position=each.point.position),
+            )
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> None:
         """Send the links that this service must publish and that no worker handed over within the grace."""
@@ -72,6 +128,17 @@ class Outgoing:
         the changelog), ``took_over`` (orphans found there), ``unsent`` (the driver refused them).
         """
         return dict(self._counts)
+
+    def worker_counters(self) -> Mapping[str, int]:
+        """``contradicted``: transactions that workers handed over and the database does not contain; ``quarantined``:
+        dropped links of the workers that did so.
+        """
+        return {"contradicted": self._handoffs.contradicted, "quarantined": self._quarantined}
+
+    @property
+    def excluded_workers(self) -> int:
+        """The number of workers whose links are not used now."""
+        return len(self._handoffs.excluded)
 
     def _send(self, links: Sequence[Link]) -> None:
         if not links:

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.foreign_stores import ForeignStores
+from pubsub_lib.core.handoffs import Worker
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.failpoints import hit
@@ -21,8 +22,8 @@ _REJECTED: Final = ("truncated", "oversized", "version", "foreign", "overflow", 
 class TakesLinks(Protocol):
     """Receives complete links: :class:`pubsub_lib.service.outgoing.Outgoing`."""
 
-    def handed_over(self, links: list[Link]) -> None:
-        """Send the links that were not sent yet."""
+    def handed_over(self, links: list[Link], worker: Worker | None = None) -> None:
+        """Send the links that were not sent yet. ``worker``: the process that handed them over."""
 
 
 class Receiving:
@@ -90,7 +91,7 @@ class Receiving:
         if links:
             if self._journal is not None:
                 self._journal.links("taken", links)
-            self._outgoing.handed_over(links)
+            self._outgoing.handed_over(links, (envelope.service, envelope.uuid))
 
     def _drop_foreign(self, envelope: Envelope, own: bytes) -> None:
         """Drop a message of another store (rule 15). A link of the own store is published from the changelog."""

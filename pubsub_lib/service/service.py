@@ -96,7 +96,7 @@ class PublisherService:
         self._journal = open_journal(settings.journal, "service", name)
         self._publisher = Publisher(settings, self._store, sender, journal=self._journal)
         unpublished = UnpublishedLinks(name, service.grace, KEEP_LEASES * service.lease)
-        self._outgoing = Outgoing(name, unpublished, self._publisher)
+        self._outgoing = Outgoing(name, unpublished, self._publisher, self._journal)
         self._commits = (
             CommitServer(settings, self._store, self._committed) if settings.group_commit == "host" else None
         )
@@ -229,6 +229,7 @@ class PublisherService:
         """Counters, by part of the service. Any thread, does not block."""
         return {
             "links": self._outgoing.counters(),
+            "workers": self._outgoing.worker_counters(),
             "sending": self._publisher.counters(),
             "receiving": self._receiving.counters() if self._receiving is not None else {},
             **({"commits": self._commits.counters()} if self._commits is not None else {}),
@@ -240,13 +241,14 @@ class PublisherService:
         }
 
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
-        """Current values: held leases, unrepaired topics, and a journal that cannot be written. Any thread, does not
-        block.
+        """Current values: held leases, excluded workers, unrepaired topics, and a journal that cannot be written. Any
+        thread, does not block.
         """
         now = time.monotonic()
         held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, MAINTENANCE)}
         leases = {
             "leases": {**held, "entry": float(self._leases.registered(now))},
+            "excluded": {"workers": float(self._outgoing.excluded_workers)},
             "unrepaired": {"topics": float(len(self._recount.unrepaired()))},
         }
         if self._journal is None:

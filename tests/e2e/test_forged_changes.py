@@ -10,7 +10,7 @@ import pytest
 import zmq
 from _processes import poll
 
-from pubsub_lib import Store
+from pubsub_lib import Store, Worker
 from pubsub_lib.core import codec, digest
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.model import ALL, Change, Head, Link, Point
@@ -122,4 +122,65 @@ def test_rule_14_changes_of_a_squatter_are_undone_and_then_not_used(host: Host) 
         host.service()
         position = write(worker, 2)
         replica.wait_handled(position, LONG, topics=(TOPIC,))
+        assert not watched.differs(store)
+
+
+@pytest.mark.slow
+def test_rule_14_squatter_without_a_lease_does_not_prove_freshness(tmp_path: Path, sqlite_url: str) -> None:
+    """Without any verification: the replica polls the store, because no publisher with a lease answers."""
+    host = Host(tmp_path, sqlite_url, publishers_ips="127.0.0.1", max_idle_time=1.0, verify_interval=0.0)
+    try:
+        service, worker = host.service(), host.worker()
+        write(worker, 5)
+        address = f"tcp://127.0.0.1:{host.settings.bind_address.rpartition(':')[2]}"
+        with Store(host.database) as store, Watched(host.settings, (TOPIC,)) as watched:
+            replica = watched.replica
+            head = store.read_heads([TOPIC]).topics[TOPIC]
+            assert poll(lambda: replica.status().chains[TOPIC].known == head.point, LONG)
+            service.kill()
+            service.wait(LONG)
+            squatter = Squatter(address, head, store.store_id)
+            try:
+                assert poll(lambda: replica.status().counters.unleased > 0, LONG), "the attack does not work"
+                assert poll(lambda: replica.status().polling, LONG)
+                assert poll(lambda: replica.status().counters.contradicted > 0, LONG)
+            finally:
+                squatter.close()
+            host.service()
+            assert poll(lambda: not replica.status().polling, LONG), "a restarted service proves again"
+            position = write(worker, 2)
+            replica.wait_handled(position, LONG, topics=(TOPIC,))
+            assert not watched.differs(store)
+    finally:
+        host.close()
+
+
+@pytest.mark.slow
+def test_rule_14_worker_that_hands_over_what_it_did_not_commit_is_not_used(host: Host) -> None:
+    host.service()
+    honest = host.worker()
+    write(honest, 5)
+    with (
+        Store(host.database) as store,
+        Watched(host.settings, (TOPIC,)) as watched,
+        Worker(host.settings, store) as rogue,
+    ):
+        replica = watched.replica
+        head = store.read_heads([TOPIC]).topics[TOPIC]
+        assert poll(lambda: replica.status().chains[TOPIC].known == head.point, LONG)
+        rogue.hand_over([forged(head)])
+        assert poll(lambda: host.metric("workers_total", "contradicted") == 1, LONG)
+        assert host.metric("excluded", "workers") == 1
+        assert poll(lambda: replica.get("item", "planted") is None, LONG)
+        position = write(honest, 5)
+        replica.wait_handled(position, LONG, topics=(TOPIC,))
+        rogue.hand_over([forged(store.read_heads([TOPIC]).topics[TOPIC])])
+        assert poll(lambda: host.metric("workers_total", "quarantined") == 1, LONG)
+        with store.transaction() as tx:
+            tx.create("item", "true", {"by": "the same program"}, topic=TOPIC)
+        assert poll(lambda: replica.get("item", "true") is not None, LONG), "it is published from the changelog"
+        position = write(honest, 5)
+        replica.wait_handled(position, LONG, topics=(TOPIC,))
+        assert replica.get("item", "planted") is None
+        assert host.metric("workers_total", "contradicted") == 1
         assert not watched.differs(store)

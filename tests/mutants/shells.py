@@ -41,7 +41,7 @@ WAKE_UPS = (
     ),
     ENGINE(
         "tick_leaves_the_engine_restless",
-        "            self._restless = self._state.tracker.restless\n",
+        "            self._restless = self._state.restless\n",
         "",
         "test_clock_starts_for_each_link_that_begins_to_wait",
         "the clock is woken for the first link that waits and not for the next",
@@ -385,11 +385,11 @@ ORDER = (
     ENGINE(
         "asks_before_it_receives",
         "        self._subscriber.daemonize()\n        if self._discovery is not None:\n"
-        "            self._discovery.start()\n"
+        "            self._discovery.start(self._on_directory)\n"
         "        self._clock.start()\n        self._syncs.start()\n"
         "        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
         "            self._interest.add(topics)\n",
-        "        if self._discovery is not None:\n            self._discovery.start()\n"
+        "        if self._discovery is not None:\n            self._discovery.start(self._on_directory)\n"
         "        self._clock.start()\n        self._syncs.start()\n"
         "        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
         "            self._interest.add(topics)\n        self._subscriber.daemonize()\n",
@@ -417,10 +417,10 @@ ORDER = (
     ),
     ENGINE(
         "asks_before_the_journal_has_it",
-        "        if self._journal is not None:\n            self._journal.asking(request)\n        try:\n"
-        "            self._subscriber.request_hello(request.nonce, request.topics)\n",
-        "        try:\n            self._subscriber.request_hello(request.nonce, request.topics)\n"
-        "            if self._journal is not None:\n                self._journal.asking(request)\n",
+        "        if self._journal is not None:\n            self._journal.asking(request)\n"
+        "        send_hello_request(self._subscriber, request, lambda: self._closing)\n",
+        "        send_hello_request(self._subscriber, request, lambda: self._closing)\n"
+        "        if self._journal is not None:\n            self._journal.asking(request)\n",
         "test_clock_starts_when_a_link_begins_to_wait",
         "the audit finds a reply older than its hello request",
     ),
@@ -436,8 +436,8 @@ ORDER = (
     REPLICA_STATE(
         "messages_are_applied_before_the_journal_has_them",
         "        if self.witness is not None:\n            self.witness.received(envelope, effects, self.tracker)\n"
-        "        outcome = self._carry_out(effects, now) if effects else NOTHING\n",
-        "        outcome = self._carry_out(effects, now) if effects else NOTHING\n"
+        "        outcome = self._carry_out(effects, now, envelope) if effects else NOTHING\n",
+        "        outcome = self._carry_out(effects, now, envelope) if effects else NOTHING\n"
         "        if self.witness is not None:\n            self.witness.received(envelope, effects, self.tracker)\n",
         "test_replica_closed_while_it_works_ends_once",
         "a replica that is killed holds what its journal does not have",
@@ -483,8 +483,9 @@ ORDER = (
     RECEIVING(
         "links_are_sent_on_before_the_journal_has_them",
         '            if self._journal is not None:\n                self._journal.links("taken", links)\n'
-        "            self._outgoing.handed_over(links)",
-        "            self._outgoing.handed_over(links)\n            if self._journal is not None:\n"
+        "            self._outgoing.handed_over(links, (envelope.service, envelope.uuid))",
+        "            self._outgoing.handed_over(links, (envelope.service, envelope.uuid))\n"
+        "            if self._journal is not None:\n"
         '                self._journal.links("taken", links)',
         "test_taken_link_is_in_the_journal_before_it_is_sent",
         "the audit finds links that the service sent and never got",

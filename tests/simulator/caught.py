@@ -86,4 +86,5 @@ CAUGHT: dict[str, Caught] = {
     "another_store_used": Caught(5, "history notice"),
     "another_store_waits": Caught(85, "committed"),
     "another_store_published": Caught(5, "durable"),
+    "later_leases_ignored": Caught(10, "delta without cause"),
 }

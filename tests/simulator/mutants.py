@@ -20,6 +20,7 @@ from pubsub_lib.core.freshness import Freshness, FreshnessMonitor
 from pubsub_lib.core.handler_queue import HandlerQueue
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.lease import Lease
+from pubsub_lib.core.leased_publishers import LeasedPublishers
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Incomplete, TopicSnapshot, Want
 from pubsub_lib.core.reconnection import Reconnection
 from pubsub_lib.core.reorder_buffer import PendingStep, ReorderBuffer
@@ -490,8 +491,8 @@ def asked_when_idle() -> list[Patch]:
 def polled_when_silent() -> list[Patch]:
     receive = Tracker._receive_hello
 
-    def _receive_hello(self: Any, envelope: Any, hello: Any, now: float) -> None:
-        receive(self, envelope, hello, now)
+    def _receive_hello(self: Any, envelope: Any, hello: Any, now: float, *, proves: bool) -> None:
+        receive(self, envelope, hello, now, proves=proves)
         if hello.nonce:
             for name in self._chains:
                 self.freshness.of[name].publisher_proof = now
@@ -799,3 +800,16 @@ def another_store_waits() -> list[Patch]:
 @mutant("a service publishes the links of another store's workers")
 def another_store_published() -> list[Patch]:
     return [(Service, "is_own", lambda self, item: True)]
+
+
+# -- leases of publishers (rule 14) -----------------------------------------------------------------------------------
+
+
+@mutant("only publishers whose lease the first reading of the directory shows prove anything")
+def later_leases_ignored() -> list[Patch]:
+    read = LeasedPublishers.read
+
+    def _read(self: Any, uuids: Any, now: float) -> bool:
+        return read(self, uuids if not self._required else [each for each in uuids if each in self._live], now)
+
+    return [(LeasedPublishers, "read", _read)]

@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
@@ -81,10 +82,10 @@ def _counts(of_delivery: Iterable[Row]) -> list[Count]:
 
 def _findings(tables: Tables) -> list[Count]:
     kinds = [
-        table.select("domain", F.lit(of).alias("of"), "verdict")
-        for of, table in (("strays", tables.strays), ("store", tables.store), ("state", tables.state))
+        getattr(tables, of).select("domain", F.lit(of).alias("of"), "verdict")
+        for of in ("strays", "store", "state", "publisher")
     ]
-    every = kinds[0].unionByName(kinds[1]).unionByName(kinds[2])
+    every = reduce(DataFrame.unionByName, kinds)
     found = every.groupBy("domain", "of", "verdict").agg(F.count("*").alias("rows")).collect()
     return [Count(row["domain"], row["of"], row["verdict"], "", "", row["rows"]) for row in found]
 

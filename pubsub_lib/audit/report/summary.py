@@ -18,14 +18,15 @@ INCOMPLETE: Final = 32
 BITS: Final[Mapping[int, frozenset[str]]] = {
     LOSS: frozenset({"lost"}),
     CORRUPT: frozenset({"corrupt", "phantom", "misrouted", "phantom_publish"}),
-    DIVERGENCE: frozenset({"missing", "stale", "wrong_value", "zombie", "chain_broken"}),
+    DIVERGENCE: frozenset({"missing", "stale", "wrong_value", "zombie", "chain_broken", "foreign_history"}),
     LATE: frozenset({"late"}),
     POLICY: frozenset({"duplicate_applied", "stale_applied"}),
     INCOMPLETE: frozenset({"unknown"}),
 }
 STRICT: Final = frozenset({"reordered", "duplicate_dropped"})
 TABLES: Final = (
-    "delivery", "strays", "store", "state", "syncs", "skews", "balance", "window", "stream", "anomaly", "latency",
+    "delivery", "strays", "store", "state", "publisher", "syncs", "skews", "balance", "window", "stream", "anomaly",
+    "latency",
 )  # fmt: skip
 """The tables that are saved as Parquet."""
 TIMELINE: Final = 1000
@@ -56,7 +57,7 @@ CATEGORIES: Final = Balance.__struct_fields__[1:]
 
 
 class Count(msgspec.Struct, frozen=True):
-    """The number of rows with a verdict. ``of``: delivery, strays, store or state."""
+    """The number of rows with a verdict. ``of``: delivery, strays, store, state or publisher."""
 
     domain: str
     of: str

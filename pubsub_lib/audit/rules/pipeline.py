@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pubsub_lib.audit.rules import (
     base_tables,
     changelog,
+    contradictions,
     delivery,
     fast_path,
     receipts,
@@ -29,6 +30,8 @@ class Tables(msgspec.Struct, frozen=True):
     strays: DataFrame
     store: DataFrame
     state: DataFrame
+    publisher: DataFrame
+    """Publishers and workers that the store contradicted."""
     syncs: DataFrame
     runs: DataFrame
     domains: DataFrame
@@ -70,6 +73,7 @@ def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_P
         strays=strays,
         store=store,
         state=kept(differences, small=True),
+        publisher=known.contradictions,
         syncs=kept(syncs.syncs(events), small=True),
         runs=runs,
         domains=known.domains,
@@ -89,6 +93,7 @@ class _Known(msgspec.Struct, frozen=True):
     """The computed tables that verdicts need, apart from the messages."""
 
     has_changelog: bool
+    contradictions: DataFrame
     raw_receipts: DataFrame
     """Not computed: a plan of all receipts."""
     overview: DataFrame
@@ -106,13 +111,16 @@ def _known(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFr
     intervals = settled(base_tables.intervals(events, rows, runs))
     commits = settled(base_tables.commits(rows, settings))
     # The sent points are compared with commits and the changelog only.
-    has_changelog = not events.filter("kind = 'changelog'").isEmpty()
+    rare = events.filter(F.col("kind").isin("changelog", contradictions.VERDICT))
+    kinds = {row["kind"] for row in rare.groupBy("kind").count().collect()}  # one job for both
+    has_changelog = "changelog" in kinds
     needs_points = has_changelog or not commits.isEmpty()
     raw_receipts = receipts.raw_receipts(rows, runs, intervals, settings)
     skews = settled(_all_skews(base_tables.skews(events, settings), overview, raw_receipts, rows, settings))
     topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
     return _Known(
         has_changelog=has_changelog,
+        contradictions=contradictions.contradictions(events if contradictions.VERDICT in kinds else events.limit(0)),
         raw_receipts=raw_receipts,
         overview=overview,
         runs=runs,

@@ -22,7 +22,7 @@ _STORED: Final = ["domain", "stored_run", "topic", "stored_sequence"]
 def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per object that differs, and one without a key for each topic that cannot be compared."""
     if events.filter("kind = 'listing' and side = 'store'").isEmpty():  # without a store nothing is compared
-        return _unknown(rows.limit(0))
+        return _unknown(rows.limit(0), F.lit("unknown"))
     objects = rows.filter(F.col("kind") == "object").select(
         *_LISTING, F.get("changes", F.lit(0)).alias("object")
     ).select(*_LISTING, "object.table", "object.key", "object.version", "object.hash")  # fmt: skip
@@ -35,7 +35,7 @@ def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: A
         lookup(
             theirs.select(
                 "domain", "topic", F.col("run").alias("stored_run"), F.col("sequence").alias("stored_sequence"),
-                F.col("position").alias("head"),
+                F.col("position").alias("head"), F.col("wall").alias("stored_wall"),
             )
         ),
         ["domain", "topic"],
@@ -44,7 +44,9 @@ def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: A
     # A topic that was never written has no listing of the store, and an empty one of the replica.
     pairs = pairs.filter(F.col("head").isNotNull() | (F.col("position") > 0) | (F.col("listed") > 0))
     unclear = F.coalesce(F.col("position") > F.col("head"), F.lit(True))
-    unknown = _unknown(pairs.filter(unclear))
+    ahead = (F.col("position") > F.col("head")) & (F.col("stored_wall") > F.col("wall") + settings.grace)
+    foreign = F.when(ahead, "foreign_history").otherwise("unknown")
+    unknown = _unknown(pairs.filter(unclear), foreign)
     floors = lookup(limits(events).select("domain", "floor"))
     pairs = pairs.filter(~unclear).join(floors, "domain", "left")
     # A number for each pair: the objects of large listings are then compared by fewer columns.
@@ -52,11 +54,11 @@ def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: A
     return _compared(pairs, objects, rows, settings).unionByName(unknown)
 
 
-def _unknown(pairs: DataFrame) -> DataFrame:
+def _unknown(pairs: DataFrame, verdict: Column) -> DataFrame:
     """The rows for topics of replicas that cannot be compared."""
     return pairs.select(
         "domain", "name", "topic",
-        F.lit("").alias("table"), F.lit("").alias("key"), F.lit("unknown").alias("verdict"),
+        F.lit("").alias("table"), F.lit("").alias("key"), verdict.alias("verdict"),
         F.lit(0).cast("bigint").alias("versions_behind"),
         *(F.lit(None).cast("bigint").alias(name) for name in ("behind", "version", "stored_version")),
     )  # fmt: skip

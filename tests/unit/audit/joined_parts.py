@@ -189,9 +189,9 @@ class BreakableTracker(Tracker):
         self._inline: set[tuple[str, str, int]] = set()
         """Messages that were applied when they were received, by UUID, topic and sequence."""
 
-    def feed(self, envelope: Envelope, now: float) -> list[Effect]:
+    def feed(self, envelope: Envelope, now: float, *, proves: bool = True) -> list[Effect]:
         """See :meth:`pubsub_lib.core.tracker.Tracker.feed`."""
-        effects = super().feed(envelope, now)
+        effects = super().feed(envelope, now, proves=proves)
         links = [link for effect in effects if isinstance(effect, Apply) for link in effect.links]
         broken = self._break(envelope, links)
         if broken is not None:

@@ -720,7 +720,9 @@ class Oracle:
             if ("", topic) not in stored and mine.position == 0 and not held:
                 continue
             if ("", topic) not in stored or mine.position > stored["", topic][0].position:
-                found.append(Difference(name, topic, "", "", "unknown", 0, None))
+                read = stored["", topic][0].wall if ("", topic) in stored else 0
+                verdict = "foreign_history" if read > mine.wall + self.grace else "unknown"
+                found.append(Difference(name, topic, "", "", verdict, 0, None))
                 continue
             end, there = stored["", topic]
             floor = min(row.prev_position for row in limits) if limits else end.position
@@ -801,7 +803,7 @@ class Oracle:
         for bit, kinds in {
             1: {"lost"},
             2: {"corrupt", "phantom", "misrouted", "phantom_publish"},
-            4: {"missing", "stale", "wrong_value", "zombie", "chain_broken"},
+            4: {"missing", "stale", "wrong_value", "zombie", "chain_broken", "foreign_history"},
             8: {"late"},
             16: {"duplicate_applied", "stale_applied"},
             32: {"unknown"},

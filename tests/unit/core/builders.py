@@ -188,11 +188,12 @@ def hello(
     age: float = 0.0,
     sequences: Mapping[str, int] | None = None,
     store_id: bytes = STORE,
+    uuid: str = UUID,
 ) -> Envelope:
     """A publisher's hello about the topics of a reading."""
     topics = {} if heads is None else heads.topics
     store = None if heads is None else heads.store
-    return Envelope("api-1", UUID, ALL, 0, (), Hello(sequences or {}, topics, store, age, nonce), store_id)
+    return Envelope("api-1", uuid, ALL, 0, (), Hello(sequences or {}, topics, store, age, nonce), store_id)
 
 
 class Bench:

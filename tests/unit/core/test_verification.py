@@ -11,7 +11,7 @@ from pubsub_lib.core.digest import add, fingerprint
 from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Change, Head, Heads, Link, Point
+from pubsub_lib.core.model import ALL, Change, Full, Head, Heads, Link, Point
 from pubsub_lib.core.quarantine import CONTRADICTIONS
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import StepResult
@@ -45,12 +45,16 @@ class Deceived:
         self.chain = chain
         self.now = 0.0
         self.syncs: list[str] = []
+        self.read = 0
+        self.answering = True
+        self.unanswered: list[StartSync] = []
         self.results: list[StepResult] = []
         self.state = ReplicaState(TIMING, Limits(), random.Random(1), Cache(), 0.0)
         self.heads = self.history.reading()
         self.take(self.state.subscribe([chain], 0.0))
         self.pass_time(2.0)
         self.syncs.clear()
+        self.read = 0
 
     def receive(self, link: Link) -> None:
         """The publisher sends a link; from now on its hellos have the link's point."""
@@ -71,7 +75,12 @@ class Deceived:
             self.take(self.state.feed(hello(self.heads, nonce=request.nonce), self.now))
         if result.sync is not None:
             self.syncs.extend(result.sync.causes.values())
+            if not self.answering:
+                self.unanswered.append(result.sync)
+                return
             answer = self.history.answer(result.sync.wants)
+            fulls = [part for part in answer.chains.values() if isinstance(part, Full)]
+            self.read += sum(len(each.records) for part in fulls for each in part.topics.values())
             self.take(self.state.sync_done(result.sync.number, answer, self.now))
 
     def notices(self) -> list[HistoryChange]:
@@ -118,6 +127,46 @@ def test_rule_14_altered_link_of_a_true_transaction_is_undone(chain: str) -> Non
     assert replica.shown() == replica.stored()
     assert replica.syncs[:2] == ["unverified", "mismatched"]
     assert replica.state.faults.mismatches >= 1
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+def test_rule_05_only_differing_buckets_are_read_to_undo_a_publishers_link(chain: str) -> None:
+    """A link of 150 bytes must not cost a reading of the whole topic."""
+    replica = Deceived(chain)
+    for number in range(300):
+        replica.receive(replica.history.one("t", f"more-{number}"))
+    replica.receive(forged(replica.history, "t", "planted"))
+    replica.pass_time(LATEST + 1.0)
+    assert replica.shown() == replica.stored()
+    assert replica.read < 100
+    (change,) = replica.notices()
+    assert change.publishers == {chain: ("api-1", UUID)}
+
+
+def test_rule_05_links_that_wait_for_an_undone_point_are_not_applied_before_the_reading() -> None:
+    replica = Deceived("t")
+    lie = forged(replica.history, "t", "planted")
+    replica.receive(lie)
+    head = lie.point
+    change = Change("port", "later", "create", head.position + 1, b'"forged"')
+    point = Point(head.position + 1, 4712)
+    later = msgspec.structs.replace(lie, prev=head, point=point, changes=[change], tx_prev=head)
+    replica.answering = False
+    while not replica.unanswered:
+        replica.pass_time(0.5)
+    (sync,) = replica.unanswered
+    replica.unanswered.clear()
+    delta = replica.history.answer(sync.wants)
+    replica.take(replica.state.sync_done(sync.number, delta, replica.now))
+    replica.take(replica.state.feed(envelope(later), replica.now))
+    replica.pass_time(1.0)
+    (sync,) = replica.unanswered
+    replica.state.sync_failed(sync.number, replica.now)
+    replica.take(replica.state.feed(envelope(later, sequence=2), replica.now))
+    replica.answering = True
+    replica.pass_time(3.0)
+    assert replica.shown() == replica.stored()
+    assert replica.notices()[-1].publishers == {"t": ("api-1", UUID)}
 
 
 def test_rule_14_publisher_that_is_contradicted_repeatedly_is_not_used() -> None:

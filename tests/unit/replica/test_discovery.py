@@ -161,6 +161,36 @@ def test_an_unusable_address_does_not_affect_the_others(store: Store, caplog: py
     assert caplog.text.count("cannot listen to the publisher at tcp://api-1:1: no such transport") == 1
 
 
+def test_reading_that_was_requested_removes_no_publisher(store: Store) -> None:
+    """It may follow the reading before within a second, and a restart takes longer."""
+    subscriber = Addresses()
+    discovery = looking(store, subscriber)
+    enter(store, "api-1")
+    assert discovery.step(0.0) == 5.0
+    store.directory.unregister("api-1")
+    enter(store, "api-2")
+    for _ in range(2 * MAX_MISSED):
+        discovery.wake()
+        assert discovery.step(1.0) == 5.0, "the regular readings keep their times"
+    assert subscriber.addresses == ["tcp://api-1:1", "tcp://api-2:1"]
+    for number in range(MAX_MISSED):
+        discovery.wake()
+        assert discovery.step(5.0 + 5.0 * number) == 10.0 + 5.0 * number
+    assert subscriber.addresses == ["tcp://api-2:1"]
+
+
+def test_uuids_of_live_services_are_reported(store: Store) -> None:
+    read: list[list[str]] = []
+    discovery = looking(store, Addresses())
+    enter(store, "api-1")
+    discovery.start(lambda uuids: read.append([*uuids]))
+    assert poll(lambda: read == [["api-1"]], 20.0)
+    enter(store, "api-2")
+    discovery.wake()
+    assert poll(lambda: read == [["api-1"], ["api-1", "api-2"]], 20.0)
+    discovery.close(20.0)
+
+
 def test_while_the_directory_is_unavailable_publishers_are_kept(store: Store) -> None:
     subscriber = Addresses()
     down = [False]

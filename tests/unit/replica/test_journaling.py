@@ -12,6 +12,7 @@ from pubsub_lib.audit.ingest.store_journal import journal_of_store
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.effects import Apply, StartSync
 from pubsub_lib.core.envelope import Envelope, Message
+from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Change, Full, Head, Link, Point, SyncAnswer, TopicSnapshot
 from pubsub_lib.core.tracker import Tracker
@@ -297,3 +298,16 @@ def test_a_link_that_waited_during_a_full_sync_is_noted_after_it(tmp_path: Path)
 
 def test_a_message_of_a_topic_that_is_not_subscribed_is_dropped(tmp_path: Path) -> None:
     assert outcomes(tmp_path, [Message(link(4, "u"))], [], known=3, topic="u") == ["4:5:dropped"]
+
+
+def test_contradicted_publishers_are_written(tmp_path: Path) -> None:
+    journal = Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r1")
+    liar, honest = ("api-1", "f" * 32), ("api-2", "e" * 32)
+    points = {"t": (Point(7, 77), Point(5, 55)), "u": (Point(8, 88), Point(6, 66)), "v": (Point(9, 9), Point(9, 9))}
+    ReplicaJournal(journal, polls=False).history_changed(HistoryChange(points, {"t": liar, "u": honest}, (liar,)))
+    journal.close()
+    found = [row for row in rows(tmp_path) if row.kind == "contradicted"]
+    assert [(row.topic, row.service, row.uuid, row.position, row.nonce, row.prev_position, row.cause)
+            for row in found] == [
+        ("t", *liar, 7, 77, 5, "quarantined"), ("u", *honest, 8, 88, 6, ""),
+    ]  # fmt: skip

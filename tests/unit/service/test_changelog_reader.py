@@ -19,6 +19,8 @@ class Log:
         self.connects = True
         self.down = False
         self.reads = 0
+        self.lies: list[Point] = []
+        self.undone: set[Point] = set()
 
     def read_heads(self, topics: Collection[str]) -> Heads:
         return Heads(self.history.head, {})
@@ -27,7 +29,12 @@ class Log:
         if self.down:
             raise StoreUnavailable("out")
         self.reads += 1
-        return list(self.history.after(after))[:maximum], self.history.head, self.connects
+        connects = self.connects and after not in self.lies
+        return list(self.history.after(after))[:maximum] if connects else [], self.history.head, connects
+
+    def holds(self, topic: str, points: Sequence[Point]) -> list[bool | None]:
+        there = {link.point for link in self.history.links} - self.undone
+        return [point in there for point in points]
 
 
 class Out:
@@ -38,9 +45,24 @@ class Out:
         self.asked: list[tuple[float, Collection[str], bool]] = []
         self.next = float("inf")
         self.sent: dict[Point, Point] = {}
+        self.confirmed = self.undone = 0
+        self.late: list[Point] = []
+        self.judged: list[tuple[list[Point], list[bool | None]]] = []
 
     def passed(self, after: Point) -> Point:
         return self.sent.get(after, after)
+
+    def reached(self) -> None:
+        self.confirmed += 1
+
+    def history_changed(self) -> None:
+        self.undone += 1
+
+    def overdue(self, now: float) -> list[Point]:
+        return self.late
+
+    def judge(self, points: Sequence[Point], held: Sequence[bool | None], now: float) -> None:
+        self.judged.append(([*points], [*held]))
 
     def in_changelog(self, links: Sequence[Link], now: float) -> None:
         self.shown += links
@@ -98,7 +120,7 @@ def test_reader_jumps_to_the_head_of_another_history(history: History) -> None:
     log.connects = True
     last = history.commit()
     reader.step(2.0)
-    assert reader.jumps == 1
+    assert reader.jumps == out.undone == 1
     assert out.shown[-1] == last
 
 
@@ -130,3 +152,32 @@ def test_reader_skips_no_links_after_an_outage(history: History) -> None:
     log.down = False
     reader.step(2.0)
     assert out.shown == [link]
+
+
+def test_reader_skips_no_links_after_a_point_that_was_never_committed(history: History) -> None:
+    reader, log, out = follow(history)
+    reader.step(0.0)
+    begin, lie = history.head, Point(77, 77)
+    out.sent[begin] = lie
+    log.lies.append(lie)
+    link = history.commit()
+    reader.step(1.0)
+    assert out.shown == [link]
+    assert (reader.jumps, out.confirmed, out.undone) == (0, 0, 0)
+    out.sent.clear()
+    reader.step(2.0)
+    assert out.confirmed == 1
+
+
+def test_reader_looks_up_what_the_changelog_did_not_show(history: History) -> None:
+    reader, log, out = follow(history)
+    reader.step(0.0)
+    assert out.judged == []
+    true, lie = history.commit().point, Point(77, 77)
+    out.late = [true, lie]
+    reader.step(1.0)
+    assert out.judged == [([true, lie], [True, False])]
+    log.undone.add(history.head)  # the reader's own point
+    reader.step(2.0)
+    assert len(out.judged) == 1
+    assert out.undone == 1

@@ -1,8 +1,12 @@
 """Each link is sent once, from a worker or the changelog; links that the driver rejects are counted and not retried."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from pubsub_lib.core.model import Link
+import pytest
+
+from pubsub_lib.core.handoffs import AFTER, SECONDS
+from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import TransportError
 from pubsub_lib.service.outgoing import Outgoing
@@ -22,9 +26,20 @@ class Sent:
         self.links += links
 
 
+class Notes:
+    """A journal that keeps its notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[Any, ...]] = []
+
+    def note(self, kind: str, *, topic: str, service: str, uuid: str, point: Point, cause: str) -> None:
+        self.notes.append((kind, topic, uuid, point, cause))
+
+
 def outgoing() -> tuple[Outgoing, Sent]:
     sent = Sent()
-    return Outgoing("api-1", UnpublishedLinks("api-1", grace=1.0, keep=60.0), sent), sent
+    journal: Any = Notes()
+    return Outgoing("api-1", UnpublishedLinks("api-1", grace=1.0, keep=60.0), sent, journal), sent
 
 
 def test_handed_over_link_is_not_sent_again_from_the_changelog() -> None:
@@ -72,3 +87,62 @@ def test_rejected_links_are_counted_as_unsent() -> None:
     out.handed_over([last])
     assert sent.links == [last]
     assert out.counters()["unsent"] == 2
+
+
+WORKER = ("api-1", "a" * 32)
+
+
+def test_worker_that_hands_over_what_was_never_committed_is_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    out, sent = outgoing()
+    history, lies = History(), History()
+    lie = lies.commit(topic="planted")
+    out.handed_over([lie], WORKER)
+    assert out.overdue(0.0) == []
+    assert out.overdue(AFTER) == [lie.point]
+    out.judge([lie.point], [False], AFTER)
+    assert out._journal.notes == [("contradicted", "planted", WORKER[1], lie.point, "quarantined")]  # type: ignore[union-attr]
+    assert out.worker_counters() == {"contradicted": 1, "quarantined": 0}
+    assert out.excluded_workers == 1
+    (record,) = caplog.records
+    assert WORKER[1] in record.getMessage()
+    assert "the topic 'planted' at position 1" in record.getMessage()
+    true = history.commit()
+    out.handed_over([true], WORKER)
+    assert sent.links == [lie]
+    assert out.worker_counters()["quarantined"] == 1
+    out.in_changelog([true], AFTER)
+    out.due(AFTER + 1.0, {"api-1"}, False)
+    assert sent.links == [lie, true], "what it committed is published from the changelog"
+    other = history.commit()
+    out.handed_over([other], ("api-1", "b" * 32))
+    assert sent.links[-1] == other
+    out.overdue(2 * AFTER + SECONDS)
+    again = history.commit()
+    out.handed_over([again], WORKER)
+    assert sent.links[-1] == again
+
+
+def test_links_that_the_changelog_showed_are_not_looked_up() -> None:
+    out, _ = outgoing()
+    history = History()
+    start = history.head
+    read, walked = history.commit(), [history.commit(), history.commit()]
+    out.handed_over([read, *walked], WORKER)
+    out.in_changelog([read], 0.0)
+    assert out.passed(start) == history.head
+    out.reached()
+    assert [*out.overdue(0.0), *out.overdue(AFTER)] == []
+
+
+def test_links_that_the_service_committed_are_not_looked_up() -> None:
+    """A group commit of the host."""
+    out, _ = outgoing()
+    out.handed_over([History().commit()])
+    assert [*out.overdue(0.0), *out.overdue(AFTER)] == []
+
+
+def test_changed_history_accuses_no_worker() -> None:
+    out, _ = outgoing()
+    out.handed_over([History().commit()], WORKER)
+    out.history_changed()
+    assert [*out.overdue(0.0), *out.overdue(AFTER)] == []

@@ -36,9 +36,11 @@ class Hop:
 class Taken:
     def __init__(self) -> None:
         self.links: list[list[Link]] = []
+        self.workers: list[tuple[str, str] | None] = []
 
-    def handed_over(self, links: list[Link]) -> None:
+    def handed_over(self, links: list[Link], worker: tuple[str, str] | None = None) -> None:
         self.links.append(links)
+        self.workers.append(worker)
 
 
 @pytest.fixture
@@ -54,6 +56,7 @@ def test_receiver_passes_on_complete_links(hop: Hop) -> None:
     links = [history.commit(), history.commit()]
     hop.bring(Envelope("api-1", "0" * 32, "t", 1, [Message(link) for link in links]))
     assert taken.links == [links]
+    assert taken.workers == [("api-1", "0" * 32)]
     receiving.close()
     assert hop.calls[-1] == "close"
 

@@ -354,6 +354,24 @@ def objects_differ(world: Scenario) -> list[Row]:
     return world.rows()
 
 
+@case({("foreign_history", "", ""): 1}, 4)
+def a_replica_is_at_a_point_that_was_never_committed(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(3)
+    world.stored({"k": (3, 1003)})
+    world.held({"k": (9, 7)}, BEGIN + 50_000, 9)
+    return world.rows()
+
+
+@case({("unknown", "", ""): 1}, 32)
+def a_replica_is_ahead_of_a_store_that_was_read_before(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(3)
+    world.stored({"k": (3, 1003)})
+    world.held({"k": (9, 7)}, BEGIN + 90_002 - GRACE, 9)
+    return world.rows()
+
+
 @case({("behind", "", ""): 1}, 0)
 def a_replica_is_behind_within_the_bound(world: Scenario) -> list[Row]:
     world.follow()

@@ -45,7 +45,8 @@ docs/contributing/audit-internals.md, "How it is tested".
 """
 MANY = 100
 OF_THE_STORE = {
-    "missing", "stale", "wrong_value", "zombie", "behind", "unpublished", "phantom_publish", "chain_broken",
+    "missing", "stale", "wrong_value", "zombie", "foreign_history", "behind", "unpublished", "phantom_publish",
+    "chain_broken",
 }  # fmt: skip
 UNSEEN = {("unknown", "", ""), ("lost", "", "writer"), ("pending", "", "")}
 """A phantom publication, a commit that only the store has recorded, and an item without a closed window."""

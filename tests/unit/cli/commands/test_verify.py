@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, delete, text, update
 from pubsub_lib import Replica
 from pubsub_lib.cli.commands.verify import MAX_NAMED, against, compared
 from pubsub_lib.cli.replica_client import ReplicaClient
+from pubsub_lib.core.model import Point
 from pubsub_lib.errors import WaitTimeout
 from pubsub_lib.store import schema
 from tests.e2e.service_host import LONG
@@ -112,6 +113,23 @@ def test_verify_compares_replicas_at_their_own_points(fresh: World) -> None:
             store.trim(keep_links=0)
             with pytest.raises(WaitTimeout, match=r"position 20, which the changelog has trimmed"):
                 against(store, "verified", behind, wait=0.1)
+
+
+@pytest.mark.parametrize("beyond", [0, 1, -20])
+def test_verify_names_a_replica_at_a_point_that_was_never_committed(fresh: World, beyond: int) -> None:
+    write(fresh)
+    write(fresh)
+    with following(fresh) as (_, url), fresh.open() as store:
+        replica = ReplicaClient(url)
+        true = replica.contents("verified")
+        assert true.known is not None
+        false = Point(true.known.position + beyond, true.known.nonce ^ 1)
+        replica.contents = lambda topic: msgspec.structs.replace(true, known=false)  # type: ignore[method-assign]
+        (row,) = against(store, "verified", replica, wait=0.1)
+        assert row == (f"replica: point at {false.position}", "not in its history", f"{false.nonce:016x}", False)
+        answers = iter([msgspec.structs.replace(true, known=false), true])
+        replica.contents = lambda topic: next(answers)  # type: ignore[method-assign]
+        assert all(row[3] for row in against(store, "verified", replica)), "it noticed meanwhile"
 
 
 def test_named_differences_are_limited() -> None:

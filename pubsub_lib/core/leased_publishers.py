@@ -1,0 +1,81 @@
+"""The publishers that have a live lease in the store's directory: only they prove that a replica is fresh (rule 14).
+
+The caller reads the directory, regularly and when ``due``. Until a reading shows a lease, every publisher may prove: a
+program that publishes its own commits has no lease, and neither has a publisher behind a broker.
+"""
+
+import random
+from collections.abc import Collection
+from typing import Final
+
+from pubsub_lib.core.timing import Timing
+
+NEVER_DUE = float("inf")
+GRACE: Final = 30.0
+"""Seconds for which a publisher may prove after the first reading without its lease. A database that refuses writes, or
+was restored, prevents renewals for a while, and the publishers' readings are true all the same."""
+MAX_READINGS: Final = 4
+"""Maximum number of readings that one unknown publisher causes. A publisher sends its first hello before its lease is
+stored, so one reading may be too early."""
+FIRST_PAUSE: Final = 1.0
+MAX_PAUSE: Final = 10.0
+"""Pauses in seconds between two readings for unknown publishers: doubled after each one that showed no new lease."""
+MAX_KEPT: Final = 1000
+"""Maximum number of unknown publishers that are remembered; the oldest is forgotten first."""
+
+
+class LeasedPublishers:
+    """The live publishers by UUID, as of the last readings. Not thread-safe. ``rng``: spreads the readings of replicas
+    that receive the same hello.
+    """
+
+    def __init__(self, timing: Timing, rng: random.Random) -> None:
+        self._jitter = timing.connect_jitter
+        self._rng = rng
+        self._live: dict[str, float] = {}
+        """When the lease was missing for the first time; ``NEVER_DUE`` when the last reading showed it."""
+        self._unknown: dict[str, int] = {}
+        """The publishers without a lease that were received, and the number of readings that each caused."""
+        self._required = False
+        """A lease was shown, so that services publish to this replica."""
+        self._free_from = 0.0
+        self._pause = FIRST_PAUSE
+        self.read_at = NEVER_DUE
+        """When the directory is to be read for an unknown publisher."""
+
+    def may_prove(self, uuid: str, now: float) -> bool:
+        """A hello of this publisher was received. Whether it may prove anything; if not, a reading may become due."""
+        if not self._required or uuid in self._live:
+            return True
+        readings = self._unknown.pop(uuid, 0)
+        if readings < MAX_READINGS and self.read_at == NEVER_DUE:
+            readings += 1
+            self.read_at = max(now + self._rng.random() * self._jitter, self._free_from)
+        self._unknown[uuid] = readings
+        while len(self._unknown) > MAX_KEPT:
+            del self._unknown[next(iter(self._unknown))]
+        return False
+
+    def due(self, now: float) -> bool:
+        """Whether to read the directory now. Also a reading that fails is followed by a pause."""
+        if now < self.read_at:
+            return False
+        self.read_at = NEVER_DUE
+        self._free_from = now + self._pause
+        self._pause = min(2 * self._pause, MAX_PAUSE)
+        return True
+
+    def read(self, uuids: Collection[str], now: float) -> bool:
+        """The directory shows live leases of these publishers. True: a hello of one of them did not count before."""
+        for uuid in [each for each in self._live if each not in uuids]:
+            missing = self._live[uuid] = min(self._live[uuid], now)
+            if now - missing >= GRACE:
+                del self._live[uuid]
+        found = False
+        for uuid in uuids:
+            found = self._unknown.pop(uuid, None) is not None or found
+            self._live[uuid] = NEVER_DUE
+        self._required = self._required or bool(uuids)
+        if found:
+            self._pause = FIRST_PAUSE
+        return found

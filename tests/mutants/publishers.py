@@ -1,0 +1,118 @@
+"""Mistakes in the defence against publishers and workers that send what the store does not contain (rule 14)."""
+
+from _mutants.table import Mutant
+
+TRACKER = "pubsub_lib/core/tracker.py"
+VERIFIED = "tests/unit/core/test_verification.py"
+LEASED = "tests/unit/core/test_leased_publishers.py"
+PROVOKED = "tests/unit/core/test_provoked_reads.py"
+HANDOFFS = "tests/unit/core/test_handoffs.py"
+OUTGOING = "tests/unit/service/test_outgoing.py"
+READER = "tests/unit/service/test_changelog_reader.py"
+
+MUTANTS = (
+    Mutant(
+        name="undone_link_costs_all_objects",
+        path=TRACKER,
+        before="chain.repair = chain.undone = chain.source is not None and chain.synced",
+        after="chain.repair = chain.undone = False",
+        tests=(f"{VERIFIED}::test_rule_05_only_differing_buckets_are_read_to_undo_a_publishers_link",),
+        wrong="each invented message of 150 bytes makes every replica read whole topics",
+    ),
+    Mutant(
+        name="links_after_an_undone_point_are_applied",
+        path=TRACKER,
+        before="if chain.repair and chain.known is not None and not chain.undone:",
+        after="if chain.repair and chain.known is not None:",
+        tests=(f"{VERIFIED}::test_rule_05_links_that_wait_for_an_undone_point_are_not_applied_before_the_reading",),
+        wrong="links that continue an invented one are applied, and no publisher is contradicted",
+    ),
+    Mutant(
+        name="contradicted_worker_is_used",
+        path="pubsub_lib/service/outgoing.py",
+        before="if worker is not None and self._handoffs.excludes(worker[1]):",
+        after="if False:",
+        tests=(f"{OUTGOING}::test_worker_that_hands_over_what_was_never_committed_is_not_used",),
+        wrong="a program of the host publishes what is in no database, again and again",
+    ),
+    Mutant(
+        name="trimmed_link_accuses_its_worker",
+        path="pubsub_lib/core/handoffs.py",
+        before="if asked is None or there is not False:",
+        after="if asked is None or there:",
+        tests=(f"{HANDOFFS}::test_trimmed_links_accuse_no_worker",),
+        wrong="the messages of a true worker are not used, because the changelog was trimmed",
+    ),
+    Mutant(
+        name="restored_store_accuses_workers",
+        path="pubsub_lib/service/changelog_reader.py",
+        before="            self.jumps += 1\n            self._outgoing.history_changed()\n",
+        after="            self.jumps += 1\n",
+        tests=(f"{READER}::test_reader_jumps_to_the_head_of_another_history",),
+        wrong="after a restored backup the messages of true workers are not used",
+    ),
+    Mutant(
+        name="invented_link_hides_links_of_the_changelog",
+        path="pubsub_lib/service/changelog_reader.py",
+        before="            links, head, complete = self._store.read_links(begin, MAX_LINKS)\n",
+        after="            pass\n",
+        tests=(f"{READER}::test_reader_skips_no_links_after_a_point_that_was_never_committed",),
+        wrong="a worker that hands over an invented link prevents the publication of others from the changelog",
+    ),
+    Mutant(
+        name="publisher_without_a_lease_proves",
+        path="pubsub_lib/core/leased_publishers.py",
+        before="if not self._required or uuid in self._live:",
+        after="if True:",
+        tests=(f"{LEASED}::test_rule_14_replies_without_a_lease_prove_nothing",),
+        wrong="a program at a dead publisher's address proves that a replica is fresh",
+    ),
+    Mutant(
+        name="reply_without_a_lease_is_a_reading",
+        path="pubsub_lib/core/tracker.py",
+        before="began = request.asked - hello.age if request is not None and proves else None",
+        after="began = request.asked - hello.age if request is not None else None",
+        tests=(f"{LEASED}::test_rule_14_position_of_a_publisher_without_a_lease_covers_nothing",),
+        wrong="wait_for returns at a position that a program without a lease invented",
+    ),
+    Mutant(
+        name="lease_that_appears_causes_no_hello_request",
+        path="pubsub_lib/core/replica_state.py",
+        before="        if self.leased.read(uuids, now):\n            self.tracker.connected(now)\n",
+        after="        self.leased.read(uuids, now)\n",
+        tests=(f"{LEASED}::test_rule_14_restarted_publisher_proves_at_once",),
+        wrong="a restarted publisher proves nothing before the next round of hello requests",
+    ),
+    Mutant(
+        name="replica_that_was_wrong_accuses_a_publisher",
+        path="pubsub_lib/core/provoked_reads.py",
+        before="each.buckets is None or each.buckets or differs(topic, each.head)",
+        after="each.buckets is None or each.buckets",
+        tests=(f"{PROVOKED}::test_digest_that_shows_a_true_difference_accuses_no_publisher",),
+        wrong="a publisher whose digests are right is not used, because the replica's own was wrong",
+    ),
+    Mutant(
+        name="false_digests_are_compared_without_pause",
+        path="pubsub_lib/core/replica_state.py",
+        before="if envelope is not None and not self.provoked.may_compare(envelope.uuid, now):",
+        after="if False:",
+        tests=(f"{PROVOKED}::test_rule_14_false_digests_cause_few_readings_within_a_moment",),
+        wrong="each false hello costs the database the bucket digests of a topic",
+    ),
+    Mutant(
+        name="false_digests_accuse_no_publisher",
+        path="pubsub_lib/core/replica_state.py",
+        before="                quarantined += self.provoked.answered(",
+        after="                self.provoked.answered(",
+        tests=(f"{PROVOKED}::test_rule_14_publisher_with_false_digests_is_quarantined",),
+        wrong="a publisher with false digests is excluded and no line of the log names it",
+    ),
+    Mutant(
+        name="waiting_link_accuses_another_publisher",
+        path="pubsub_lib/core/provoked_reads.py",
+        before="            if not all(id(link) in own for link in links):\n                return\n",
+        after="",
+        tests=(f"{PROVOKED}::test_link_that_had_waited_accuses_no_publisher",),
+        wrong="a false link that waits for a true one accuses the true one's publisher",
+    ),
+)
