@@ -61,6 +61,15 @@ class DriverSettings(msgspec.Struct, frozen=True):
         return masked_fields(self.__struct_fields__, self)
 
 
+class Client(msgspec.Struct, frozen=True):
+    """A program that may connect to publishers: its name, its public key, and the topics that it may receive."""
+
+    name: str
+    public_key: str
+    topics: frozenset[str] = frozenset()
+    """With ``ALL`` among them: every topic, and a subscription to all topics."""
+
+
 OnEnvelope = Callable[[Envelope], None]
 OnHelloRequest = Callable[[HelloRequest], None]
 OnConnected = Callable[[], None]
