@@ -1,5 +1,6 @@
 """Creates ZeroMQ's sockets and sets their options; translates ZeroMQ's errors. No other module uses these options."""
 
+import errno
 import socket
 from collections.abc import Iterator
 from typing import Final
@@ -8,7 +9,10 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.curve_keys import KeyPair
 from pubsub_lib.errors import TransportError
+from pubsub_lib.port_owner import owner_of_port
+from pubsub_zmq import addresses
 from pubsub_zmq.options import ZmqOptions
 
 MAX_REQUEST_BYTES: Final = 2 * 1024
@@ -16,16 +20,35 @@ MAX_REQUEST_BYTES: Final = 2 * 1024
 memory each, and frees the nodes recursively: 250,000 bytes overflow the stack and end the process, also the publisher's
 (measured on libzmq 4.3.5). The longest subscription to a topic has 257 bytes."""
 
+ZAP_DOMAIN: Final = b"pubsub"
+
 _Socket = zmq.Socket[bytes]
 
 # A handshake that fails is followed by DISCONNECTED.
 _EVENTS: Final = zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
+REFUSED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+"""The publisher refused this client's key."""
+UNPROVEN: Final = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL), int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+"""The handshake failed in another way: the publisher has another key or none, or the connection was lost."""
 
 
 def translated(error: zmq.ZMQError, what: str, way_out: str) -> TransportError:
     """Return a TransportError for an error of ZeroMQ; raise it ``from`` the original."""
     reason = zmq.strerror(error.errno or 0) if error.errno else str(error)
     return TransportError(f"{what}: {reason}; {way_out}")
+
+
+def bind_error(address: str, error: zmq.ZMQError) -> TransportError:
+    """Return a TransportError for a publisher's address that cannot be bound; raise it ``from`` the original."""
+    what = f"cannot bind {address!r}"
+    if error.errno == errno.EADDRINUSE:
+        port = addresses.port_of(address)
+        holder = owner_of_port(int(port)) if port.isdecimal() else ""
+        by = f", held by {holder}" if holder else ""
+        return translated(error, what, f"it is in use{by}: stop that process, or set another publisher_port")
+    if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
+        return translated(error, what, "this host has no such address: correct publisher_bind_address")
+    return translated(error, what, "correct publisher_bind_address, or the rights on it")
 
 
 def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
@@ -42,9 +65,30 @@ def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
     return made
 
 
-def make_sub(context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limits) -> _Socket:
-    """Make a socket that receives the subscribed messages. Raises zmq.ZMQError."""
+def make_keyed_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions, keys: KeyPair) -> _Socket:
+    """The same for clients with keys: the context's handler of ZAP decides who may connect, and no subscription takes
+    effect before its owner sets it again. Raises zmq.ZMQError.
+    """
+    made = make_xpub(context, options)
+    made.setsockopt(zmq.XPUB_MANUAL, 1)
+    made.setsockopt(zmq.CURVE_SERVER, 1)
+    made.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
+    made.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
+    made.setsockopt(zmq.ZAP_DOMAIN, ZAP_DOMAIN)
+    made.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without a handler no program may connect; the default is the reverse
+    return made
+
+
+def make_sub(
+    context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limits, keys: KeyPair | None = None
+) -> _Socket:
+    """Make a socket that receives the subscribed messages; with ``keys``, each connection also needs
+    :func:`expect_server` first. Raises zmq.ZMQError.
+    """
     made = context.socket(zmq.SUB)
+    if keys is not None:
+        made.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
+        made.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
     made.setsockopt(zmq.RCVHWM, options.receive_hwm)
     made.setsockopt(zmq.SNDHWM, 0)  # no limit for subscriptions, as above
     # Twice, so that a frame that is a bit too large is read, counted and dropped; a larger one ends the connection.
@@ -54,6 +98,11 @@ def make_sub(context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limit
     made.setsockopt(zmq.CONNECT_TIMEOUT, _ms(options.connect_timeout))
     _common(made, options, options.max_silence)
     return made
+
+
+def expect_server(sub: _Socket, public_key: str) -> None:
+    """The next ``connect`` accepts only the publisher with this key. Raises zmq.ZMQError."""
+    sub.setsockopt(zmq.CURVE_SERVERKEY, public_key.encode())
 
 
 def _common(made: _Socket, options: ZmqOptions, user_timeout: int) -> None:
@@ -80,11 +129,12 @@ def _ms(seconds: float) -> int:
 class Monitor:
     """The events of one socket's connections. Only the socket's thread may use it."""
 
-    def __init__(self, watched: _Socket) -> None:
-        """Raises zmq.ZMQError."""
+    def __init__(self, watched: _Socket, *, keys: bool = False, where: str = "inproc://monitor") -> None:
+        """``keys``: also report failed handshakes. ``where``: an address that is new in the socket's context. Raises
+        zmq.ZMQError.
+        """
         self._watched = watched
-        where = "inproc://monitor"  # every socket of this driver has a context of its own
-        watched.monitor(where, _EVENTS)
+        watched.monitor(where, _EVENTS | (REFUSED | UNPROVEN[0] | UNPROVEN[1] if keys else 0))
         self.socket = watched.context.socket(zmq.PAIR)
         # A full monitor would block ZeroMQ's own thread, for example during a long callback.
         self.socket.setsockopt(zmq.RCVHWM, 0)
@@ -97,9 +147,17 @@ class Monitor:
             yield int(message["event"]), message["endpoint"].decode(errors="replace")
 
     def close(self) -> None:
-        """Stop the monitor. Must be called before ``term`` of the context, which would otherwise block without end."""
+        """Stop the monitor. Must be called before ``term`` of the context, which would otherwise block without end.
+        Idempotent.
+        """
+        if self.socket.closed:
+            return
         self._watched.monitor(None, 0)
         self.socket.close(0)
+
+
+Bound = tuple["zmq.Context[_Socket]", _Socket, Monitor]
+"""A publisher's context, its bound socket, and the socket's monitor."""
 
 
 class Waker:

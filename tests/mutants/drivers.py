@@ -62,8 +62,8 @@ ZMQ = (
     ),
     PUBLISHER(
         "sender_clears_its_waker_too_late",
-        "                        more = self._receive(xpub)\n",
-        "                        more = self._receive(xpub)\n                    waker.clear()\n",
+        "                    more = self._receive(xpub)\n",
+        "                    more = self._receive(xpub)\n                waker.clear()\n",
         "test_publisher_sends_accepted_messages_at_once_and_in_order",
         "a message waits for the next one",
     ),
@@ -83,10 +83,10 @@ ZMQ = (
     ),
     PUBLISHER(
         "sender_sends_without_the_socket_lock",
-        "                    with self._socket_lock:\n                        self._send(xpub, outbox)\n"
-        "                        more = self._receive(xpub)\n",
-        "                    self._send(xpub, outbox)\n                    with self._socket_lock:\n"
-        "                        more = self._receive(xpub)\n",
+        "                with self._socket_lock:\n                    self._send(xpub, outbox)\n"
+        "                    more = self._receive(xpub)\n",
+        "                self._send(xpub, outbox)\n                with self._socket_lock:\n"
+        "                    more = self._receive(xpub)\n",
         "test_publisher_sends_accepted_messages_at_once_and_in_order",
         "two threads use one socket, which ends the process",
     ),

@@ -124,6 +124,6 @@ def test_the_table_shows_every_capability(install: Install) -> None:
     head, _, *rows = loader.driver_table(["toy", "broken"]).splitlines()
     assert head.count("|") == len(Capabilities.__struct_fields__) + 2
     assert rows[0].startswith("| `broken` | not installed |")
-    assert rows[1] == "| `toy` | yes | yes | no | yes | yes | no | yes | yes |"
+    assert rows[1] == "| `toy` | yes | yes | no | yes | yes | no | yes | yes | no |"
     with pytest.raises(DriverError, match="the driver 'x' is not installed"):
         loader.driver_table(["x"])
