@@ -52,8 +52,8 @@ class Receiver:
         self._parts = parts
         self._life = life
         self._pins = pins
-        self._refused: set[str] = set()
-        """Endpoints of publishers that refused this client's key."""
+        self._failing: set[str] = set()
+        """Endpoints whose last handshake failed, with keys."""
         self._pending = PendingHellos(options.answer_time)
         self._health = ConnectionMonitor(
             options.reconnect_interval,
@@ -189,19 +189,20 @@ class Receiver:
             self._life.connected()
 
     def _note_handshake(self, event: int, endpoint: str) -> None:
+        if event == HANDSHAKE_SUCCEEDED:
+            self._failing.discard(endpoint)
+            return
         if event == REFUSED:
             self._counts["refused"] += 1
-            if endpoint not in self._refused:
-                _log.warning(
-                    "the publisher at %s refuses the key of this client; see pubsub-db clients list, and compare its "
-                    "keys with client_key_file",
-                    endpoint,
-                )
-            self._refused.add(endpoint)
+            reason = "refuses the key of this client; see pubsub-db clients list, and compare it with client_key_file"
         elif event in UNPROVEN:
             self._counts["unproven"] += 1
-        elif event == HANDSHAKE_SUCCEEDED:
-            self._refused.discard(endpoint)
+            reason = "did not prove the key in the directory: it was restarted, or another program has its address"
+        else:
+            return
+        if endpoint not in self._failing:
+            self._failing.add(endpoint)
+            _log.warning("the publisher at %s %s", endpoint, reason)
 
     def _keep_up(self, sub: "zmq.Socket[bytes]") -> float:
         """Connect again and expire hello requests, as far as due. Return the time of the next call; an order or an
@@ -210,7 +211,7 @@ class Receiver:
         for gone in self._health.given_up(now):
             self._counts["revived"] += 1
             self._counts["oversized"] += gone.was_up
-            if not self._refused:  # ZeroMQ also gives up after a refusal, which is logged once
+            if not self._failing:  # ZeroMQ also gives up after a failed handshake, which is logged once
                 names = " or ".join(gone.addresses)
                 _log.warning("ZeroMQ gave up %s (a frame too large, or not ZeroMQ); connecting again", names)
             for address in gone.addresses:
