@@ -43,6 +43,8 @@ class Access:
         """Keys that were accepted since :meth:`renewed`."""
         self._denied: set[str] = set()
         """Keys with a denied subscription since :meth:`renewed`."""
+        self._banned: set[str] = set()
+        """Keys of clients that misused their connection."""
         self.counts = dict.fromkeys(("refused", "denied"), 0)
         """``refused``: connections without an accepted key. ``denied``: subscriptions and requests that name topics
         which their client was not granted."""
@@ -66,12 +68,23 @@ class Access:
     def accepts(self, key: str) -> bool:
         """Whether the program that proved to have this key may connect."""
         with self._lock:
-            found = key in self._clients
+            found = key in self._clients and key not in self._banned
             if found:
                 self._connected.add(key)
             else:
                 self.counts["refused"] += 1
         return found
+
+    def ban(self, key: str) -> None:
+        """Accept this client no more, until a restart: it sent a message that no subscriber sends."""
+        client = self._clients.get(key, _UNKNOWN)
+        with self._lock:
+            self._banned.add(key)
+        _log.error(
+            "the client %r sent a message that is no subscription, which could mix up those of others; it is not "
+            "accepted any more until this publisher starts again",
+            client.name,
+        )
 
     def decide(self, key: str, prefix: bytes) -> Decision:
         """What a client's subscription to this prefix causes."""

@@ -47,6 +47,8 @@ class KeyedPublisher(ZmqPublisher):
         self._access = Access(limits)
         self._zap: ZapHandler | None = None
         self._renewals = self._attempts = 0
+        self._applied: set[bytes] = set()
+        """Subscriptions applied since all that had arrived were read."""
 
     def public_key(self) -> str:
         """See :meth:`pubsub_lib.api.Publisher.public_key`."""
@@ -70,7 +72,7 @@ class KeyedPublisher(ZmqPublisher):
 
     def counters(self) -> Mapping[str, int]:
         """Those of a publisher without keys, and: ``refused`` connections, ``denied`` subscriptions, and how often the
-        socket was ``renewed`` because grants changed.
+        socket was ``renewed``, because grants changed or a client misused its connection.
         """
         return {**super().counters(), **self._access.counts, "renewed": self._renewals}
 
@@ -133,7 +135,7 @@ class KeyedPublisher(ZmqPublisher):
                 continue
             with self._socket_lock:
                 self._xpub = xpub
-            _log.info("grants of clients changed: every client of %s connects again", self._address)
+            _log.info("every client of %s connects again, because grants or subscriptions need it", self._address)
             break
         return context, xpub, monitor
 
@@ -153,7 +155,11 @@ class KeyedPublisher(ZmqPublisher):
         return made, monitor
 
     def _receive(self, xpub: "zmq.Socket[bytes]") -> bool:
-        asks = []
+        """As the base class, and apply what is granted. ZeroMQ applies a subscription to the peer of the last received
+        one, and keeps these peers in a list beside that of the messages. Two cases in which the lists do not fit end
+        all connections: a message that is no subscription, and a peer that left before its subscription was read.
+        """
+        asks: list[bytes] = []
         arrived = False
         more = True
         for _ in range(_SUBSCRIPTIONS):
@@ -161,19 +167,24 @@ class KeyedPublisher(ZmqPublisher):
                 frame = xpub.recv(_NOW, copy=False)
             except zmq.Again:
                 more = False
+                self._applied.clear()
                 break
-            data = frame.bytes
-            prefix = data[1:]
-            subscribed = data[:1] == b"\1"
-            self._weigh(len(prefix) if subscribed else -len(prefix))
-            if not subscribed:
+            data, user = frame.bytes, _user(frame)
+            kind, prefix = data[:1], data[1:]
+            if kind not in (b"\0", b"\1"):
+                self._access.ban(user)
+                return self._distrust()
+            self._weigh(len(prefix) if kind == b"\1" else -len(prefix))
+            if kind == b"\0":
+                if not user and prefix in self._applied:
+                    return self._distrust()
                 xpub.setsockopt(zmq.UNSUBSCRIBE, prefix)
                 continue
-            decision = self._access.decide(_user(frame), prefix)
+            decision = self._access.decide(user, prefix)
             if decision.subscribe:
-                # For the peer of the last received subscription; no other call may come between.
-                xpub.setsockopt(zmq.SUBSCRIBE, prefix)
-                arrived = arrived or data[1:2] == codec.EVERYTHING
+                xpub.setsockopt(zmq.SUBSCRIBE, prefix)  # no other call on the socket may come between
+                self._applied.add(prefix)
+                arrived = arrived or prefix[:1] == codec.EVERYTHING
             elif decision.request:
                 asks.append(decision.request)
         if arrived:
@@ -181,6 +192,12 @@ class KeyedPublisher(ZmqPublisher):
         if asks:
             self._sending["overflow"] += self._asks.put(asks)
         return more
+
+    def _distrust(self) -> bool:
+        """A subscription may have been applied to another peer: end all connections."""
+        self._applied.clear()
+        self._stop = True
+        return False
 
 
 def _user(frame: zmq.Frame) -> str:

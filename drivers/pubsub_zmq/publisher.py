@@ -146,7 +146,7 @@ class ZmqPublisher(Publisher):
                 self._ipc_lock.drop_copy()
             return
         with self._lock:
-            # Close the queue first: the thread empties it for the last time when it finds ``closed``.
+            # Close the queue first: the thread empties it for the last time when it finds ``_stop``.
             if self._outbox is not None:
                 self._outbox.close()
             self._life.closed = True

@@ -9,16 +9,18 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from _processes import free_ports, poll
 
-from pubsub_lib import Settings, Store, curve_keys
+from pubsub_lib import Publisher, Replica, Settings, Store, curve_keys
 from pubsub_lib.api import Client
 from pubsub_lib.cli.listener import listening
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import ALL
+from pubsub_lib.core.timing import Timing
 from tests.e2e.service_host import LONG, ROOT, Host, Watched, write
 from tests.unit.drivers.zmq.world import RawSocket
 
@@ -112,6 +114,36 @@ def test_program_at_the_services_address_is_not_believed(host: Host, tmp_path: P
             assert poll(lambda: messages(watched) > before or not write(worker, 1), LONG)
             assert time.monotonic() - start < 30
             watched.must_come_to(write(worker, 1), store)
+
+
+def own(sqlite_url: str, **options: Any) -> Settings:
+    """A program that publishes by itself."""
+    given = {"driver": "zmq_pubsub_driver", "service_name": "api-1", "keys": True, "clients_interval": 0.2}
+    timing = Timing(max_idle_time=60.0, poll_interval=30.0, sync_jitter=0.0)
+    return Settings(store_url=sqlite_url, timing=timing, **{**given, **options})
+
+
+def test_programs_own_publisher_is_found_again_with_its_new_key_after_a_restart(
+    tmp_path: Path, sqlite_url: str
+) -> None:
+    """By its entry in the directory. The long times let changes arrive by messages only."""
+    settings = own(sqlite_url, bind_address=f"tcp://127.0.0.1:{free_ports(1)[0]}")
+    with Store(sqlite_url) as store:
+        client = as_client(settings, pair_file(tmp_path, store, "one", "t"))
+
+        def came(replica: Replica, value: int) -> bool:
+            with store.transaction() as tx:
+                tx.set("item", "k", value, topic="t")
+            return poll(lambda: replica.get("item", "k") == value, 1.0)
+
+        with Replica(client, ["t"], default_topic=False) as replica:
+            with Publisher(settings, store):
+                replica.wait_synced(LONG)
+                assert poll(lambda: came(replica, 1), LONG)
+            with Publisher(settings, store):
+                begun = time.monotonic()
+                assert poll(lambda: came(replica, 2), LONG)
+                assert time.monotonic() - begun < 20.0  # usually 3 s
 
 
 def blocks(kind: str) -> Iterator[tuple[str, str]]:

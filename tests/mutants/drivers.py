@@ -93,9 +93,9 @@ ZMQ = (
     PUBLISHER(
         "sender_ends_before_the_outbox_is_closed",
         "            if self._outbox is not None:\n                self._outbox.close()\n"
-        "            self._life.closed = True\n",
-        "            self._life.closed = True\n            if self._outbox is not None:\n"
-        "                self._outbox.close()\n",
+        "            self._life.closed = True\n            self._stop = True\n",
+        "            self._life.closed = True\n            self._stop = True\n"
+        "            if self._outbox is not None:\n                self._outbox.close()\n",
         "test_closed_publisher_sends_accepted_messages_and_ends",
         "a message is accepted and never sent",
     ),

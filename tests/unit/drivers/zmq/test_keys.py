@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -11,11 +12,13 @@ from pubsub_lib import curve_keys
 from pubsub_lib.api import Client, DriverSettings
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, ZERO
 from pubsub_lib.curve_keys import KeyPair, new_pair
 from pubsub_lib.errors import ConfigError
 from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.keyed_publisher import KeyedPublisher
+from pubsub_zmq.options import ZmqOptions
 from tests.unit.drivers.zmq.world import ANY, Listener, RawSocket, Sender, eventually
 
 SILENCE = 0.5
@@ -55,9 +58,11 @@ class Clients:
         made.subscriber.register_listen_address(address)
         return made
 
-    def raw(self, address: str, *, server: str = "", pair: KeyPair | None = None) -> "zmq.Socket[bytes]":
+    def raw(
+        self, address: str, *, server: str = "", pair: KeyPair | None = None, kind: int = zmq.SUB
+    ) -> "zmq.Socket[bytes]":
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        made = context.socket(zmq.SUB)
+        made = context.socket(kind)
         self._opened += [context.term, lambda: made.close(0)]
         made.setsockopt(zmq.RECONNECT_IVL, 20)
         if pair is not None:
@@ -347,3 +352,77 @@ def test_renewal_waits_for_an_address_that_is_in_use(
     blocked = False
     receives(other, sender, "t1")
     assert revoked.messages("t2") == 0
+
+
+def test_messages_between_subscriptions_do_not_shift_them_to_another_client(
+    clients: Clients, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ZeroMQ then applies each subscription to the sender of the next one, so the whole socket is given up."""
+    sender, evil, victim = clients.sender(), new_pair(), new_pair()
+    sender.admit(client("evil", evil, "t1"), client("victim", victim, "secret"))
+    server = sender.keyed.public_key()
+    first, attacker = (clients.raw(sender.address, server=server, pair=evil, kind=zmq.XSUB) for _ in range(2))
+    receiver = clients.raw(sender.address, server=server, pair=victim, kind=zmq.XSUB)
+    eventually(lambda: sender.publisher.counters()["connected"] == 3, "all connected")
+    secret = codec.subscription("secret")
+    with sender.publisher._socket_lock:
+        first.send(b"\2any message")
+        time.sleep(0.2)
+        receiver.send(b"\1" + secret)
+        time.sleep(0.2)
+        attacker.send(b"\1" + codec.topic_frame(ALL))
+        time.sleep(0.2)
+    eventually(lambda: sender.publisher.counters()["renewed"] >= 1, "the socket was made again")
+    witness = clients.listener(victim, sender, "secret")
+    assert "'evil' sent a message that is no subscription" in caplog.text
+    stays_silent(lambda: int(attacker.poll(0)), witness, sender, "secret")
+    refused = sender.publisher.counters()["refused"]
+    again = clients.listener(evil, sender, "t1")
+    eventually(lambda: again.counter("refused") > 0, "the client is not accepted any more")
+    assert sender.publisher.counters()["refused"] > refused
+
+
+class Frames:
+    """Received subscriptions, as of an XPUB socket; "" as the key: ZeroMQ made it for a peer that left."""
+
+    def __init__(self, *received: tuple[bytes, str]) -> None:
+        self._received = list(received)
+        self.applied: list[bytes] = []
+
+    def recv(self, flags: int, copy: bool) -> Any:
+        if not self._received:
+            raise zmq.Again
+        data, key = self._received.pop(0)
+        return Frame(data, key)
+
+    def setsockopt(self, option: int, value: bytes) -> None:
+        if option == zmq.SUBSCRIBE:
+            self.applied.append(value)
+
+
+class Frame:
+    def __init__(self, data: bytes, key: str) -> None:
+        self.bytes = data
+        self._key = key
+
+    def get(self, name: str) -> str:
+        if not self._key:
+            raise zmq.ZMQError(zmq.EINVAL)
+        return self._key
+
+
+def test_subscription_of_a_client_that_left_meanwhile_ends_all_connections() -> None:
+    """Its pipe may be another client's by now, because ZeroMQ finds it by its address in memory."""
+    one = new_pair()
+    made = KeyedPublisher(ANY, Limits(), ZmqOptions(), new_pair())
+    made.admit([client("one", one, "t1", "t2")])
+    t1, t2 = codec.subscription("t1"), codec.subscription("t2")
+    left: Any = Frames((b"\1" + t1, one.public), (b"\1" + t2, one.public), (b"\0" + t1, ""), (b"\1" + t2, one.public))
+    assert made._receive(left) is False
+    assert left.applied == [t1, t2]
+    assert made._stop
+    made._stop = False
+    for later in (((b"\1" + t1, one.public),), ((b"\0" + t1, ""),)):  # it left after all was read
+        calm: Any = Frames(*later)
+        assert made._receive(calm) is False
+        assert not made._stop
