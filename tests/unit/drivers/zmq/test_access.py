@@ -59,7 +59,7 @@ def test_client_subscribes_to_granted_topics_hellos_and_replies() -> None:
     ],
 )
 def test_other_prefixes_are_denied(prefix: bytes) -> None:
-    made = access(client("one", ONE, "t1"))
+    made = access(client("one", ONE, "t1", "t"))
     decision = made.decide(ONE, prefix)
     assert not decision.subscribe
     assert not decision.request or prefix[:1] == b"H"  # read and counted as no request of this library
