@@ -121,6 +121,7 @@ class KeyedPublisher(ZmqPublisher):
             self._xpub = None
             monitor.close()
             xpub.close(0)
+        self._subscribed = 0
         self._access.renewed()  # while no connection can be made
         begun = time.monotonic()
         logged = False

@@ -76,7 +76,7 @@ MUTANTS = (
     PUBLISHER(
         "renewal_keeps_the_old_socket_while_the_address_is_in_use",
         "            self._xpub = None\n            monitor.close()\n            xpub.close(0)\n"
-        "        self._access.renewed()  # while no connection can be made\n",
+        "        self._subscribed = 0\n        self._access.renewed()  # while no connection can be made\n",
         "            monitor.close()\n        self._access.renewed()\n",
         "test_renewal_waits_for_an_address_that_is_in_use",
         "a revoked client stays connected",
