@@ -77,6 +77,10 @@ class Admission:
             leaving.start()
             leaving.join(_LEAVE)
 
+    def is_stale(self, now: float) -> bool:
+        """Whether the clients have not been read for a while. Any thread, does not block."""
+        return now - self._loop.last_success > max(LEASE, 3 * self._interval)
+
     def step(self, now: float) -> float:
         """Renew the entry when it is due, and read the clients; returns the time of the next step. Blocks for the
         database; raises StoreError.

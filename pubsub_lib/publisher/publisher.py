@@ -93,7 +93,8 @@ class Publisher:
         self._counts = dict.fromkeys(("unsent", "hellos", "answers"), 0)
         self._loop = PeriodicThread("publisher", self._step)
         self._stop_callback: Callable[[], None] = lambda: None
-        self._admission = admission_of(settings, store, self._driver, "" if entered else self._core.uuid)
+        self.admission = admission_of(settings, store, self._driver, "" if entered else self._core.uuid)
+        """Reads the clients of a publisher with keys; None without keys."""
 
     @property
     def uuid(self) -> str:
@@ -128,8 +129,8 @@ class Publisher:
                 stop_callback()
                 raise ClosedError("this publisher was closed while it started; make a new one")
             self._loop.start()
-            if self._admission is not None:
-                self._admission.start()
+            if self.admission is not None:
+                self.admission.start()
         except BaseException:
             self.close()  # __exit__ is not called when __enter__ raises
             raise
@@ -211,8 +212,8 @@ class Publisher:
                 self._send_hello(goodbye)
         self._stop_callback()  # again: start() may have registered the callback since
         self._loop.close(1.0)
-        if self._admission is not None:
-            self._admission.close()
+        if self.admission is not None:
+            self.admission.close()
         self._driver.close()
         if self._own_journal is not None:
             self._own_journal.close()

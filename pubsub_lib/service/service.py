@@ -197,6 +197,8 @@ class PublisherService:
             found.append("the entry in the directory is not renewed")
         if now - self._loops["changelog"].last_success > self._max_quiet:
             found.append("the changelog is not being followed")
+        if self._publisher.admission is not None and self._publisher.admission.is_stale(now):
+            found.append("the clients and their topics are not being read")
         found += [
             f"objects of the topic {topic!r} were altered in the database without the library and could not be "
             f"repaired; see `pubsub-db verify {topic}`, and run `pubsub-db accept --topic {topic}` to accept the "

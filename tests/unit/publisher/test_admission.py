@@ -1,5 +1,6 @@
 """Publishers with keys follow the store's clients, and enter themselves in the directory."""
 
+import time
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -87,6 +88,18 @@ def test_publisher_with_keys_is_in_the_directory_while_it_runs(store: Store, sql
         assert (entry.service, entry.uuid) == ("api-1", publisher.uuid)
         assert len(entry.public_key) == 40
     assert store.directory.live() == []
+
+
+def test_clients_that_are_not_read_become_stale(store: Store) -> None:
+    driver: Any = DriverDouble()
+    admission = Admission(store.directory, driver, 0.1, None)
+    admission.start()
+    try:
+        assert poll(lambda: driver.admitted == [set()], 30)
+        assert not admission.is_stale(time.monotonic())
+        assert admission.is_stale(time.monotonic() + 2 * LEASE)
+    finally:
+        admission.close()
 
 
 def test_publisher_with_keys_needs_an_address_and_a_directory(store: Store, sqlite_url: str) -> None:
