@@ -86,6 +86,13 @@ class Access:
             client.name,
         )
 
+    def is_restricted(self, prefix: bytes) -> bool:
+        """Whether a client exists that may not have this subscription, which another client has."""
+        if prefix == _BROADCASTS:
+            return False
+        topic = _topic(prefix) if prefix[:1] == codec.EVERYTHING else None
+        return topic is None or any(not each.topics & {topic, ALL} for each in self._clients.values())
+
     def decide(self, key: str, prefix: bytes) -> Decision:
         """What a client's subscription to this prefix causes."""
         client = self._clients.get(key, _UNKNOWN)

@@ -177,7 +177,7 @@ class KeyedPublisher(ZmqPublisher):
                 return self._distrust()
             self._weigh(len(prefix) if kind == b"\1" else -len(prefix))
             if kind == b"\0":
-                if not user and prefix in self._applied:
+                if not user and prefix in self._applied and self._access.is_restricted(prefix):
                     return self._distrust()
                 xpub.setsockopt(zmq.UNSUBSCRIBE, prefix)
                 continue

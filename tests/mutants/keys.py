@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     PUBLISHER(
         "publisher_overlooks_a_peer_that_left",
-        "                if not user and prefix in self._applied:\n",
+        "                if not user and prefix in self._applied and self._access.is_restricted(prefix):\n",
         "                if False:\n",
         "test_subscription_of_a_client_that_left_meanwhile_ends_all_connections",
         "a client receives a topic of one that left, because it has its place in memory",

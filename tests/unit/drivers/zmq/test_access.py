@@ -115,3 +115,14 @@ def test_denied_client_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         made.decide(ONE, codec.subscription("t2"))
     assert caplog.text.count("'one' requests topics that it was not granted") == 1
     assert made.counts["denied"] == 3
+
+
+def test_subscription_is_restricted_unless_every_client_may_have_it() -> None:
+    made = access(client("one", ONE, "t1", "t2"), client("two", TWO, ALL))
+    assert not made.is_restricted(codec.topic_frame(ALL))
+    assert not made.is_restricted(codec.subscription("t1"))
+    assert made.is_restricted(codec.subscription("t3"))
+    assert made.is_restricted(codec.subscription(ALL))
+    assert made.is_restricted(codec.private_frame("n"))
+    made.replace([client("one", ONE, "t1"), client("two", TWO, "t2")])
+    assert made.is_restricted(codec.subscription("t1"))

@@ -424,7 +424,7 @@ def test_subscription_of_a_client_that_left_meanwhile_ends_all_connections() -> 
     """Its pipe may be another client's by now, because ZeroMQ finds it by its address in memory."""
     one = new_pair()
     made = KeyedPublisher(ANY, Limits(), ZmqOptions(), new_pair())
-    made.admit([client("one", one, "t1", "t2")])
+    made.admit([client("one", one, "t1", "t2"), client("other", new_pair())])
     t1, t2 = codec.subscription("t1"), codec.subscription("t2")
     left: Any = Frames((b"\1" + t1, one.public), (b"\1" + t2, one.public), (b"\0" + t1, ""), (b"\1" + t2, one.public))
     assert made._receive(left) is False
