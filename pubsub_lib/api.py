@@ -40,6 +40,9 @@ class Capabilities(msgspec.Struct, frozen=True):
     """Publisher and subscriber have connections, which may be lost and made again. A shared medium (a folder, shared
     memory) counts as a broker: a half is connected while it can open the medium. False: there are no connections
     (subscribers read the database), and ``on_connected`` is never called."""
+    keys: bool = False
+    """With ``DriverSettings.keys``, connections are encrypted, a subscriber accepts only publishers whose public key it
+    was given, and a publisher only clients that it was given, each with its topics."""
 
 
 class DriverSettings(msgspec.Struct, frozen=True):
@@ -50,6 +53,10 @@ class DriverSettings(msgspec.Struct, frozen=True):
     addresses: tuple[str, ...] = ()
     """Addresses of the publishers. A subscriber registers them itself in ``initialize``."""
     bind_address: str = ""
+    keys: bool = False
+    """Whether connections need keys (``Capabilities.keys``)."""
+    client_key_file: str = ""
+    """The file with the key pair of a subscriber; see :mod:`pubsub_lib.curve_keys`."""
     options: Mapping[str, object] = msgspec.field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -61,12 +68,21 @@ class DriverSettings(msgspec.Struct, frozen=True):
         return masked_fields(self.__struct_fields__, self)
 
 
+class Client(msgspec.Struct, frozen=True):
+    """A program that may connect to publishers: its name, its public key, and the topics that it may receive."""
+
+    name: str
+    public_key: str
+    topics: frozenset[str] = frozenset()
+    """With ``ALL`` among them: every topic, and a subscription to all topics."""
+
+
 OnEnvelope = Callable[[Envelope], None]
 OnHelloRequest = Callable[[HelloRequest], None]
 OnConnected = Callable[[], None]
 
 
-_Method = TypeVar("_Method", bound=Callable[..., None])
+_Method = TypeVar("_Method", bound=Callable[..., object])
 
 
 def of_drivers_with(capability: str) -> Callable[[_Method], _Method]:
@@ -121,6 +137,23 @@ class Publisher(ABC):
         Any thread, does not block.
         """
 
+    @of_drivers_with("keys")
+    def public_key(self) -> str:
+        """The public key of this publisher, a new one for each publisher object; "" without ``DriverSettings.keys``.
+        Any thread, also before ``initialize``. The secret key must stay in memory.
+        """
+        return ""
+
+    @of_drivers_with("keys")  # noqa: B027 - defined where the capability is declared
+    def admit(self, clients: Collection[Client]) -> None:
+        """Replace the clients that may connect and receive; before the first call there are none. Any thread, does not
+        block.
+
+        A client must receive nothing of topics that it was not granted: no envelope, and no topic's name, head or
+        sequence in a hello. A connection of a client that lost its key or a topic must end within 2 s; the others may
+        have to connect again. Without ``DriverSettings.keys`` nothing happens.
+        """
+
     @abstractmethod
     def close(self) -> None:
         """Release everything within 2 s. Must be idempotent and safe from any thread."""
@@ -163,6 +196,12 @@ class Subscriber(ABC):
     @of_drivers_with("bind_based")  # noqa: B027
     def unregister_listen_address(self, address: str) -> None:
         """Stop receiving from the publisher at this address. Idempotent. Without the capability nothing happens."""
+
+    @of_drivers_with("keys")  # noqa: B027
+    def pin_key(self, address: str, public_key: str) -> None:
+        """The publisher at this address has this public key. With ``DriverSettings.keys`` a subscriber must connect
+        only to addresses with a key, and receive from no other publisher; a new key replaces the connection. Otherwise
+        nothing happens. Idempotent; any thread, before or after ``register_listen_address``."""
 
     @of_drivers_with("fan_out")  # noqa: B027
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:

@@ -1,8 +1,8 @@
 """The rule for every listener: an address that others can reach needs keys, or ``insecure = true``.
 
-There are no keys yet. So a listener on anything but loopback is refused unless the operator sets the option, and then
-each start logs a warning. The socket of the workers is not checked here, because its driver demands a private folder,
-also with the option.
+A publisher with keys is not checked here, because it accepts only known clients. Any other listener on anything but
+loopback is refused unless the operator sets the option, and then each start logs a warning. The socket of the workers
+is not checked either: its driver demands a private folder, also with the option.
 """
 
 import ipaddress
@@ -33,7 +33,8 @@ def check(listeners: Listeners, insecure: bool) -> None:
     if found and not insecure:
         raise ConfigError(
             f"others could reach {found}, and there are no keys; use a loopback address (for ipc: a folder in which no "
-            "other user may write), or set insecure = true in [pubsub] in a network that only trusted hosts can use"
+            "other user may write), set keys = true (for publishers), or set insecure = true in [pubsub] in a network "
+            "that only trusted hosts can use"
         )
 
 

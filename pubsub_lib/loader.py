@@ -38,10 +38,10 @@ def load_publisher(settings: Settings, needs: Mapping[str, str] = _NOTHING) -> P
     """A new publisher of ``settings.driver``, which needs the settings' capabilities and these.
 
     Raises as :func:`load`, and ConfigError for options that the driver cannot use, and for an address to bind that
-    others can reach. With ``insecure`` such an address is only logged, as a warning.
+    others can reach without keys. With ``insecure`` such an address is only logged, as a warning.
     """
     driver = load(settings.driver, {**settings.needs(), **needs})
-    if driver.capabilities.bind_based:
+    if driver.capabilities.bind_based and not settings.keys:
         exposure.warn({exposure.PUBLISHER: settings.bind_address}, settings.insecure)
     return contract.publisher(driver, settings.for_driver())
 

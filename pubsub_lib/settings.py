@@ -52,6 +52,8 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
     """Addresses of the publishers, for example ``tcp://10.0.0.1:8866``."""
     bind_address: str = ""
     """Address that a publisher binds, for example ``tcp://10.0.0.1:8866``."""
+    keys: bool = False
+    """Whether publishers and replicas prove their keys, and connections are encrypted."""
     insecure: bool = False
     """Whether a publisher or an HTTP endpoint may listen where others can reach it, although there are no keys."""
     timing: Timing = Timing()
@@ -86,6 +88,8 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
                 "group_commit = host needs the socket of the host's publisher service; set enable_pub_sub and "
                 "pub_sub_use_multiproc (Settings.multiproc_socket), or group_commit = process"
             )
+        if self.keys and not self.discovery_interval:
+            raise ConfigError("keys = true needs the directory, which has the publishers' keys; set discovery_interval")
         if self.limits.max_value_bytes + _CHANGE_OVERHEAD > self.limits.max_frame_bytes:
             raise ConfigError(
                 f"max_frame_bytes ({self.limits.max_frame_bytes}) leaves no room for a value of max_value_bytes "
@@ -100,13 +104,20 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
         """The same for rich."""
         return masked_fields(self.__struct_fields__, self)
 
+    @property
+    def fixed_addresses(self) -> tuple[str, ...]:
+        """The addresses to which a replica connects without the directory: none with keys, which only it has."""
+        return () if self.keys else self.addresses
+
     def for_driver(self) -> DriverSettings:
         """The part of these settings that the driver receives."""
         return DriverSettings(
             limits=self.limits,
             store_url=self.store_url,
-            addresses=self.addresses,
+            addresses=self.fixed_addresses,
             bind_address=self.bind_address,
+            keys=self.keys,
+            client_key_file=self.client_key_file,
             options=dict(self.driver_options),
         )
 
@@ -120,7 +131,7 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
 
     def needs(self) -> dict[str, str]:
         """The capabilities that the driver needs, each with its reason, for ``loader.load(settings.driver, ...)``."""
-        found: dict[str, str] = {}
+        found: dict[str, str] = {"keys": "keys = true in [pubsub]"} if self.keys else {}
         for address in (*self.addresses, self.bind_address):
             scheme, _, rest = address.partition("://")
             if scheme == "ipc":
@@ -170,6 +181,7 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
             multiproc_socket=pubsub.multiproc_socket,
             addresses=pubsub.addresses,
             bind_address=pubsub.bind_address,
+            keys=pubsub.keys and pubsub.enable_pub_sub,
             insecure=pubsub.insecure,
             timing=Timing(**values_of(Timing, values)),
             limits=Limits(**values_of(Limits, values)),

@@ -22,7 +22,7 @@ file.
 
 A Dragonflow file works with three additional options in a group `[pubsub]`: `store_url`, because
 the store is an SQL database, and where a publisher service runs `service_name` and `insecure`,
-because publishers have no keys yet ([security](security.md#listeners)).
+because publishers have no keys by default ([security](security.md#listeners)).
 
 ```ini
 [df]

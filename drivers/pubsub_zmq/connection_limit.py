@@ -92,6 +92,13 @@ class ConnectionLimit:
             self._listening.close()
             self._listening = None
 
+    def renewed(self) -> None:
+        """The socket was closed with its connections, and another one will listen."""
+        self.close()
+        self._open.clear()
+        self._limited = False
+        self._bound_to = None
+
     def _limit(self) -> None:
         self._limited = True
         self.counts["limited"] += 1

@@ -3,14 +3,14 @@
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
 import zmq
 
-from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
+from pubsub_lib.api import Client, OnConnected, OnHelloRequest, Publisher
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
@@ -20,10 +20,10 @@ from pubsub_lib.logs import logger
 from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
-from pubsub_zmq.connection_limit import ConnectionLimit, backlog_of, maximum_of
+from pubsub_zmq.connection_limit import ConnectionLimit, maximum_of
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.send_queue import QueuedMessage, SendQueue, frames
-from pubsub_zmq.sockets import LISTENER_EVENTS, Monitor, Waker, bind_error, make_xpub, translated
+from pubsub_zmq.sockets import LISTENER_EVENTS, Bound, Monitor, Waker, bind_error, make_xpub, translated
 from pubsub_zmq.subscription_budget import SubscriptionBudget
 
 _log = logger(__name__)
@@ -39,7 +39,7 @@ _FEW: Final = 8
 _SUBSCRIBED: Final = b"\1" + codec.EVERYTHING
 """The first bytes of a subscription to one topic or to all topics."""
 _MUCH_SUBSCRIBED: Final = 8 * 1024 * 1024
-"""Bytes of different subscriptions. More cause a warning, and above ``max_subscription_bytes`` connections end."""
+"""Bytes of different subscriptions, without a limit in ZeroMQ. More cause a warning: they need 40 times the memory."""
 _STOP: Final = 2.0  # seconds
 # Plain integers, because combining or comparing the library's enumerations takes longer than sending.
 _NOW: Final = int(zmq.NOBLOCK)
@@ -73,6 +73,8 @@ class ZmqPublisher(Publisher):
         self._asks = HelloRequests(limits, options.questions_per_second)
         self._subscribed = 0
         self._linger = 0.0
+        self._stop = False
+        """Ends :meth:`_serve`; set by :meth:`close`."""
         self.endpoint = ""
         """The bound address after ``initialize``, with the real port also for a wildcard."""
         # Changed by the socket's user only, so that it needs no lock of its own.
@@ -88,14 +90,14 @@ class ZmqPublisher(Publisher):
             undo.callback(answering.drop)
             waker = Waker()
             undo.callback(waker.close)
-            context, xpub, monitor = self._bind()
+            bound = self._bind()
             undo.pop_all()
             self._waker = waker
-            self._xpub = xpub
+            self._xpub = bound[1]
             self._outbox = outbox = SendQueue(self._options.send_queue, waker.wake)
             self._life.begin()
             self._threads = (sending.thread, answering.thread)
-            sending.run(partial(self._run, context, xpub, monitor, waker, outbox))
+            sending.run(partial(self._run, bound, waker, outbox))
             answering.run(partial(self._asks.answer, on_hello_request, on_connected))
 
     def send_event(self, envelope: Envelope) -> None:
@@ -136,6 +138,13 @@ class ZmqPublisher(Publisher):
         sent = 0 if outbox is None else outbox.accepted
         return {"sent": sent, **self._sending, **self._connections.counts, **self._asks.counts}
 
+    def public_key(self) -> str:
+        """Empty, because this publisher has no keys; the other kind is :class:`.keyed_publisher.KeyedPublisher`."""
+        return ""
+
+    def admit(self, clients: Collection[Client]) -> None:
+        """Nothing: this publisher has no keys."""
+
     def close(self) -> None:
         """Send the queued messages and release everything. See :meth:`pubsub_lib.api.Publisher.close`."""
         if self._life.inherited:
@@ -143,10 +152,11 @@ class ZmqPublisher(Publisher):
                 self._ipc_lock.drop_copy()
             return
         with self._lock:
-            # Close the queue first: the thread empties it for the last time when it finds ``closed``.
+            # Close the queue first: the thread empties it for the last time when it finds ``_stop``.
             if self._outbox is not None:
                 self._outbox.close()
             self._life.closed = True
+            self._stop = True
             if self._waker is not None:
                 self._waker.wake()
         self._asks.close()
@@ -156,13 +166,12 @@ class ZmqPublisher(Publisher):
 
     # -- binding -----------------------------------------------------------------------------------------------------
 
-    def _bind(self) -> "tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], Monitor]":
+    def _bind(self) -> Bound:
         lock = addresses.lock_of(self._address)
-        context = zmq.Context()
+        context = self._new_context()
         xpub: zmq.Socket[bytes] | None = None
         try:
-            xpub = make_xpub(context, self._options)
-            xpub.setsockopt(zmq.BACKLOG, backlog_of(self._connections.maximum))
+            xpub = self._make_socket(context)
             monitor = Monitor(xpub, LISTENER_EVENTS)
             try:
                 xpub.setsockopt(zmq.IPV6, addresses.is_ipv6(self._address))
@@ -174,54 +183,65 @@ class ZmqPublisher(Publisher):
         except zmq.ZMQError as error:
             if xpub is not None:
                 xpub.close(0)
-            context.term()
+            self._end_context(context)
             if lock is not None:
                 lock.release()
             raise bind_error(error, self._address) from error
         self._ipc_lock = lock
         return context, xpub, monitor
 
+    def _new_context(self) -> "zmq.Context[zmq.Socket[bytes]]":
+        return zmq.Context()
+
+    def _make_socket(self, context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
+        return make_xpub(context, self._options)
+
+    def _end_context(self, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+        context.term()  # waits only for a goodbye's linger
+
     # -- the sending thread ------------------------------------------------------------------------------------------
 
-    def _run(
-        self,
-        context: "zmq.Context[zmq.Socket[bytes]]",
-        xpub: "zmq.Socket[bytes]",
-        monitor: Monitor,
-        waker: Waker,
-        outbox: SendQueue,
-    ) -> None:
+    def _run(self, bound: Bound, waker: Waker, outbox: SendQueue) -> None:
+        _, xpub, monitor = bound
+        try:
+            self._serve(xpub, monitor, waker, outbox)
+            with self._socket_lock:
+                self._send(xpub, outbox)
+        finally:
+            self._release(bound, waker)
+
+    def _serve(self, xpub: "zmq.Socket[bytes]", monitor: Monitor, waker: Waker, outbox: SendQueue) -> None:
+        """Send and receive until ``_stop``."""
         poller = zmq.Poller()
         # Poll the socket's descriptor and not the socket, which other threads may use meanwhile. The descriptor only
         # signals a change since the last use of the socket; so each user of the socket checks for events afterwards.
         for each in (xpub.getsockopt(zmq.FD), monitor.socket, waker.fileno()):
             poller.register(each, zmq.POLLIN)
         more = True
-        try:
-            while not self._life.closed:
-                try:
-                    poller.poll(0 if more else None)
-                    waker.clear()
-                    with self._socket_lock:
-                        self._send(xpub, outbox)
-                        more = self._receive(xpub)
-                    self._watch(monitor)
-                    self._budget.enforce(self._subscribed, time.monotonic(), self._connections)
-                except Exception:  # noqa: BLE001 - without this thread, no message would be sent again
-                    self._sending["send_errors"] += 1
-                    _log.exception("the sending thread of %s continues after an error", self._address)
-            with self._socket_lock:
-                self._send(xpub, outbox)
-        finally:
-            with self._socket_lock:
-                self._xpub = None
-                self._connections.close()
-                monitor.close()
-                xpub.close(round(self._linger * 1000))
-            context.term()  # waits only for a goodbye's linger
-            if self._ipc_lock is not None:
-                self._ipc_lock.release()
-            waker.close()
+        while not self._stop:
+            try:
+                poller.poll(0 if more else None)
+                waker.clear()
+                with self._socket_lock:
+                    self._send(xpub, outbox)
+                    more = self._receive(xpub)
+                self._watch(monitor)
+                self._budget.enforce(self._subscribed, time.monotonic(), self._connections)
+            except Exception:  # noqa: BLE001 - without this thread, no message would be sent again
+                self._sending["send_errors"] += 1
+                _log.exception("the sending thread of %s continues after an error", self._address)
+
+    def _release(self, bound: Bound, waker: Waker) -> None:
+        context, xpub, monitor = bound
+        with self._socket_lock:
+            self._xpub = None
+            self._connections.close()
+            monitor.close()
+            xpub.close(round(self._linger * 1000))
+        self._end_context(context)
+        if self._ipc_lock is not None:
+            self._ipc_lock.release()
+        waker.close()
 
     def _send(self, xpub: "zmq.Socket[bytes]", outbox: SendQueue) -> None:
         waiting = outbox.take()

@@ -19,7 +19,7 @@ from pubsub_zmq import addresses
 from pubsub_zmq.connection_monitor import ConnectionMonitor
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.pending_hellos import PendingHellos, RequestPart
-from pubsub_zmq.sockets import Monitor, Waker, translated
+from pubsub_zmq.sockets import REFUSED, UNPROVEN, Monitor, Waker, expect_server, translated
 
 _log = logger(__name__)
 
@@ -27,13 +27,15 @@ _BURST: Final = 500
 """Maximum number of messages received before orders, connections and deadlines are checked again."""
 _MAX_QUIET: Final = 30.0
 """Seconds added to the duration of retries, because ZeroMQ's thread blocks while it resolves a host name."""
+HANDSHAKE_SUCCEEDED: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 _MAX_WAIT: Final = 3600.0  # seconds; poll() counts milliseconds in an int
 
 
 class Receiver:
     """The work of a subscriber's thread. Other threads fill ``orders`` and ``parts``; deques need no lock.
 
-    ``orders``: ("subscribe" | "unsubscribe", topic) and ("connect" | "disconnect", address), in order.
+    ``orders``: ("subscribe" | "unsubscribe", topic) and ("connect" | "disconnect", address), in order. ``pins``: the
+    public key expected at each address, to which no connection is made without one; None without keys.
     """
 
     def __init__(
@@ -43,11 +45,15 @@ class Receiver:
         orders: deque[tuple[str, str]],
         parts: deque[RequestPart],
         life: SubscriberState,
+        pins: Mapping[str, str] | None = None,
     ) -> None:
         self._limits = limits
         self._orders = orders
         self._parts = parts
         self._life = life
+        self._pins = pins
+        self._failing: set[str] = set()
+        """Endpoints whose last handshake failed, with keys."""
         self._pending = PendingHellos(options.answer_time)
         self._health = ConnectionMonitor(
             options.reconnect_interval,
@@ -122,8 +128,13 @@ class Receiver:
             self._unsubscribe(sub, ended)
 
     def _connect(self, sub: "zmq.Socket[bytes]", address: str) -> None:
+        expected = None if self._pins is None else self._pins.get(address)
+        if self._pins is not None and expected is None:
+            return  # pin_key() connects when the key is known
         self._health.added(address, time.monotonic())
         try:
+            if expected is not None:
+                expect_server(sub, expected)
             # Set for this connection only: otherwise the monitor would report IPv4 addresses in another notation.
             sub.setsockopt(zmq.IPV6, addresses.is_ipv6(address))
             sub.connect(address)
@@ -170,10 +181,28 @@ class Receiver:
         connected = self._health.counts["connected"]
         for event, endpoint, _ in events:
             self._health.event(event, endpoint, now)
+            if self._pins is not None:
+                self._note_handshake(event, endpoint)
         # On a new connection, ZeroMQ first sends the socket's subscriptions; a hello request made from now on comes
         # after them.
         if self._health.counts["connected"] > connected:
             self._life.connected()
+
+    def _note_handshake(self, event: int, endpoint: str) -> None:
+        if event == HANDSHAKE_SUCCEEDED:
+            self._failing.discard(endpoint)
+            return
+        if event == REFUSED:
+            self._counts["refused"] += 1
+            reason = "refuses the key of this client; see pubsub-db clients list, and compare it with client_key_file"
+        elif event in UNPROVEN:
+            self._counts["unproven"] += 1
+            reason = "did not prove the key in the directory: it was restarted, or another program has its address"
+        else:
+            return
+        if endpoint not in self._failing:
+            self._failing.add(endpoint)
+            _log.warning("the publisher at %s %s", endpoint, reason)
 
     def _keep_up(self, sub: "zmq.Socket[bytes]") -> float:
         """Connect again and expire hello requests, as far as due. Return the time of the next call; an order or an
@@ -182,9 +211,9 @@ class Receiver:
         for gone in self._health.given_up(now):
             self._counts["revived"] += 1
             self._counts["oversized"] += gone.was_up
-            _log.warning(
-                "ZeroMQ gave up %s (a frame too large, or not ZeroMQ); connecting again", " or ".join(gone.addresses)
-            )
+            if not self._failing:  # ZeroMQ also gives up after a failed handshake, which is logged once
+                names = " or ".join(gone.addresses)
+                _log.warning("ZeroMQ gave up %s (a frame too large, or not ZeroMQ); connecting again", names)
             for address in gone.addresses:
                 self._disconnect(sub, address)
                 self._connect(sub, address)

@@ -9,9 +9,11 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.curve_keys import KeyPair
 from pubsub_lib.errors import TransportError
 from pubsub_lib.port_owner import owner_of_port
 from pubsub_zmq import addresses
+from pubsub_zmq.connection_limit import backlog_of, maximum_of
 from pubsub_zmq.options import ZmqOptions
 
 MAX_REQUEST_BYTES: Final = 2 * 1024
@@ -19,12 +21,18 @@ MAX_REQUEST_BYTES: Final = 2 * 1024
 memory each, and frees the nodes recursively: 250,000 bytes overflow the stack and end the process, also the publisher's
 (measured on libzmq 4.3.5). The longest subscription to a topic has 257 bytes."""
 
+ZAP_DOMAIN: Final = b"pubsub"
+
 _Socket = zmq.Socket[bytes]
 
 # A handshake that fails is followed by DISCONNECTED.
 _EVENTS: Final = zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
 LISTENER_EVENTS: Final = _EVENTS | zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED
 """The events of a socket that accepts connections."""
+REFUSED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+"""The publisher refused this client's key."""
+UNPROVEN: Final = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL), int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+"""The handshake failed in another way: the publisher has another key or none, or the connection was lost."""
 
 
 def translated(error: zmq.ZMQError, what: str, way_out: str) -> TransportError:
@@ -50,6 +58,7 @@ def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
     """Make a socket that sends by topic prefix and reports subscriptions. Raises zmq.ZMQError."""
     made = context.socket(zmq.XPUB)
     made.setsockopt(zmq.SNDHWM, options.send_hwm)
+    made.setsockopt(zmq.BACKLOG, backlog_of(maximum_of(options.max_connections)))
     # No limit for subscriptions: with the default, ZeroMQ silently drops all but 1,000 of a burst of 100,000.
     made.setsockopt(zmq.RCVHWM, 0)
     # Only subscriptions arrive here. A subscriber that sends a longer one is disconnected.
@@ -59,9 +68,30 @@ def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
     return made
 
 
-def make_sub(context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limits) -> _Socket:
-    """Make a socket that receives the subscribed messages. Raises zmq.ZMQError."""
+def make_keyed_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions, keys: KeyPair) -> _Socket:
+    """The same for clients with keys: the context's handler of ZAP decides who may connect, and no subscription takes
+    effect before its owner sets it again. Raises zmq.ZMQError.
+    """
+    made = make_xpub(context, options)
+    made.setsockopt(zmq.XPUB_MANUAL, 1)
+    made.setsockopt(zmq.CURVE_SERVER, 1)
+    made.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
+    made.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
+    made.setsockopt(zmq.ZAP_DOMAIN, ZAP_DOMAIN)
+    made.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without a handler no program may connect; the default is the reverse
+    return made
+
+
+def make_sub(
+    context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limits, keys: KeyPair | None = None
+) -> _Socket:
+    """Make a socket that receives the subscribed messages; with ``keys``, each connection also needs
+    :func:`expect_server` first. Raises zmq.ZMQError.
+    """
     made = context.socket(zmq.SUB)
+    if keys is not None:
+        made.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
+        made.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
     made.setsockopt(zmq.RCVHWM, options.receive_hwm)
     made.setsockopt(zmq.SNDHWM, 0)  # no limit for subscriptions, as above
     # Twice, so that a frame that is a bit too large is read, counted and dropped; a larger one ends the connection.
@@ -71,6 +101,11 @@ def make_sub(context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limit
     made.setsockopt(zmq.CONNECT_TIMEOUT, _ms(options.connect_timeout))
     _common(made, options, options.max_silence)
     return made
+
+
+def expect_server(sub: _Socket, public_key: str) -> None:
+    """The next ``connect`` accepts only the publisher with this key. Raises zmq.ZMQError."""
+    sub.setsockopt(zmq.CURVE_SERVERKEY, public_key.encode())
 
 
 def _common(made: _Socket, options: ZmqOptions, user_timeout: int) -> None:
@@ -97,11 +132,14 @@ def _ms(seconds: float) -> int:
 class Monitor:
     """The events of one socket's connections. Only the socket's thread may use it."""
 
-    def __init__(self, watched: _Socket, events: int = _EVENTS) -> None:
-        """Raises zmq.ZMQError."""
+    def __init__(
+        self, watched: _Socket, events: int = _EVENTS, *, keys: bool = False, where: str = "inproc://monitor"
+    ) -> None:
+        """``keys``: also report failed handshakes. ``where``: an address that is new in the socket's context. Raises
+        zmq.ZMQError.
+        """
         self._watched = watched
-        where = "inproc://monitor"  # every socket of this driver has a context of its own
-        watched.monitor(where, events)
+        watched.monitor(where, events | (REFUSED | UNPROVEN[0] | UNPROVEN[1] if keys else 0))
         self.socket = watched.context.socket(zmq.PAIR)
         # A full monitor would block ZeroMQ's own thread, for example during a long callback.
         self.socket.setsockopt(zmq.RCVHWM, 0)
@@ -114,9 +152,17 @@ class Monitor:
             yield int(message["event"]), message["endpoint"].decode(errors="replace"), int(message["value"])
 
     def close(self) -> None:
-        """Stop the monitor. Must be called before ``term`` of the context, which would otherwise block without end."""
+        """Stop the monitor. Must be called before ``term`` of the context, which would otherwise block without end.
+        Idempotent.
+        """
+        if self.socket.closed:
+            return
         self._watched.monitor(None, 0)
         self.socket.close(0)
+
+
+Bound = tuple["zmq.Context[_Socket]", _Socket, Monitor]
+"""A publisher's context, its bound socket, and the socket's monitor."""
 
 
 class Waker:

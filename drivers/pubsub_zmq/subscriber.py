@@ -10,6 +10,7 @@ import zmq
 
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.curve_keys import KeyPair, check_key
 from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import TransportError
 from pubsub_lib.logs import logger
@@ -30,18 +31,25 @@ _STOP: Final = 1.9  # seconds
 class ZmqSubscriber(Subscriber):
     """Callers queue orders, from any thread; the receiving thread (:mod:`.receiver`) executes them."""
 
-    def __init__(self, listen_to: Collection[str], limits: Limits, options: ZmqOptions) -> None:
+    def __init__(
+        self, listen_to: Collection[str], limits: Limits, options: ZmqOptions, keys: KeyPair | None = None
+    ) -> None:
         self._listen_to = tuple(listen_to)
         self._limits = limits
         self._options = options
+        self._keys = keys
+        self._pins: dict[str, str] = {}
+        """Address -> the publisher's public key."""
         self._lock = threading.Lock()
         self._topics: set[str] = set()
         self._addresses: set[str] = set()
         self._orders: deque[tuple[str, str]] = deque()
         self._parts: deque[RequestPart] = deque(maxlen=_MAX_PARTS)
         self._waker: Waker | None = None
-        self._life = SubscriberState(self._lock, _log, ("revived", "receive_errors"))
-        self._receiver = Receiver(limits, options, self._orders, self._parts, self._life)
+        more = () if keys is None else ("refused", "unproven")
+        self._life = SubscriberState(self._lock, _log, ("revived", "receive_errors", *more))
+        pins = None if keys is None else self._pins
+        self._receiver = Receiver(limits, options, self._orders, self._parts, self._life, pins)
 
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.initialize`. Nothing is connected before ``daemonize``."""
@@ -70,6 +78,18 @@ class ZmqSubscriber(Subscriber):
         """See :meth:`pubsub_lib.api.Subscriber.unregister_listen_address`."""
         self._change(self._addresses, address, "disconnect", False)
 
+    def pin_key(self, address: str, public_key: str) -> None:
+        """See :meth:`pubsub_lib.api.Subscriber.pin_key`. Raises InvalidValueError for text that is not a key."""
+        self._life.check_open()
+        check_key(public_key)
+        with self._lock:
+            if self._keys is None or self._pins.get(address) == public_key:
+                return
+            self._pins[address] = public_key
+            if address in self._addresses:
+                self._orders.extend((("disconnect", address), ("connect", address)))
+                self._wake()
+
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`.
 
@@ -89,7 +109,8 @@ class ZmqSubscriber(Subscriber):
     def counters(self) -> Mapping[str, int]:
         """The counters that the API requires, and: ``connected``, ``disconnected`` and ``reconnected`` connections,
         and ``revived`` connections, which ZeroMQ had given up. A connection given up after its handshake counts as
-        ``oversized``, the usual cause.
+        ``oversized``, the usual cause. With keys also ``refused`` (a publisher refused this client's key) and
+        ``unproven`` (the publisher at an address did not prove that it has the expected key).
         """
         self._life.check_process()
         return self._receiver.counters()
@@ -113,8 +134,8 @@ class ZmqSubscriber(Subscriber):
         context = zmq.Context()
         sub: zmq.Socket[bytes] | None = None
         try:
-            sub = make_sub(context, self._options, self._limits)
-            return context, sub, Monitor(sub)
+            sub = make_sub(context, self._options, self._limits, self._keys)
+            return context, sub, Monitor(sub, keys=self._keys is not None)
         except zmq.ZMQError as error:
             if sub is not None:
                 sub.close(0)

@@ -49,6 +49,10 @@ class SubscriptionBudget:
             return  # its connection has ended: see disconnected()
         self._shares[descriptor] = max(0, self._shares[descriptor] + size)
 
+    def renewed(self) -> None:
+        """All connections have ended with their socket."""
+        self._shares.clear()
+
     def disconnected(self, descriptor: int) -> None:
         """A connection has ended."""
         self._shares.pop(descriptor, None)

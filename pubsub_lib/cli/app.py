@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import importlib.metadata
+import itertools
 import logging
 from typing import Any, Final, TextIO
 
@@ -128,17 +129,24 @@ class PubsubDb(App):
     def run_subcommand(self, argv: list[str]) -> int:
         """Find and run the command. Unlike cliff's method, this one raises errors: ``run`` maps them to exit codes."""
         about = argv[1:2] if argv[0] == "help" else []
-        for name in (argv[0], *(each for each in about if not each.startswith("-"))):
-            self._must_know(name)
+        for named in (argv, argv[1:] if about else []):
+            words = list(itertools.takewhile(lambda each: not each.startswith("-"), named))
+            if words:
+                self._must_know(words)
         kind, found, rest = self.command_manager.find_command(argv)
         command = kind(self, self.options, cmd_name=found)
         return command.run(command.get_parser(f"{NAME} {found}").parse_args(rest))
 
-    def _must_know(self, name: str) -> None:
+    def _must_know(self, words: list[str]) -> None:
         try:
-            self.command_manager.find_command([name])
+            self.command_manager.find_command(words)
         except ValueError:
-            near = difflib.get_close_matches(name, self.command_manager.get_command_names(), 1)
+            names = self.command_manager.get_command_names()
+            group = [each for each in names if each.startswith(f"{words[0]} ")]
+            name = " ".join(words[:2]) if group else words[0]
+            near = difflib.get_close_matches(name, group or names, 1)
+            if group and not near:
+                raise UsageError(f"there is no command {name!r}; the commands are {', '.join(sorted(group))}") from None
             hint = f"did you mean {near[0]!r}?" if near else f"see {NAME} --help"
             raise UsageError(f"there is no command {name!r}; {hint}") from None
 

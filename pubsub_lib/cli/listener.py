@@ -14,7 +14,7 @@ from pubsub_lib.api import Subscriber
 from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.freshness import cut
 from pubsub_lib.core.model import ALL
-from pubsub_lib.replica.discovery import Discovery
+from pubsub_lib.replica.discovery import Discovery, discovery_of
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 
@@ -71,13 +71,13 @@ def listening(
     driver = loader.load(settings.driver, {**settings.needs(), **_NEEDS})
     subscriber = contract.subscriber(driver, settings.for_driver())
     discovery = None
-    fixed = settings.addresses if driver.capabilities.bind_based else ()
+    fixed = settings.fixed_addresses if driver.capabilities.bind_based else ()
     try:
         subscriber.initialize(on_envelope, lambda: None)
         for topic in topics:
             subscriber.register_topic(topic)
         if driver.capabilities.bind_based and settings.discovery_interval > 0:
-            discovery = Discovery(store.directory.live, subscriber, fixed, settings.discovery_interval)
+            discovery = discovery_of(settings, store.directory.live, subscriber)
             discovery.step(time.monotonic())  # at once, so that the first hello request reaches all registered services
         subscriber.daemonize()
         if discovery is not None:

@@ -66,6 +66,22 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             "connects only to publishers_ips. In seconds."
         ),
     ] = 10.0
+    client_key_file: Annotated[
+        str,
+        option(
+            "File with the key of a replica, or of another program that receives, with keys = true: pubsub-db clients "
+            "add makes it. Only the program's user should be able to read it.",
+            sample="/etc/pubsub_lib/agent-7.key",
+        ),
+    ] = ""
+    clients_interval: Annotated[
+        float,
+        Meta(ge=0.1, le=60.0),
+        option(
+            "How often a publisher with keys reads the clients and their topics from the database. A client whose key "
+            "was revoked receives nothing after this time and 2 s. In seconds."
+        ),
+    ] = 2.0
     replica_metrics_port: Annotated[
         Port,
         option(

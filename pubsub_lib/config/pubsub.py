@@ -1,7 +1,7 @@
 """The options of Dragonflow's publish-subscribe spec, and the driver and addresses that follow from them.
 
 Names and defaults are the spec's, and are still read from the group ``[df]`` of a Dragonflow file; only the switch has
-lost Dragonflow's name, and ``insecure`` is ours.
+lost Dragonflow's name, and ``keys`` and ``insecure`` are ours.
 """
 
 import ipaddress
@@ -70,11 +70,20 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     publisher_bind_address: Annotated[
         str,
         option(
-            "Address that a publisher binds. '*' means every interface, but only with insecure = true; otherwise a "
-            "publisher binds $local_ip instead of '*'. Any address but loopback needs insecure = true.",
+            "Address that a publisher binds. '*' means every interface, but only with keys or insecure = true; "
+            "otherwise a publisher binds $local_ip instead of '*'. Any address but loopback needs keys or "
+            "insecure = true.",
             dragonflow_names=("publisher_bind_address",),
         ),
     ] = "*"
+    keys: Annotated[
+        bool,
+        option(
+            "Connections between publishers and replicas are encrypted. A replica accepts only publishers whose key is "
+            "in the directory in the database, and publishers accept only clients that pubsub-db clients added, each "
+            "for its topics. Set it at all of them. Needs a driver with the capability keys."
+        ),
+    ] = False
     insecure: Annotated[
         bool,
         option(
@@ -142,8 +151,8 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     @property
     def bind_address(self) -> str:
-        """The address that a publisher binds, "" for none. For every interface without ``insecure``: that of
-        ``local_ip`` (loopback if that is not an IP address).
+        """The address that a publisher binds, "" for none. For every interface without ``insecure`` and
+        ``keys``: that of ``local_ip`` (loopback if that is not an IP address).
         """
         if not self.enable_pub_sub:
             return ""
@@ -155,14 +164,14 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             alone = self._alone
             _log.warning(
                 "publisher_bind_address is %r but there are no keys: a driver that binds takes %s; name an address, "
-                "or set insecure = true to bind every interface",
+                "or set keys = true, or insecure = true, to bind every interface",
                 self.publisher_bind_address,
                 "loopback only" if is_loopback(f"{alone}:0") else f"local_ip ({alone}) only",
             )
 
     @property
     def _restricted(self) -> bool:
-        return self.publisher_bind_address in WILDCARDS and not self.insecure
+        return self.publisher_bind_address in WILDCARDS and not (self.insecure or self.keys)
 
     @property
     def _alone(self) -> str:

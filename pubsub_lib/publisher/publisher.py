@@ -28,6 +28,7 @@ from pubsub_lib.errors import (
 from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
 from pubsub_lib.logs import logger
+from pubsub_lib.publisher.admission import admission_of
 from pubsub_lib.publisher.required_store import PublishedStore
 from pubsub_lib.publisher.trace_context import TraceSource, with_trace
 from pubsub_lib.settings import Settings
@@ -56,11 +57,13 @@ class Publisher:
         *,
         trace: TraceSource | None = None,
         journal: Journal | None = None,
+        entered: bool = False,
     ) -> None:
         """``journal``: the caller's, which closes it; by default a writer's journal, when the settings name a folder.
         ``trace`` (:func:`pubsub_lib.tracing.current_trace`) returns each commit's trace context; it is called in the
-        writer's thread. Raises ConfigError without a service name, or for a store with other limits than the settings,
-        DriverError when the driver is unavailable.
+        writer's thread. ``entered``: the caller enters this publisher in the directory; by default a publisher with
+        keys does that itself. Raises ConfigError without a service name, or for a store with other limits than the
+        settings, DriverError when the driver is unavailable.
         """
         check_settings(settings)
         check_store(store, "read_heads", "on_commit")
@@ -90,6 +93,8 @@ class Publisher:
         self._counts = dict.fromkeys(("unsent", "hellos", "answers"), 0)
         self._loop = PeriodicThread("publisher", self._step)
         self._stop_callback: Callable[[], None] = lambda: None
+        self.admission = admission_of(settings, store, self._driver, "" if entered else self._core.uuid)
+        """Reads the clients of a publisher with keys; None without keys."""
 
     @property
     def uuid(self) -> str:
@@ -124,6 +129,8 @@ class Publisher:
                 stop_callback()
                 raise ClosedError("this publisher was closed while it started; make a new one")
             self._loop.start()
+            if self.admission is not None:
+                self.admission.start()
         except BaseException:
             self.close()  # __exit__ is not called when __enter__ raises
             raise
@@ -205,6 +212,8 @@ class Publisher:
                 self._send_hello(goodbye)
         self._stop_callback()  # again: start() may have registered the callback since
         self._loop.close(1.0)
+        if self.admission is not None:
+            self.admission.close()
         self._driver.close()
         if self._own_journal is not None:
             self._own_journal.close()

@@ -2,11 +2,13 @@
 
 import ipaddress
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
+from pubsub_lib.api import Subscriber
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.logs import fields, logger
+from pubsub_lib.settings import Settings
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 
 _log = logger(__name__)
@@ -14,6 +16,10 @@ _log = logger(__name__)
 MAX_MISSED: Final = 3
 """The replica disconnects from an address after this number of readings in a row without it in the directory. So a
 restart, or an entry that was removed while its service ran, does not end a connection."""
+
+
+RETRY: Final = 1.0
+"""Seconds between a handshake without the expected key and the next reading of the directory."""
 
 
 class DirectoryEntry(Protocol):
@@ -27,6 +33,14 @@ class DirectoryEntry(Protocol):
     def address(self) -> str:
         """The publisher's address; "" when replicas must not listen to it."""
 
+    @property
+    def public_key(self) -> str:
+        """The publisher's public key; "" for a publisher without keys."""
+
+    @property
+    def lease_until(self) -> int:
+        """The end of the publisher's lease."""
+
 
 class Listens(Protocol):
     """The methods of a driver's subscriber that set its addresses."""
@@ -36,6 +50,16 @@ class Listens(Protocol):
 
     def unregister_listen_address(self, address: str) -> None:
         """Stop listening to this address. Idempotent."""
+
+
+class Pins(Protocol):
+    """The methods of a driver's subscriber with keys."""
+
+    def pin_key(self, address: str, public_key: str) -> None:
+        """The publisher at this address has this key."""
+
+    def counters(self) -> Mapping[str, int]:
+        """Among them ``unproven``: handshakes without the expected key."""
 
 
 def resolved(address: str) -> str:
@@ -59,12 +83,23 @@ def resolved(address: str) -> str:
     return f"tcp://{found.pop()}:{int(port)}" if len(found) == 1 else address
 
 
+def discovery_of(
+    settings: Settings, live: Callable[[], Sequence[DirectoryEntry]], subscriber: Subscriber
+) -> "Discovery":
+    """The discovery of these settings. ``live()`` reads the directory."""
+    pins = subscriber if settings.keys else None
+    return Discovery(live, subscriber, settings.fixed_addresses, settings.discovery_interval, pins=pins)
+
+
 class Discovery:
     """Reads the directory every ``interval`` seconds, on its own thread.
 
     While the directory cannot be read, nothing changes. ``configured`` addresses are never removed; the driver listens
     to them from its start. A publisher that is configured by host name and registered by IP address, or the reverse,
     is one publisher.
+
+    With keys, only publishers with a key in the directory are used, each with this key. A publisher has a new key after
+    each start. So the directory is also read within ``RETRY`` seconds of a handshake without the expected key.
     """
 
     def __init__(
@@ -74,14 +109,17 @@ class Discovery:
         configured: Collection[str],
         interval: float,
         resolve: Callable[[str], str] = resolved,
+        pins: Pins | None = None,
     ) -> None:
         """``live()`` reads the directory; it blocks and raises StoreError. ``resolve`` makes addresses comparable; it
-        may block."""
+        may block. ``pins``: the subscriber, with keys."""
         self._live = live
         self._subscriber = subscriber
         self._configured = frozenset(configured)
         self._interval = interval
         self._resolve = resolve
+        self._pins = pins
+        self._unproven = 0
         self._missed: dict[str, int] = {}
         """The found addresses, and the number of readings in a row in which they were missing."""
         self._refused: frozenset[str] = frozenset()
@@ -114,11 +152,20 @@ class Discovery:
 
     def step(self, now: float) -> float:
         """Read the directory once; returns the next step's time. Blocks for database and names; raises StoreError."""
-        extra = self._woken and now < self._regular_at
-        self._woken = False
+        asked, self._woken = self._woken, False
+        if self._pins is not None:
+            unproven = self._pins.counters().get("unproven", 0)
+            asked = asked or unproven != self._unproven
+            if not asked and now < self._regular_at:
+                return min(now + RETRY, self._regular_at)
+            self._unproven = unproven
+        extra = asked and now < self._regular_at
         live = self._live()
         self._on_read([entry.uuid for entry in live])
-        found = self._others({entry.address for entry in live if entry.address})
+        entered = [entry for entry in live if entry.address]
+        if self._pins is not None:
+            entered = self._with_keys(entered, self._pins)
+        found = self._others({entry.address for entry in entered})
         for address in sorted(found):
             if address in self._missed or self._listen(address):
                 self._missed[address] = 0
@@ -134,7 +181,18 @@ class Discovery:
                 )
         if not extra:
             self._regular_at = now + self._interval
-        return self._regular_at
+        return self._regular_at if self._pins is None else min(now + RETRY, self._regular_at)
+
+    def _with_keys(self, entered: Sequence[DirectoryEntry], pins: Pins) -> list[DirectoryEntry]:
+        """The entries with a key, which is pinned. Of several at one address the one that was renewed last counts."""
+        newest = {entry.address: entry for entry in sorted(entered, key=lambda entry: entry.lease_until)}
+        for address, entry in newest.items():
+            if entry.public_key:
+                pins.pin_key(address, entry.public_key)
+            elif address not in self._refused:
+                self._refused |= {address}
+                _log.warning("not listening to the publisher at %s: it has no key; set keys = true there", address)
+        return [entry for entry in newest.values() if entry.public_key]
 
     def _others(self, entered: set[str]) -> set[str]:
         """The registered addresses without the configured ones, compared by resolved address."""

@@ -39,7 +39,7 @@ from pubsub_lib.errors import (
 )
 from pubsub_lib.journal import open_journal
 from pubsub_lib.replica import inspection_routes
-from pubsub_lib.replica.discovery import Discovery
+from pubsub_lib.replica.discovery import Discovery, discovery_of
 from pubsub_lib.replica.engine import Engine
 from pubsub_lib.replica.handlers import Handle, Handlers
 from pubsub_lib.replica.inspection_routes import Contents
@@ -121,9 +121,7 @@ class Replica:
         self._reader = reader
         self._discovery: Discovery | None = None
         if binds and settings.discovery_interval > 0 and isinstance(reader, Store):
-            self._discovery = Discovery(
-                reader.directory.live, self._subscriber, settings.addresses, settings.discovery_interval
-            )
+            self._discovery = discovery_of(settings, reader.directory.live, self._subscriber)
         self._timing = settings.timing
         self._endpoint = _endpoint(settings, self) if settings.replica_metrics_port else None
         scheduler = self._make_scheduler()

@@ -16,7 +16,7 @@ MAINTENANCE: Final = "maintenance"
 class Entries(Protocol):
     """The used methods of :class:`pubsub_lib.store.directory.Directory`. All of them block and raise StoreError."""
 
-    def register(self, service: str, uuid: str, address: str, lease_seconds: float) -> None:
+    def register(self, service: str, uuid: str, address: str, lease_seconds: float, public_key: str = "") -> None:
         """Register a service or renew its entry."""
 
     def unregister(self, uuid: str) -> bool:
@@ -38,12 +38,22 @@ class Entries(Protocol):
 class Leases:
     """``step`` is called by one thread, the rest by any. The holder acts only while it is certain, by its own clock."""
 
-    def __init__(self, directory: Entries, service: str, uuid: str, address: str, seconds: float, now: float) -> None:
+    def __init__(
+        self,
+        directory: Entries,
+        service: str,
+        uuid: str,
+        address: str,
+        seconds: float,
+        now: float,
+        public_key: str = "",
+    ) -> None:
         self._directory = directory
         self._service = service
         self._uuid = uuid
         self._address = address
         self._seconds = seconds
+        self._public_key = public_key
         self._entry = Lease(seconds, now)
         self._named = {name: Lease(seconds, now) for name in (ORPHANS, MAINTENANCE)}
         self._live: frozenset[str] = frozenset()
@@ -56,7 +66,7 @@ class Leases:
         if self._entry.due(now):
             self._entry.asked(now)
             # ``register`` also renews: an entry that was removed while the database was unreachable is back at once.
-            self._directory.register(self._service, self._uuid, self._address, self._seconds)
+            self._directory.register(self._service, self._uuid, self._address, self._seconds, self._public_key)
             self._entry.granted(now)
             # After ``register``, so that the holder of the name is in the directory for services that do not get it.
             mine = self._directory.acquire(self._name, self._uuid, self._seconds)

@@ -94,16 +94,15 @@ class PublisherService:
         sender, hop = drivers(settings)
         self._store = Store(msgspec.structs.replace(settings, group_commit="process"))
         self._journal = open_journal(settings.journal, "service", name)
-        self._publisher = Publisher(settings, self._store, sender, journal=self._journal)
+        self._publisher = Publisher(settings, self._store, sender, journal=self._journal, entered=True)
         unpublished = UnpublishedLinks(name, service.grace, KEEP_LEASES * service.lease)
         self._outgoing = Outgoing(name, unpublished, self._publisher, self._journal)
         self._commits = (
             CommitServer(settings, self._store, self._committed) if settings.group_commit == "host" else None
         )
         self._receiving = self._receiving_from(hop, settings.limits)
-        self._leases = Leases(
-            self._store.directory, name, self.uuid, service.address, service.lease, time.monotonic()
-        )
+        directory, key = self._store.directory, sender.public_key() if settings.keys else ""
+        self._leases = Leases(directory, name, self.uuid, service.address, service.lease, time.monotonic(), key)
         self._changelog_reader = ChangelogReader(
             self._store, self._outgoing, service.follow_interval, self._leases.orphans
         )
@@ -198,6 +197,8 @@ class PublisherService:
             found.append("the entry in the directory is not renewed")
         if now - self._loops["changelog"].last_success > self._max_quiet:
             found.append("the changelog is not being followed")
+        if self._publisher.admission is not None and self._publisher.admission.is_stale(now):
+            found.append("the clients and their topics are not being read")
         found += [
             f"objects of the topic {topic!r} were altered in the database without the library and could not be "
             f"repaired; see `pubsub-db verify {topic}`, and run `pubsub-db accept --topic {topic}` to accept the "

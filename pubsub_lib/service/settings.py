@@ -60,8 +60,8 @@ def check(settings: Settings) -> None:
 
 
 def listeners(settings: Settings, service: ServiceSettings) -> exposure.Listeners:
-    """The addresses at which this service listens to others than its own workers. Raises DriverError."""
-    found = {exposure.PUBLISHER: settings.bind_address} if is_bound(settings) else {}
+    """The addresses at which this service listens to others than its own workers without keys. Raises DriverError."""
+    found = {exposure.PUBLISHER: settings.bind_address} if is_bound(settings) and not settings.keys else {}
     if service.metrics_port:
         option = f"metrics_address in [{options.SERVICE_GROUP}]"
         found[option] = f"http://{service.metrics_address}:{service.metrics_port}"

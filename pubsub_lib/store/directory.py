@@ -4,29 +4,21 @@ Hosts' clocks are never compared with each other: the end of a lease is computed
 not stop a paused holder from working on after the lease expired; guarded work must tolerate two holders for a moment.
 """
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.store import schema, writer
+from pubsub_lib.store.clients import Clients
 from pubsub_lib.store.connection_executor import ConnectionExecutor
+from pubsub_lib.store.retry import Run
 from pubsub_lib.store.types import NowMicroseconds
 
-T = TypeVar("T")
 _MAX_ADDRESS_BYTES = 1024
 _OWN = select(schema.store.c.store_id).where(schema.store.c.id == 1).scalar_subquery()
-
-
-class Run(Protocol):
-    """Runs a function in a transaction of its own, with retries."""
-
-    def __call__(self, doing: str, fn: Callable[[Connection], T]) -> T:
-        """``doing`` names the operation in an error's message."""
-        ...
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -41,6 +33,8 @@ class Service(msgspec.Struct, frozen=True):
     store_id: str = ""
     """The id of the store, in hex digits, when the service registered. Another one: the entry was copied with the
     database, and the service works on the original."""
+    public_key: str = ""
+    """The key that replicas accept at the address; "" for a publisher without keys."""
 
 
 class Directory:
@@ -49,8 +43,10 @@ class Directory:
     def __init__(self, read: Run, write: Run) -> None:
         self._read = read
         self._write = write
+        self.clients = Clients(read, write)
+        """The clients of publishers with keys."""
 
-    def register(self, service: str, uuid: str, address: str, lease_seconds: float) -> None:
+    def register(self, service: str, uuid: str, address: str, lease_seconds: float, public_key: str = "") -> None:
         """Register a service, or renew and change its entry. Raises InvalidValueError."""
         check_name("service", service)
         check_name("uuid", uuid)
@@ -63,7 +59,7 @@ class Directory:
         def do(connection: Connection) -> None:
             now, own = connection.execute(select(NowMicroseconds(), _OWN)).one()
             row = {"uuid": uuid, "service": service, "address": address, "lease_until": now + length}
-            row["store_id"] = own or ""
+            row |= {"store_id": own or "", "public_key": public_key}
             writer.upsert(ConnectionExecutor(connection), schema.services, row)
 
         self._write("registering a service", do)
@@ -93,9 +89,7 @@ class Directory:
         def do(connection: Connection) -> tuple[str, list[Service]]:
             found = connection.execute(query).all()
             return found[0].own if found else "", [
-                Service(
-                    row.service, row.uuid, row.address, (row.lease_until - row.now) / 1e6, row.lease_until, row.store_id
-                )
+                Service(row.service, row.uuid, row.address, _left(row), row.lease_until, row.store_id, row.public_key)
                 for row in found
             ]
 
@@ -146,6 +140,10 @@ class Directory:
         leases = schema.leases.c
         query = select(leases.holder).where(leases.name == name, leases.lease_until > NowMicroseconds())
         return self._read("reading a lease", lambda connection: connection.execute(query).scalar_one_or_none())
+
+
+def _left(row: Row[Any]) -> float:
+    return float((row.lease_until - row.now) / 1e6)
 
 
 def _microseconds(seconds: float) -> int:

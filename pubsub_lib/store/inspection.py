@@ -15,7 +15,7 @@ from pubsub_lib.core import digest
 from pubsub_lib.core.limits import check_key, check_name
 from pubsub_lib.core.model import EMPTY, ZERO, Change, Head, Link
 from pubsub_lib.store import rows, schema, snapshot
-from pubsub_lib.store.directory import Run
+from pubsub_lib.store.retry import Run
 from pubsub_lib.store.types import NowMicroseconds
 from pubsub_lib.store.verbs import Stored
 

@@ -10,8 +10,8 @@ import msgspec
 
 from pubsub_lib.core import digest
 from pubsub_lib.store import repair_plan, repair_write
-from pubsub_lib.store.directory import Run
 from pubsub_lib.store.repair_plan import Mark
+from pubsub_lib.store.retry import Run
 from pubsub_lib.store.verbs import Identity
 
 PLANS: Final = 3

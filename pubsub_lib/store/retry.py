@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import tenacity
+from sqlalchemy import Connection
 
 from pubsub_lib.errors import PubSubError, StoreBusy, StoreUnavailable
 from pubsub_lib.store.settings import StoreSettings
@@ -13,6 +14,14 @@ from pubsub_lib.store.writer import ReadChanged
 T = TypeVar("T")
 TRANSIENT: Final = (StoreBusy, StoreUnavailable)
 """Errors that may not happen again."""
+
+
+class Run(Protocol):
+    """Runs a function in a transaction of its own, with retries."""
+
+    def __call__(self, doing: str, fn: Callable[[Connection], T]) -> T:
+        """``doing`` names the operation in an error's message."""
+        ...
 
 
 def attempt(settings: StoreSettings, fn: Callable[[], T]) -> T:

@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, Sma
 from pubsub_lib.core.model import MAX_KEY_BYTES, MAX_NAME_BYTES
 from pubsub_lib.store.types import Name, blob
 
-REVISION: Final = "0003"
+REVISION: Final = "0004"
 """The newest Alembic revision."""
 VERSION_TABLE: Final = "pubsub_version"
 """Where Alembic keeps the revision of a database."""
@@ -95,7 +95,15 @@ services = _table(
     _name("address", 1024),
     _big("lease_until"),
     Column("store_id", Name(32), nullable=False, server_default=""),
+    Column("public_key", Name(40), nullable=False, server_default=""),
 )
-"""``store_id``: the store's id when the service registered. A copied database holds entries of the original."""
+"""``store_id``: the store's id when the service registered. A copied database holds entries of the original.
+``public_key``: the key that replicas accept at the address; "" for a publisher without keys."""
+
+clients = _table("pubsub_clients", _name("name", primary_key=True), _name("public_key", 40))
+"""The programs that may connect to publishers with keys."""
+
+grants = _table("pubsub_grants", _name("name", primary_key=True), _name("topic", primary_key=True))
+"""The topics that a client may receive, "" for every topic."""
 
 leases = _table("pubsub_leases", _name("name", primary_key=True), _name("holder"), _big("lease_until"))

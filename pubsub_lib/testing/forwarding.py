@@ -31,6 +31,10 @@ class ForwardingSubscriber(Subscriber):
         """As the wrapped subscriber's."""
         self._inner.unregister_listen_address(address)
 
+    def pin_key(self, address: str, public_key: str) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.pin_key(address, public_key)
+
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """As the wrapped subscriber's."""
         self._inner.request_hello(nonce, topics)

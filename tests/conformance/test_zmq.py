@@ -26,8 +26,12 @@ class RawSocket:
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.XPUB)
         self._socket.setsockopt(zmq.LINGER, 0)
+        self._prepare(self._socket)
         self._socket.bind(address)
         self._subscriptions: set[bytes] = set()
+
+    def _prepare(self, socket: "zmq.Socket[bytes]") -> None:
+        """Further options, for a subclass."""
 
     def __call__(self, *frames: bytes) -> None:
         def wanted() -> bool:

@@ -62,8 +62,8 @@ ZMQ = (
     ),
     PUBLISHER(
         "sender_clears_its_waker_too_late",
-        "                        more = self._receive(xpub)\n",
-        "                        more = self._receive(xpub)\n                    waker.clear()\n",
+        "                    more = self._receive(xpub)\n",
+        "                    more = self._receive(xpub)\n                waker.clear()\n",
         "test_publisher_sends_accepted_messages_at_once_and_in_order",
         "a message waits for the next one",
     ),
@@ -83,19 +83,19 @@ ZMQ = (
     ),
     PUBLISHER(
         "sender_sends_without_the_socket_lock",
-        "                    with self._socket_lock:\n                        self._send(xpub, outbox)\n"
-        "                        more = self._receive(xpub)\n",
-        "                    self._send(xpub, outbox)\n                    with self._socket_lock:\n"
-        "                        more = self._receive(xpub)\n",
+        "                with self._socket_lock:\n                    self._send(xpub, outbox)\n"
+        "                    more = self._receive(xpub)\n",
+        "                self._send(xpub, outbox)\n                with self._socket_lock:\n"
+        "                    more = self._receive(xpub)\n",
         "test_publisher_sends_accepted_messages_at_once_and_in_order",
         "two threads use one socket, which ends the process",
     ),
     PUBLISHER(
         "sender_ends_before_the_outbox_is_closed",
         "            if self._outbox is not None:\n                self._outbox.close()\n"
-        "            self._life.closed = True\n",
-        "            self._life.closed = True\n            if self._outbox is not None:\n"
-        "                self._outbox.close()\n",
+        "            self._life.closed = True\n            self._stop = True\n",
+        "            self._life.closed = True\n            self._stop = True\n"
+        "            if self._outbox is not None:\n                self._outbox.close()\n",
         "test_closed_publisher_sends_accepted_messages_and_ends",
         "a message is accepted and never sent",
     ),

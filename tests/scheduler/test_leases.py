@@ -26,7 +26,7 @@ class DirectoryDouble:
         self.granted: dict[tuple[str, str], float] = {}
         """(lease, holder) → time of the last grant."""
 
-    def register(self, service: str, uuid: str, address: str, lease_seconds: float) -> None:
+    def register(self, service: str, uuid: str, address: str, lease_seconds: float, public_key: str = "") -> None:
         self._take()
         until = self.world.now + lease_seconds
         entry = _Entry(service, uuid, address, round(until * 1e6))

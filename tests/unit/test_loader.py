@@ -71,6 +71,21 @@ def test_publisher_at_an_address_that_others_can_reach_needs_insecure(
     assert "insecure = true: without keys, others can reach tcp://192.0.2.7:8866" in caplog.text
 
 
+def test_publisher_with_keys_may_bind_an_address_that_others_can_reach(caplog: pytest.LogCaptureFixture) -> None:
+    given = Settings(
+        store_url="sqlite:///net.db", driver="zmq_pubsub_driver", bind_address="tcp://192.0.2.7:8866", keys=True
+    )
+    assert len(loader.load_publisher(given).public_key()) == 40
+    assert caplog.text == ""
+
+
+def test_keys_need_a_driver_that_has_them(install: Install) -> None:
+    install("toy", "toy_keyless", CLASS)
+    given = Settings(store_url="sqlite:///net.db", driver="toy", bind_address="tcp://127.0.0.1:1", keys=True)
+    with pytest.raises(DriverError, match=r"the capability 'keys', needed by keys = true .* zmq_pubsub_driver"):
+        loader.load_publisher(given)
+
+
 def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
     with pytest.raises(DriverError, match="'zmqq' is not installed; installed are db_polling_pubsub_driver, memory"):
         loader.load("zmqq")
@@ -124,6 +139,6 @@ def test_the_table_shows_every_capability(install: Install) -> None:
     head, _, *rows = loader.driver_table(["toy", "broken"]).splitlines()
     assert head.count("|") == len(Capabilities.__struct_fields__) + 2
     assert rows[0].startswith("| `broken` | not installed |")
-    assert rows[1] == "| `toy` | yes | yes | no | yes | yes | no | yes | yes |"
+    assert rows[1] == "| `toy` | yes | yes | no | yes | yes | no | yes | yes | no |"
     with pytest.raises(DriverError, match="the driver 'x' is not installed"):
         loader.driver_table(["x"])

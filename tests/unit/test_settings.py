@@ -326,3 +326,21 @@ def test_a_line_that_cannot_be_read_is_named_without_its_password(tmp_path: Path
     with pytest.raises(ConfigError, match="store_url") as caught:
         read(tmp_path, "[pubsub]\nstore_url postgresql://me:tOpSeCrEt@db/net\n")
     assert "tOpSeCrEt" not in str(caught.value)
+
+
+def test_with_keys_a_replica_gets_addresses_from_the_directory_only(tmp_path: Path) -> None:
+    text = f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\nclient_key_file = a.key\nkeys = "
+    got = read(tmp_path, text + "true\n")
+    assert got.addresses != ()
+    assert got.for_driver().addresses == got.fixed_addresses == ()
+    assert (got.for_driver().keys, got.for_driver().client_key_file) == (True, "a.key")
+    assert got.needs()["keys"] == "keys = true in [pubsub]"
+    without = read(tmp_path, text + "false\n")
+    assert without.for_driver().addresses == without.fixed_addresses == got.addresses
+    assert "keys" not in without.needs()
+    with pytest.raises(ConfigError, match="set discovery_interval"):
+        read(tmp_path, text + "true\ndiscovery_interval = 0\n")
+
+
+def test_keys_are_not_needed_while_replicas_poll(tmp_path: Path) -> None:
+    assert not read(tmp_path, f"[pubsub]\nstore_url = {URL}\nkeys = true\n").keys

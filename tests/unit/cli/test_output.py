@@ -11,6 +11,7 @@ import pytest
 import yaml
 from cliff.lister import Lister
 
+from pubsub_lib.api import Client
 from pubsub_lib.cli.app import PubsubDb
 from pubsub_lib.cli.commands import COMMANDS, manager
 from pubsub_lib.cli.commands.ls import Ls
@@ -118,6 +119,9 @@ SHOWING: dict[str, tuple[str, ...]] = {
     "status": ("--ask", "0"),
     "tables": (),
     "topics": (),
+    "clients list": (),
+    "clients grant": (EVIL, "--topics", "t\x1b"),
+    "clients revoke": (EVIL,),
     "verify": (EVIL,),
     "accept": ("--yes", "--topic", EVIL),
     "add": (EVIL, "another", '{"y": "\x9b"}', "--topic", EVIL),
@@ -133,7 +137,7 @@ SHOWING: dict[str, tuple[str, ...]] = {
     "init": (),
 }
 """Each command that lists or shows, and its arguments, in an order in which all commands succeed."""
-NAMING = ("diff", "dump", "get", "history", "log", "ls", "publishers", "status", "tables", "topics")
+NAMING = ("clients list", "diff", "dump", "get", "history", "log", "ls", "publishers", "status", "tables", "topics")
 
 
 @pytest.fixture
@@ -145,6 +149,7 @@ def hostile(sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         with store.transaction(origin=EVIL) as tx:
             tx.set(EVIL, EVIL, {"member": EVIL}, topic=EVIL)
         store.directory.register(EVIL, "u1", f"tcp://{EVIL}:1", 60)
+        store.directory.clients.add(Client(EVIL, "k" * 40, frozenset({EVIL})))
     (tmp_path / "lines").write_text(json.dumps({"table": EVIL, "key": EVIL, "value": EVIL, "topic": EVIL}) + "\n")
     return world
 

@@ -37,6 +37,7 @@ def test_without_multiproc_workers_have_no_socket() -> None:
 def test_a_wildcard_binds_local_ip_unless_insecure(local_ip: str, bound: str) -> None:
     assert on(local_ip=local_ip).bind_address == bound
     assert on(local_ip=local_ip, insecure=True).bind_address == "tcp://*:8866"
+    assert on(local_ip=local_ip, keys=True).bind_address == "tcp://*:8866"
 
 
 @pytest.mark.parametrize(

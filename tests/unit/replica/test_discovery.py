@@ -39,6 +39,25 @@ def store(sqlite_url: str) -> Iterator[Store]:
         yield store
 
 
+class Pins(Addresses):
+    """A subscriber with keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: dict[str, str] = {}
+        self.unproven = 0
+
+    def pin_key(self, address: str, public_key: str) -> None:
+        self.keys[address] = public_key
+
+    def register_listen_address(self, address: str) -> None:
+        assert address in self.keys, "it would connect without a key"
+        super().register_listen_address(address)
+
+    def counters(self) -> dict[str, int]:
+        return {"unproven": self.unproven}
+
+
 def enter(store: Store, name: str) -> None:
     store.directory.register(name, name, f"tcp://{name}:1", 60.0)
 
@@ -224,3 +243,49 @@ def test_a_replica_of_a_bind_based_driver_runs_discovery(
         with Replica(msgspec.structs.replace(off, driver_options={}), ["t"]) as replica:
             replica.wait_synced(20.0)
             assert replica.publishers == ()
+
+
+KEY, NEWER = "a" * 40, "b" * 40
+
+
+def test_with_keys_an_address_without_a_key_is_refused(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    subscriber = Pins()
+    discovery = Discovery(store.directory.live, subscriber, (), 5.0, pins=subscriber)
+    enter(store, "plain")
+    store.directory.register("api-1", "u1", "tcp://api-1:1", 60.0, KEY)
+    discovery.step(1.0)
+    discovery.step(7.0)
+    assert subscriber.addresses == ["tcp://api-1:1"]
+    assert subscriber.keys == {"tcp://api-1:1": KEY}
+    assert caplog.text.count("tcp://plain:1: it has no key") == 1
+
+
+def test_with_keys_the_newest_entry_of_an_address_counts(store: Store) -> None:
+    subscriber = Pins()
+    discovery = Discovery(store.directory.live, subscriber, (), 5.0, pins=subscriber)
+    store.directory.register("api-1", "u2", "tcp://api-1:1", 50.0, KEY)
+    discovery.step(1.0)
+    store.directory.register("api-1", "u1", "tcp://api-1:1", 60.0, NEWER)
+    discovery.step(7.0)
+    assert subscriber.keys == {"tcp://api-1:1": NEWER}
+    store.directory.register("api-1", "u3", "tcp://api-1:1", 70.0, "")  # without keys
+    for now in (13.0, 19.0, 25.0):
+        discovery.step(now)
+    assert subscriber.addresses == []
+
+
+def test_with_keys_a_failed_proof_causes_a_reading_soon(store: Store) -> None:
+    subscriber = Pins()
+    discovery = Discovery(store.directory.live, subscriber, (), 5.0, pins=subscriber)
+    assert discovery.step(1.0) == 2.0
+    store.directory.register("api-1", "u1", "tcp://api-1:1", 60.0, KEY)
+    assert discovery.step(2.0) == 3.0
+    assert subscriber.addresses == []
+    subscriber.unproven = 1
+    assert discovery.step(3.0) == 4.0
+    assert subscriber.addresses == ["tcp://api-1:1"]
+    store.directory.register("api-1", "u1", "tcp://api-1:1", 60.0, NEWER)
+    assert discovery.step(7.5) == 8.0
+    assert subscriber.keys == {"tcp://api-1:1": KEY}
+    discovery.step(8.0)
+    assert subscriber.keys == {"tcp://api-1:1": NEWER}

@@ -95,6 +95,16 @@ def test_one_port_on_two_addresses_is_accepted(tmp_path: Path) -> None:
     assert read(tmp_path, GOOD + both).metrics_port == 8866
 
 
+def test_service_with_keys_may_listen_where_others_reach_it(tmp_path: Path) -> None:
+    text = GOOD + "publisher_bind_address = 10.0.0.1\n"
+    with pytest.raises(ConfigError, match="there are no keys"):
+        read(tmp_path, text)
+    assert read(tmp_path, text + "keys = true\n").address == "tcp://10.0.0.1:8866"
+    open_metrics = "keys = true\n[publisher_service]\nmetrics_address = 10.0.0.1\n"
+    with pytest.raises(ConfigError, match=r"http://10.0.0.1:\d+ \(metrics_address"):
+        read(tmp_path, text + open_metrics)
+
+
 @pytest.mark.parametrize("address", ["[::1]", "host.example", "10.0.0.1"])
 def test_addresses_before_a_port_are_accepted(address: str, tmp_path: Path) -> None:
     assert (

@@ -65,7 +65,7 @@ def test_migrations_build_the_tables_of_the_schema(database_url: str, engine: En
 
 def test_older_schema_is_rejected_until_migrated(database_url: str, engine: Engine) -> None:
     upgraded(engine, "0001")
-    with pytest.raises(SchemaError, match=r"0001.*needs 0003.*pubsub-db migrate"):
+    with pytest.raises(SchemaError, match=r"0001.*needs 0004.*pubsub-db migrate"):
         Store(database_url)
     migrate(database_url)
     migrate(database_url)

@@ -12,7 +12,7 @@ def test_dropall_removes_all_tables_and_init_creates_them_again(bare: World) -> 
         fill(store)
     bare.run("dropall").failed(2, "cannot ask whether to delete all objects, the changelog and all tables", "--yes")
     output = bare.run("dropall", "--yes", "-f", "json")
-    assert output.json == {"deleted": 3, "tables": 8}
+    assert output.json == {"deleted": 3, "tables": 10}
     engine = create_engine(url.parse(bare.url))
     assert inspect(engine).get_table_names() == []
     engine.dispose()

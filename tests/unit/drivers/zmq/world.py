@@ -60,7 +60,8 @@ class Sender:
 
     def __init__(self, address: str = ANY, **options: Any) -> None:
         limits = options.pop("limits", Limits())
-        made = ZmqDriver.publisher(DriverSettings(limits, bind_address=address, options=options))
+        keys = options.pop("keys", False)
+        made = ZmqDriver.publisher(DriverSettings(limits, bind_address=address, keys=keys, options=options))
         assert isinstance(made, ZmqPublisher)
         self.publisher = made
         self.uuid = uuid.uuid4().hex
@@ -96,7 +97,11 @@ class Listener:
 
     def __init__(self, *topics: str, to: tuple[str, ...] = (), **options: Any) -> None:
         limits = options.pop("limits", Limits())
-        made = ZmqDriver.subscriber(DriverSettings(limits, addresses=to, options={**QUICK, **options}))
+        own = options.pop("client_key_file", "")
+        settings = DriverSettings(
+            limits, addresses=to, keys=bool(own), client_key_file=own, options={**QUICK, **options}
+        )
+        made = ZmqDriver.subscriber(settings)
         assert isinstance(made, ZmqSubscriber)
         self.subscriber = made
         self.received = Collector(PATIENCE)

@@ -1,0 +1,124 @@
+"""Publishers with keys: who may connect follows the store's rows, and the directory has the key for replicas."""
+
+import threading
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from pubsub_lib.api import Client
+from pubsub_lib.api import Publisher as DriverPublisher
+from pubsub_lib.config.pubsub import WILDCARDS
+from pubsub_lib.errors import ConfigError, PubSubError, UsageError
+from pubsub_lib.logs import logger
+from pubsub_lib.settings import Settings
+from pubsub_lib.threads.periodic_thread import PeriodicThread
+
+_log = logger(__name__)
+
+LEASE: Final = 10.0
+"""Seconds for which the entry of a program's own publisher is valid after its last renewal."""
+_LEAVE: Final = 0.5
+"""Maximum seconds that closing waits for the database."""
+
+
+class Clients(Protocol):
+    """The used method of :class:`pubsub_lib.store.clients.Clients`."""
+
+    def all(self) -> Sequence[Client]:
+        """All clients. Blocks; raises StoreError."""
+
+
+class Entries(Protocol):
+    """The used part of :class:`pubsub_lib.store.directory.Directory`. The methods block and raise StoreError."""
+
+    @property
+    def clients(self) -> Clients:
+        """The clients."""
+
+    def register(self, service: str, uuid: str, address: str, lease_seconds: float, public_key: str = "") -> None:
+        """Register a service or renew its entry."""
+
+    def unregister(self, uuid: str) -> bool:
+        """Remove the entry."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """The directory's entry of a program's own publisher."""
+
+    service: str
+    uuid: str
+    address: str
+    public_key: str
+
+
+class Admission:
+    """A thread that reads the clients every ``interval`` seconds. While they cannot be read, the last ones stay."""
+
+    def __init__(self, directory: Entries, driver: DriverPublisher, interval: float, entry: Entry | None) -> None:
+        self._directory = directory
+        self._driver = driver
+        self._interval = interval
+        self._entry = entry
+        self._renew_at = float("-inf")
+        self._clients: frozenset[Client] | None = None
+        self._loop = PeriodicThread("clients", self.step)
+
+    def start(self) -> None:
+        """Start the thread; it reads at once."""
+        self._loop.start()
+
+    def close(self) -> None:
+        """Stop, and remove the entry; without an answer of the database it expires by itself. Takes at most 1 s."""
+        self._loop.close(_LEAVE)
+        if self._entry is not None:
+            # A daemon thread, because with a stopped server a query waits without end.
+            leaving = threading.Thread(target=self._leave, args=(self._entry,), name="pubsub-leaving", daemon=True)
+            leaving.start()
+            leaving.join(_LEAVE)
+
+    def is_stale(self, now: float) -> bool:
+        """Whether the clients have not been read for a while. Any thread, does not block."""
+        return now - self._loop.last_success > max(LEASE, 3 * self._interval)
+
+    def step(self, now: float) -> float:
+        """Renew the entry when it is due, and read the clients; returns the time of the next step. Blocks for the
+        database; raises StoreError.
+        """
+        clients = frozenset(self._directory.clients.all())
+        if clients != self._clients:
+            self._driver.admit(clients)
+            self._clients = clients
+        if self._entry is not None and now >= self._renew_at:
+            own = self._entry
+            self._directory.register(own.service, own.uuid, own.address, LEASE, own.public_key)
+            self._renew_at = now + LEASE / 3
+        return now + self._interval
+
+    def _leave(self, own: Entry) -> None:
+        try:
+            self._directory.unregister(own.uuid)
+        except PubSubError as error:
+            _log.warning("cannot leave the directory; the entry expires by itself: %s", error)
+
+
+def admission_of(settings: Settings, store: object, driver: DriverPublisher, own_uuid: str) -> Admission | None:
+    """The admission of a publisher with keys; None without keys. ``own_uuid``: enter the publisher in the directory.
+
+    Raises ConfigError for an own publisher whose address names no host, UsageError for a store without a directory.
+    """
+    if not settings.keys:
+        return None
+    directory: Entries | None = getattr(store, "directory", None)
+    if directory is None:
+        raise UsageError("keys = true needs the clients in the database; pass a Store to the publisher")
+    entry = None
+    if own_uuid:
+        address = settings.bind_address
+        if address.partition("://")[2].rpartition(":")[0] in WILDCARDS:
+            raise ConfigError(
+                f"replicas find a publisher with keys by its address in the directory, and {address} names no host; "
+                "set publisher_bind_address in [pubsub] to this host's address"
+            )
+        entry = Entry(settings.service_name, own_uuid, address, driver.public_key())
+    return Admission(directory, driver, settings.clients_interval, entry)

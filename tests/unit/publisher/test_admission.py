@@ -1,0 +1,112 @@
+"""Publishers with keys follow the store's clients, and enter themselves in the directory."""
+
+import time
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pytest
+from _processes import poll
+
+from pubsub_lib import Publisher, Settings, Store
+from pubsub_lib.api import Client
+from pubsub_lib.errors import ConfigError, StoreUnavailable, UsageError
+from pubsub_lib.publisher.admission import LEASE, Admission, Entry, admission_of
+
+KEY = "a" * 40
+ONE = Client("one", "b" * 40, frozenset({"t1"}))
+
+
+class DriverDouble:
+    def __init__(self) -> None:
+        self.admitted: list[set[Client]] = []
+
+    def admit(self, clients: Collection[Client]) -> None:
+        self.admitted.append(set(clients))
+
+    def public_key(self) -> str:
+        return KEY
+
+
+@pytest.fixture
+def store(sqlite_url: str) -> Iterator[Store]:
+    with Store(sqlite_url) as store:
+        yield store
+
+
+def settings(store_url: str, **options: Any) -> Settings:
+    given = {"driver": "zmq_pubsub_driver", "service_name": "api-1", "bind_address": "tcp://127.0.0.1:*", "keys": True}
+    return Settings(store_url=store_url, **{**given, **options})
+
+
+def test_clients_are_admitted_when_they_change(store: Store) -> None:
+    driver: Any = DriverDouble()
+    admission = Admission(store.directory, driver, 2.0, None)
+    assert admission.step(1.0) == 3.0
+    admission.step(3.0)
+    store.directory.clients.add(ONE)
+    admission.step(5.0)
+    admission.step(7.0)
+    store.directory.clients.revoke("one")
+    admission.step(9.0)
+    assert driver.admitted == [set(), {ONE}, set()]
+    assert store.directory.entries() == []
+
+
+def test_clients_stay_while_the_database_is_away(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver: Any = DriverDouble()
+    store.directory.clients.add(ONE)
+    admission = Admission(store.directory, driver, 2.0, None)
+    admission.step(1.0)
+
+    def fail() -> None:
+        raise StoreUnavailable("out")
+
+    monkeypatch.setattr(store.directory.clients, "all", fail)
+    with pytest.raises(StoreUnavailable):
+        admission.step(3.0)
+    assert driver.admitted == [{ONE}]
+
+
+def test_own_publisher_renews_and_removes_its_entry(store: Store) -> None:
+    driver: Any = DriverDouble()
+    admission = Admission(store.directory, driver, 2.0, Entry("api-1", "u1", "tcp://host:1", KEY))
+    admission.step(1.0)
+    first = store.directory.live()[0]
+    assert (first.service, first.uuid, first.address, first.public_key) == ("api-1", "u1", "tcp://host:1", KEY)
+    admission.step(1.0 + LEASE / 4)
+    assert store.directory.live()[0].lease_until == first.lease_until
+    admission.step(1.0 + LEASE / 2)
+    assert store.directory.live()[0].lease_until > first.lease_until
+    admission.close()
+    assert store.directory.live() == []
+
+
+def test_publisher_with_keys_is_in_the_directory_while_it_runs(store: Store, sqlite_url: str) -> None:
+    with Publisher(settings(sqlite_url), store) as publisher:
+        assert poll(lambda: bool(store.directory.live()), 30)
+        entry = store.directory.live()[0]
+        assert (entry.service, entry.uuid) == ("api-1", publisher.uuid)
+        assert len(entry.public_key) == 40
+    assert store.directory.live() == []
+
+
+def test_clients_that_are_not_read_become_stale(store: Store) -> None:
+    driver: Any = DriverDouble()
+    admission = Admission(store.directory, driver, 0.1, None)
+    admission.start()
+    try:
+        assert poll(lambda: driver.admitted == [set()], 30)
+        assert not admission.is_stale(time.monotonic())
+        assert admission.is_stale(time.monotonic() + 2 * LEASE)
+    finally:
+        admission.close()
+
+
+def test_publisher_with_keys_needs_an_address_and_a_directory(store: Store, sqlite_url: str) -> None:
+    with pytest.raises(ConfigError, match=r"tcp://\*:8866 names no host"):
+        Publisher(settings(sqlite_url, bind_address="tcp://*:8866"), store)
+    Publisher(settings(sqlite_url, bind_address="tcp://*:8866"), store, entered=True).close()
+    driver: Any = DriverDouble()
+    with pytest.raises(UsageError, match="pass a Store"):
+        admission_of(settings(sqlite_url), object(), driver, "")
+    assert admission_of(settings(sqlite_url, keys=False), object(), driver, "") is None
