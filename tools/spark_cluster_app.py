@@ -30,12 +30,11 @@ from _command_line import Parser, positive
 from _processes import free_ports
 from _termination import interrupt_on_signals
 
-from pubsub_lib.audit.ingest.store_journal import empty, journal_of_store
+from pubsub_lib.audit.ingest.store_journal import StoreSide
 from pubsub_lib.audit.report.report import SUMMARY, read_summary
 from pubsub_lib.audit.report.summary import Summary
 from pubsub_lib.audit.spark.java import for_spark, java_home
 from pubsub_lib.errors import ConfigError, PubSubError
-from pubsub_lib.store import Store
 
 DONE, DIFFERS, NOT_RUN = 0, 1, 3
 EXIT_CODES = "exit codes: 0 done, for check: same results; 1 the results differ; 2 invalid option; 3 the command failed"
@@ -237,9 +236,10 @@ def check(folder: Path, journals: Path, store: str | None) -> tuple[Summary, lis
         if store:
             # Read the store only once, because each reading is a separate run, which trails name.
             folders.append(Path(scratch) / "store")
-            with Store(store, read_only=True) as opened:
-                if not journal_of_store(opened, folders[1]):
-                    raise ClusterError(empty(opened))
+            with StoreSide(store) as side:
+                problem = side.write(folders[1])
+            if problem:
+                raise ClusterError(problem)
         here = _audited(folders, "local[2]", Path(scratch) / "here", folder)
         there = _audited(folders, master, Path(scratch) / "there", folder)
     one, other = comparable(here), comparable(there)
