@@ -123,7 +123,6 @@ class KeyedPublisher(ZmqPublisher):
             xpub.close(0)
         self._connections.renewed()  # before the address is bound again
         self._budget.renewed()
-        self._subscribed = 0
         self._access.renewed()  # while no connection can be made
         begun = time.monotonic()
         logged = False
@@ -179,7 +178,6 @@ class KeyedPublisher(ZmqPublisher):
                 return self._distrust()
             size = len(prefix) if kind == b"\1" else -len(prefix)
             self._budget.add(frame, size)
-            self._weigh(size)
             if kind == b"\0":
                 if not user and prefix in self._applied and self._access.is_restricted(prefix):
                     return self._distrust()

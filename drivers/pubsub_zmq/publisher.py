@@ -38,8 +38,6 @@ _FEW: Final = 8
 """Messages that senders send themselves after such a pause, however fast: the topics of a group of transactions."""
 _SUBSCRIBED: Final = b"\1" + codec.EVERYTHING
 """The first bytes of a subscription to one topic or to all topics."""
-_MUCH_SUBSCRIBED: Final = 8 * 1024 * 1024
-"""Bytes of different subscriptions, without a limit in ZeroMQ. More cause a warning: they need 40 times the memory."""
 _STOP: Final = 2.0  # seconds
 # Plain integers, because combining or comparing the library's enumerations takes longer than sending.
 _NOW: Final = int(zmq.NOBLOCK)
@@ -71,7 +69,6 @@ class ZmqPublisher(Publisher):
         self._connections = ConnectionLimit(bind_address, maximum_of(options.max_connections))
         self._budget = SubscriptionBudget(bind_address, options.max_subscription_bytes)
         self._asks = HelloRequests(limits, options.questions_per_second)
-        self._subscribed = 0
         self._linger = 0.0
         self._stop = False
         """Ends :meth:`_serve`; set by :meth:`close`."""
@@ -226,7 +223,7 @@ class ZmqPublisher(Publisher):
                     self._send(xpub, outbox)
                     more = self._receive(xpub)
                 self._watch(monitor)
-                self._budget.enforce(self._subscribed, time.monotonic(), self._connections)
+                self._budget.enforce(time.monotonic(), self._connections)
             except Exception:  # noqa: BLE001 - without this thread, no message would be sent again
                 self._sending["send_errors"] += 1
                 _log.exception("the sending thread of %s continues after an error", self._address)
@@ -277,7 +274,6 @@ class ZmqPublisher(Publisher):
             frame = received.bytes
             size = len(frame) - 1 if frame[:1] == b"\1" else 1 - len(frame)
             self._budget.add(received, size)
-            self._weigh(size)
             # 1: subscribed. The private prefix alone, which ends with NUL, is not a hello request.
             if frame[:1] == b"\1" and frame[1:2] == b"H" and frame[-1:] != b"\0":
                 asks.append(frame[1:])
@@ -287,17 +283,6 @@ class ZmqPublisher(Publisher):
         if asks:
             self._sending["overflow"] += self._asks.put(asks)
         return more
-
-    def _weigh(self, more: int) -> None:
-        # The socket reports each different subscription once, and its end once, after its last subscriber.
-        before, self._subscribed = self._subscribed, self._subscribed + more
-        if before <= _MUCH_SUBSCRIBED < self._subscribed:
-            _log.warning(
-                "subscribers of %s ask for %d bytes of different topics and hello requests, which need 40 times the "
-                "memory: allow only replicas to reach this address",
-                self._address,
-                self._subscribed,
-            )
 
     def _watch(self, monitor: Monitor) -> None:
         for event, _, descriptor in monitor.events():

@@ -16,6 +16,8 @@ from pubsub_zmq.connection_limit import ConnectionLimit
 
 _log = logger(__name__)
 
+MUCH: Final = 8 * 1024 * 1024
+"""Bytes of different subscriptions. More cause a warning: they need 40 times the memory."""
 PAUSE: Final = 1.0
 """Seconds before further connections are ended: the subscriptions of the first ones must be gone before."""
 _DESCRIPTOR: Final = "__fd"
@@ -37,12 +39,23 @@ class SubscriptionBudget:
     def __init__(self, address: str, maximum: int) -> None:
         self._address = address
         self.maximum = maximum
+        self.total = 0
+        """Bytes of all different subscriptions now."""
         self._shares = Counter[int]()
         self._not_before = 0.0
         self._ended = False
 
     def add(self, frame: "zmq.Frame", size: int) -> None:
         """A subscription (``size`` > 0) or its end (< 0) was reported."""
+        # The socket reports each different subscription once, and its end once, after its last subscriber.
+        before, self.total = self.total, self.total + size
+        if before <= MUCH < self.total:
+            _log.warning(
+                "subscribers of %s ask for %d bytes of different topics and hello requests, which need 40 times the "
+                "memory: allow only replicas to reach this address",
+                self._address,
+                self.total,
+            )
         try:
             descriptor = int(frame.get(_DESCRIPTOR))
         except zmq.ZMQError:
@@ -51,18 +64,19 @@ class SubscriptionBudget:
 
     def renewed(self) -> None:
         """All connections have ended with their socket."""
+        self.total = 0
         self._shares.clear()
 
     def disconnected(self, descriptor: int) -> None:
         """A connection has ended."""
         self._shares.pop(descriptor, None)
 
-    def enforce(self, total: int, now: float, connections: ConnectionLimit) -> None:
+    def enforce(self, now: float, connections: ConnectionLimit) -> None:
         """End the connections that must end; when their subscriptions are gone, return the memory to the system."""
-        if self._ended and total <= self.maximum // 2:
+        if self._ended and self.total <= self.maximum // 2:
             self._ended = False
             return_memory()
-        chosen = self.excess(total, now)
+        chosen = self.excess(self.total, now)
         ended = sum(connections.end(each) for each in chosen)
         if chosen:
             self._ended = True
@@ -71,7 +85,7 @@ class SubscriptionBudget:
                 "max_subscription_bytes (%d); raise it in [pubsub_zmq] if they are those of replicas",
                 ended,
                 self._address,
-                total,
+                self.total,
                 self.maximum,
             )
 

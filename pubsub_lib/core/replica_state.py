@@ -17,7 +17,7 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.foreign_stores import ForeignStores
 from pubsub_lib.core.freshness import cut
 from pubsub_lib.core.history_change import HistoryChange
-from pubsub_lib.core.leased_publishers import NEVER_DUE, LeasedPublishers
+from pubsub_lib.core.leased_publishers import LeasedPublishers
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.provoked_reads import ProvokedReads
@@ -114,11 +114,6 @@ class ReplicaState:
         """The store's directory shows live leases of these publishers (rule 14)."""
         if self.leased.read(uuids, now):
             self.tracker.connected(now)
-
-    @property
-    def restless(self) -> bool:
-        """As the tracker's, and for a reading of the directory."""
-        return self.tracker.restless or self.leased.read_at != NEVER_DUE
 
     def tick(self, now: float) -> StepResult:
         """Time passed."""

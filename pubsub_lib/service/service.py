@@ -242,9 +242,7 @@ class PublisherService:
         }
 
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
-        """Current values: held leases, excluded workers, unrepaired topics, and a journal that cannot be written. Any
-        thread, does not block.
-        """
+        """Leases that are held, excluded workers, unrepaired topics, a broken journal. Any thread, does not block."""
         now = time.monotonic()
         held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, MAINTENANCE)}
         leases = {

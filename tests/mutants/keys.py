@@ -61,8 +61,8 @@ MUTANTS = (
     ),
     PUBLISHER(
         "publisher_reads_on_after_a_message_that_is_no_subscription",
-        "                return self._distrust()\n            self._weigh",
-        "                continue\n            self._weigh",
+        "                return self._distrust()\n            size",
+        "                continue\n            size",
         "test_messages_between_subscriptions_do_not_shift_them_to_another_client",
         "a client receives a topic that another one was granted",
     ),
@@ -76,8 +76,8 @@ MUTANTS = (
     PUBLISHER(
         "renewal_keeps_the_old_socket_while_the_address_is_in_use",
         "            self._xpub = None\n            monitor.close()\n            xpub.close(0)\n"
-        "        self._subscribed = 0\n        self._access.renewed()  # while no connection can be made\n",
-        "            monitor.close()\n        self._access.renewed()\n",
+        "        self._connections.renewed()  # before the address is bound again\n",
+        "            monitor.close()\n        self._connections.renewed()\n",
         "test_renewal_waits_for_an_address_that_is_in_use",
         "a revoked client stays connected",
     ),

@@ -508,7 +508,7 @@ def test_publisher_limits_the_rate_of_hello_replies() -> None:
 def test_large_size_of_subscriptions_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pubsub_zmq.publisher._MUCH_SUBSCRIBED", 100_000)
+    monkeypatch.setattr("pubsub_zmq.subscription_budget.MUCH", 100_000)
     with world() as on:
         sender = on.sender()
         topics = [f"{number:06}{'x' * 194}" for number in range(1000)]
@@ -525,7 +525,7 @@ def test_large_size_of_subscriptions_is_logged(
         # The socket sends by a subscription before the publisher has counted it.
         # Two subscriptions are left: the topic, and the hellos to all subscribers.
         left = len(codec.subscription("a")) + len(codec.topic_frame(ALL))
-        eventually(lambda: sender.publisher._subscribed == left, "ended subscriptions no longer count")
+        eventually(lambda: sender.publisher._budget.total == left, "ended subscriptions no longer count")
 
 
 def test_answered_hello_request_is_unsubscribed() -> None:

@@ -73,7 +73,7 @@ def test_memory_of_ended_subscriptions_is_returned() -> None:
         before = most = resident()
         with stranger_with(2000, sender.address):
             until = time.monotonic() + PATIENCE
-            while not (sender.publisher.counters()["ended"] and sender.publisher._subscribed < 1000):
+            while not (sender.publisher.counters()["ended"] and sender.publisher._budget.total < 1000):
                 most = max(most, resident())
                 assert time.monotonic() < until
             eventually(lambda: resident() < before + 60, "the memory is returned")
@@ -115,7 +115,7 @@ def test_stranger_with_too_many_subscriptions_is_ended_and_others_continue(
         listener.wait_for_message(lambda: sender.send("a"), "a")
         with stranger_with(100, sender.address):
             eventually(lambda: sender.publisher.counters()["ended"] > 0, "the stranger is ended")
-            eventually(lambda: sender.publisher._subscribed < 1000, "its subscriptions are gone")
+            eventually(lambda: sender.publisher._budget.total < 1000, "its subscriptions are gone")
             assert "over max_subscription_bytes (100000)" in caplog.text
             listener.wait_for_message(lambda: sender.send("a"), "a")
             assert listener.counter("disconnected") == 0
