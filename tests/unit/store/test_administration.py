@@ -31,7 +31,7 @@ def test_drop_removes_only_library_tables(database_url: str) -> None:
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE mine (id INTEGER)"))
         connection.execute(text("UPDATE pubsub_version SET version_num = '0001'"))  # an older schema is ours, too
-    assert len(administration.drop(database_url, settings=SETTINGS)) == 8
+    assert len(administration.drop(database_url, settings=SETTINGS)) == 10
     assert inspect(engine).get_table_names() == ["mine"]
     engine.dispose()
     with Store(database_url, settings=SETTINGS) as store:
