@@ -111,8 +111,8 @@ MUTANTS = (
     ),
     DISCOVERY(
         "discovery_waits_its_interval_after_a_failed_proof",
-        "            if unproven == self._unproven and now < self._read_at:\n",
-        "            if now < self._read_at:\n",
+        "            asked = asked or unproven != self._unproven\n",
+        "",
         "test_with_keys_a_failed_proof_causes_a_reading_soon",
         "a publisher that was restarted is found only after discovery_interval",
     ),
