@@ -354,7 +354,7 @@ class Engine:
         if outcome.events:
             self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
         if outcome.foreign is not None or outcome.quarantined:
-            log_publishers(outcome)
+            log_publishers(outcome, self._journal)
         if outcome.then is not None:
             self._notify_handlers(outcome.then, first=first)
 
