@@ -12,6 +12,7 @@ from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue
 from pubsub_lib.core.history_change import is_barrier
+from pubsub_lib.core.leased_publishers import NEVER_DUE
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer
 from pubsub_lib.core.quarantine import Quarantine
 from pubsub_lib.core.replica_state import ReplicaState
@@ -197,7 +198,7 @@ class Replica:
         self.world.monitor.acted(self, outcome)
         if outcome.then is not None:
             self._act(outcome.then)
-        if self.replica_state.restless:
+        if self.replica_state.tracker.restless or self.replica_state.leased.next_time() != NEVER_DUE:
             self.nudge.set()
 
     def _sync(self, start: StartSync) -> Steps:

@@ -42,6 +42,8 @@ class LeasedPublishers:
         self._pause = FIRST_PAUSE
         self.read_at = NEVER_DUE
         """When the directory is to be read for an unknown publisher."""
+        self.ask_at = NEVER_DUE
+        """When hello replies are to be requested for a publisher whose lease was read."""
 
     def may_prove(self, uuid: str, now: float) -> bool:
         """A hello of this publisher was received. Whether it may prove anything; if not, a reading may become due."""
@@ -65,8 +67,10 @@ class LeasedPublishers:
         self._pause = min(2 * self._pause, MAX_PAUSE)
         return True
 
-    def read(self, uuids: Collection[str], now: float) -> bool:
-        """The directory shows live leases of these publishers. True: a hello of one of them did not count before."""
+    def read(self, uuids: Collection[str], now: float) -> None:
+        """The directory shows live leases of these publishers. If a hello of one of them did not count before, hello
+        replies are to be requested again.
+        """
         for uuid in [each for each in self._live if each not in uuids]:
             missing = self._live[uuid] = min(self._live[uuid], now)
             if now - missing >= GRACE:
@@ -78,4 +82,15 @@ class LeasedPublishers:
         self._required = self._required or bool(uuids)
         if found:
             self._pause = FIRST_PAUSE
-        return found
+            self.ask_at = min(self.ask_at, now + self._rng.random() * self._jitter)
+
+    def to_ask(self, now: float) -> bool:
+        """Whether to request hello replies now, because a publisher's lease was read."""
+        if now < self.ask_at:
+            return False
+        self.ask_at = NEVER_DUE
+        return True
+
+    def next_time(self) -> float:
+        """When ``due`` or ``to_ask`` will next be true."""
+        return min(self.read_at, self.ask_at)

@@ -112,13 +112,14 @@ class ReplicaState:
 
     def directory_read(self, uuids: Collection[str], now: float) -> None:
         """The store's directory shows live leases of these publishers (rule 14)."""
-        if self.leased.read(uuids, now):
-            self.tracker.connected(now)
+        self.leased.read(uuids, now)
 
     def tick(self, now: float) -> StepResult:
         """Time passed."""
         rotted = self._recount(now) if now >= self.recount.next_time else ()
         effects = self.tracker.tick(now)
+        if self.leased.to_ask(now):
+            effects += self.tracker.request_hellos(now)
         if self.witness is not None:
             drained = [link for effect in effects if isinstance(effect, Apply) for link in effect.links]
             if drained:
@@ -129,7 +130,7 @@ class ReplicaState:
 
     def next_time(self) -> float:
         """When ``tick`` is next due."""
-        return min(self.tracker.next_time(), self.recount.next_time, self.leased.read_at)
+        return min(self.tracker.next_time(), self.recount.next_time, self.leased.next_time())
 
     def sync_done(self, number: int, answer: SyncAnswer, now: float) -> StepResult:
         """The store answered."""

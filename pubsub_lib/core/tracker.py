@@ -266,6 +266,10 @@ class Tracker:
                 if not due:
                     self._trigger(chain, Trigger.ASKED, now)
 
+    def request_hellos(self, now: float) -> list[Effect]:
+        """Hello requests about all chains, besides the regular ones."""
+        return [*self._hello_requests(self._chains, now)]
+
     def verify(self, now: float) -> None:
         """Compare all chains with the store, as soon as the rate limit allows. No effect on those that are read now, or
         will be.

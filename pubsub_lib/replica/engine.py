@@ -239,7 +239,8 @@ class Engine:
 
     def _is_restless(self) -> bool:
         """Whether a hello may end a wait, or make a reading of the directory due, before the next deadline."""
-        return self._state.tracker.restless or self._state.leased.read_at != NEVER_DUE
+        leased = self._state.leased
+        return self._state.tracker.restless or leased.read_at != NEVER_DUE or leased.ask_at != NEVER_DUE
 
     def _on_connected(self) -> None:
         with self._lock:
@@ -358,7 +359,7 @@ class Engine:
         if outcome.events:
             self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
         if outcome.foreign is not None or outcome.quarantined:
-            log_publishers(outcome)
+            log_publishers(outcome, self._journal)
         if outcome.then is not None:
             self._notify_handlers(outcome.then, first=first)
 

@@ -10,6 +10,7 @@ from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.replica.history_log import log_quarantined
+from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.status import unfit
 
 _log = logger(__name__)
@@ -54,10 +55,12 @@ class FaultLog:
         self._mismatching = topics
 
 
-def log_publishers(outcome: StepResult) -> None:
-    """Publishers that a step found to be of another store, or to send false digests."""
+def log_publishers(outcome: StepResult, journal: ReplicaJournal | None) -> None:
+    """Publishers that a step found to be of another store, or to send false digests: these are also journalled."""
     if outcome.foreign is not None:
         log_foreign_publisher(outcome.foreign)
+    if journal is not None:
+        journal.quarantined(outcome.quarantined)
     log_quarantined(outcome.quarantined, "counts or digests that the database contradicts")
 
 

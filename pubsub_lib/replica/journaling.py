@@ -1,6 +1,6 @@
 """A replica's journal (docs/audit.md): its received messages and decisions, written before they are applied."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -10,6 +10,7 @@ from pubsub_lib.core.effects import Apply, Effect, Replace, RequestHello, StartS
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Incomplete, Link, Point, Record, SyncAnswer
+from pubsub_lib.core.quarantine import Publisher
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.core.tracker import Tracker
@@ -195,6 +196,11 @@ class ReplicaJournal:
             self._journal.note(
                 "contradicted", topic=chain, service=service, uuid=uuid, point=before, prev=after, cause=cause
             )
+
+    def quarantined(self, publishers: Iterable[Publisher]) -> None:
+        """These publishers' counts or digests were false repeatedly."""
+        for service, uuid in publishers:
+            self._journal.note("contradicted", service=service, uuid=uuid, cause="quarantined")
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

@@ -78,8 +78,8 @@ MUTANTS = (
     Mutant(
         name="lease_that_appears_causes_no_hello_request",
         path="pubsub_lib/core/replica_state.py",
-        before="        if self.leased.read(uuids, now):\n            self.tracker.connected(now)\n",
-        after="        self.leased.read(uuids, now)\n",
+        before="            effects += self.tracker.request_hellos(now)\n",
+        after="            pass\n",
         tests=(f"{LEASED}::test_rule_14_restarted_publisher_proves_at_once",),
         wrong="a restarted publisher proves nothing before the next round of hello requests",
     ),

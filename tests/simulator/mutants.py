@@ -809,7 +809,7 @@ def another_store_published() -> list[Patch]:
 def later_leases_ignored() -> list[Patch]:
     read = LeasedPublishers.read
 
-    def _read(self: Any, uuids: Any, now: float) -> bool:
-        return read(self, uuids if not self._required else [each for each in uuids if each in self._live], now)
+    def _read(self: Any, uuids: Any, now: float) -> None:
+        read(self, uuids if not self._required else [each for each in uuids if each in self._live], now)
 
     return [(LeasedPublishers, "read", _read)]

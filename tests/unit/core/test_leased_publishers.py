@@ -28,7 +28,8 @@ def test_every_publisher_proves_until_the_directory_shows_a_lease() -> None:
     """A program that publishes with a ``Publisher`` has no lease, and a directory may be read slowly at the start."""
     publishers = leased()
     assert publishers.may_prove(OTHER, 0.0)
-    assert not publishers.read([], 1.0)
+    publishers.read([], 1.0)
+    assert not publishers.to_ask(100.0)
     assert publishers.may_prove(OTHER, 2.0)
     assert publishers.read_at == NEVER_DUE
     publishers.read([UUID], 3.0)
@@ -77,11 +78,15 @@ def test_lease_that_appears_is_reported_once() -> None:
     """A reply that did not count was received from it: the caller asks again."""
     publishers = leased()
     publishers.read([UUID], 0.0)
-    assert not publishers.read([UUID, THIRD], 0.5), "nothing was received from it"
+    publishers.read([UUID, THIRD], 0.5)
+    assert not publishers.to_ask(0.9), "nothing was received from it"
     assert not publishers.may_prove(OTHER, 1.0)
-    assert publishers.read([UUID, THIRD, OTHER], 2.0)
+    publishers.read([UUID, THIRD, OTHER], 2.0)
     assert publishers.may_prove(OTHER, 2.0)
-    assert not publishers.read([UUID, THIRD, OTHER], 3.0)
+    assert publishers.next_time() <= 2.0 + CALM.connect_jitter
+    assert publishers.to_ask(2.0 + CALM.connect_jitter)
+    publishers.read([UUID, THIRD, OTHER], 3.0)
+    assert not publishers.to_ask(100.0)
 
 
 def test_publisher_without_a_lease_proves_for_a_limited_time() -> None:
@@ -201,10 +206,25 @@ def test_rule_14_restarted_publisher_proves_at_once() -> None:
     assert replica.syncs == []
 
 
+def test_rule_14_new_lease_reads_no_link_that_may_only_be_late() -> None:
+    """Unlike a connection, it shows no lost message."""
+    replica = Answered()
+    replica.uuid = OTHER
+    replica.live = [UUID, OTHER]
+    replica.state.feed(hello(replica.history.reading(), uuid=OTHER), replica.now)
+    link = replica.history.one("t", "on its way")
+    replica.pass_time(2 * CALM.connect_jitter + 0.1)
+    assert replica.syncs == []
+    replica.take(replica.state.feed(envelope(link, uuid=OTHER), replica.now))
+    replica.pass_time(CALM.message_delay_window + 1.0)
+    assert replica.syncs == []
+    assert replica.state.tracker.chain("t").known == link.point
+
+
 def test_rule_14_broadcast_of_a_restarted_publisher_causes_the_reading() -> None:
     """It is sent before the first reply is requested."""
     replica = Answered()
     replica.state.feed(hello(replica.history.reading(), uuid=OTHER), replica.now)
-    assert replica.state.restless
+    assert replica.state.leased.next_time() < NEVER_DUE
     assert replica.state.next_time() <= replica.now + CALM.connect_jitter
     assert replica.state.tracker.counters.unleased == 0, "a broadcast proves nothing in any case"

@@ -15,12 +15,14 @@ from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Change, Full, Head, Link, Point, SyncAnswer, TopicSnapshot
+from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.errors import TransportError
 from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import Row
 from pubsub_lib.publisher.publisher import _unsent
+from pubsub_lib.replica.fault_log import log_publishers
 from pubsub_lib.replica.journaling import ReplicaJournal
 from tests.unit.audit.oracle import Oracle
 from tests.unit.world import QUICK, settings
@@ -298,6 +300,18 @@ def test_a_link_that_waited_during_a_full_sync_is_noted_after_it(tmp_path: Path)
 
 def test_a_message_of_a_topic_that_is_not_subscribed_is_dropped(tmp_path: Path) -> None:
     assert outcomes(tmp_path, [Message(link(4, "u"))], [], known=3, topic="u") == ["4:5:dropped"]
+
+
+def test_publishers_with_false_digests_are_written_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r1")
+    log_publishers(StepResult(quarantined=[("api-1", "f" * 32)]), ReplicaJournal(journal, polls=False))
+    journal.close()
+    (row,) = [row for row in rows(tmp_path) if row.kind == "contradicted"]
+    assert (row.service, row.uuid, row.topic, row.position, row.cause) == ("api-1", "f" * 32, "", 0, "quarantined")
+    (record,) = caplog.records
+    assert "f" * 32 in record.getMessage()
+    assert "counts or digests that the database contradicts 3 times" in record.getMessage()
+    log_publishers(StepResult(quarantined=[("api-1", "f" * 32)]), None)
 
 
 def test_contradicted_publishers_are_written(tmp_path: Path) -> None:
