@@ -12,7 +12,6 @@ from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue
 from pubsub_lib.core.history_change import is_barrier
-from pubsub_lib.core.leased_publishers import NEVER_DUE
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer
 from pubsub_lib.core.quarantine import Quarantine
 from pubsub_lib.core.replica_state import ReplicaState
@@ -198,7 +197,7 @@ class Replica:
         self.world.monitor.acted(self, outcome)
         if outcome.then is not None:
             self._act(outcome.then)
-        if self.replica_state.tracker.restless or self.replica_state.leased.next_time() != NEVER_DUE:
+        if self.replica_state.tracker.restless or self.replica_state.leased.next_time() < float("inf"):
             self.nudge.set()
 
     def _sync(self, start: StartSync) -> Steps:

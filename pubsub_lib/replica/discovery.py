@@ -152,14 +152,13 @@ class Discovery:
 
     def step(self, now: float) -> float:
         """Read the directory once; returns the next step's time. Blocks for database and names; raises StoreError."""
-        asked, self._woken = self._woken, False
+        extra = self._woken and now < self._regular_at
+        self._woken = False
         if self._pins is not None:
             unproven = self._pins.counters().get("unproven", 0)
-            asked = asked or unproven != self._unproven
-            if not asked and now < self._regular_at:
+            if unproven == self._unproven and not extra and now < self._regular_at:
                 return min(now + RETRY, self._regular_at)
             self._unproven = unproven
-        extra = asked and now < self._regular_at
         live = self._live()
         self._on_read([entry.uuid for entry in live])
         entered = [entry for entry in live if entry.address]

@@ -230,17 +230,12 @@ class Engine:
                 return
             outcome = self._state.feed(envelope, self.now())
             self._notify_handlers(outcome)
-            restless = self._is_restless()
+            restless = self._state.tracker.restless or self._state.leased.read_at != NEVER_DUE
             # A hello may end a wait, or cause a hello request, before the clock thread's next deadline.
             wake = restless and (envelope.hello is not None or not self._restless)
             self._restless = restless
         if wake:
             self._clock.wake()
-
-    def _is_restless(self) -> bool:
-        """Whether a hello may end a wait, or make a reading of the directory due, before the next deadline."""
-        leased = self._state.leased
-        return self._state.tracker.restless or leased.read_at != NEVER_DUE or leased.ask_at != NEVER_DUE
 
     def _on_connected(self) -> None:
         with self._lock:
@@ -262,7 +257,7 @@ class Engine:
         with self._lock:
             outcome = self._state.tick(now)
             self._notify_handlers(outcome)
-            self._restless = self._is_restless()
+            self._restless = self._state.tracker.restless
             again = self._state.next_time()
         self._carry_out(outcome)
         for rot in outcome.rotted:

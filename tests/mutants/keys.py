@@ -111,8 +111,8 @@ MUTANTS = (
     ),
     DISCOVERY(
         "discovery_waits_its_interval_after_a_failed_proof",
-        "            asked = asked or unproven != self._unproven\n",
-        "",
+        "            if unproven == self._unproven and not extra and now < self._regular_at:\n",
+        "            if not extra and now < self._regular_at:\n",
         "test_with_keys_a_failed_proof_causes_a_reading_soon",
         "a publisher that was restarted is found only after discovery_interval",
     ),

@@ -41,7 +41,7 @@ WAKE_UPS = (
     ),
     ENGINE(
         "tick_leaves_the_engine_restless",
-        "            self._restless = self._is_restless()\n",
+        "            self._restless = self._state.tracker.restless\n",
         "",
         "test_clock_starts_for_each_link_that_begins_to_wait",
         "the clock is woken for the first link that waits and not for the next",
