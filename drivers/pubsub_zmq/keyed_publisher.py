@@ -190,6 +190,9 @@ class KeyedPublisher(ZmqPublisher):
                 arrived = arrived or prefix[:1] == codec.EVERYTHING
             elif decision.request:
                 asks.append(decision.request)
+        if self._budget.total > self._budget.maximum:
+            # Repeated subscriptions are all reported here, and their end once: a new socket corrects the total.
+            return self._distrust()
         if arrived:
             self._asks.connected()
         if asks:

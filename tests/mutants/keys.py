@@ -74,6 +74,13 @@ MUTANTS = (
         "a client receives a topic of one that left, because it has its place in memory",
     ),
     PUBLISHER(
+        "repeated_subscriptions_count_until_a_restart",
+        "        if self._budget.total > self._budget.maximum:\n",
+        "        if False:\n",
+        "test_size_of_repeated_subscriptions_is_forgotten_when_their_client_leaves",
+        "one client's repeated subscriptions end the connections of all others, again and again",
+    ),
+    PUBLISHER(
         "renewal_keeps_the_old_socket_while_the_address_is_in_use",
         "            self._xpub = None\n            monitor.close()\n            xpub.close(0)\n"
         "        self._connections.renewed()  # before the address is bound again\n",

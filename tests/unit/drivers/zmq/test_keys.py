@@ -185,6 +185,23 @@ def test_revoked_client_receives_nothing_and_others_continue(clients: Clients) -
     assert sender.publisher._budget.total < weight
 
 
+def test_size_of_repeated_subscriptions_is_forgotten_when_their_client_leaves(clients: Clients) -> None:
+    """ZeroMQ reports each of them, and one end of all: else the other connections would be ended again and again."""
+    sender, one, two = clients.sender(), new_pair(), new_pair()
+    budget = sender.publisher._budget
+    budget.maximum = 1000
+    sender.admit(client("one", one, "t1"), client("two", two, ALL))
+    witness = clients.listener(two, sender, ALL)
+    receives(witness, sender, "t1")
+    repeats = clients.raw(sender.address, server=sender.keyed.public_key(), pair=one, kind=zmq.XSUB)
+    for _ in range(900):  # fewer than the high-water mark of the sending socket
+        repeats.send(b"\1" + codec.subscription("t1"))
+    eventually(lambda: sender.publisher.counters()["renewed"] >= 1, "every connection was made again")
+    repeats.close(0)
+    eventually(lambda: budget.total < budget.maximum, "the size was forgotten")
+    receives(witness, sender, "t1")
+
+
 def test_client_loses_one_topic_and_keeps_the_other(clients: Clients) -> None:
     sender, one, two = clients.sender(), new_pair(), new_pair()
     sender.admit(client("one", one, "t1", "t2"), client("two", two, ALL))
