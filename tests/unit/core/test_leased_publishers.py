@@ -2,7 +2,6 @@
 
 import random
 
-from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.leased_publishers import (
     GRACE,
     MAX_KEPT,
@@ -11,10 +10,9 @@ from pubsub_lib.core.leased_publishers import (
     NEVER_DUE,
     LeasedPublishers,
 )
-from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import StepResult
 from tests.unit.core.builders import CALM, UUID, History, envelope, hello
+from tests.unit.core.timed import TimedReplica
 
 OTHER = "f" * 32
 THIRD = "e" * 32
@@ -110,14 +108,13 @@ def test_slow_directory_takes_no_proof() -> None:
     assert publishers.may_prove(UUID, 1e6), "no reading since then shows that the lease ended"
 
 
-class Answered:
+class Answered(TimedReplica):
     """A replica of one topic whose hello requests are answered under one UUID, and whose directory has ``UUID``."""
 
     def __init__(self) -> None:
+        super().__init__(CALM)
         self.history = History()
         self.history.some(3)
-        self.state = ReplicaState(CALM, Limits(), random.Random(1), Cache(), 0.0)
-        self.now = 0.0
         self.uuid = UUID
         self.live = [UUID]
         self.readings = 0
@@ -126,12 +123,6 @@ class Answered:
         self.state.directory_read(self.live, 0.0)
         self.pass_time(2.0)
         self.syncs.clear()
-
-    def pass_time(self, seconds: float) -> None:
-        until = self.now + seconds
-        while self.now < until:
-            self.now = min(until, max(self.now + 0.001, self.state.next_time()))
-            self.take(self.state.tick(self.now))
 
     def take(self, result: StepResult) -> None:
         for request in result.hello_requests:

@@ -1,44 +1,33 @@
 """Readings of buckets that a publisher's false counts and digests cause are rare, and lead to its quarantine."""
 
-import random
-
 import msgspec
 
-from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Head, Heads, Link
 from pubsub_lib.core.provoked_reads import MAX_KEPT, MAX_PAUSE, ProvokedReads
 from pubsub_lib.core.quarantine import SPACING
-from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.tracker_counters import Counters
 from tests.unit.core.builders import CALM, UUID, History, envelope, hello
+from tests.unit.core.timed import TimedReplica
 
 OTHER = "f" * 32
 
 
-class Misled:
+class Misled(TimedReplica):
     """A replica of one topic. ``liar`` answers its hello requests with a false digest while ``lies``; another publisher
     answers truly.
     """
 
     def __init__(self) -> None:
+        super().__init__(CALM)
         self.history = History()
         self.history.some(5)
-        self.state = ReplicaState(CALM, Limits(), random.Random(1), Cache(), 0.0)
-        self.now = 0.0
         self.lies = False
         self.read: list[float] = []
         self.quarantined: list[tuple[str, str]] = []
         self.take(self.state.subscribe(["t"], 0.0))
         self.pass_time(3.0)
         self.read.clear()
-
-    def pass_time(self, seconds: float) -> None:
-        until = self.now + seconds
-        while self.now < until:
-            self.now = min(until, max(self.now + 0.001, self.state.next_time()))
-            self.take(self.state.tick(self.now))
 
     def take(self, result: StepResult) -> None:
         self.quarantined += result.quarantined
