@@ -1,14 +1,11 @@
 """Sphinx: the site is built from the pages in this folder and from the docstrings. Run it by ``tools/docs``."""
 
-import tomllib
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parent.parent
+from pubsub_lib import __version__
 
 project = "pubsub_lib"
 author = "the authors of pubsub_lib"
 copyright = author  # noqa: A001 - Sphinx's name
-release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinxcontrib.mermaid"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}

@@ -10,6 +10,8 @@ Each name is imported at its first use (PEP 562): a program that needs only the 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from pubsub_lib.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from pubsub_lib.config.program import StoreSettings
     from pubsub_lib.core.events import Event

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -28,7 +29,8 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = _Parser(prog=PROGRAM, description="Compare published with applied messages, from journals.")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    top.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
     run = commands.add_parser("run", help="audit journals and print the result")
     _add_journals(run, "their store is read, too")
     run.add_argument(
@@ -52,6 +54,15 @@ def parser() -> argparse.ArgumentParser:
         each.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(%(default)s)")
         each.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
     return top
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options that the arguments give; ``command`` is None only with ``--version``. Exits with 64 for an error."""
+    top = parser()
+    options = top.parse_args(arguments)
+    if options.command is None and not options.version:
+        top.error("the following arguments are required: COMMAND")
+    return options
 
 
 def _add_journals(command: argparse.ArgumentParser, also: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pubsub_lib.audit.command_line import PROGRAM, parser, settings_of
+from pubsub_lib.audit.command_line import PROGRAM, parsed, settings_of
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.prepare.command import prepare
 from pubsub_lib.audit.report import report, summary
@@ -26,6 +26,7 @@ from pubsub_lib.command.exit_codes import AUDIT_USAGE, CLOSED_PIPE, INTERNAL_ERR
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.masking import has_password
 from pubsub_lib.settings import Settings
+from pubsub_lib.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _started(arguments: Sequence[str] | None) -> int:
-    options = parser().parse_args(arguments)
+    options = parsed(arguments)
+    if options.version:
+        return _print(f"{PROGRAM} {__version__}", OK)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names of files and keys are whatever they are

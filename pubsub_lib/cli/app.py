@@ -2,7 +2,6 @@
 
 import argparse
 import difflib
-import importlib.metadata
 import itertools
 import logging
 from typing import Any, Final, TextIO
@@ -15,6 +14,7 @@ from pubsub_lib.command import exit_codes
 from pubsub_lib.command.entry import internal_error
 from pubsub_lib.command.signals import is_no_interrupt
 from pubsub_lib.errors import PubSubError, UsageError
+from pubsub_lib.version import __version__
 
 NAME: Final = "pubsub-db"
 LOG: Final = logging.getLogger("pubsub_lib.cli")
@@ -35,10 +35,9 @@ class PubsubDb(App):
 
     def __init__(self, stdout: TextIO | None = None) -> None:
         """``stdout``: for results and help, instead of the standard output."""
-        version = importlib.metadata.version("pubsub-lib")
         # Deferred, because "pubsub-db ls -h" asks for the help of ls.
         super().__init__(
-            "Inspect and edit a pubsub_lib store.", version, commands.manager(), stdout=stdout, deferred_help=True
+            "Inspect and edit a pubsub_lib store.", __version__, commands.manager(), stdout=stdout, deferred_help=True
         )
         self.options = self.parser.parse_args([])  # the defaults, until ``run`` has read the arguments
         self._handler: logging.Handler | None = None

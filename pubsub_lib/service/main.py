@@ -1,6 +1,6 @@
 """The command ``publisher-service``.
 
-Exit codes (:mod:`pubsub_lib.command.exit_codes`): 0 stopped by a signal, or ``--check`` found no error; 2 the
+Exit codes (:mod:`pubsub_lib.command.exit_codes`): 0 stopped by a signal, or the output is complete; 2 the
 command line or the configuration is wrong, or contradicts itself; 3 an address, port, socket, folder or thread is
 unavailable; 4 the database cannot be used; 5 the output cannot be written; 70 an internal error; 130 Ctrl-C before the
 service ran. Several failures of ``--check --connect`` give the first one's code.
@@ -18,7 +18,7 @@ from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
-from pubsub_lib.service import open_files, probing
+from pubsub_lib.service import open_files, probing, samples
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.contradictions import find
 from pubsub_lib.service.notify import notify, watchdog_seconds
@@ -26,6 +26,7 @@ from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.service.shutdown import ShutdownSignal
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import url
+from pubsub_lib.version import __version__
 
 if TYPE_CHECKING:
     from pubsub_lib.http_endpoint import Endpoint
@@ -47,6 +48,10 @@ def _command(arguments: Sequence[str] | None) -> int:
     if options.connect and not options.check:
         parser.error("--connect needs --check")
     try:
+        if options.version:
+            return _answer(f"{PROGRAM} {__version__}")
+        if options.sample_config or options.sample_unit:
+            return _answer((samples.config() if options.sample_config else samples.unit()).removesuffix("\n"))
         _set_up_logging(options.config_file, options.log_level)
         configuration = Configuration.read(options.config_file)
         if options.check and (misspelt := configuration.misspelt_variables()):
@@ -92,20 +97,21 @@ def _check(configuration: Configuration, settings: Settings, service: ServiceSet
         if failures:
             return code_of(failures[0])
         good += "; database, folders, sockets and ports are available"
-    _answer(good)
-    return OK
+    return _answer(good, "the configuration is good, but ")
 
 
-def _answer(good: str) -> None:
-    """Print the result. Raises FileError when standard output cannot be written: a lost result is not a success."""
+def _answer(text: str, but: str = "") -> int:
+    """Print the text; the exit code. Raises FileError when standard output cannot be written: a lost result is not a
+    success. ``but``: the result in few words, for the error.
+    """
     try:
-        print(good, flush=True)  # noqa: T201 - the result of --check
+        print(text, flush=True)  # noqa: T201 - the result of the command
     except OSError as error:
         streams.discard_unwritable()
         raise FileError(
-            f"the configuration is good, but the result cannot be written to standard output ({error.strerror}); check "
-            "its redirection"
+            f"{but}the result cannot be written to standard output ({error.strerror}); check its redirection"
         ) from error
+    return OK
 
 
 def check(settings: Settings, service: ServiceSettings) -> str:
@@ -202,12 +208,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Send the changes that this host's workers commit to the replicas.",
-        epilog="Exit codes: 0 stopped by a signal, or --check found no error; 2 the configuration is wrong, or "
+        epilog="Exit codes: 0 stopped by a signal, or the output is complete; 2 the configuration is wrong, or "
         "contradicts itself; 3 an address, port, socket or folder is unavailable; 4 the database cannot be used; "
         "5 the output cannot be written; 70 an internal error; 130 Ctrl-C.",
     )
     parser.add_argument("--config-file", default=DEFAULT_FILE, metavar="FILE", help=f"the INI file ({DEFAULT_FILE})")
-    parser.add_argument("--check", action="store_true", help="check the configuration, print the result, and exit")
+    printed = parser.add_mutually_exclusive_group()
+    printed.add_argument("--check", action="store_true", help="check the configuration, print the result, and exit")
+    printed.add_argument("--sample-config", action="store_true", help="print an INI file with every option, and exit")
+    printed.add_argument("--sample-unit", action="store_true", help="print a unit file for systemd, and exit")
+    printed.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument(
         "--connect",
         action="store_true",

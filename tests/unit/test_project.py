@@ -2,17 +2,21 @@
 
 import ast
 import configparser
+import email
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import pubsub_lib
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -367,24 +371,48 @@ def source_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(source_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
-    """The wheel that users install."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [
-        sys.executable,
-        "-m",
-        "build",
-        "--wheel",
-        "--no-isolation",
-        "--outdir",
-        str(folder),
-        str(source_tree),
-    ]
+def distributions(source_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution and the wheel, which is built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(source_tree)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = folder.glob("*.whl")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(distributions: Path) -> Iterator[zipfile.ZipFile]:
+    """The wheel that users install."""
+    (built,) = distributions.glob("*.whl")
     with zipfile.ZipFile(built) as opened:
         yield opened
+
+
+def test_source_distribution_holds_every_file(distributions: Path, source_tree: Path) -> None:
+    """Also those that the links of the README and of the pages name: docs, etc, tests and tools."""
+    (built,) = distributions.glob("*.tar.gz")
+    with tarfile.open(built) as opened:
+        names = {each.name.partition("/")[2] for each in opened if each.isfile() or each.issym()}
+    files = {path.relative_to(source_tree).as_posix() for path in source_tree.rglob("*") if path.is_file()}
+    ours = {each for each in files if ".egg-info/" not in each and not each.startswith("build/")}
+    assert ours - names == set(), "name them in MANIFEST.in"
+    made = {"PKG-INFO", "setup.cfg"}
+    assert {each for each in names - ours - made if ".egg-info/" not in each} == set()
+
+
+def test_wheel_has_the_metadata_that_a_registry_shows(wheel: zipfile.ZipFile) -> None:
+    (name,) = [each for each in wheel.namelist() if each.endswith(".dist-info/METADATA")]
+    metadata = email.message_from_bytes(wheel.read(name))
+    assert metadata["Name"] == "pubsub-lib"
+    assert metadata["Version"] == pubsub_lib.__version__
+    assert metadata["Author"] == "pubsub_lib developers"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
+    assert len(metadata["Keywords"].split(",")) >= 5
+    classifiers = metadata.get_all("Classifier", [])
+    assert len(set(classifiers)) == len(classifiers) >= 10
+    assert not [each for each in classifiers if each.startswith("License ::")]  # not beside a licence expression
 
 
 def test_wheel_holds_every_module_once_and_nothing_else(wheel: zipfile.ZipFile, source_tree: Path) -> None:
@@ -397,7 +425,7 @@ def test_wheel_holds_every_module_once_and_nothing_else(wheel: zipfile.ZipFile, 
         path.relative_to(root.parent).as_posix()
         for root in roots
         for path in root.rglob("*")
-        if path.suffix in (".py", ".mako", ".jinja") or path.name == "py.typed"
+        if path.suffix in (".py", ".mako", ".jinja", ".sample", ".service") or path.name == "py.typed"
     }
     names = [each for each in wheel.namelist() if ".dist-info/" not in each]
     assert sorted(names) == sorted(sources)  # as lists, to find a driver that is included twice

@@ -211,6 +211,11 @@ def test_every_exported_name_exists_and_is_in_the_reference() -> None:
         assert documented or found.__module__ in modules, f"{name} is not in docs/reference"
 
 
+def test_version_is_read_without_the_metadata_of_an_installation() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", pubsub_lib.__version__)
+    assert "importlib.metadata" not in loaded("from pubsub_lib import __version__") - loaded("pass")
+
+
 def loaded(line: str) -> set[str]:
     """The modules of a new process that runs this line."""
     code = f"import sys; {line}; print(*sys.modules)"

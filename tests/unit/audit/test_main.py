@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
+import pubsub_lib
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.main import _saved, main
 from pubsub_lib.audit.report.report import save_summary
@@ -47,6 +48,22 @@ def test_wrong_usage_is_64(arguments: list[str], error: str, capsys: pytest.Capt
         main(arguments)
     assert ended.value.code == 64
     assert error in capsys.readouterr().err
+
+
+def test_missing_command_is_64(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 64
+    assert capsys.readouterr().err.endswith("pubsub-audit: the following arguments are required: COMMAND\n")
+
+
+def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"pubsub-audit {pubsub_lib.__version__}\n"
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["--version"]) == 32
+        full.flush()
 
 
 def test_invalid_value_is_64_with_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from _processes import free_port, poll
 
+import pubsub_lib
 from pubsub_lib import Store
 from pubsub_lib.command.exit_codes import USAGE
 from pubsub_lib.config.options import OPTIONS
@@ -180,6 +181,33 @@ def test_unwritable_output_is_one_sentence(
     output = capsys.readouterr().err
     assert output.startswith("publisher-service: the configuration is good, but the result cannot be written to")
     assert output.count("\n") == 1
+
+
+def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"publisher-service {pubsub_lib.__version__}\n"
+
+
+@pytest.mark.parametrize("option", ["--version", "--sample-config", "--sample-unit"])
+def test_unwritable_text_has_an_exit_code(
+    option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main([option]) == 5
+        full.flush()
+    assert capsys.readouterr().err == (
+        "publisher-service: the result cannot be written to standard output (No space left on device); check its "
+        "redirection\n"
+    )
+
+
+@pytest.mark.parametrize("options", [["--check", "--version"], ["--sample-config", "--sample-unit"]])
+def test_only_one_output_is_printed(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(options)
+    assert ended.value.code == USAGE
+    assert "not allowed with argument" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
