@@ -73,7 +73,8 @@ example `OS_PUBSUB__STORE_URL` for a URL with a password, or `OS_PUBLISHER_SERVI
 `--check` and the log of each start of the service name the variables that replace options. A
 misspelt variable has no effect: `--check` refuses it, and each start logs a warning that names it
 and the nearest option. A program with its own oslo.config `ConfigOpts` uses
-`Settings.from_conf(conf)`. Options are read once; a changed file takes effect at the next start.
+`Settings.from_conf(conf)`. Options are read once; a changed file takes effect at the next start,
+except the options that `publisher-service` [reloads](operating.md#reload).
 
 ```python
 from pathlib import Path

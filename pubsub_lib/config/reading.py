@@ -3,7 +3,7 @@
 import difflib
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,19 +73,32 @@ class Configuration(msgspec.Struct, frozen=True):
         """The values of a driver's own options. Raises ConfigError, DriverError."""
         return self.values(*installed_drivers.options_of(driver))
 
+    def all_values(self, drivers: Iterable[str]) -> dict[tuple[str, str], Any]:
+        """The values of our groups and of the drivers' groups, by group and option. Raises ConfigError, DriverError."""
+        return {
+            (group, name): value
+            for group, opts in self._groups(drivers)
+            for name, value in self.values(group, opts).items()
+        }
+
     def from_environment(self, drivers: Iterable[str]) -> list[str]:
         """The environment variables that take precedence over the files, of our groups and those of these drivers.
         Raises DriverError.
         """
-        groups = ((GROUP, options.OPTIONS), (options.SERVICE_GROUP, options.SERVICE))
         found = set()
-        for group, opts in (*groups, *map(installed_drivers.options_of, drivers)):
+        for group, opts in self._groups(drivers):
             self.conf.register_opts(opts, group=group)
             for option in opts:
                 variable = variable_of(group, option.dest)
                 if variable in os.environ and _is_read_from_environment(self.conf, group, option):
                     found.add(variable)
         return sorted(found)
+
+    @staticmethod
+    def _groups(drivers: Iterable[str]) -> Iterator[tuple[str, Sequence[cfg.Opt]]]:
+        yield GROUP, options.OPTIONS
+        yield options.SERVICE_GROUP, options.SERVICE
+        yield from map(installed_drivers.options_of, drivers)
 
     def check_names(self) -> None:
         """Raises ConfigError for an unknown option. Only ``[pubsub]``, ``[publisher_service]`` and the drivers' groups

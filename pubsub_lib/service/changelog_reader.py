@@ -82,6 +82,10 @@ class ChangelogReader:
         self._outgoing.due(now, live, held)
         return now if more else min(now + self._interval, max(self._outgoing.next_time(), now))
 
+    def adjust(self, interval: float) -> None:
+        """Use another interval from the next step on. Any thread."""
+        self._interval = interval
+
     def _read(self, now: float) -> bool:
         if self._after is None:
             self._after = self._store.read_heads(()).store

@@ -1,11 +1,16 @@
 """Registration and leases: the entry in the directory, and the leases for work that only one service should do."""
 
+import threading
 import time
 from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.core.lease import Lease
+from pubsub_lib.errors import PubSubError
+from pubsub_lib.logs import logger
 from pubsub_lib.service.name_conflicts import NameConflicts, ServiceLease, lease_of
+
+_log = logger(__name__)
 
 ORPHANS: Final = "orphans"
 """Publishing links whose origin has no live service."""
@@ -96,6 +101,22 @@ class Leases:
         self._directory.unregister(self._uuid)
         for name in (*self._named, self._name):
             self._directory.release(name, self._uuid)
+
+    def leave_within(self, seconds: float) -> None:
+        """``leave``, but wait at most ``seconds``; a failure is logged. In a daemon thread, which ends with the
+        process: with a stopped server a query waits without end.
+        """
+        leaving = threading.Thread(target=self._leave, name="pubsub-leaving", daemon=True)
+        leaving.start()
+        leaving.join(seconds)
+        if leaving.is_alive():
+            _log.warning("cannot leave the directory; the entry expires by itself: the database does not answer")
+
+    def _leave(self) -> None:
+        try:
+            self.leave()
+        except PubSubError as error:
+            _log.warning("cannot leave the directory; the entry expires by itself: %s", error)
 
     def _renew(self, name: str, lease: Lease) -> None:
         asked = time.monotonic()

@@ -8,7 +8,8 @@ itself logs only by the standard library (:mod:`pubsub_lib.logs`).
 import contextlib
 import io
 import logging
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from oslo_config import cfg
 from oslo_log import formatters, log
@@ -21,6 +22,8 @@ NAME: Final = "publisher-service"
 _ELSEWHERE: Final = ("log_file", "log_dir", "log_config_append", "use_journal", "use_syslog")
 _POOL: Final = "pubsub_lib.store.fork_safety.GatedPool=WARN"
 """The level of our pool, which logs like SQLAlchemy's own pools; oslo.log sets the same level for those by name."""
+LEVELS: Final = ("debug", "default_log_levels")
+"""The options that :func:`set_levels` changes in a running program."""
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -46,12 +49,64 @@ class Formatter(formatters.ContextFormatter):
         return text if asked_for or record.exc_info or not summary else text.removesuffix(f": {summary}")
 
 
-def set_up(config_file: str, level: str = "") -> None:
+Values = Mapping[str, Any]
+"""The logging options of a file, by name."""
+
+
+def set_up(config_file: str, level: str = "") -> Values:
     """Configure the log output from the file. ``level`` (of the command line) takes precedence over ``debug`` there.
+    Returns the options.
 
     To be called once, by a program and in its main thread. Raises ConfigError for a file that cannot be read, an
     invalid option, or a log file that cannot be opened.
     """
+    with _checked(config_file) as conf:
+        log.setup(conf, NAME)
+    root = logging.getLogger()
+    for handler in root.handlers:
+        handler.addFilter(FieldsFilter())
+        handler.addFilter(is_no_interrupt)  # Ctrl-C before the service runs raises KeyboardInterrupt
+        if type(handler.formatter) is formatters.ContextFormatter:
+            handler.setFormatter(Formatter(project=NAME, version="", datefmt=conf.log_date_format, config=conf))
+    if level:
+        root.setLevel(level.upper())
+    return dict(conf)
+
+
+def read(config_file: str) -> Values:
+    """The options as the file has them now; nothing is configured. Raises ConfigError as :func:`set_up`."""
+    with _checked(config_file) as conf:
+        _levels(conf["default_log_levels"])
+        return dict(conf)
+
+
+def set_levels(now: Values, before: Values, level: str = "") -> None:
+    """Set the levels of :data:`LEVELS` in a running program. ``before``: the options that were in use; ``level``: that
+    of the command line. With ``log_config_append`` the levels are in that file, and no level is changed.
+    """
+    if now["log_config_append"] or before["log_config_append"]:
+        return
+    if not level:
+        logging.getLogger().setLevel(logging.DEBUG if now["debug"] else logging.INFO)
+    unset = dict.fromkeys(_levels(before["default_log_levels"]), logging.NOTSET)
+    for name, value in {**unset, **_levels(now["default_log_levels"])}.items():
+        logging.getLogger(name).setLevel(value)
+
+
+def _levels(pairs: Iterable[str]) -> dict[str, int]:
+    """The level of each logger in ``logger=LEVEL``, by name or number. Raises ValueError."""
+    known = logging.getLevelNamesMapping()
+    found = {}
+    for name, _, level in (each.partition("=") for each in pairs):
+        if not level.isdecimal() and level not in known:
+            raise ValueError(f"unknown level {level!r} of the logger {name!r} in default_log_levels")
+        found[name] = int(level) if level.isdecimal() else known[level]
+    return found
+
+
+@contextlib.contextmanager
+def _checked(config_file: str) -> Iterator[cfg.ConfigOpts]:
+    """The options of the file. Errors of reading and of the block are ConfigErrors that name the file."""
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     for form in ("logging_default_format_string", "logging_context_format_string"):
@@ -63,20 +118,12 @@ def set_up(config_file: str, level: str = "") -> None:
         with contextlib.redirect_stderr(printed):
             _read(conf, config_file)
         conf.set_default("use_stderr", not any(conf[name] for name in _ELSEWHERE))
-        log.setup(conf, NAME)
+        yield conf
     except (cfg.Error, log.LogConfigError, OSError, ValueError, SystemExit) as error:
         reason = _one_line(printed.getvalue() or error)
         raise ConfigError(
             f"the logging options in {config_file!r} cannot be used: {reason}; correct them in [DEFAULT]"
         ) from error
-    root = logging.getLogger()
-    for handler in root.handlers:
-        handler.addFilter(FieldsFilter())
-        handler.addFilter(is_no_interrupt)  # Ctrl-C before the service runs raises KeyboardInterrupt
-        if type(handler.formatter) is formatters.ContextFormatter:
-            handler.setFormatter(Formatter(project=NAME, version="", datefmt=conf.log_date_format, config=conf))
-    if level:
-        root.setLevel(level.upper())
 
 
 def _read(conf: cfg.ConfigOpts, config_file: str) -> None:

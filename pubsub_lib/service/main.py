@@ -7,9 +7,10 @@ service ran. Several failures of ``--check --connect`` give the first one's code
 """
 
 import argparse
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pubsub_lib.command import entry, streams
 from pubsub_lib.command.exit_codes import OK, USAGE, FileError, code_of
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 _log = logger(__name__)
 
+Reloading = Callable[[Callable[[ServiceSettings], None]], None]
+"""Reads the configuration again, and calls its argument with the new settings (:mod:`pubsub_lib.service.reload`)."""
+
 PROGRAM: Final = "publisher-service"
 DEFAULT_FILE: Final = "/etc/pubsub_lib/pubsub_lib.conf"
 
@@ -52,7 +56,7 @@ def _command(arguments: Sequence[str] | None) -> int:
             return _answer(f"{PROGRAM} {__version__}")
         if options.sample_config or options.sample_unit:
             return _answer((samples.config() if options.sample_config else samples.unit()).removesuffix("\n"))
-        _set_up_logging(options.config_file, options.log_level)
+        logging = _set_up_logging(options.config_file, options.log_level)
         configuration = Configuration.read(options.config_file)
         if options.check and (misspelt := configuration.misspelt_variables()):
             raise ConfigError("; ".join(misspelt))
@@ -64,7 +68,7 @@ def _command(arguments: Sequence[str] | None) -> int:
             return _check(configuration, settings, service, options.connect)
         if replaced:
             _log.info("%s", replaced)
-        return run(settings, service)
+        return run(settings, service, _reload(options, configuration, settings, logging))
     except PubSubError as error:
         entry.report_error(PROGRAM, error)
         return code_of(error)
@@ -75,11 +79,14 @@ def _command(arguments: Sequence[str] | None) -> int:
 
 def _from_environment(configuration: Configuration, settings: Settings) -> str:
     """A sentence that names the variables that take precedence over the file, without their values; "" for none."""
-    drivers_used = [each for each in (settings.driver, settings.multiproc_driver) if each]
-    found = ", ".join(configuration.from_environment(drivers_used))
+    found = ", ".join(configuration.from_environment(_drivers_of(settings)))
     if not found:
         return ""
     return f"these environment variables take precedence over the file: {found}; unset those that are wrong"
+
+
+def _drivers_of(settings: Settings) -> list[str]:
+    return [each for each in (settings.driver, settings.multiproc_driver) if each]
 
 
 def _check(configuration: Configuration, settings: Settings, service: ServiceSettings, connect: bool) -> int:
@@ -130,38 +137,44 @@ def check(settings: Settings, service: ServiceSettings) -> str:
     return f"the configuration is good: {sender}{where}{known}, {workers}"
 
 
-def run(settings: Settings, service: ServiceSettings) -> int:
+def run(settings: Settings, service: ServiceSettings, reload: Reloading) -> int:
     """Serve until a signal stops the service. Call it in the main thread. Raises PubSubError when the service cannot
-    start, or must stop because another live service has its name.
+    start, or must stop because another live service has its name. ``reload`` is called at each SIGHUP.
     """
     open_files.raise_limit()
     with ShutdownSignal() as stop:
         serving = PublisherService(settings, service, stop.ask)
-        _serve(serving, settings, service, stop)
+        _serve(serving, settings, service, stop, reload)
     if serving.failure is not None:
         raise serving.failure
     return OK
 
 
-def _serve(serving: PublisherService, settings: Settings, service: ServiceSettings, stop: ShutdownSignal) -> None:
+def _serve(
+    serving: PublisherService, settings: Settings, service: ServiceSettings, stop: ShutdownSignal, reload: Reloading
+) -> None:
     with serving:
         endpoint = _endpoint(serving, service, settings.insecure) if service.metrics_port else None
         where = f" at {settings.bind_address}" if is_bound(settings) else ""
         _log.info("%s runs as %s%s", settings.service_name, serving.uuid, where)
         notify("READY=1")
-        _wait(stop, serving)
+        _wait(stop, serving, reload)
         notify("STOPPING=1")
         _log.info("%s stops: it first sends the links that workers have handed over", settings.service_name)
         if endpoint is not None:
             endpoint.close()
 
 
-def _wait(stop: ShutdownSignal, serving: PublisherService) -> None:
+def _wait(stop: ShutdownSignal, serving: PublisherService, reload: Reloading) -> None:
     """Wait for the shutdown signal. Pings systemd's watchdog while no thread hangs. An unreachable database withholds
     no ping: a restart would not bring it back sooner, and links of workers are sent without the database.
     """
     every = watchdog_seconds()
     while not stop.wait(every):
+        if stop.take_reload():
+            notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+            reload(serving.adjust)
+            notify("READY=1")
         stuck = serving.stuck()
         for each in stuck:
             _log.error("%s; the watchdog ping is withheld", each)
@@ -181,15 +194,23 @@ def _endpoint(serving: PublisherService, service: ServiceSettings, insecure: boo
     return made
 
 
-def _set_up_logging(config_file: str, level: str) -> None:
-    """Imported only here: the library logs by the standard library, and this program by oslo.log."""
+def _set_up_logging(config_file: str, level: str) -> Mapping[str, Any]:
+    """Returns the logging options. oslo.log is imported only here: the library logs by the standard library."""
     try:
         from pubsub_lib.service import log
     except ImportError as error:
         raise ConfigError(
             f"publisher-service cannot import its logging library ({error}); run: pip install pubsub-lib[service]"
         ) from error
-    log.set_up(config_file, level)
+    return log.set_up(config_file, level)
+
+
+def _reload(
+    options: argparse.Namespace, configuration: Configuration, settings: Settings, logging: Mapping[str, Any]
+) -> Reloading:
+    from pubsub_lib.service.reload import Reload  # it needs the logging library
+
+    return Reload(options.config_file, options.log_level, configuration, _drivers_of(settings), logging)
 
 
 def _import_metrics() -> ModuleType:

@@ -60,7 +60,7 @@ class Countable(Protocol):
 
 
 class StoreRecount:
-    """``within`` seconds (0: never). ``step`` is called by one thread, ``counters`` and ``unrepaired`` by any."""
+    """``within`` seconds (0: never). ``step`` is called by one thread, the other methods by any."""
 
     def __init__(
         self, store: Countable, holds: Callable[[float], bool], within: float, journal: Journal | None = None
@@ -79,7 +79,7 @@ class StoreRecount:
         self._known: set[str] = set()
         """Topics that are, or were, in ``_topics`` in this round."""
         self._running = False
-        self._round_at = 0.0
+        self._begun_at = float("-inf")
         self._pause = PAUSE
         self._left: Mapping[str, frozenset[Mark]] = {}
         self._found: dict[str, frozenset[Mark]] = {}
@@ -99,8 +99,8 @@ class StoreRecount:
             self._left = {}  # the holder reports it
             return now + min(PAUSE, self._period)
         if not self._running:
-            if now < self._round_at:
-                return min(self._round_at, now + self._period)
+            if now < self._begun_at + self._period:
+                return self._begun_at + self._period
             self._begin(now)
         if self._rows:
             self._look_at_rows()
@@ -112,7 +112,11 @@ class StoreRecount:
         self._counts["rounds"] += 1
         self._left, self._found = self._found, {}
         self._failed_before, self._failed = self._failed, {}
-        return max(self._round_at, now + self._pause)
+        return max(self._begun_at + self._period, now + self._pause)
+
+    def adjust(self, within: float) -> None:
+        """Make two rounds in another time, from the next round on; 0 stops the current one. Any thread."""
+        self._period = within / 2
 
     def counters(self) -> Mapping[str, int]:
         """Completed ``rounds``, checked ``objects``, ``rotted`` (damaged) and ``repaired`` objects, and fixes that were
@@ -126,7 +130,7 @@ class StoreRecount:
 
     def _begin(self, now: float) -> None:
         self._running, self._rows, self._after = True, True, None
-        self._round_at = now + self._period
+        self._begun_at = now
         self._found, self._failed = {}, {}
         heads = self._store.topics()
         self._topics = sorted(heads)

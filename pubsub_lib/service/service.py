@@ -6,7 +6,6 @@ that no slow query lets a lease expire; ``pubsub-maintenance`` trims; ``pubsub-r
 altered without the library.
 """
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -72,6 +71,11 @@ def _longest_step(store: StoreSettings) -> float:
     )
 
 
+def _max_quiet(service: ServiceSettings) -> float:
+    """Seconds without a successful reading of the changelog after which the service is not ready."""
+    return max(service.lease, 3 * service.follow_interval)
+
+
 class PublisherService:
     """One start of a service, with a UUID of its own. A context manager; ``start`` and ``close`` from one thread."""
 
@@ -122,7 +126,7 @@ class PublisherService:
             "maintenance": PeriodicThread("maintenance", self._maintenance.step),
             "recount": PeriodicThread("recount", self._recount.step),
         }
-        self._max_quiet = max(service.lease, 3 * service.follow_interval)
+        self._max_quiet = _max_quiet(service)
         self._max_busy = _longest_step(settings.store)
         self._running = False
         self._to_leave = False
@@ -184,8 +188,21 @@ class PublisherService:
         for name, loop in self._loops.items():
             if not loop.close(until - time.monotonic()):
                 _log.warning("the thread %s still waits for the database at shutdown", name)
-        self._leave()
+        if self._to_leave:
+            self._to_leave = False
+            self._leases.leave_within(CLOSE_TIMEOUT)
         self._release()
+
+    def adjust(self, service: ServiceSettings) -> None:
+        """Use the intervals and bounds of these settings (:data:`pubsub_lib.service.reload.ADJUSTED`) from now on, and
+        no other ones. Any thread, does not block.
+        """
+        self._changelog_reader.adjust(service.follow_interval)
+        self._max_quiet = _max_quiet(service)
+        self._maintenance.adjust(service.trim_interval, service.keep_links, service.keep_time)
+        self._recount.adjust(service.recount_time)
+        for name in ("changelog", "maintenance", "recount"):
+            self._loops[name].wake()  # its next step may be due earlier now
 
     def problems(self) -> list[str]:
         """The reasons why the service is not ready, one sentence each; empty when it is. Any thread, does not block."""
@@ -270,23 +287,6 @@ class PublisherService:
             )
             self._on_failure()
         return again
-
-    def _leave(self) -> None:
-        """In a daemon thread, which ends with the process: with a stopped server a query waits without end."""
-        if not self._to_leave:
-            return
-        self._to_leave = False
-        leaving = threading.Thread(target=self._leave_now, name="pubsub-leaving", daemon=True)
-        leaving.start()
-        leaving.join(CLOSE_TIMEOUT)
-        if leaving.is_alive():
-            _log.warning("cannot leave the directory; the entry expires by itself: the database does not answer")
-
-    def _leave_now(self) -> None:
-        try:
-            self._leases.leave()
-        except PubSubError as error:
-            _log.warning("cannot leave the directory; the entry expires by itself: %s", error)
 
     def _release(self) -> None:
         if self._commits is not None:

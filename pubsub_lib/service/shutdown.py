@@ -1,4 +1,4 @@
-"""Shutdown signalling: by a signal, or by a thread of the service."""
+"""Signals of the service: shutdown, also requested by a thread of the service, and reloading of the configuration."""
 
 import contextlib
 import os
@@ -9,6 +9,10 @@ from types import FrameType
 from typing import Any, Final
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+"""They end the service."""
+RELOAD: Final = signal.SIGHUP
+MAX_PENDING: Final = 65536
+"""Bytes of the pipe that one call of ``wait`` reads."""
 
 
 class ShutdownSignal:
@@ -24,6 +28,7 @@ class ShutdownSignal:
         self._ends: tuple[int, int] | None = None
         """The pipe's file descriptors: for reading, for writing."""
         self._asked = False
+        self._reload = False
         self._wakeup_before = -1
         self._before: dict[signal.Signals, Any] = {}
 
@@ -31,7 +36,7 @@ class ShutdownSignal:
         self._ends = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wakeup_before = signal.set_wakeup_fd(self._ends[1], warn_on_full_buffer=False)
         # One signal ends the service in order; for an immediate end send SIGKILL, which loses no stored data.
-        self._before = {number: signal.signal(number, _received) for number in SIGNALS}
+        self._before = {number: signal.signal(number, self._received) for number in (*SIGNALS, RELOAD)}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -45,16 +50,28 @@ class ShutdownSignal:
 
     def ask(self) -> None:
         """Request the shutdown. Does not block; has no effect after the end."""
+        self._asked = True
         with self._lock, contextlib.suppress(BlockingIOError):  # a full pipe contains requests already
             if self._ends is not None:
                 os.write(self._ends[1], b"\0")
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait for a request for ``seconds`` (None: without end); returns whether one was made. The main thread."""
-        if self._ends is not None and not self._asked:
-            self._asked = bool(select.select([self._ends[0]], [], [], seconds)[0])
+        """Wait for a request for ``seconds`` (None: without end); returns whether the shutdown was requested. A request
+        to reload ends the wait earlier, with False. The main thread.
+        """
+        if self._ends is not None and not self._asked and select.select([self._ends[0]], [], [], seconds)[0]:
+            received = os.read(self._ends[0], MAX_PENDING)
+            self._reload = self._reload or RELOAD in received
+            if any(each != RELOAD for each in received):
+                self._asked = True
         return self._asked
 
+    def take_reload(self) -> bool:
+        """Whether a reload was requested since the last call. The main thread."""
+        asked, self._reload = self._reload, False
+        return asked
 
-def _received(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the signal's number is already in the pipe."""
+    def _received(self, number: int, _frame: FrameType | None) -> None:
+        """The pipe has the number already, unless requests to reload had filled it."""
+        if number in SIGNALS:
+            self._asked = True

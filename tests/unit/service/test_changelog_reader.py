@@ -96,6 +96,12 @@ def test_reader_starts_at_the_head_and_passes_later_links(history: History) -> N
     assert out.asked[-1] == (2.0, {"api-1"}, True)
 
 
+def test_adjusted_interval_is_that_of_the_next_step(history: History) -> None:
+    reader, _, _ = follow(history)
+    reader.adjust(0.25)
+    assert reader.step(1.0) == 1.25
+
+
 def test_reader_step_is_immediate_while_links_remain_and_early_for_a_grace(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import configparser
 import os
+import re
 import shutil
 import signal
 import socket
@@ -32,7 +33,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 @pytest.fixture(autouse=True)
 def _no_logging_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """``main`` must not configure the log of the tests' process; only the started processes do that."""
-    monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
+    monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: {})
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_check_names_the_variables_that_replace_options_of_the_file(
 def test_service_logs_the_variables_that_replace_options_of_the_file(
     config: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pubsub_lib.service.main.run", lambda settings, service: 0)
+    monkeypatch.setattr("pubsub_lib.service.main.run", lambda settings, service, reload: 0)
     with caplog.at_level("INFO", "pubsub_lib.service.main"):
         assert main(["--config-file", str(config)]) == 0
         assert "environment" not in caplog.text
@@ -147,7 +148,7 @@ def test_check_refuses_a_misspelt_variable_and_a_start_logs_it(
     monkeypatch.setenv("OS_PUBSUB__SERVICE_NAEM", "tOpSeCrEt")
     assert main(["--check", "--config-file", str(config)]) == USAGE
     assert capsys.readouterr().err == f"publisher-service: {sentence}\n"
-    monkeypatch.setattr("pubsub_lib.service.main.run", lambda settings, service: 0)
+    monkeypatch.setattr("pubsub_lib.service.main.run", lambda settings, service, reload: 0)
     caplog.clear()
     assert main(["--config-file", str(config)]) == 0
     assert [each.getMessage() for each in caplog.records if "variable" in each.getMessage()] == [sentence]
@@ -278,6 +279,30 @@ def test_service_notifies_systemd_and_stops_in_order_on_sigterm(start: Start, co
     assert process.returncode == 0, output
     assert "Traceback" not in output
     assert live(config) == 0
+
+
+def test_sighup_reloads_the_file_and_the_service_runs_on(start: Start, config: Path, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(LONG)
+        process = start(NOTIFY_SOCKET=str(tmp_path / "notify"))
+        assert systemd.recv(100) == b"READY=1"
+        config.write_text(f"[DEFAULT]\ndebug = true\n{config.read_text()}trim_interval = 7\nlease = 20\n")
+        process.send_signal(signal.SIGHUP)
+        assert re.fullmatch(rb"RELOADING=1\nMONOTONIC_USEC=\d+", systemd.recv(100))
+        assert systemd.recv(100) == b"READY=1"
+        assert systemd.recv(100).startswith(b"WATCHDOG=1")  # reloads must not delay the pings
+        config.write_text("[pubsub]\n")
+        process.send_signal(signal.SIGHUP)
+        assert systemd.recv(100).startswith(b"RELOADING=1")
+        assert systemd.recv(100) == b"READY=1"
+        process.send_signal(signal.SIGTERM)
+    _, output = process.communicate(timeout=LONG)
+    assert process.returncode == 0, output
+    assert "changed and in use: debug in [DEFAULT], trim_interval in [publisher_service]" in output
+    assert "need a restart of the service: lease in [publisher_service]" in output
+    assert "is not reloaded, and the service runs on with the old one: " in output
+    assert "Traceback" not in output
 
 
 def test_watchdog_ping_is_withheld_only_for_hanging_threads() -> None:

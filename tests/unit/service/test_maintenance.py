@@ -39,3 +39,18 @@ def test_links_within_the_bounds_are_kept(keep_links: int, keep_time: float, sql
         maintenance.step(0.0)
         assert maintenance.counters()["trimmed"] == 0
         assert links_of(store) == 5
+
+
+def test_adjusted_bounds_and_interval_are_those_of_the_next_step(sqlite_url: str) -> None:
+    with Store(sqlite_url) as store:
+        filled(store)
+        maintenance = Maintenance(store, lambda now: True, 60.0, 0, 0.0)
+        maintenance.step(0.0)
+        maintenance.adjust(7.0, 2, 0.0)
+        assert maintenance.step(1.0) == 8.0
+        assert links_of(store) == 2
+        maintenance.adjust(7.0, 0, 3600.0)
+        with store.transaction() as tx:
+            tx.set("t", "k", "last")
+        maintenance.step(8.0)
+        assert links_of(store) == 3

@@ -86,6 +86,21 @@ def test_recount_is_faster_for_many_rows_or_a_short_time(store: Store) -> None:
     assert recount.counters()["rounds"] >= 4
 
 
+def test_adjusted_time_is_that_of_the_next_round(store: Store) -> None:
+    recount = StoreRecount(store, lambda now: True, WITHIN)
+    run(recount, 0.0, WITHIN / 2 - 1)
+    assert recount.counters()["rounds"] == 1
+    recount.adjust(0.2)
+    run(recount, WITHIN / 2 - 1, 0.5)
+    assert recount.counters()["rounds"] >= 4
+    recount.adjust(0.0)
+    assert recount.step(WITHIN) == WITHIN + OFF
+    recount.adjust(WITHIN)
+    rounds = recount.counters()["rounds"]
+    run(recount, WITHIN, WITHIN - 1)
+    assert recount.counters()["rounds"] == rounds + 2
+
+
 def test_only_the_lease_holder_recounts_and_zero_disables_it(store: Store) -> None:
     idle = StoreRecount(store, lambda now: False, WITHIN)
     run(idle, 0.0, WITHIN)

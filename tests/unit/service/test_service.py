@@ -144,6 +144,21 @@ def test_service_trims_while_it_holds_the_lease(config: Settings, store: Store) 
     assert len(_links(store)) == 2
 
 
+def test_adjusted_service_trims_recounts_and_reads_at_once(config: Settings, store: Store) -> None:
+    """Without the adjustment the next steps would be an hour away."""
+    slow = ServiceSettings(keep_links=0, trim_interval=3600.0, follow_interval=3600.0, recount_time=0.0)
+    with PublisherService(config, slow) as service:
+        assert poll(lambda: service.gauges()["leases"]["maintenance"] == 1.0, LONG)
+        for value in range(5):
+            write(store, value)
+        quick = ServiceSettings(keep_links=2, trim_interval=0.02, follow_interval=0.02, recount_time=0.1, lease=99.0)
+        service.adjust(quick)
+        assert poll(lambda: service.counters()["maintenance"]["trimmed"] == 3, LONG), service.counters()
+        assert poll(lambda: service.counters()["links"]["followed"] == 5, LONG), service.counters()
+        assert poll(lambda: service.counters()["recount"]["rounds"] > 1, LONG), service.counters()
+        assert service._max_quiet == 99.0
+
+
 def test_service_recounts_while_it_holds_the_lease(config: Settings, store: Store) -> None:
     for value in range(5):
         write(store, value)

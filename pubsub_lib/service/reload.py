@@ -1,0 +1,73 @@
+"""Reloading the configuration of a running service (SIGHUP): log levels, and the intervals and bounds that only the
+service itself uses. Each other changed option is named in one log line as needing a restart.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pubsub_lib.config.options import SERVICE_GROUP
+from pubsub_lib.config.reading import Configuration
+from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.errors import PubSubError
+from pubsub_lib.logs import logger
+from pubsub_lib.service import log
+from pubsub_lib.service import settings as service_settings
+
+_log = logger(__name__)
+
+ADJUSTED: Final = ("follow_interval", "keep_links", "keep_time", "recount_time", "trim_interval")
+"""The options of ``[publisher_service]`` that a running service changes. The others are known to other processes
+(``lease``, ``address``), are bound at the start, or belong to the protocol's core (``grace``).
+"""
+LOG_GROUP: Final = "DEFAULT"
+_TAKEN: Final = {*((SERVICE_GROUP, name) for name in ADJUSTED), *((LOG_GROUP, name) for name in log.LEVELS)}
+
+Used = Mapping[tuple[str, str], Any]
+"""The values that a process uses, by group and option."""
+
+
+class Reload:
+    """Calling it reads the configuration file again. For the main thread."""
+
+    def __init__(self, file: str, level: str, configuration: Configuration, drivers: list[str], logging: log.Values):
+        """``level``: that of the command line, or "". ``drivers``: those that run. ``logging``: the options in use."""
+        self._file = file
+        self._level = level
+        self._drivers = drivers
+        self._used = self._values(configuration, logging)
+        self._logging = logging
+
+    def __call__(self, adjust: Callable[[ServiceSettings], None]) -> None:
+        """``adjust`` is called with the new settings of the service, unless no valid configuration can be read; then an
+        error is logged and nothing changes. Blocks for reading the file. Raises no PubSubError.
+        """
+        try:
+            logging = log.read(self._file)
+            configuration = Configuration.read(self._file)
+            _, service = service_settings.load(configuration)
+            values = self._values(configuration, logging)
+        except PubSubError as error:
+            _log.error("the configuration is not reloaded, and the service runs on with the old one: %s", error)
+            return
+        adjust(service)
+        log.set_levels(logging, self._logging, self._level)
+        taken = set(_TAKEN)
+        if logging["log_config_append"] or self._logging["log_config_append"]:
+            taken -= {(LOG_GROUP, name) for name in log.LEVELS}
+        changed = {each for each in self._used if values.get(each) != self._used[each]}
+        self._used = {each: values[each] if each in taken else used for each, used in self._used.items()}
+        self._logging = {
+            name: logging[name] if (LOG_GROUP, name) in taken else used for name, used in self._logging.items()
+        }
+        _log.info("the configuration is reloaded; changed and in use: %s", _named(changed & taken) or "no option")
+        if changed - taken:
+            _log.warning("these options have changed, and need a restart of the service: %s", _named(changed - taken))
+
+    def _values(self, configuration: Configuration, logging: log.Values) -> Used:
+        found = {(LOG_GROUP, name): value for name, value in logging.items()}
+        found.update(configuration.all_values(self._drivers))
+        return found
+
+
+def _named(found: set[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} in [{group}]" for group, name in sorted(found))
