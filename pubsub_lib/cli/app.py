@@ -9,6 +9,7 @@ from typing import Any, Final, TextIO
 from cliff.app import App
 
 from pubsub_lib.cli import commands
+from pubsub_lib.cli.completion import Complete
 from pubsub_lib.cli.formatting import visible
 from pubsub_lib.command import exit_codes
 from pubsub_lib.command.entry import internal_error
@@ -39,6 +40,7 @@ class PubsubDb(App):
         super().__init__(
             "Inspect and edit a pubsub_lib store.", __version__, commands.manager(), stdout=stdout, deferred_help=True
         )
+        self.command_manager.add_command("complete", Complete)  # in place of cliff's, which knows bash only
         self.options = self.parser.parse_args([])  # the defaults, until ``run`` has read the arguments
         self._handler: logging.Handler | None = None
 
