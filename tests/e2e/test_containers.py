@@ -9,10 +9,12 @@ import http.server
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -151,6 +153,25 @@ def test_project_is_installed_from_copied_files_that_the_context_contains() -> N
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(extras.split(",")) <= set(known)
     assert {"service", "postgresql"} <= set(extras.split(","))
+
+
+def test_copied_files_suffice_to_build_the_project(tmp_path: Path) -> None:
+    """As the image does, but without the project's dependencies."""
+    source, folder = tmp_path / "src", tmp_path / "dist"
+    for *names, target in (each.split() for each in STAGES["build"].all("COPY")):
+        for name in names:
+            to = source / target / name if target.endswith("/") else source / target
+            to.parent.mkdir(parents=True, exist_ok=True)
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, to, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / name, to)
+    done = run("-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = folder.iterdir()
+    with zipfile.ZipFile(wheel) as opened:
+        found = set(opened.namelist())
+    assert {"pubsub_lib/scripts.py", "pubsub_lib/service/pubsub_lib.conf.sample", "pubsub_zmq/driver.py"} < found
 
 
 @pytest.mark.parametrize("name", ["service", "controller"])

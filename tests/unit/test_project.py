@@ -427,9 +427,16 @@ def test_wheel_holds_every_module_once_and_nothing_else(wheel: zipfile.ZipFile, 
         for path in root.rglob("*")
         if path.suffix in (".py", ".mako", ".jinja", ".sample", ".service") or path.name == "py.typed"
     }
-    names = [each for each in wheel.namelist() if ".dist-info/" not in each]
+    names = [each for each in wheel.namelist() if ".dist-info/" not in each and ".data/" not in each]
     assert sorted(names) == sorted(sources)  # as lists, to find a driver that is included twice
     assert {f"{root.name}/py.typed" for root in roots} <= sources
+
+
+def test_wheel_holds_the_manual_pages(wheel: zipfile.ZipFile) -> None:
+    installed = {each.partition(".data/")[2] for each in wheel.namelist() if ".data/" in each}
+    pages = {f"data/share/man/man{each.suffix[1:]}/{each.name}" for each in (ROOT / "etc" / "man").iterdir()}
+    assert installed == pages
+    assert len(pages) == 3
 
 
 def test_wheel_holds_the_licence(wheel: zipfile.ZipFile) -> None:
