@@ -3,7 +3,7 @@
 from pubsub_lib import __version__
 
 project = "pubsub_lib"
-author = "the authors of pubsub_lib"
+author = "pubsub_lib developers"
 copyright = author  # noqa: A001 - Sphinx's name
 release = __version__
 
