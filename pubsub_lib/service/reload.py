@@ -55,6 +55,8 @@ class Reload:
         if logging["log_config_append"] or self._logging["log_config_append"]:
             taken -= {(LOG_GROUP, name) for name in log.LEVELS}
         changed = {each for each in self._used if values.get(each) != self._used[each]}
+        if self._level:
+            changed.discard((LOG_GROUP, "debug"))  # the command line takes precedence, also after a restart
         self._used = {each: values[each] if each in taken else used for each, used in self._used.items()}
         self._logging = {
             name: logging[name] if (LOG_GROUP, name) in taken else used for name, used in self._logging.items()

@@ -20,14 +20,14 @@ IN_USE = "the configuration is reloaded; changed and in use: "
 class Running:
     """A configuration file and the service that was started with it."""
 
-    def __init__(self, folder: Path, **log_options: str) -> None:
+    def __init__(self, folder: Path, level: str = "", **log_options: str) -> None:
         self.path = folder / "net.conf"
         self.adjusted: list[ServiceSettings] = []
         self._common = f"[pubsub]\nstore_url = sqlite:///{folder}/net.db\nservice_name = api-1\nenable_pub_sub = true\n"
         self.write(default="\n".join(f"{name} = {value}" for name, value in log_options.items()))
         drivers = ["zmq_pubsub_driver", "zmq_pubsub_multiproc_driver"]
         configuration = Configuration.read(self.path)
-        self._reload = Reload(str(self.path), "", configuration, drivers, log.read(str(self.path)))
+        self._reload = Reload(str(self.path), level, configuration, drivers, log.read(str(self.path)))
 
     def write(self, service: str = "", pubsub: str = "", default: str = "", zmq: str = "") -> None:
         """Replace the file."""
@@ -142,10 +142,11 @@ def test_levels_of_a_file_of_the_logging_module_need_a_restart(
     assert logging.getLogger().level == level
 
 
-def test_level_of_the_command_line_takes_precedence(running: Running) -> None:
-    used = log.read(str(running.path))
+def test_level_of_the_command_line_takes_precedence(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    running = Running(tmp_path, level="error")
     logging.getLogger().setLevel(logging.ERROR)
-    log.set_levels({**used, "debug": True}, used, "error")
+    running.write(default="debug = true\ndefault_log_levels = boto=40")
+    assert running.reload(caplog) == [f"{IN_USE}default_log_levels in [DEFAULT]"]
     assert logging.getLogger().level == logging.ERROR
 
 
