@@ -217,7 +217,7 @@ class ZmqPublisher(Publisher):
         more = True
         while not self._stop:
             try:
-                poller.poll(0 if more else None)
+                poller.poll(0 if more else self._budget.wait)
                 waker.clear()
                 with self._socket_lock:
                     self._send(xpub, outbox)

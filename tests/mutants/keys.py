@@ -10,6 +10,7 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 
 
 ACCESS = partial(_mutant, "drivers/pubsub_zmq/access.py", "tests/unit/drivers/zmq/test_access.py")
+BUDGET = partial(_mutant, "drivers/pubsub_zmq/keyed_budget.py", "tests/unit/drivers/zmq/test_keyed_budget.py")
 PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/keyed_publisher.py", "tests/unit/drivers/zmq/test_keys.py")
 ZAP = partial(_mutant, "drivers/pubsub_zmq/zap.py", "tests/unit/drivers/zmq/test_keys.py")
 RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/unit/drivers/zmq/test_keys.py")
@@ -75,10 +76,31 @@ MUTANTS = (
     ),
     PUBLISHER(
         "repeated_subscriptions_count_until_a_restart",
-        "        if self._budget.total > self._budget.maximum:\n",
+        "        if not more and self._subscriptions.is_wrong(time.monotonic()):\n",
         "        if False:\n",
         "test_size_of_repeated_subscriptions_is_forgotten_when_their_client_leaves",
-        "one client's repeated subscriptions end the connections of all others, again and again",
+        "after one client's repeated subscriptions the limit ends connections of others",
+    ),
+    BUDGET(
+        "equal_subscriptions_of_several_clients_are_added_up",
+        "            if copies == 1:\n",
+        "            if True:\n",
+        "test_equal_subscriptions_count_once",
+        "many replicas of the same topics reach the limit, and all connections are ended again and again",
+    ),
+    BUDGET(
+        "budget_makes_the_socket_again_without_a_pause",
+        "        self._correct_at = now + self._pause\n",
+        "        self._correct_at = now\n",
+        "test_corrections_have_growing_pauses",
+        "one client ends all connections every second",
+    ),
+    BUDGET(
+        "client_ends_subscriptions_of_others",
+        "        if descriptor is not None and self._shares[descriptor] < size:\n",
+        "        if False:\n",
+        "test_end_of_what_a_connection_did_not_begin_is_ignored",
+        "a client keeps its own subscriptions out of the total",
     ),
     PUBLISHER(
         "renewal_keeps_the_old_socket_while_the_address_is_in_use",
