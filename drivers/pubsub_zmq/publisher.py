@@ -21,6 +21,7 @@ from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
 from pubsub_zmq.connection_limit import ConnectionLimit, maximum_of
+from pubsub_zmq.contexts import make_context
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_zmq.sockets import LISTENER_EVENTS, Bound, Monitor, Waker, bind_error, make_xpub, translated
@@ -164,31 +165,28 @@ class ZmqPublisher(Publisher):
     # -- binding -----------------------------------------------------------------------------------------------------
 
     def _bind(self) -> Bound:
-        lock = addresses.lock_of(self._address)
-        context = self._new_context()
-        xpub: zmq.Socket[bytes] | None = None
-        try:
-            xpub = self._make_socket(context)
-            monitor = Monitor(xpub, LISTENER_EVENTS)
+        with ExitStack() as undo:
+            lock = addresses.lock_of(self._address)
+            if lock is not None:
+                undo.callback(lock.release)
             try:
+                context = self._new_context()
+                undo.callback(self._end_context, context)
+                xpub = self._make_socket(context)
+                undo.callback(xpub.close, 0)
+                monitor = Monitor(xpub, LISTENER_EVENTS)
+                undo.callback(monitor.close)
                 xpub.setsockopt(zmq.IPV6, addresses.is_ipv6(self._address))
                 xpub.bind(self._address)
                 self.endpoint = xpub.getsockopt_string(zmq.LAST_ENDPOINT)
-            except zmq.ZMQError:
-                monitor.close()
-                raise
-        except zmq.ZMQError as error:
-            if xpub is not None:
-                xpub.close(0)
-            self._end_context(context)
-            if lock is not None:
-                lock.release()
-            raise bind_error(error, self._address) from error
+            except zmq.ZMQError as error:
+                raise bind_error(error, self._address) from error
+            undo.pop_all()
         self._ipc_lock = lock
         return context, xpub, monitor
 
     def _new_context(self) -> "zmq.Context[zmq.Socket[bytes]]":
-        return zmq.Context()
+        return make_context()
 
     def _make_socket(self, context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
         return make_xpub(context, self._options)
