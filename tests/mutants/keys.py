@@ -62,8 +62,8 @@ MUTANTS = (
     ),
     PUBLISHER(
         "publisher_reads_on_after_a_message_that_is_no_subscription",
-        "                return self._distrust()\n            size",
-        "                continue\n            size",
+        "                return self._distrust()\n            self._subscriptions",
+        "                continue\n            self._subscriptions",
         "test_messages_between_subscriptions_do_not_shift_them_to_another_client",
         "a client receives a topic that another one was granted",
     ),
