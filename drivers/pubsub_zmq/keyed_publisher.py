@@ -119,11 +119,12 @@ class KeyedPublisher(ZmqPublisher):
             self._stop = True
         self._renewals += 1
         context, xpub, monitor = bound
+        self._watch(monitor)  # the events until now
         with self._socket_lock:
             self._xpub = None
             monitor.close()
             xpub.close(0)
-        self._connections.renewed()  # before the address is bound again
+        self._sending["disconnected"] += self._connections.renewed()  # before the address is bound again
         self._budget.renewed()
         self._access.renewed()  # while no connection can be made
         begun = time.monotonic()

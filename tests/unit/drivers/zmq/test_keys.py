@@ -169,10 +169,16 @@ def test_client_that_is_added_later_connects_by_itself(clients: Clients, caplog:
     receives(late, sender, "t1")
 
 
+def open_connections(sender: KeyedSender) -> int:
+    counts = sender.publisher.counters()
+    return counts["accepted"] - counts["disconnected"]
+
+
 def test_revoked_client_receives_nothing_and_others_continue(clients: Clients) -> None:
     sender, one, two = clients.sender(), new_pair(), new_pair()
     sender.admit(client("one", one, ALL), client("two", two, ALL))
-    revoked, other = clients.listener(one, sender, ALL), clients.listener(two, sender, ALL)
+    revoked, other = clients.listener(one, sender, "t1", "t2"), clients.listener(two, sender, ALL)
+    receives(revoked, sender, "t2")
     receives(revoked, sender, "t1")
     receives(other, sender, "t1")
     begun, weight = time.monotonic(), sender.publisher._budget.total
@@ -183,6 +189,9 @@ def test_revoked_client_receives_nothing_and_others_continue(clients: Clients) -
     stays_silent(lambda: len(revoked.received.envelopes), other, sender, "t1")
     assert revoked.counter("refused") >= 1
     assert sender.publisher._budget.total < weight
+    revoked.subscriber.close()
+    other.subscriber.close()
+    eventually(lambda: open_connections(sender) == 0, "every connection is counted when it ends")
 
 
 def test_size_of_repeated_subscriptions_is_forgotten_when_their_client_leaves(clients: Clients) -> None:
