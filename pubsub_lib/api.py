@@ -137,6 +137,13 @@ class Publisher(ABC):
         Any thread, does not block.
         """
 
+    def sending_for(self, now: float) -> float:
+        """Seconds for which the driver's sending thread has been in the same step, by ``time.monotonic``; 0.0 while it
+        waits for messages, and for a driver without one. A service whose thread hangs is not ready. Any thread, does
+        not block.
+        """
+        return 0.0
+
     @of_drivers_with("keys")
     def public_key(self) -> str:
         """The public key of this publisher, a new one for each publisher object; "" without ``DriverSettings.keys``.

@@ -86,18 +86,19 @@ class Connections:
 
     def admit(self, peer: socket.socket, now: float) -> bool:
         """Whether the connection is admitted; else the caller closes it. Blocks for at most ``PLACE_TIMEOUT``."""
+        waited = 0.0
+        begun = time.monotonic()
         with self._lock:
-            if len(self._ordinary) < MAX_CONNECTIONS - KEPT_FOR_READY:
-                self._ordinary[peer] = Connection(peer, now + REQUEST_TIMEOUT, only_ready=False)
-                return True
-            until = time.monotonic() + PLACE_TIMEOUT
-            while not self._free_place():
-                left = until - time.monotonic()
-                if left <= 0:
-                    return False
-                self._lock.wait(min(left, _LOOK))
-            self._kept[peer] = Connection(peer, now + READY_TIMEOUT, only_ready=True)
-            return True
+            while waited <= PLACE_TIMEOUT:
+                if len(self._ordinary) < MAX_CONNECTIONS - KEPT_FOR_READY:
+                    self._ordinary[peer] = Connection(peer, now + waited + REQUEST_TIMEOUT, only_ready=False)
+                    return True
+                if self._free_place():
+                    self._kept[peer] = Connection(peer, now + waited + READY_TIMEOUT, only_ready=True)
+                    return True
+                self._lock.wait(_LOOK)
+                waited = time.monotonic() - begun
+            return False
 
     def _free_place(self) -> bool:
         """Whether a kept place is free now; replaces a connection if it can. Threads of replaced ones are bounded."""

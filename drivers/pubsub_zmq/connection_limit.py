@@ -92,12 +92,14 @@ class ConnectionLimit:
             self._listening.close()
             self._listening = None
 
-    def renewed(self) -> None:
-        """The socket was closed with its connections, and another one will listen."""
+    def renewed(self) -> int:
+        """The socket was closed, and another one will listen. Returns the number of connections that ended with it."""
+        ended = len(self._open)
         self.close()
         self._open.clear()
         self._limited = False
         self._bound_to = None
+        return ended
 
     def _limit(self) -> None:
         self._limited = True

@@ -16,6 +16,7 @@ from pubsub_lib.errors import TransportError
 from pubsub_lib.logs import logger
 from pubsub_zmq import addresses
 from pubsub_zmq.access import Access
+from pubsub_zmq.keyed_budget import KeyedBudget
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.send_queue import SendQueue
@@ -44,6 +45,7 @@ class KeyedPublisher(ZmqPublisher):
     def __init__(self, bind_address: str, limits: Limits, options: ZmqOptions, keys: KeyPair) -> None:
         super().__init__(bind_address, limits, options)
         self._keys = keys
+        self._budget = self._subscriptions = KeyedBudget(bind_address, options.max_subscription_bytes)
         self._access = Access(limits)
         self._zap: ZapHandler | None = None
         self._renewals = self._attempts = 0
@@ -117,11 +119,12 @@ class KeyedPublisher(ZmqPublisher):
             self._stop = True
         self._renewals += 1
         context, xpub, monitor = bound
+        self._watch(monitor)  # the events until now
         with self._socket_lock:
             self._xpub = None
             monitor.close()
             xpub.close(0)
-        self._connections.renewed()  # before the address is bound again
+        self._sending["disconnected"] += self._connections.renewed()  # before the address is bound again
         self._budget.renewed()
         self._access.renewed()  # while no connection can be made
         begun = time.monotonic()
@@ -176,8 +179,7 @@ class KeyedPublisher(ZmqPublisher):
             if kind not in (b"\0", b"\1"):
                 self._access.ban(user)
                 return self._distrust()
-            size = len(prefix) if kind == b"\1" else -len(prefix)
-            self._budget.add(frame, size)
+            self._subscriptions.report(frame, prefix, subscribed=kind == b"\1")
             if kind == b"\0":
                 if not user and prefix in self._applied and self._access.is_restricted(prefix):
                     return self._distrust()
@@ -190,8 +192,7 @@ class KeyedPublisher(ZmqPublisher):
                 arrived = arrived or prefix[:1] == codec.EVERYTHING
             elif decision.request:
                 asks.append(decision.request)
-        if self._budget.total > self._budget.maximum:
-            # Repeated subscriptions are all reported here, and their end once: a new socket corrects the total.
+        if not more and self._subscriptions.is_wrong(time.monotonic()):
             return self._distrust()
         if arrived:
             self._asks.connected()

@@ -21,6 +21,7 @@ from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
 from pubsub_zmq.connection_limit import ConnectionLimit, maximum_of
+from pubsub_zmq.contexts import make_context
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_zmq.sockets import LISTENER_EVENTS, Bound, Monitor, Waker, bind_error, make_xpub, translated
@@ -38,7 +39,7 @@ _FEW: Final = 8
 """Messages that senders send themselves after such a pause, however fast: the topics of a group of transactions."""
 _SUBSCRIBED: Final = b"\1" + codec.EVERYTHING
 """The first bytes of a subscription to one topic or to all topics."""
-_STOP: Final = 2.0  # seconds
+_STOP, _WAITING = 2.0, float("inf")  # seconds; the sending thread waits for messages
 # Plain integers, because combining or comparing the library's enumerations takes longer than sending.
 _NOW: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
@@ -60,8 +61,7 @@ class ZmqPublisher(Publisher):
         """Held during every use of the socket; acquired before the send queue's own lock, never after it."""
         self._xpub: zmq.Socket[bytes] | None = None
         self._sent_at = 0.0
-        self._few = 0
-        """Number of messages that senders have sent themselves since the last pause."""
+        self._few = 0  # number of messages that senders have sent themselves since the last pause
         self._waker: Waker | None = None
         self._outbox: SendQueue | None = None
         self._ipc_lock: SocketLock | None = None
@@ -70,8 +70,8 @@ class ZmqPublisher(Publisher):
         self._budget = SubscriptionBudget(bind_address, options.max_subscription_bytes)
         self._asks = HelloRequests(limits, options.questions_per_second)
         self._linger = 0.0
-        self._stop = False
-        """Ends :meth:`_serve`; set by :meth:`close`."""
+        self._stop = False  # ends _serve(); set by close()
+        self._busy_since = _WAITING
         self.endpoint = ""
         """The bound address after ``initialize``, with the real port also for a wildcard."""
         # Changed by the socket's user only, so that it needs no lock of its own.
@@ -135,6 +135,10 @@ class ZmqPublisher(Publisher):
         sent = 0 if outbox is None else outbox.accepted
         return {"sent": sent, **self._sending, **self._connections.counts, **self._asks.counts}
 
+    def sending_for(self, now: float) -> float:
+        """See :meth:`pubsub_lib.api.Publisher.sending_for`."""
+        return max(0.0, now - self._busy_since)
+
     def public_key(self) -> str:
         """Empty, because this publisher has no keys; the other kind is :class:`.keyed_publisher.KeyedPublisher`."""
         return ""
@@ -164,31 +168,28 @@ class ZmqPublisher(Publisher):
     # -- binding -----------------------------------------------------------------------------------------------------
 
     def _bind(self) -> Bound:
-        lock = addresses.lock_of(self._address)
-        context = self._new_context()
-        xpub: zmq.Socket[bytes] | None = None
-        try:
-            xpub = self._make_socket(context)
-            monitor = Monitor(xpub, LISTENER_EVENTS)
+        with ExitStack() as undo:
+            lock = addresses.lock_of(self._address)
+            if lock is not None:
+                undo.callback(lock.release)
             try:
+                context = self._new_context()
+                undo.callback(self._end_context, context)
+                xpub = self._make_socket(context)
+                undo.callback(xpub.close, 0)
+                monitor = Monitor(xpub, LISTENER_EVENTS)
+                undo.callback(monitor.close)
                 xpub.setsockopt(zmq.IPV6, addresses.is_ipv6(self._address))
                 xpub.bind(self._address)
                 self.endpoint = xpub.getsockopt_string(zmq.LAST_ENDPOINT)
-            except zmq.ZMQError:
-                monitor.close()
-                raise
-        except zmq.ZMQError as error:
-            if xpub is not None:
-                xpub.close(0)
-            self._end_context(context)
-            if lock is not None:
-                lock.release()
-            raise bind_error(error, self._address) from error
+            except zmq.ZMQError as error:
+                raise bind_error(error, self._address) from error
+            undo.pop_all()
         self._ipc_lock = lock
         return context, xpub, monitor
 
     def _new_context(self) -> "zmq.Context[zmq.Socket[bytes]]":
-        return zmq.Context()
+        return make_context()
 
     def _make_socket(self, context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
         return make_xpub(context, self._options)
@@ -217,7 +218,8 @@ class ZmqPublisher(Publisher):
         more = True
         while not self._stop:
             try:
-                poller.poll(0 if more else None)
+                poller.poll(0 if more else self._budget.wait)
+                self._busy_since = time.monotonic()
                 waker.clear()
                 with self._socket_lock:
                     self._send(xpub, outbox)
@@ -227,6 +229,7 @@ class ZmqPublisher(Publisher):
             except Exception:  # noqa: BLE001 - without this thread, no message would be sent again
                 self._sending["send_errors"] += 1
                 _log.exception("the sending thread of %s continues after an error", self._address)
+            self._busy_since = _WAITING
 
     def _release(self, bound: Bound, waker: Waker) -> None:
         context, xpub, monitor = bound
@@ -287,12 +290,11 @@ class ZmqPublisher(Publisher):
     def _watch(self, monitor: Monitor) -> None:
         for event, _, descriptor in monitor.events():
             self._connections.event(event, descriptor)
-            if event == zmq.EVENT_DISCONNECTED:
-                self._budget.disconnected(descriptor)
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._sending["connected"] += 1
                 # Its subscriptions may arrive later. Then _receive() finds them, unless another subscriber has the same
                 # ones. The subscribers that were connected before get one hello more than needed.
                 self._asks.connected()
             elif event == zmq.EVENT_DISCONNECTED:
+                self._budget.disconnected(descriptor)
                 self._sending["disconnected"] += 1

@@ -140,7 +140,11 @@ class Monitor:
         """
         self._watched = watched
         watched.monitor(where, events | (REFUSED | UNPROVEN[0] | UNPROVEN[1] if keys else 0))
-        self.socket = watched.context.socket(zmq.PAIR)
+        try:
+            self.socket = watched.context.socket(zmq.PAIR)
+        except zmq.ZMQError:
+            watched.monitor(None, 0)  # else the end of the context would block
+            raise
         # A full monitor would block ZeroMQ's own thread, for example during a long callback.
         self.socket.setsockopt(zmq.RCVHWM, 0)
         self.socket.connect(where)

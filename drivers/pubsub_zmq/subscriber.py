@@ -15,6 +15,7 @@ from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import TransportError
 from pubsub_lib.logs import logger
 from pubsub_zmq import addresses
+from pubsub_zmq.contexts import make_context
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.pending_hellos import RequestPart, parts_of
 from pubsub_zmq.receiver import Receiver
@@ -131,7 +132,7 @@ class ZmqSubscriber(Subscriber):
         return partial(self._receiver.run, context, sub, monitor, waker)
 
     def _open(self) -> "tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], Monitor]":
-        context = zmq.Context()
+        context = make_context()
         sub: zmq.Socket[bytes] | None = None
         try:
             sub = make_sub(context, self._options, self._limits, self._keys)

@@ -1,8 +1,8 @@
 """Bounds the memory for subscriptions, which ZeroMQ keeps without a limit: chooses the connections that must end.
 
-ZeroMQ reports each different subscription once, with the descriptor of the connection that made it first, and its end
-once, without a descriptor when its last connection has ended. So the total is exact, and a connection's share is not:
-when the shares do not explain the total, all connections end.
+Without keys, ZeroMQ reports each different subscription once, with the descriptor of the connection that made it first,
+and its end once, without a descriptor when its last connection has ended. So the total is exact, and a connection's
+share is not: when the shares do not explain the total, all connections end. With keys: see :mod:`.keyed_budget`.
 """
 
 import ctypes
@@ -33,6 +33,14 @@ def return_memory() -> None:
         trim(0)
 
 
+def descriptor_of(frame: "zmq.Frame") -> int | None:
+    """The connection that sent this subscription; None for an end that ZeroMQ reports when a connection has ended."""
+    try:
+        return int(frame.get(_DESCRIPTOR))
+    except zmq.ZMQError:
+        return None
+
+
 class SubscriptionBudget:
     """The shares of the connections. One thread."""
 
@@ -47,7 +55,11 @@ class SubscriptionBudget:
 
     def add(self, frame: "zmq.Frame", size: int) -> None:
         """A subscription (``size`` > 0) or its end (< 0) was reported."""
-        # The socket reports each different subscription once, and its end once, after its last subscriber.
+        self.grow(size)
+        self.share(descriptor_of(frame), size)
+
+    def grow(self, size: int) -> None:
+        """All different subscriptions together have this number of bytes more."""
         before, self.total = self.total, self.total + size
         if before <= MUCH < self.total:
             _log.warning(
@@ -56,11 +68,16 @@ class SubscriptionBudget:
                 self._address,
                 self.total,
             )
-        try:
-            descriptor = int(frame.get(_DESCRIPTOR))
-        except zmq.ZMQError:
-            return  # its connection has ended: see disconnected()
-        self._shares[descriptor] = max(0, self._shares[descriptor] + size)
+
+    def share(self, descriptor: int | None, size: int) -> None:
+        """Those of this connection have this number of bytes more; None for a connection that has ended."""
+        if descriptor is not None:
+            self._shares[descriptor] = max(0, self._shares[descriptor] + size)
+
+    @property
+    def wait(self) -> int | None:
+        """Milliseconds after which :meth:`enforce` must be called again; None: after the next report."""
+        return round(PAUSE * 1000) if self.total > self.maximum else None
 
     def renewed(self) -> None:
         """All connections have ended with their socket."""

@@ -1,6 +1,7 @@
 """Answers ZeroMQ's questions whether a key may connect (ZAP, the protocol of https://rfc.zeromq.org/spec/27)."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final
 
 import zmq
@@ -27,17 +28,24 @@ class ZapHandler:
         TransportError.
         """
         self._accepts = accepts
-        self._waker = Waker()
-        self._thread = ReadyThread("pubsub-zmq-zap")
-        self._socket = context.socket(zmq.REP)
-        try:
-            self._socket.setsockopt(zmq.LINGER, 0)
-            self._socket.bind(_ADDRESS)
-        except zmq.ZMQError as error:
-            self._socket.close(0)
-            self._waker.close()
-            self._thread.drop()
-            raise translated(error, "cannot answer for ZeroMQ which clients may connect", "please report it") from error
+        with ExitStack() as undo:
+            waker = Waker()
+            undo.callback(waker.close)
+            thread = ReadyThread("pubsub-zmq-zap")
+            undo.callback(thread.drop)
+            try:
+                answering = context.socket(zmq.REP)
+                undo.callback(answering.close, 0)
+                answering.setsockopt(zmq.LINGER, 0)
+                answering.bind(_ADDRESS)
+            except zmq.ZMQError as error:
+                raise translated(
+                    error,
+                    "cannot decide for ZeroMQ which clients may connect",
+                    "raise this process's limit of open files",
+                ) from error
+            undo.pop_all()
+        self._waker, self._thread, self._socket = waker, thread, answering
         self._closed = False
         self._thread.run(self._run)
 

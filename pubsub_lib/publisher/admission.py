@@ -53,7 +53,9 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Admission:
-    """A thread that reads the clients every ``interval`` seconds. While they cannot be read, the last ones stay."""
+    """A thread that reads the clients every ``interval`` seconds, and when it renews the entry. While they cannot be
+    read, the last ones stay.
+    """
 
     def __init__(self, directory: Entries, driver: DriverPublisher, interval: float, entry: Entry | None) -> None:
         self._directory = directory
@@ -93,7 +95,7 @@ class Admission:
             own = self._entry
             self._directory.register(own.service, own.uuid, own.address, LEASE, own.public_key)
             self._renew_at = now + LEASE / 3
-        return now + self._interval
+        return now + self._interval if self._entry is None else min(now + self._interval, self._renew_at)
 
     def _leave(self, own: Entry) -> None:
         try:

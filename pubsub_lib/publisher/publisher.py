@@ -193,9 +193,9 @@ class Publisher:
         """
         return {**self._driver.counters(), **self._counts}
 
-    def running_for(self, now: float) -> float:
-        """Seconds since the running step of the hello thread began; see :meth:`.PeriodicThread.running_for`."""
-        return self._loop.running_for(now)
+    def busy(self, now: float) -> Mapping[str, float]:
+        """Seconds since the running step of each thread began, by its name; see :meth:`.PeriodicThread.running_for`."""
+        return {"publisher": self._loop.running_for(now), "sending": self._driver.sending_for(now)}
 
     def close(self) -> None:
         """Send a goodbye, stop and release everything, within about 3 s. Idempotent."""

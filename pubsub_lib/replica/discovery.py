@@ -2,11 +2,12 @@
 
 import ipaddress
 import socket
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.api import Subscriber
-from pubsub_lib.errors import PubSubError
+from pubsub_lib.errors import InvalidValueError, PubSubError
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.settings import Settings
 from pubsub_lib.threads.periodic_thread import PeriodicThread
@@ -124,7 +125,7 @@ class Discovery:
         """The found addresses, and the number of readings in a row in which they were missing."""
         self._refused: frozenset[str] = frozenset()
         self._closing = False
-        self._woken = False
+        self._woken = threading.Event()
         self._regular_at = float("-inf")
         self._on_read: Callable[[Sequence[str]], None] = lambda uuids: None
         self._loop = PeriodicThread("discovery", self.step)
@@ -142,7 +143,7 @@ class Discovery:
 
     def wake(self) -> None:
         """Read the directory now, besides the regular readings. Any thread, does not block."""
-        self._woken = True
+        self._woken.set()
         self._loop.wake()
 
     def close(self, timeout: float) -> None:
@@ -152,14 +153,19 @@ class Discovery:
 
     def step(self, now: float) -> float:
         """Read the directory once; returns the next step's time. Blocks for database and names; raises StoreError."""
-        extra = self._woken and now < self._regular_at
-        self._woken = False
-        if self._pins is not None:
-            unproven = self._pins.counters().get("unproven", 0)
-            if unproven == self._unproven and not extra and now < self._regular_at:
-                return min(now + RETRY, self._regular_at)
-            self._unproven = unproven
-        live = self._live()
+        woken = self._woken.is_set()
+        extra = woken and now < self._regular_at
+        unproven = 0 if self._pins is None else self._pins.counters().get("unproven", 0)
+        if self._pins is not None and unproven == self._unproven and not extra and now < self._regular_at:
+            return min(now + RETRY, self._regular_at)
+        self._woken.clear()  # before the reading: a later wake is about what is not read yet
+        try:
+            live = self._live()
+        except BaseException:
+            if woken:
+                self._woken.set()  # the reading is still wanted
+            raise
+        self._unproven = unproven
         self._on_read([entry.uuid for entry in live])
         entered = [entry for entry in live if entry.address]
         if self._pins is not None:
@@ -185,13 +191,22 @@ class Discovery:
     def _with_keys(self, entered: Sequence[DirectoryEntry], pins: Pins) -> list[DirectoryEntry]:
         """The entries with a key, which is pinned. Of several at one address the one that was renewed last counts."""
         newest = {entry.address: entry for entry in sorted(entered, key=lambda entry: entry.lease_until)}
-        for address, entry in newest.items():
-            if entry.public_key:
-                pins.pin_key(address, entry.public_key)
-            elif address not in self._refused:
-                self._refused |= {address}
-                _log.warning("not listening to the publisher at %s: it has no key; set keys = true there", address)
-        return [entry for entry in newest.values() if entry.public_key]
+        return [entry for entry in newest.values() if self._pin(entry, pins)]
+
+    def _pin(self, entry: DirectoryEntry, pins: Pins) -> bool:
+        """Whether the entry has a valid key. Another one is logged once, and does not affect the others."""
+        reason = "it has no key; set keys = true there"
+        if entry.public_key:
+            try:
+                pins.pin_key(entry.address, entry.public_key)
+                return True
+            except InvalidValueError as error:
+                reason = f"{error}; restart it"
+        refused = f"{entry.address} {entry.public_key}"
+        if refused not in self._refused:
+            self._refused |= {refused}
+            _log.warning("not listening to the publisher at %s: %s", entry.address, reason)
+        return False
 
     def _others(self, entered: set[str]) -> set[str]:
         """The registered addresses without the configured ones, compared by resolved address."""

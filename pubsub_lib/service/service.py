@@ -214,6 +214,8 @@ class PublisherService:
             found.append("the entry in the directory is not renewed")
         if now - self._loops["changelog"].last_success > self._max_quiet:
             found.append("the changelog is not being followed")
+        if self._publisher.busy(now)["sending"] > self._max_quiet:
+            found.append("the thread that sends messages hangs")
         if self._publisher.admission is not None and self._publisher.admission.is_stale(now):
             found.append("the clients and their topics are not being read")
         found += [
@@ -233,14 +235,13 @@ class PublisherService:
         as long as the connection is open. Any thread, does not block.
         """
         now = time.monotonic()
-        threads = {name: loop.running_for for name, loop in self._loops.items()}
-        threads["publisher"] = self._publisher.running_for
+        busy = {name: loop.running_for(now) for name, loop in self._loops.items()} | dict(self._publisher.busy(now))
         if self._commits is not None:
-            threads["commits"] = self._commits.running_for
+            busy["commits"] = self._commits.running_for(now)
         return [
             f"the thread {name!r} has been hanging for {taken:.0f} s"
-            for name, busy in threads.items()
-            if (taken := busy(now)) > self._max_busy
+            for name, taken in busy.items()
+            if taken > self._max_busy
         ]
 
     def counters(self) -> Mapping[str, Mapping[str, float]]:

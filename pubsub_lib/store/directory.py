@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 
 from pubsub_lib.core.limits import check_name
+from pubsub_lib.curve_keys import check_key
 from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.store import schema, writer
 from pubsub_lib.store.clients import Clients
@@ -54,6 +55,8 @@ class Directory:
             raise InvalidValueError(
                 f"the address {address[:40]!r} holds a NUL or is over {_MAX_ADDRESS_BYTES} bytes; shorten it"
             )
+        if public_key:
+            check_key(public_key)
         length = _microseconds(lease_seconds)
 
         def do(connection: Connection) -> None:

@@ -76,8 +76,8 @@ ZMQ = (
     ),
     PUBLISHER(
         "sender_overlooks_what_is_left_of_many_subscriptions",
-        "poller.poll(0 if more else None)",
-        "poller.poll(None)",
+        "poller.poll(0 if more else self._budget.wait)",
+        "poller.poll(self._budget.wait)",
         "test_publisher_reads_all_of_many_hello_requests",
         "of many hello requests that arrive at once the last are not answered before the next message",
     ),

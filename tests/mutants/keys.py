@@ -10,6 +10,7 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 
 
 ACCESS = partial(_mutant, "drivers/pubsub_zmq/access.py", "tests/unit/drivers/zmq/test_access.py")
+BUDGET = partial(_mutant, "drivers/pubsub_zmq/keyed_budget.py", "tests/unit/drivers/zmq/test_keyed_budget.py")
 PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/keyed_publisher.py", "tests/unit/drivers/zmq/test_keys.py")
 ZAP = partial(_mutant, "drivers/pubsub_zmq/zap.py", "tests/unit/drivers/zmq/test_keys.py")
 RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/unit/drivers/zmq/test_keys.py")
@@ -61,8 +62,8 @@ MUTANTS = (
     ),
     PUBLISHER(
         "publisher_reads_on_after_a_message_that_is_no_subscription",
-        "                return self._distrust()\n            size",
-        "                continue\n            size",
+        "                return self._distrust()\n            self._subscriptions",
+        "                continue\n            self._subscriptions",
         "test_messages_between_subscriptions_do_not_shift_them_to_another_client",
         "a client receives a topic that another one was granted",
     ),
@@ -75,15 +76,36 @@ MUTANTS = (
     ),
     PUBLISHER(
         "repeated_subscriptions_count_until_a_restart",
-        "        if self._budget.total > self._budget.maximum:\n",
+        "        if not more and self._subscriptions.is_wrong(time.monotonic()):\n",
         "        if False:\n",
         "test_size_of_repeated_subscriptions_is_forgotten_when_their_client_leaves",
-        "one client's repeated subscriptions end the connections of all others, again and again",
+        "after one client's repeated subscriptions the limit ends connections of others",
+    ),
+    BUDGET(
+        "equal_subscriptions_of_several_clients_are_added_up",
+        "            if copies == 1:\n",
+        "            if True:\n",
+        "test_equal_subscriptions_count_once",
+        "many replicas of the same topics reach the limit, and all connections are ended again and again",
+    ),
+    BUDGET(
+        "budget_makes_the_socket_again_without_a_pause",
+        "        self._correct_at = now + self._pause\n",
+        "        self._correct_at = now\n",
+        "test_corrections_have_growing_pauses",
+        "one client ends all connections every second",
+    ),
+    BUDGET(
+        "client_ends_subscriptions_of_others",
+        "        if descriptor is not None and self._shares[descriptor] < size:\n",
+        "        if False:\n",
+        "test_end_of_what_a_connection_did_not_begin_is_ignored",
+        "a client keeps its own subscriptions out of the total",
     ),
     PUBLISHER(
         "renewal_keeps_the_old_socket_while_the_address_is_in_use",
         "            self._xpub = None\n            monitor.close()\n            xpub.close(0)\n"
-        "        self._connections.renewed()  # before the address is bound again\n",
+        '        self._sending["disconnected"] += self._connections.renewed()  # before the address is bound again\n',
         "            monitor.close()\n        self._connections.renewed()\n",
         "test_renewal_waits_for_an_address_that_is_in_use",
         "a revoked client stays connected",
@@ -111,15 +133,15 @@ MUTANTS = (
     ),
     DISCOVERY(
         "discovery_uses_publishers_without_a_key",
-        "        return [entry for entry in newest.values() if entry.public_key]\n",
-        "        return list(newest.values())\n",
+        "if self._pin(entry, pins)]\n",
+        "if self._pin(entry, pins) or True]\n",
         "test_with_keys_an_address_without_a_key_is_refused",
         "a replica registers a publisher that cannot prove itself",
     ),
     DISCOVERY(
         "discovery_waits_its_interval_after_a_failed_proof",
-        "            if unproven == self._unproven and not extra and now < self._regular_at:\n",
-        "            if not extra and now < self._regular_at:\n",
+        "        if self._pins is not None and unproven == self._unproven and not extra and now < self._regular_at:\n",
+        "        if self._pins is not None and not extra and now < self._regular_at:\n",
         "test_with_keys_a_failed_proof_causes_a_reading_soon",
         "a publisher that was restarted is found only after discovery_interval",
     ),

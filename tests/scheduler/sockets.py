@@ -31,8 +31,6 @@ _Socket = zmq.Socket[bytes]
 class ZmqDouble:
     """In place of the module ``zmq``: all of it but the poller."""
 
-    Context: Callable[[], Any] = zmq.Context
-
     def __init__(self, world: World) -> None:
         self._world = world
         self.sources: dict[object, Callable[[], bool]] = {}
@@ -329,9 +327,8 @@ class ControlledPuller(IpcSubscriber):
 
 def pusher(world: World, *, wait: float) -> tuple[IpcPublisher, PushDouble]:
     """A worker's end of the hop, connected, and the double of its socket."""
-    push, made = PushDouble(world), ZmqDouble(world)
-    made.Context = lambda: _ContextDouble(push)
-    world.replace("pubsub_zmq.multiproc.publisher", "zmq", made)
+    push = PushDouble(world)
+    world.replace("pubsub_zmq.multiproc.publisher", "make_context", lambda: _ContextDouble(push))
     world.replace("pubsub_zmq.multiproc.publisher", "check_folder", lambda path: None)
     publisher = IpcPublisher(Path("/nowhere"), Limits(), 1000, wait, 0.0)
     publisher.initialize(lambda ask: None, lambda: None)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from _processes import poll
 
 from pubsub_lib import http_limits
 from pubsub_lib.http_limits import (
@@ -81,6 +82,30 @@ def test_connection_waits_until_a_replaced_one_has_ended(
         admitted = thread.submit(connections.admit, peers[bound], 0.0)
         connections.release(peers[MAX_CONNECTIONS - 1])
         assert admitted.result(60)
+
+
+def test_waiting_connection_gets_any_place_and_its_whole_time(
+    peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_limits, "PLACE_TIMEOUT", 60.0)
+    connections, looks = Connections(), 0
+
+    def no_place() -> bool:
+        nonlocal looks
+        looks += 1
+        return False
+
+    for each in peers[: MAX_CONNECTIONS - KEPT_FOR_READY]:
+        connections.admit(each, 0.0)
+    monkeypatch.setattr(connections, "_free_place", no_place)
+    with ThreadPoolExecutor(1) as thread:
+        admitted = thread.submit(connections.admit, peers[-1], 100.0)
+        assert poll(lambda: looks > 1, 60.0), "it waits"
+        connections.release(peers[0])
+        assert admitted.result(60)
+    found = connections.of(peers[-1])
+    assert not found.only_ready
+    assert found.deadline > 100.0 + REQUEST_TIMEOUT, "its time begins after the wait"
 
 
 def test_connections_are_bounded_while_replaced_ones_end(

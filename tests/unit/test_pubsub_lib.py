@@ -84,7 +84,7 @@ PUBLISHER: Final[Table] = {
     "publish": (lambda p: p.publish([]), NotStarted, ClosedError),
     # Counters and identity can be read at any time.
     "counters": (lambda p: p.counters(), Gives(lambda answer: answer["unsent"] == 0), ANY),
-    "running_for": (lambda p: p.running_for(0.0), Gives(lambda answer: answer == 0.0), ANY),
+    "busy": (lambda p: p.busy(0.0), Gives(lambda answer: answer == {"publisher": 0.0, "sending": 0.0}), ANY),
     "uuid": (lambda p: p.uuid, ANY, ANY),
 }
 

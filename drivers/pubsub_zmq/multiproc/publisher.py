@@ -17,6 +17,7 @@ from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import TransportError
 from pubsub_lib.logs import logger
 from pubsub_lib.socket_path import SCHEME, check_folder
+from pubsub_zmq.contexts import make_context
 
 _log = logger(__name__)
 
@@ -66,7 +67,7 @@ class IpcPublisher(Publisher):
         self._life.check_new()
         check_folder(self._path)
         # A context belongs to one process: a send on an inherited context reports success, but the message is lost.
-        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        context = make_context()
         socket: zmq.Socket[bytes] | None = None
         try:
             socket = context.socket(zmq.PUSH)

@@ -22,6 +22,7 @@ from pubsub_lib.logs import logger
 from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.socket_path import OPTION, SCHEME, make_folder
 from pubsub_lib.zmq_frames import receive
+from pubsub_zmq.contexts import make_context
 from pubsub_zmq.multiproc.batch import Batch
 
 _log = logger(__name__)
@@ -110,7 +111,7 @@ class IpcSubscriber(Subscriber):
             lock = SocketLock(self._path, OPTION)
             opened.callback(lock.release)
             try:
-                context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+                context = make_context()
                 opened.callback(context.term)
                 socket = context.socket(zmq.PULL)
                 opened.callback(socket.close)

@@ -81,6 +81,23 @@ def test_own_publisher_renews_and_removes_its_entry(store: Store) -> None:
     assert store.directory.live() == []
 
 
+@pytest.mark.parametrize("interval", [0.1, 2.0, 60.0])
+def test_own_entry_never_expires_between_two_steps(store: Store, interval: float) -> None:
+    """Also with seldom reading of the clients: replicas trust no publisher without a live entry."""
+    driver: Any = DriverDouble()
+    admission = Admission(store.directory, driver, interval, Entry("api-1", "u1", "tcp://host:1", KEY))
+    renewed, now = 0.0, 0.0
+    before = -1
+    while now < 3 * LEASE:
+        after = admission.step(now)
+        until = store.directory.live()[0].lease_until
+        if until > before:
+            renewed, before = now, until
+        assert now < after <= now + interval
+        assert after - renewed <= LEASE / 2
+        now = after
+
+
 def test_publisher_with_keys_is_in_the_directory_while_it_runs(store: Store, sqlite_url: str) -> None:
     with Publisher(settings(sqlite_url), store) as publisher:
         assert poll(lambda: bool(store.directory.live()), 30)

@@ -9,6 +9,7 @@ import pytest
 from _processes import poll
 
 from pubsub_lib import Replica, Store
+from pubsub_lib.curve_keys import check_key
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from pubsub_lib.replica.discovery import MAX_MISSED, Discovery, resolved
 from pubsub_memory import MemoryDriver
@@ -48,7 +49,7 @@ class Pins(Addresses):
         self.unproven = 0
 
     def pin_key(self, address: str, public_key: str) -> None:
-        self.keys[address] = public_key
+        self.keys[address] = check_key(public_key)
 
     def register_listen_address(self, address: str) -> None:
         assert address in self.keys, "it would connect without a key"
@@ -289,3 +290,73 @@ def test_with_keys_a_failed_proof_causes_a_reading_soon(store: Store) -> None:
     assert subscriber.keys == {"tcp://api-1:1": KEY}
     discovery.step(8.0)
     assert subscriber.keys == {"tcp://api-1:1": NEWER}
+
+
+def test_with_keys_an_invalid_key_does_not_affect_the_others(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """The directory refuses one, but a restored or altered database may hold it."""
+    subscriber = Pins()
+    store.directory.register("api-1", "u1", "tcp://api-1:1", 60.0, KEY)
+    store.directory.register("api-2", "u2", "tcp://api-2:1", 60.0, KEY)
+    altered = {"u1": "no key"}
+
+    def live() -> list[Any]:
+        return [
+            msgspec.structs.replace(each, public_key=altered.get(each.uuid, each.public_key))
+            for each in store.directory.live()
+        ]
+
+    discovery = Discovery(live, subscriber, (), 5.0, pins=subscriber)
+    for now in (1.0, 7.0):
+        discovery.step(now)
+    assert subscriber.addresses == ["tcp://api-2:1"]
+    assert caplog.text.count("publisher at tcp://api-1:1: the key 'no key' is not a CURVE key") == 1
+    altered.clear()
+    discovery.step(13.0)
+    assert sorted(subscriber.addresses) == ["tcp://api-1:1", "tcp://api-2:1"]
+
+
+@pytest.mark.parametrize("cause", ["wake", "unproven"])
+def test_extra_reading_that_failed_is_repeated(store: Store, cause: str) -> None:
+    subscriber = Pins()
+    readings: list[bool] = []
+    down = [False]
+
+    def live() -> Any:
+        readings.append(not down[0])
+        if down[0]:
+            raise StoreUnavailable("out")
+        return store.directory.live()
+
+    discovery = Discovery(live, subscriber, (), 5.0, pins=subscriber)
+    discovery.step(0.0)
+    down[0] = True
+    if cause == "wake":
+        discovery.wake()
+    else:
+        subscriber.unproven = 1
+    with pytest.raises(StoreUnavailable):
+        discovery.step(1.0)
+    down[0] = False
+    discovery.step(1.5)
+    assert readings == [True, False, True]
+    discovery.step(2.5)
+    assert len(readings) == 3, "it succeeded"
+
+
+def test_wake_during_a_reading_causes_another_one(store: Store) -> None:
+    subscriber = Pins()
+    readings = 0
+
+    def live() -> Any:
+        nonlocal readings
+        readings += 1
+        if readings == 2:
+            discovery.wake()
+        return store.directory.live()
+
+    discovery = Discovery(live, subscriber, (), 5.0, pins=subscriber)
+    discovery.step(0.0)
+    discovery.wake()
+    for now in (1.0, 1.1, 1.2):
+        discovery.step(now)
+    assert readings == 3

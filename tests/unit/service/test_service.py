@@ -19,6 +19,7 @@ from pubsub_lib.journal import JournalSettings
 from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.store import schema
+from pubsub_zmq.publisher import ZmqPublisher
 from tests.unit.world import settings
 
 LONG = 120.0
@@ -250,6 +251,34 @@ def test_hanging_thread_is_named_and_unreachable_database_hangs_none(
         assert service.stuck() == []
         monkeypatch.setattr(service._loops["leases"], "running_for", lambda now: maximum + 1.0)
         assert service.stuck() == ["the thread 'leases' has been hanging for 491 s"]
+
+
+def test_service_whose_sending_thread_hangs_is_not_ready(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its other threads work, and messages are queued, but none reaches a replica."""
+    inside, goes_on = threading.Event(), threading.Event()
+    receive = ZmqPublisher._receive
+
+    def hang(publisher: ZmqPublisher, xpub: Any) -> bool:
+        inside.set()
+        goes_on.wait(LONG)
+        return receive(publisher, xpub)
+
+    tcp = {"driver": "zmq_pubsub_driver", "driver_options": {}, "multiproc_driver": "", "multiproc_options": {}}
+    config = both(sqlite_url, bind_address="tcp://127.0.0.1:*", **tcp)
+    with Store(sqlite_url, origin="api-1") as store, PublisherService(config, QUICK) as service:
+        assert poll(lambda: service.problems() == [], LONG)
+        monkeypatch.setattr(ZmqPublisher, "_receive", hang)
+        monkeypatch.setattr(service, "_max_quiet", 0.2)
+        try:
+            write(store, 1)  # its link is followed and sent
+            assert inside.wait(LONG)
+            assert poll(lambda: "the thread that sends messages hangs" in service.problems(), LONG)
+            monkeypatch.setattr(service, "_max_busy", 0.1)
+            assert any("the thread 'sending' has been hanging for" in each for each in service.stuck())
+        finally:
+            goes_on.set()
+        monkeypatch.setattr(service, "_max_quiet", 60.0)
+        assert poll(lambda: service.problems() == [], LONG)
 
 
 def test_service_without_a_hop_only_follows_the_changelog(sqlite_url: str) -> None:

@@ -83,6 +83,8 @@ def test_directory_rejects_invalid_arguments(store: Store) -> None:
         store.directory.register("", "u", "a", 1)
     with pytest.raises(InvalidValueError, match="address"):
         store.directory.register("s", "u", "a\0", 1)
+    with pytest.raises(InvalidValueError, match="the key 'short' is not a CURVE key"):
+        store.directory.register("s", "u", "a", 1, "short")
 
 
 def test_entry_that_was_copied_with_the_database_is_not_live(store: Store, database_url: str) -> None:
