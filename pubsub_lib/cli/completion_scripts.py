@@ -25,7 +25,7 @@ _BASH: Final = r"""_pubsub_db()
   local -a given database
 @DATA@
   # "--topic=x" and "sqlite:///x" are several words for bash: join them again.
-  for each in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+  for each in "${COMP_WORDS[@]:1:$((COMP_CWORD - 1))}"; do
     if [[ ${#given[@]} -gt 0 && ( $each == [:=]* || $last == *[:=] ) ]]; then
       given[${#given[@]}-1]=${given[${#given[@]}-1]}$each
     else
@@ -84,8 +84,11 @@ _BASH: Final = r"""_pubsub_db()
       while IFS= read -r each; do
         [[ -n $each && $each == "$cur"* ]] && COMPREPLY+=("$(printf %q "$each")")
       done <<< "$names" ;;
-    commands) COMPREPLY=($(compgen -W "$cmds" -- "$cur")) ;;
-    *) COMPREPLY=($(compgen -W "${kind//|/ }" -- "$cur")) ;;
+    *)
+      [[ $kind == commands ]] && kind=$cmds
+      for each in ${kind//|/ }; do
+        [[ $each == "$cur"* ]] && COMPREPLY+=("$each")
+      done ;;
   esac
 }
 complete -F _pubsub_db pubsub-db
