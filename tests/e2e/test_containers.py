@@ -291,6 +291,14 @@ def test_mounted_files_exist_and_stand_where_they_are_read() -> None:
     assert (source["type"], source["url"]) == ("prometheus", "http://prometheus:9090")
 
 
+def test_containers_have_limits_and_no_needless_rights() -> None:
+    for name, service in COMPOSE.items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert "mem_limit" in service, name
+        assert ("cap_add" in service) == (name == "database"), name
+
+
 def test_compose_file_publishes_only_on_loopback_and_names_existing_targets() -> None:
     for service in COMPOSE.values():
         assert all(each.startswith("127.0.0.1:") for each in service.get("ports", ()))
