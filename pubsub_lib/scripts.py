@@ -5,7 +5,8 @@ An interrupt while a command's modules are being imported ends the process witho
 
 from importlib import import_module
 
-from pubsub_lib.command.exit_codes import INTERRUPTED
+from pubsub_lib.command.entry import report_error
+from pubsub_lib.command.exit_codes import AUDIT_USAGE, INTERRUPTED
 
 
 def pubsub_db() -> int:
@@ -19,8 +20,14 @@ def publisher_service() -> int:
 
 
 def pubsub_audit() -> int:
-    """Run ``pubsub-audit`` with the arguments of this process; its exit code."""
-    return _run("pubsub_lib.audit.main")
+    """Run ``pubsub-audit`` with the arguments of this process; its exit code. One sentence names a missing extra."""
+    try:
+        return _run("pubsub_lib.audit.main")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "pubsub_lib":
+            raise
+        report_error("pubsub-audit", f"{error.name} is not installed; run: pip install pubsub-lib[audit]")
+        return AUDIT_USAGE
 
 
 def _run(module: str) -> int:

@@ -66,6 +66,28 @@ def test_ctrl_c_during_the_import_shows_no_traceback(function: str, tmp_path: Pa
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+@pytest.mark.parametrize(
+    ("function", "package", "code", "extra"),
+    [("pubsub_audit", "pyarrow", 64, "audit"), ("pubsub_db", "cliff", 2, "cli")],
+)
+def test_missing_extra_is_one_sentence(function: str, package: str, code: int, extra: str, tmp_path: Path) -> None:
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text(f"raise ModuleNotFoundError('gone', name='{package}')\n")
+    done = call(function, "--version", first=tmp_path)
+    command = function.replace("_", "-")
+    sentence = f"{command}: {package} is not installed; run: pip install pubsub-lib[{extra}]\n"
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", sentence)
+
+
+def test_broken_installation_of_the_audit_is_no_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_: str) -> int:
+        raise ModuleNotFoundError("gone", name="pubsub_lib.audit.main")
+
+    monkeypatch.setattr(scripts, "_run", gone)
+    with pytest.raises(ModuleNotFoundError):
+        scripts.pubsub_audit()
+
+
 def test_the_entry_points_import_no_command() -> None:
     code = "import sys, pubsub_lib.scripts; print(*(n for n in sys.modules if n.startswith(('sqlalchemy', 'cliff'))))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
