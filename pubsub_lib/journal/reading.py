@@ -9,8 +9,9 @@ import msgspec
 
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX
-from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX, SCHEMA_KEY
+from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX
 from pubsub_lib.journal.entries import parse, rows
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.rows import COLUMNS, SCHEMA, Row, arrow_schema, from_dict
 
 

@@ -16,7 +16,9 @@ from pubsub_lib.audit.spark.addresses import path_of, to_read
 from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.spark.settled import together
 from pubsub_lib.errors import JournalError
+from pubsub_lib.journal.appending import being_written
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
+from pubsub_lib.journal.parquet_metadata import is_cut, torn_problem
 from pubsub_lib.journal.reading import check_parquet, check_whole, find, unreadable
 from pubsub_lib.journal.rows import COLUMNS
 
@@ -67,11 +69,14 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class _Begun(msgspec.Struct, frozen=True):
-    """A file: run and number of its first record (None: the file is empty), and its number of records."""
+    """A file: run and number of its first record (None: the file is empty), and its number of records. ``torn``: the
+    problem of records that are missing at its end.
+    """
 
     path: Path
     first: tuple[str, int] | None
     records: int
+    torn: str
 
 
 def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
@@ -115,10 +120,11 @@ def _gather_one(
     if path.stem in found:
         return
     try:
-        readable = _readable(path, scratch)
-        if readable is None:
+        found_now = _readable(path, scratch)
+        if found_now is None:
             return
-        begun = _begin(path, readable)
+        readable, growing = found_now
+        begun = _begin(path, readable, growing=growing)
         other = begins.get(begun.first) if begun.first is not None else None
         if other is not None:
             # Keep the longer file: the other was copied while its writer was still appending.
@@ -130,6 +136,8 @@ def _gather_one(
         found[path.stem] = readable
         if begun.first is not None:
             begins[begun.first] = begun
+        if begun.torn:
+            problems.append(begun.torn)
     except JournalError as error:
         problems.append(str(error))
     except FileNotFoundError:
@@ -196,24 +204,32 @@ def as_parquet(path: Path, made: Path) -> Path:
     return made
 
 
-def _readable(path: Path, scratch: Path) -> Path | None:
-    """The file itself, or its Parquet form in ``scratch``; None: the file was just created and is still empty."""
+def _readable(path: Path, scratch: Path) -> tuple[Path, bool] | None:
+    """The file itself, or its Parquet form in ``scratch``, and whether it was being written before it was read; None:
+    the file was just created and is still empty.
+    """
     try:
-        if path.suffix != PARQUET_SUFFIX:
-            if path.stat().st_size == 0:
-                return None
-            scratch.mkdir(parents=True, exist_ok=True)
-        return as_parquet(path, scratch / f"{path.stem}{PARQUET_SUFFIX}")
+        if path.suffix == PARQUET_SUFFIX:
+            return as_parquet(path, path), False
+        if path.stat().st_size == 0:
+            return None
+        growing = being_written(path)
+        scratch.mkdir(parents=True, exist_ok=True)
+        made = as_parquet(path, scratch / f"{path.stem}{PARQUET_SUFFIX}")
+        if growing and is_cut(pq.read_metadata(made).metadata) and not being_written(path):
+            return _readable(path, scratch)  # it is finished now: it may be longer, and its end counts
     except FileNotFoundError:
         # A running participant may have converted the file meanwhile: to the same name with another suffix.
         finished = path.with_suffix(PARQUET_SUFFIX)
         if finished == path or not finished.exists():
             raise
-        return as_parquet(finished, finished)
+        return as_parquet(finished, finished), False
+    else:
+        return made, growing
 
 
-def _begin(path: Path, readable: Path) -> _Begun:
-    """The first record and the number of records, by the metadata of the Parquet form. Raises JournalError."""
+def _begin(path: Path, readable: Path, *, growing: bool) -> _Begun:
+    """The facts about a file, by the metadata of the Parquet form. Raises JournalError."""
     try:
         about = pq.read_metadata(readable)
         groups = [about.row_group(number) for number in range(about.num_row_groups)]
@@ -221,7 +237,8 @@ def _begin(path: Path, readable: Path) -> _Begun:
         first = min(((run.min, number.min) for run, number in begins if run and number), default=None)
     except (ValueError, TypeError) as error:  # a text that is not UTF-8, for example
         raise JournalError(f"{path} is damaged ({error}); remove it or copy it again") from error
-    return _Begun(path, first, about.num_rows)
+    torn = "" if growing and is_cut(about.metadata) else torn_problem(str(path), about.metadata, about.num_rows)
+    return _Begun(path, first, about.num_rows, torn)
 
 
 def load(spark: "SparkSession", gathered: Input) -> "DataFrame":

@@ -29,6 +29,8 @@ class JournalPart(msgspec.Struct, frozen=True):
     last_wall: int
     last_mark: int | None
     closed: bool
+    torn: str = ""
+    """The problem of records that are missing at its end."""
 
 
 class Known(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from pubsub_lib.audit.spark.addresses import path_of, to_read, to_write
 from pubsub_lib.audit.stream.intake import domain_of, folder_of, run_and_part
 from pubsub_lib.audit.stream.runs import JournalPart
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX
+from pubsub_lib.journal.parquet_metadata import torn_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +47,7 @@ class Stream:
         self._checkpoint = checkpoint
         self.spool = checkpoint / _SPOOL
         self._read: dict[Path, dict[str, list[JournalPart]]] = {}
-        self._counted: dict[Path, int] = {}
+        self._about: dict[Path, tuple[int, str]] = {}
         for name in (_SPOOL, _BATCHES, _STATE):
             (checkpoint / name).mkdir(parents=True, exist_ok=True)
 
@@ -89,8 +90,10 @@ class Stream:
         for row in found.collect():
             values = row.asDict()
             path = path_of(values.pop("file_path"))
-            whole = values.pop("rows") == pq.read_metadata(path).num_rows
-            part = JournalPart(stem=path.stem, number=run_and_part(path.stem)[1], whole=whole, **values)
+            about = pq.read_metadata(path)
+            whole = values.pop("rows") == about.num_rows
+            torn = torn_problem(path.stem, about.metadata, about.num_rows)
+            part = JournalPart(stem=path.stem, number=run_and_part(path.stem)[1], whole=whole, torn=torn, **values)
             parts.setdefault(domain_of(path.parent.name), []).append(part)
         for of_domain in parts.values():
             of_domain.sort(key=lambda each: each.stem)
@@ -112,17 +115,23 @@ class Stream:
                 part = reported.get(domain, {}).get(path.stem)
                 if part is not None and part.whole:
                     good.append(part)
+                    found.problems.extend([part.torn] if part.torn else ())
                     continue
                 unusable.add(run_and_part(path.stem))
-                if part is not None or self._rows(path):
-                    found.problems.append(f"{path.stem} is damaged; its records count as lost")
+                found.problems.extend(self._unusable(path, read=part is not None))
         return found
 
-    def _rows(self, path: Path) -> int:
-        """The number of rows by the file's metadata. Cached; called only for the few files without rows in Spark."""
-        if path not in self._counted:
-            self._counted[path] = pq.read_metadata(path).num_rows
-        return self._counted[path]
+    def _unusable(self, path: Path, *, read: bool) -> list[str]:
+        """The problem of a file that Spark did not read whole (``read``: in part); none when the file has no records.
+        Called only for the few files without rows in Spark; their metadata is cached.
+        """
+        if path not in self._about:
+            about = pq.read_metadata(path)
+            self._about[path] = (about.num_rows, torn_problem(path.stem, about.metadata, about.num_rows))
+        records, torn = self._about[path]
+        if read or records:
+            return [f"{path.stem} is damaged; its records count as lost"]
+        return [torn] if torn else []
 
     def files(self, domain: str, parts: Iterable[JournalPart]) -> list[Path]:
         """The files of these parts in the spool."""

@@ -23,6 +23,7 @@ from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.errors import ConfigError, StoreError
 from pubsub_lib.journal import writer
 from pubsub_lib.journal.compaction import compact
+from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.writer import Journal
 from pubsub_lib.store import Store
 from tests.unit.audit.ingest.test_input import damage
@@ -340,6 +341,25 @@ def test_damaged_file_is_named_and_the_others_are_audited(
     found = msgspec.json.decode(capsys.readouterr().out)
     assert any(each.startswith(f"{path} is damaged (") for each in found["problems"])
     assert found["balance"][""]["lost"] == 1
+
+
+def test_torn_file_makes_the_evidence_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    """A later run follows, so the rest of the torn one is not waited for."""
+    folder = tmp_path / "journals"
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    (path,) = [each for each in folder.iterdir() if next(read(each)).side == "replica"]
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+    later = Journal(settings(folder), "replica", "r1")
+    later.close()
+    compact(folder)
+    assert main(["run", str(folder), "-f", "json"]) & 33 == 33
+    (problem,) = msgspec.json.decode(capsys.readouterr().out)["problems"]
+    assert problem.startswith(f"{path.with_suffix('.parquet')} was damaged after it was written: ")
 
 
 def test_journal_deleted_while_spark_reads_is_32(

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.errors import JournalError
-from pubsub_lib.journal.compaction import SCHEMA_KEY, compact
+from pubsub_lib.journal.compaction import compact
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.reading import check_parquet, find, read
 from pubsub_lib.journal.rows import arrow_schema
 from tests.unit.journal.test_compaction import finished

@@ -163,6 +163,56 @@ def test_damaged_files_are_found_when_they_are_read_whole(tmp_path: Path) -> Non
     assert without_damaged(readable) is None, "a deleted file has a reason of its own"
 
 
+@pytest.mark.parametrize("rolled", [False, True])
+@pytest.mark.parametrize(
+    ("damaged", "begin"), [(False, "ends in the middle of a record"), (True, "was damaged after it was written")]
+)
+def test_torn_file_is_a_problem_in_both_forms(tmp_path: Path, rolled: bool, damaged: bool, begin: str) -> None:
+    """Records are missing at its end; in a later run's presence nothing else would show that."""
+    folder = tmp_path / "journals"
+    journal(folder)
+    journal(folder)
+    path, _ = sorted(folder.iterdir())
+    content = path.read_bytes()
+    path.write_bytes(content[:-2] + (b"!!" if damaged else b""))
+    if rolled:
+        compact(folder)
+        path = path.with_suffix(".parquet")
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert len(gathered.files[""]) == 2
+    (problem,) = gathered.problems
+    assert problem.startswith(f"{path} {begin}: 5 whole records were read, and the last ")
+
+
+def test_cut_end_of_a_file_that_is_being_written_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writer has written half of a frame. Damage is a problem."""
+    folder = tmp_path / "journals"
+    one = Journal(settings(folder), "replica", "r")
+    one.messages(("applied",), envelope(7, 8))
+    (path,) = folder.iterdir()
+    content = path.read_bytes()
+    path.write_bytes(content[:-2])
+    assert gather({"": [folder]}, tmp_path / "scratch").problems == []
+    path.write_bytes(content[:-2] + b"!!")
+    (problem,) = gather({"": [folder]}, tmp_path / "scratch").problems
+    assert "was damaged after it was written" in problem
+    one.close()
+
+
+def test_file_that_a_compaction_has_claimed_is_not_taken_for_a_growing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "journals"
+    journal(folder)
+    (path,) = folder.iterdir()
+    path.write_bytes(path.read_bytes()[:-2])
+    answers = [True, False, False]  # before it is read, after that, and before it is read again
+    monkeypatch.setattr(journals, "being_written", lambda _path: answers.pop(0))
+    (problem,) = gather({"": [folder]}, tmp_path / "scratch").problems
+    assert "ends in the middle of a record" in problem
+    assert answers == []
+
+
 def test_full_scratch_folder_is_not_reported_as_a_bad_journal(tmp_path: Path) -> None:
     journal(tmp_path / "journals")
     (path,) = (tmp_path / "journals").iterdir()

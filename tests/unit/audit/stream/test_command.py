@@ -21,6 +21,8 @@ from pubsub_lib.audit.stream import command
 from pubsub_lib.audit.stream.command import Output
 from pubsub_lib.audit.stream.loop import AuditLoop, Round
 from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, summed
+from pubsub_lib.journal.writer import Journal
+from tests.unit.journal.builders import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,6 +189,22 @@ def test_empty_folder_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     (tmp_path / "journals").mkdir()
     assert main(["follow", str(tmp_path / "journals"), "--out", str(tmp_path / "out"), "--once"]) == 32
     assert capsys.readouterr().out == ""
+
+
+def test_cut_file_is_reported_and_counts_after_a_restart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder = tmp_path / "journals"
+    one = Journal(settings(folder), "replica", "r")
+    one.close()
+    (path,) = folder.iterdir()
+    path.write_bytes(path.read_bytes()[:-2])
+    command = ["follow", str(folder), "--out", str(tmp_path / "out"), "--once"]
+    assert main(command) & 32
+    assert f"{path.stem} ends in the middle of a record: 1 whole record was read" in capsys.readouterr().err
+    path.unlink()
+    assert main(command) & 32
+    assert "in the middle" not in capsys.readouterr().err, "it is reported once"
 
 
 def test_unreadable_files_alone_are_reported_and_end_with_32(
