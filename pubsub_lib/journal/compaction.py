@@ -16,8 +16,9 @@ import msgspec
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
 from pubsub_lib.journal.entries import inconvertible, parse, rows
-from pubsub_lib.journal.parquet_metadata import metadata_of
+from pubsub_lib.journal.parquet_metadata import RECORDS_KEY, metadata_of
 from pubsub_lib.journal.rows import arrow_schema, as_dict
+from pubsub_lib.journal.seal import CHECKSUM_KEY, UNSEALED, seal
 from pubsub_lib.logs import logger
 
 _log = logger(__name__)
@@ -106,12 +107,16 @@ def write_parquet(source: Path, target: Path, *, objects_apart: bool = False) ->
     schema = arrow_schema().with_metadata(metadata_of(contents))
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        with pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer:
             found = rows(contents, source.name)
+            records = 0
             while part := [as_dict(row) for row in itertools.islice(found, _SLICE)]:
+                records += len(part)
                 table = _table(part, schema, source.name)
                 for group in _apart(table) if objects_apart else (table,):
                     writer.write_table(group)
+            writer.add_key_value_metadata({RECORDS_KEY: str(records).encode(), CHECKSUM_KEY: UNSEALED})
+        seal(temporary)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.rename(target)

@@ -8,6 +8,8 @@ from pubsub_lib.journal.rows import SCHEMA
 
 SCHEMA_KEY: Final = b"pubsub_lib.journal.schema"
 TORN_KEY: Final = b"pubsub_lib.journal.torn"
+RECORDS_KEY: Final = b"pubsub_lib.journal.records"
+"""A file with this key is sealed (:mod:`pubsub_lib.journal.seal`)."""
 _CUT, _DAMAGED = "cut", "damaged"
 
 

@@ -28,6 +28,7 @@ from pubsub_lib.journal.writer import Journal
 from pubsub_lib.store import Store
 from tests.unit.audit.ingest.test_input import damage
 from tests.unit.journal.builders import link, settings
+from tests.unit.journal.test_seal import unsealed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -324,9 +325,15 @@ def test_a_run_from_journals_to_report(
     assert 'verdict="lost"} 1.0' in (out / "audit.prom").read_text()
 
 
+@pytest.mark.parametrize("sealed", [True, False])
 def test_damaged_file_is_named_and_the_others_are_audited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    spark: "SparkSession",
+    sealed: bool,
 ) -> None:
+    """A file without a checksum, of an earlier version, is only found when Spark fails."""
     folder = tmp_path / "journals"
     lossy_journals(folder, monkeypatch)
     (folder / "x.journal").unlink()
@@ -336,6 +343,8 @@ def test_damaged_file_is_named_and_the_others_are_audited(
     other.close()
     compact(folder)
     (path,) = [each for each in folder.iterdir() if other.run in each.name]
+    if not sealed:
+        unsealed(path, path)
     damage(path)
     assert main(["run", str(folder), "-f", "json"]) & 33 == 33
     found = msgspec.json.decode(capsys.readouterr().out)

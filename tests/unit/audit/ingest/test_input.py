@@ -15,6 +15,7 @@ from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import COLUMNS
 from pubsub_lib.journal.writer import Journal
 from tests.unit.journal.builders import envelope, files_that_end_at, settings
+from tests.unit.journal.test_seal import unsealed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,12 +145,26 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_damaged_files_are_found_when_they_are_read_whole(tmp_path: Path) -> None:
+def test_file_that_does_not_match_its_checksum_is_not_read(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     journal(folder)
     journal(folder)
     compact(folder)
     bad, good = sorted(folder.iterdir())
+    damage(bad)
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert gathered.files[""] == [good]
+    problem = f"{bad} is damaged (its checksum does not match its content); remove it or copy it again"
+    assert gathered.problems == [problem]
+
+
+def test_damaged_files_without_a_checksum_are_found_when_they_are_read_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    journal(folder)
+    journal(folder)
+    compact(folder)
+    bad, good = sorted(folder.iterdir())
+    unsealed(bad, bad)
     damage(bad)
     gathered = gather({"": [folder]}, tmp_path / "scratch")
     assert gathered.problems == [], "the ends of both are right"
