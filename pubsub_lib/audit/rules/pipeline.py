@@ -12,6 +12,7 @@ from pubsub_lib.audit.rules import (
     contradictions,
     delivery,
     fast_path,
+    participants,
     receipts,
     state,
     syncs,
@@ -38,6 +39,8 @@ class Tables(msgspec.Struct, frozen=True):
     skews: DataFrame
     rows: DataFrame
     """The records themselves, for the trails of anomalies."""
+    requests: DataFrame
+    """Answered hello requests that no replica recorded. Not computed."""
     kept: DataFrame
     """The persisted table from which ``delivery`` is computed."""
 
@@ -79,6 +82,7 @@ def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_P
         domains=known.domains,
         skews=known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"),
         rows=rows,
+        requests=participants.requests(events),
         kept=source,
     )
 

@@ -796,6 +796,43 @@ class Oracle:
         replicas = (run for run in self.participants() if self.runs[run][0].side == "replica")
         return sorted(run for run in replicas if min(row.number for row in self.runs[run]) > 1)
 
+    def overlaps(self) -> list[tuple[str, str]]:
+        """Each run of a replica that began during another one of its name, and the latest such other one."""
+        replicas = [run for run in self.participants() if self.runs[run][0].side == "replica"]
+        begun = sorted((self.first_wall(run), run) for run in replicas)
+        found = []
+        for place, (first, run) in enumerate(begun):
+            mine = self.runs[run][0]
+            others = []
+            for _, other in begun[:place]:
+                theirs = self.runs[other][0]
+                late = self.last_wall(other) - (0 if theirs.host == mine.host else self.grace)
+                if theirs.name == mine.name and late > first:
+                    others.append((theirs.host == mine.host, self.last_wall(other), other))
+            if others:
+                found.append((run, max(others)[2]))
+        return sorted(found)
+
+    def unknown_requests(self) -> list[str]:
+        """Nonces of hello requests that were answered in closed windows, and that no replica recorded."""
+        answered: dict[str, int] = {}
+        recorded = set()
+        for row in self.rows:
+            if row.kind in ("hello", "ask") and row.peer and not row.peer.startswith("observer-"):
+                if row.side == "replica":
+                    recorded.add(row.peer)
+                elif row.side in ("writer", "service"):
+                    answered[row.peer] = min(row.wall, answered.get(row.peer, row.wall))
+        return sorted(peer for peer, wall in answered.items() if peer not in recorded and self.closed(wall))
+
+    def without_replica(self) -> bool:
+        sides = {self.runs[run][0].side for run in self.participants()}
+        return bool(sides) and "replica" not in sides
+
+    def missing(self) -> bool:
+        """Whether participants or parts of their journals are missing, or two replicas share a name."""
+        return bool(self.headless() or self.overlaps() or self.unknown_requests() or self.without_replica())
+
     def bits(self) -> int:
         seen = {row.verdict for row in self.delivery()} | {row.verdict for row in self.strays()}
         seen |= {row.verdict for row in self.store()} | {row.verdict for row in self.state()}
@@ -810,5 +847,5 @@ class Oracle:
         }.items():
             bits |= bit if seen & kinds else 0
         walls = [row.wall for run in self.participants() for row in self.runs[run]]
-        incomplete = not walls or not self.closed(min(walls)) or bool(self.silent() or self.headless())
+        incomplete = not walls or not self.closed(min(walls)) or bool(self.silent() or self.missing())
         return bits | (32 if incomplete else 0)

@@ -371,6 +371,27 @@ def test_torn_file_makes_the_evidence_incomplete(
     assert problem.startswith(f"{path.with_suffix('.parquet')} was damaged after it was written: ")
 
 
+def test_participant_without_a_journal_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder, path = tmp_path / "journals", tmp_path / "expected"
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    path.write_text("service s1\nreplica r1\nreplica r2\nwriter r1\n")
+    assert main(["run", str(folder), "--expect", str(path), "-f", "json"]) == 33
+    assert msgspec.json.decode(capsys.readouterr().out)["problems"] == [
+        f"the {who} is expected (--expect) and has no journal; add its journals, or correct the file"
+        for who in ("replica r2", "writer r1")
+    ]
+
+
+def test_expected_participants_of_several_domains_are_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "expected").write_text("replica r1\n")
+    assert main(["run", f"a={tmp_path}", f"b={tmp_path}", "--expect", str(tmp_path / "expected")]) == 64
+    assert "but the journals have 2; audit each alone" in capsys.readouterr().err
+    assert main(["run", str(tmp_path), "--expect", str(tmp_path / "gone")]) == 64
+
+
 def test_journal_deleted_while_spark_reads_is_32(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:
