@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pubsub_lib.audit.ingest.overlaps import Numbered, Ranges, ranges_of, without_overlaps
 from pubsub_lib.audit.spark.addresses import path_of, to_read
 from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.spark.settled import together
@@ -20,7 +21,6 @@ from pubsub_lib.journal.appending import being_written
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
 from pubsub_lib.journal.parquet_metadata import is_cut, torn_problem
 from pubsub_lib.journal.reading import check_parquet, check_whole, find, unreadable
-from pubsub_lib.journal.rows import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,8 +39,6 @@ _KEPT: Final = 256 << 20
 """Below this number of bytes (compressed) the records fit in memory."""
 _WRITING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """Errors of writing a file; reading never raises them."""
-_PLACE: Final = {name: place for place, name in enumerate(COLUMNS)}
-"""The index of each column in a file. The nested column is the last."""
 _PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
 
 
@@ -69,14 +67,20 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class _Begun(msgspec.Struct, frozen=True):
-    """A file: run and number of its first record (None: the file is empty), and its number of records. ``torn``: the
-    problem of records that are missing at its end.
+    """A file and its Parquet form, the numbers of its records, and how many it has. ``torn``: the problem of records
+    that are missing at its end.
     """
 
     path: Path
-    first: tuple[str, int] | None
+    readable: Path
+    ranges: Ranges
     records: int
     torn: str
+
+    @property
+    def first(self) -> tuple[str, int] | None:
+        """Run and number of the first record; None: the file is empty."""
+        return min(((run, low) for run, (low, _) in self.ranges.items()), default=None)
 
 
 def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
@@ -87,14 +91,14 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     files: dict[str, list[Path]] = {}
     problems: list[str] = []
     for index, (domain, places) in enumerate(sorted(folders.items())):
-        found: dict[str, Path] = {}
+        found: dict[str, _Begun] = {}
         begins: dict[tuple[str, int], _Begun] = {}
         there = [_find(place, problems) for place in places]
         # Finished files of all folders come first: a growing file in another folder may be an older copy.
         for of_form in zip(*there, strict=True):
             for path in itertools.chain(*of_form):
                 _gather_one(path, scratch / str(index), found, begins, problems)
-        files[domain] = [found[name] for name in sorted(found)]
+        files[domain] = _once([found[name] for name in sorted(found)], scratch / str(index) / "once", problems)
         if not found:
             of = f" of {domain}" if domain else ""
             problems.append(f"no journals{of} in {', '.join(map(str, places))}; name the folders that have them")
@@ -114,7 +118,7 @@ def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Pa
 
 
 def _gather_one(
-    path: Path, scratch: Path, found: dict[str, Path], begins: dict[tuple[str, int], _Begun], problems: list[str]
+    path: Path, scratch: Path, found: dict[str, _Begun], begins: dict[tuple[str, int], _Begun], problems: list[str]
 ) -> None:
     """``begins``: the files by their first records. A copy under another name has the same first record."""
     if path.stem in found:
@@ -133,7 +137,7 @@ def _gather_one(
             if kept is other:
                 return
             del found[other.path.stem]
-        found[path.stem] = readable
+        found[path.stem] = begun
         if begun.first is not None:
             begins[begun.first] = begun
         if begun.torn:
@@ -148,6 +152,19 @@ def _gather_one(
             problems.append(f"{path} cannot be converted to Parquet in {scratch} ({why}); free space or set TMPDIR")
         else:
             problems.append(unreadable(path, error))
+
+
+def _once(files: Sequence[_Begun], scratch: Path, problems: list[str]) -> list[Path]:
+    """The files, each record in one of them only."""
+    numbered = [Numbered(each.readable, str(each.path), each.ranges) for each in files]
+    try:
+        kept, found = without_overlaps(numbered, scratch)
+    except OSError as error:
+        why = error.strerror or error
+        problems.append(f"journals that overlap cannot be joined in {scratch} ({why}); free space or set TMPDIR")
+        return []
+    problems += found
+    return kept
 
 
 def without_damaged(gathered: Input) -> Input | None:
@@ -232,13 +249,11 @@ def _begin(path: Path, readable: Path, *, growing: bool) -> _Begun:
     """The facts about a file, by the metadata of the Parquet form. Raises JournalError."""
     try:
         about = pq.read_metadata(readable)
-        groups = [about.row_group(number) for number in range(about.num_row_groups)]
-        begins = [[group.column(_PLACE[name]).statistics for name in ("run", "number")] for group in groups]
-        first = min(((run.min, number.min) for run, number in begins if run and number), default=None)
+        ranges = ranges_of(readable, about)
     except (ValueError, TypeError) as error:  # a text that is not UTF-8, for example
         raise JournalError(f"{path} is damaged ({error}); remove it or copy it again") from error
     torn = "" if growing and is_cut(about.metadata) else torn_problem(str(path), about.metadata, about.num_rows)
-    return _Begun(path, first, about.num_rows, torn)
+    return _Begun(path, readable, ranges, about.num_rows, torn)
 
 
 def load(spark: "SparkSession", gathered: Input) -> "DataFrame":

@@ -115,7 +115,8 @@ class AuditLoop:
             begin = self._state.closed.get(domain)
             if end is not None and (begin is None or end > begin):
                 spans[domain] = Span(begin, end)
-                files[domain] = self._stream.files(domain, whole)
+                files[domain], found = self._stream.files(domain, whole)
+                problems += found
         closed = self._judge(files, spans) if spans else []
         new = [each for each in dict.fromkeys(problems) if each not in self._state.problems]
         if spans or new:

@@ -8,6 +8,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from pubsub_lib.audit.ingest.input import SCHEMA
+from pubsub_lib.audit.ingest.overlaps import Numbered, without_overlaps
 from pubsub_lib.audit.spark.addresses import path_of, to_read, to_write
 from pubsub_lib.audit.stream.intake import domain_of, folder_of, run_and_part
 from pubsub_lib.audit.stream.runs import JournalPart
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILES_PER_BATCH: Final = 1000
-_SPOOL, _BATCHES, _STATE = "spool", "batches", "stream"
+_SPOOL, _BATCHES, _STATE, _ONCE = "spool", "batches", "stream", "once"
 
 
 class WindowRows(msgspec.Struct, frozen=True):
@@ -81,6 +82,7 @@ class Stream:
             F.first("host").alias("host"),
             F.count("*").alias("rows"),
             F.min("number").alias("first"),
+            F.max("number").alias("last"),
             F.min("wall").alias("first_wall"),
             F.max("wall").alias("last_wall"),
             F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
@@ -133,6 +135,16 @@ class Stream:
             return [f"{path.stem} is damaged; its records count as lost"]
         return [torn] if torn else []
 
-    def files(self, domain: str, parts: Iterable[JournalPart]) -> list[Path]:
-        """The files of these parts in the spool."""
-        return [self.spool / folder_of(domain) / f"{each.stem}{PARQUET_SUFFIX}" for each in parts]
+    def files(self, domain: str, parts: Iterable[JournalPart]) -> tuple[list[Path], list[str]]:
+        """The files of these parts in the spool, or beside it without the records that another one has, too; and the
+        problems of files that disagree. Blocks when files overlap. Raises OSError.
+        """
+        numbered = [
+            Numbered(
+                self.spool / folder_of(domain) / f"{each.stem}{PARQUET_SUFFIX}",
+                each.stem,
+                {each.run: (each.first, max(each.first, each.last))},
+            )
+            for each in parts
+        ]
+        return without_overlaps(numbered, self._checkpoint / _ONCE / folder_of(domain))
