@@ -68,6 +68,7 @@ def collect(
         over_time=_dicts(windows.over_time(derived.cells)),
         losses=_losses(tables, derived) if missed else [],
         timeline=_dicts(tables.syncs.orderBy(F.desc_nulls_first("took"), "began", "run").limit(TIMELINE)),
+        coverage=known.coverage,
         keys=anomalies.worst_keys(derived.anomaly, tables.rows, settings) if first else [],
     )
 

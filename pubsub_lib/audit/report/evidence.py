@@ -7,6 +7,7 @@ import msgspec
 from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.report.summary import Coverage
 from pubsub_lib.audit.rules import participants
 from pubsub_lib.audit.rules.base_tables import PARTICIPANTS, closed
 from pubsub_lib.audit.rules.pipeline import Tables
@@ -21,11 +22,12 @@ class Evidence(msgspec.Struct, frozen=True):
     silent: Sequence[str]
     open_domains: Sequence[str]
     domains: bool
+    coverage: Sequence[Coverage]
 
 
 def evidence(tables: Tables, settings: AuditSettings, expected: Iterable[tuple[str, str]] = ()) -> Evidence:
     """Run the jobs. ``expected``: side and name of each participant that must have a journal. Blocks."""
-    every = {row["domain"]: row for row in participants.of_domains(tables.runs, settings).collect()}
+    every = {row["domain"]: row for row in participants.of_domains(tables.runs, tables.events, settings).collect()}
     known = {row["domain"]: row for row in _with_requests(tables, settings)}
     problems = [
         text
@@ -36,13 +38,14 @@ def evidence(tables: Tables, settings: AuditSettings, expected: Iterable[tuple[s
     problems += _absent(tables, list(expected))
     begun = {domain for domain, row in known.items() if row["closed"]}
     problems = [each for each in problems if each]
-    return Evidence(problems, _silent(tables, settings), sorted(every.keys() - begun), bool(every))
+    coverage = [Coverage(domain, row["store"], row["names"], row["listed"]) for domain, row in sorted(every.items())]
+    return Evidence(problems, _silent(tables, settings), sorted(every.keys() - begun), bool(every), coverage)
 
 
 def _with_requests(tables: Tables, settings: AuditSettings) -> list[Row]:
     """The domains with participants: whether the first window is closed, and the unknown requests."""
     until = tables.domains.select("domain", "closed_until")
-    unknown = tables.requests.join(lookup(until), "domain")
+    unknown = participants.requests(tables.events).join(lookup(until), "domain")
     unknown = unknown.filter(closed(F.col("answered"), F.col("closed_until"), settings))
     counted = unknown.groupBy("domain").agg(F.count("*").alias("unknown"), F.min("peer").alias("first_unknown"))
     begun = closed(F.col("begin"), F.col("closed_until"), settings)

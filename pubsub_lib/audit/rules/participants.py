@@ -4,6 +4,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import lookup
 from pubsub_lib.core.envelope import OBSERVER
 
 
@@ -17,17 +18,20 @@ def requests(events: DataFrame) -> DataFrame:
     return found.filter(~F.col("recorded")).drop("recorded")
 
 
-def of_domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
+def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per domain: the number of its ``replicas`` (runs) and other ``participants``; the number of replicas'
     runs without their begin (``headless``) and of those that began during another (``overlaps``), with the first of
-    each. Not computed.
+    each; the number of ``names`` of replicas, and of the ``listed`` ones; whether it has a ``store``. Not computed.
     """
+    listing = events.filter((F.col("kind") == "listing") & (F.col("side") == "replica")).select("domain", "run")
+    listing = listing.distinct().withColumn("listing", F.lit(True))
     replica = F.col("side") == "replica"
     headless = F.when(replica & (F.col("first_number") > 1), F.struct("run", "name"))
     during = F.when(replica, _during(settings))
     overlap = F.when(during.isNotNull(), F.struct("run", "name", during.alias("other")))
     named = runs.select("domain", "run", "side", "name", "host", "first_wall", "last_wall", "first_number")
-    each = named.select("domain", "side", headless.alias("headless"), overlap.alias("overlap"))
+    each = named.select("domain", "run", "side", "name", headless.alias("headless"), overlap.alias("overlap"))
+    each = each.join(lookup(listing), ["domain", "run"], "left")
     return each.groupBy("domain").agg(
         F.count(F.when(replica, 1)).alias("replicas"),
         F.count(F.when(F.col("side").isin("writer", "service"), 1)).alias("participants"),
@@ -35,6 +39,9 @@ def of_domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
         F.min("headless").alias("first_headless"),
         F.count("overlap").alias("overlaps"),
         F.min("overlap").alias("first_overlap"),
+        F.size(F.collect_set(F.when(replica, F.col("name")))).alias("names"),
+        F.size(F.collect_set(F.when(F.col("listing"), F.col("name")))).alias("listed"),
+        F.max(F.col("side") == "store").alias("store"),
     )
 
 

@@ -12,7 +12,6 @@ from pubsub_lib.audit.rules import (
     contradictions,
     delivery,
     fast_path,
-    participants,
     receipts,
     state,
     syncs,
@@ -39,8 +38,8 @@ class Tables(msgspec.Struct, frozen=True):
     skews: DataFrame
     rows: DataFrame
     """The records themselves, for the trails of anomalies."""
-    requests: DataFrame
-    """Answered hello requests that no replica recorded. Not computed."""
+    events: DataFrame
+    """The records that are not messages, objects or marks."""
     kept: DataFrame
     """The persisted table from which ``delivery`` is computed."""
 
@@ -82,7 +81,7 @@ def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_P
         domains=known.domains,
         skews=known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"),
         rows=rows,
-        requests=participants.requests(events),
+        events=events,
         kept=source,
     )
 

@@ -13,7 +13,7 @@ from pubsub_lib.audit.report import anomalies
 from pubsub_lib.audit.report.aggregates import aggregate
 from pubsub_lib.audit.report.collect import collect
 from pubsub_lib.audit.report.latency import counted, percentiles
-from pubsub_lib.audit.report.summary import Balance, Summary
+from pubsub_lib.audit.report.summary import Balance, Coverage, Summary
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.conftest import LITTLE, MUCH, SETTINGS, Audit
 from tests.unit.audit.generator import BEGIN, BOUND, GRACE, SILENCE, WINDOW, Generator
@@ -673,6 +673,7 @@ def test_known_answers_and_a_thousand_journals(audit: Audit, size: int, number: 
     the_detector_counts_missed_holes_and_needless_syncs(summary)
     the_course_of_time_adds_up(summary, derived)
     missing_participants_are_reported(summary, {**cases, **generated})
+    what_was_not_audited_is_counted(summary, {**cases, **generated})
 
 
 def oracle(rows: list[Row]) -> Oracle:
@@ -936,3 +937,13 @@ def missing_participants_are_reported(summary: Summary, journals: Mapping[str, l
                 assert re.search(rf"\b{len(found)} (replicas'|answered)", reported[name]), reported[name]
     ((run, other),) = oracles["two_replicas_share_a_name"].overlaps()
     assert f"(first: {run} during {other}, both r)" in " ".join(summary.problems)
+
+
+def what_was_not_audited_is_counted(summary: Summary, journals: Mapping[str, list[Row]]) -> None:
+    expected = []
+    for domain, rows in sorted(journals.items()):
+        names = {row.name for row in rows if row.side == "replica"}
+        listed = {row.name for row in rows if row.side == "replica" and row.kind == "listing"}
+        expected.append(Coverage(domain, any(row.side == "store" for row in rows), len(names), len(listed)))
+    assert summary.coverage == expected
+    assert len({(each.store, each.replicas, each.listed) for each in expected}) > 2
