@@ -85,7 +85,7 @@ def _opened(path: Path) -> Any:
         sealed = check_seal(path)
         if sealed == "wrong":
             raise _damaged(path, "its checksum does not match its content")
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, page_checksum_verification=True)
     except OSError as error:
         if not path.exists():
             raise JournalError(

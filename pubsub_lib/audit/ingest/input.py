@@ -267,7 +267,9 @@ def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
     for domain, paths in gathered.files.items():
         for path in paths:
             domains.setdefault(path.resolve(), []).append(domain)
-    rows = spark.read.schema(SCHEMA).parquet(*map(to_read, domains))
+    # A file may be damaged after its checksum was checked, or on another machine of a cluster.
+    reader = spark.read.schema(SCHEMA).option("parquet.page.verify-checksum.enabled", "true")
+    rows = reader.parquet(*map(to_read, domains))
     every = {domain for of_file in domains.values() for domain in of_file}
     if len(every) == 1:
         return together(rows.withColumn("domain", F.lit(every.pop())))

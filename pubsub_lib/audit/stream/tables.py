@@ -61,6 +61,7 @@ class Stream:
             .option("maxFileAge", "36500d")  # a file may be copied here long after it was written
             # A damaged file with a sound end is found below, by its number of rows; it must not end the stream.
             .option("ignoreCorruptFiles", "true")
+            .option("parquet.page.verify-checksum.enabled", "true")
             .parquet(to_read(self.spool))
         )
         query = (

@@ -44,7 +44,7 @@ def test_deleted_parquet_file_is_reported(rolled: Path) -> None:
 
 
 def test_unreadable_parquet_file_raises_the_systems_error(rolled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> None:
+    def refuse(path: Path, **_how: bool) -> None:
         raise PermissionError(errno.EACCES, f"Failed to open local file '{path}'. Detail: [errno 13]")
 
     monkeypatch.setattr(pq, "ParquetFile", refuse)  # the user of the tests may have all rights

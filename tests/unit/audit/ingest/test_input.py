@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.ingest.input import SCHEMA, gather, load, without_damaged
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.compaction import compact, write_parquet
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import COLUMNS
 from pubsub_lib.journal.writer import Journal
@@ -226,6 +229,29 @@ def test_file_that_a_compaction_has_claimed_is_not_taken_for_a_growing_one(
     (problem,) = gather({"": [folder]}, tmp_path / "scratch").problems
     assert "ends in the middle of a record" in problem
     assert answers == []
+
+
+def test_page_that_changes_after_the_check_is_not_read(tmp_path: Path, spark: "SparkSession") -> None:
+    """Parquet's own checksums find it, in Spark and in the check after Spark has failed."""
+    folder = tmp_path / "journals"
+    journal(folder)
+    compact(folder)
+    (path,) = folder.iterdir()
+    table = pq.read_table(path)
+    how = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    pq.write_table(table.replace_schema_metadata({SCHEMA_KEY: b"1"}), path, **how)
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    walls = {row["wall"] for row in load(spark, gathered).collect()}
+    about = pq.read_metadata(path).row_group(0).column(COLUMNS.index("wall"))
+    data = bytearray(path.read_bytes())
+    data[about.data_page_offset + about.total_compressed_size - 2] ^= 1
+    path.write_bytes(data)
+    assert set(pq.read_table(path)["wall"].to_pylist()) != walls, "only the checksum shows it"
+    with pytest.raises((PySparkException, Py4JJavaError), match="CRC"):
+        load(spark, gathered).collect()
+    readable = without_damaged(gathered)
+    assert readable is not None
+    assert readable.problems[0].startswith(f"{path} is damaged (")
 
 
 def test_full_scratch_folder_is_not_reported_as_a_bad_journal(tmp_path: Path) -> None:
