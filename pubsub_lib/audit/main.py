@@ -183,7 +183,7 @@ def _audit(
         rows = journals.load(spark, gathered)
         if gathered.cacheable:
             rows = rows.persist()
-        tables = audit(rows, settings)
+        tables = audit(rows, settings, torn=journals.torn_ends(spark, gathered))
         derived = aggregate(tables, settings)
         found = collect(tables, derived, settings, gathered.problems, options.expected)
         if lacking and not rows.filter("kind = 'data'").isEmpty():

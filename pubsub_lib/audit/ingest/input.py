@@ -39,14 +39,18 @@ _KEPT: Final = 256 << 20
 """Below this number of bytes (compressed) the records fit in memory."""
 _WRITING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """Errors of writing a file; reading never raises them."""
+_TORN: Final = pa.schema([("domain", pa.string()), ("run", pa.string()), ("last", pa.int64())])
 _PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
 
 
 class Input(msgspec.Struct, frozen=True):
-    """Readable Parquet files per domain, and one sentence for each file or folder that could not be read."""
+    """Readable Parquet files per domain, and one sentence for each file or folder that could not be read. ``torn``: per
+    domain run and number of the last record of each file behind whose records bytes were not read.
+    """
 
     files: Mapping[str, Sequence[Path]]
     problems: Sequence[str]
+    torn: Mapping[str, Sequence[tuple[str, int]]] = {}
 
     @property
     def empty(self) -> bool:
@@ -89,6 +93,7 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     Blocks while it reads the files. A file that is in several folders under the same name counts once.
     """
     files: dict[str, list[Path]] = {}
+    torn: dict[str, list[tuple[str, int]]] = {}
     problems: list[str] = []
     for index, (domain, places) in enumerate(sorted(folders.items())):
         found: dict[str, _Begun] = {}
@@ -98,12 +103,15 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
         for of_form in zip(*there, strict=True):
             for path in itertools.chain(*of_form):
                 _gather_one(path, scratch / str(index), found, begins, problems)
+        ends = [(run, last) for each in found.values() if each.torn for run, (_, last) in each.ranges.items()]
+        if ends:
+            torn[domain] = sorted(ends)
         files[domain] = _once([found[name] for name in sorted(found)], scratch / str(index) / "once", problems)
         if not found:
             of = f" of {domain}" if domain else ""
             problems.append(f"no journals{of} in {', '.join(map(str, places))}; name the folders that have them")
     # The name of a file may hold any bytes; a problem must be valid text.
-    return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems])
+    return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems], torn)
 
 
 def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Path]]:
@@ -188,7 +196,7 @@ def without_damaged(gathered: Input) -> Input | None:
                 problems.append(unreadable(path, error))
             else:
                 files[domain].append(path)
-    return Input(files, problems) if len(problems) > len(gathered.problems) else None
+    return Input(files, problems, gathered.torn) if len(problems) > len(gathered.problems) else None
 
 
 def folders_by_domain(named: Sequence[str]) -> dict[str, list[Path]]:
@@ -282,3 +290,11 @@ def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
     ]
     known = F.broadcast(small(spark, places, _PLACES))
     return together(rows.withColumn("file", F.col("_metadata.file_path")).join(known, "file").drop("file"))
+
+
+def torn_ends(spark: "SparkSession", gathered: Input) -> "DataFrame | None":
+    """The table of torn files for :func:`pubsub_lib.audit.rules.pipeline.audit`; None without any."""
+    ends = [
+        {"domain": domain, "run": run, "last": last} for domain, each in gathered.torn.items() for run, last in each
+    ]
+    return small(spark, ends, _TORN) if ends else None

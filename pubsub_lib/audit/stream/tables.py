@@ -48,6 +48,8 @@ class Stream:
         self._checkpoint = checkpoint
         self.spool = checkpoint / _SPOOL
         self._read: dict[Path, dict[str, list[JournalPart]]] = {}
+        self.torn: dict[str, list[tuple[str, int]]] = {}
+        """Per domain run and number of the last record of each file with a torn end, as of the last :meth:`parts`."""
         self._about: dict[Path, tuple[int, str]] = {}
         for name in (_SPOOL, _BATCHES, _STATE):
             (checkpoint / name).mkdir(parents=True, exist_ok=True)
@@ -111,6 +113,7 @@ class Stream:
             for domain, parts in self._read[path].items():
                 reported.setdefault(domain, {}).update((each.stem, each) for each in parts)
         found = WindowRows({}, {}, [])
+        self.torn = {}
         for folder in sorted(self.spool.iterdir()):
             domain = domain_of(folder.name)
             good, unusable = found.good.setdefault(domain, []), found.unusable.setdefault(domain, set())
@@ -118,7 +121,9 @@ class Stream:
                 part = reported.get(domain, {}).get(path.stem)
                 if part is not None and part.whole:
                     good.append(part)
-                    found.problems.extend([part.torn] if part.torn else ())
+                    if part.torn:
+                        found.problems.append(part.torn)
+                        self.torn.setdefault(domain, []).append((part.run, part.last))
                     continue
                 unusable.add(run_and_part(path.stem))
                 found.problems.extend(self._unusable(path, read=part is not None))

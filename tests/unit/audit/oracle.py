@@ -83,7 +83,12 @@ class Difference(NamedTuple):
 
 
 class Oracle:
-    def __init__(self, rows: Iterable[Row], window: int, grace: int, bound: int, silence: int) -> None:
+    def __init__(
+        self, rows: Iterable[Row], window: int, grace: int, bound: int, silence: int,
+        torn: Iterable[tuple[str, int]] = (),
+    ) -> None:  # fmt: skip
+        """``torn``: run and number of the last record of each file behind whose records bytes were not read."""
+        self.torn = set(torn)
         self.window, self.grace, self.bound, self.silence = window, grace, bound, silence
         unique = {(row.run, row.number): row for row in rows}
         self.runs: dict[str, list[Row]] = defaultdict(list)
@@ -113,16 +118,29 @@ class Oracle:
     def last_wall(self, run: str) -> int:
         return max(row.wall for row in self.runs[run])
 
-    def gaps(self, run: str) -> list[tuple[int, float, int, int]]:
+    def gaps(self, run: str) -> list[tuple[int, float, float, float]]:
         """(lo, lo's wall, hi, hi's wall)."""
         rows = self.runs[run]
-        found: list[tuple[int, float, int, int]] = []
+        found: list[tuple[int, float, float, float]] = []
         if rows[0].number != 1:
             found.append((0, -INFINITE, rows[0].number, rows[0].wall))
         for one, two in pairwise(rows):
             if two.number != one.number + 1:
                 found.append((one.number, one.wall, two.number, two.wall))
+        if (run, rows[-1].number) in self.torn and all(row.kind != "close" for row in rows):
+            found.append((rows[-1].number, self.last_wall(run), INFINITE, self._next_begin(run)))
         return found
+
+    def _next_begin(self, run: str) -> float:
+        """The first wall of the next run of the same participant, if that is after the last wall of this run."""
+        runs = [each for each in self.runs if self._who(each) == self._who(run)]
+        later = sorted((self.first_wall(each), each) for each in runs)
+        place = later.index((self.first_wall(run), run)) + 1
+        begin = later[place][0] if place < len(later) else INFINITE
+        return begin if begin > self.last_wall(run) else INFINITE
+
+    def _who(self, run: str) -> tuple[str, str, str]:
+        return (self.runs[run][0].side, self.runs[run][0].name, self.runs[run][0].host)
 
     def over(self, run: str) -> bool:
         rows = self.runs[run]

@@ -16,9 +16,9 @@ from pubsub_lib.audit.report.latency import counted, percentiles
 from pubsub_lib.audit.report.summary import Balance, Coverage, Summary
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.conftest import LITTLE, MUCH, SETTINGS, Audit
-from tests.unit.audit.generator import BEGIN, BOUND, GRACE, SILENCE, WINDOW, Generator
+from tests.unit.audit.generator import BEGIN, BOUND, GRACE, SILENCE, TORN, WINDOW, Generator
 from tests.unit.audit.oracle import Difference, Oracle, StoreFinding, Stray, Verdict
-from tests.unit.audit.scenario import WAY, Scenario
+from tests.unit.audit.scenario import STEP, WAY, Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -115,16 +115,58 @@ def two_replicas_share_a_name(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({}, 0)
-def a_replica_moves_to_a_host_with_another_clock(world: Scenario) -> list[Row]:
-    """By its clock the new run begins before the old one has ended, but by less than the grace."""
+def moved(world: Scenario) -> list[Row]:
+    """A replica moves to another host. By its clock the new run begins before the old one ended, within the grace."""
     world.replica.end = BEGIN + 20_000
     world.replica.record(BEGIN + 19_999, kind="close")
-    moved = world.begin("replica", "r", BEGIN + 20_100, skew=-GRACE // 2)
+    again = world.begin("replica", "r", BEGIN + 20_100, skew=-GRACE // 2)
     world.follow()
     world.deliver(5)
-    world.follow(replica=moved, at=BEGIN + 20_200, base=world.position)
+    world.follow(replica=again, at=BEGIN + 20_200, base=world.position)
     return world.rows()
+
+
+@case({("unknown", "gap", ""): 2}, 32)
+def the_journal_of_a_replica_is_torn(world: Scenario) -> list[Row]:
+    """The replica may have applied two more messages before it was started again."""
+    return torn_replica(world)
+
+
+@case({("excused", "stopped", ""): 2}, 0)
+def a_replica_is_killed(world: Scenario) -> list[Row]:
+    return torn_replica(world, torn=False)
+
+
+def torn_replica(world: Scenario, *, torn: bool = True) -> list[Row]:
+    world.follow()
+    world.deliver(3)
+    world.replica.end = world.time + 50
+    for _ in range(2):
+        world.publish()
+    again = world.begin("replica", "r", world.time + 50)
+    world.follow(replica=again, at=world.time + 60, base=world.position)
+    sent = world.publish()
+    world.receive(sent, replica=again)
+    rows = world.rows()
+    if torn:
+        TORN.add((world.replica.run, max(row.number for row in rows if row.run == world.replica.run)))
+    return rows
+
+
+@case({("unknown", "gap of a publisher", ""): 1, ("lost", "", "service"): 1, ("unpublished", "", ""): 1}, 33)
+def the_journal_of_a_service_is_torn(world: Scenario) -> list[Row]:
+    """It may have sent the commit before its end; the one after the begin of its successor is lost."""
+    world.follow()
+    world.deliver(3)
+    world.service.end = world.time + 50
+    world.hand(world.link())
+    world.time += GRACE + STEP
+    again = world.begin("service", "s", world.time)
+    world.time += GRACE + STEP
+    again.record(world.time + 1, **{**world.link(), "outcome": "taken", "cause": "s"})
+    rows = world.rows()
+    TORN.add((world.service.run, max(row.number for row in rows if row.run == world.service.run)))
+    return rows
 
 
 @case({("lost", "prefix", "wire"): 1}, 1)
@@ -619,14 +661,27 @@ def all_cases() -> dict[str, list[Row]]:
     for skew in (-5000, 0, 5000):
         found[f"skew{skew}"] = skewed(skew, asks=True)
     found["skew-5000-unasked"] = skewed(-5000, asks=False)
+    found["moved"] = moved(Scenario("moved"))
     return found
 
 
 def generate(number: int) -> dict[str, list[Row]]:
-    return {
+    found = {
         f"d{seed}": Generator(random.Random(seed), 0.0 if seed % 5 == 0 else 1.0, f"d{seed}").rows()
         for seed in range(number)
     }
+    for seed in range(3, number, 7):
+        found[f"d{seed}"] = torn(found[f"d{seed}"], random.Random(seed))
+    return found
+
+
+def torn(rows: list[Row], rng: random.Random) -> list[Row]:
+    """The rows without the end of a run, whose file is damaged there."""
+    run = rng.choice(sorted({row.run for row in rows if row.side != "store"}))
+    numbers = sorted(row.number for row in rows if row.run == run)
+    last = numbers[rng.randrange(len(numbers))]
+    TORN.add((run, last))
+    return [row for row in rows if row.run != run or row.number <= last]
 
 
 @pytest.mark.parametrize(("names", "most"), [(list(CASES), 75), (["clean"], 58)], ids=["faults", "clean"])
@@ -677,7 +732,7 @@ def test_known_answers_and_a_thousand_journals(audit: Audit, size: int, number: 
 
 
 def oracle(rows: list[Row]) -> Oracle:
-    return Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
+    return Oracle(rows, WINDOW, GRACE, BOUND, SILENCE, TORN)
 
 
 def kinds_of(one: Oracle) -> Kinds:
@@ -935,6 +990,7 @@ def missing_participants_are_reported(summary: Summary, journals: Mapping[str, l
         for name, found in expected.items():
             if found != [0]:
                 assert re.search(rf"\b{len(found)} (replicas'|answered)", reported[name]), reported[name]
+    assert not oracles["moved"].missing()
     ((run, other),) = oracles["two_replicas_share_a_name"].overlaps()
     assert f"(first: {run} during {other}, both r)" in " ".join(summary.problems)
 
