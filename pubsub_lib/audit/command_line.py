@@ -38,6 +38,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="also read changelog and objects of this database; a URL with a password belongs in a --config-file",
     )
+    run.add_argument(
+        "--expect", type=Path, metavar="FILE", help="participants that must have a journal, one 'side name' per line"
+    )
     run.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the tables and the summary")
     _add_settings(run)
     following = commands.add_parser("follow", help="audit journals while they grow: print each window when it closes")

@@ -15,6 +15,7 @@ import msgspec
 
 from pubsub_lib.audit.command_line import PROGRAM, parsed, settings_of
 from pubsub_lib.audit.ingest import input as journals
+from pubsub_lib.audit.ingest.expected import read_expected
 from pubsub_lib.audit.prepare.command import prepare
 from pubsub_lib.audit.report import report, summary
 from pubsub_lib.audit.settings import AuditSettings
@@ -142,6 +143,7 @@ def _run(options: argparse.Namespace) -> summary.Summary:
     if options.out:
         options.out = report.check_free(options.out)
     folders = journals.folders_by_domain(options.journals)
+    options.expected = _expected(options, folders)
     with tempfile.TemporaryDirectory(prefix="pubsub-audit-") as scratch, _opened(database, folders) as store:
         size = journals.size_of(folders) + (store.expected_size() if store else 0)
         # Parquet is smaller than append files, so few bytes stay few.
@@ -154,6 +156,13 @@ def _run(options: argparse.Namespace) -> summary.Summary:
                     report.save_summary(found, options.out)
                 return found
             return _audit(options, settings, gathered, lacking, begun)
+
+
+def _expected(options: argparse.Namespace, folders: Mapping[str, Sequence[Path]]) -> list[tuple[str, str]]:
+    """The participants of ``--expect``. Raises ConfigError."""
+    if options.expect and len(folders) != 1:
+        raise ConfigError(f"--expect is for one domain, but the journals have {len(folders)}; audit each alone")
+    return read_expected(options.expect) if options.expect else []
 
 
 def _session(options: argparse.Namespace, size: int) -> "tuple[SparkSession, bool]":
@@ -177,9 +186,9 @@ def _audit(
         rows = journals.load(spark, gathered)
         if gathered.cacheable:
             rows = rows.persist()
-        tables = audit(rows, settings)
+        tables = audit(rows, settings, torn=journals.torn_ends(spark, gathered))
         derived = aggregate(tables, settings)
-        found = collect(tables, derived, settings, gathered.problems)
+        found = collect(tables, derived, settings, gathered.problems, options.expected)
         if lacking and not rows.filter("kind = 'data'").isEmpty():
             found = _with_problem(found, lacking)
         if options.out:

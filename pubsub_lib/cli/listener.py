@@ -11,7 +11,7 @@ import msgspec
 
 from pubsub_lib import contract, loader
 from pubsub_lib.api import Subscriber
-from pubsub_lib.core.envelope import Envelope, Hello
+from pubsub_lib.core.envelope import OBSERVER, Envelope, Hello
 from pubsub_lib.core.freshness import cut
 from pubsub_lib.core.model import ALL
 from pubsub_lib.replica.discovery import Discovery, discovery_of
@@ -50,7 +50,7 @@ class Listener:
         """
         nonces = []
         for portion in cut(topics):
-            nonces.append(secrets.token_hex(12))
+            nonces.append(OBSERVER + secrets.token_hex(12))
             self._subscriber.request_hello(nonces[-1], portion)
         return nonces
 

@@ -1,6 +1,7 @@
 """Envelopes of links, and hellos, as frozen data. :mod:`.codec` defines their byte form."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -50,6 +51,10 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
     age: float
     nonce: str = ""
     goodbye: bool = False
+
+
+OBSERVER: Final = "observer-"
+"""Nonces begin with it when a program asks that applies nothing and keeps no journal, such as ``pubsub-db status``."""
 
 
 class HelloRequest(msgspec.Struct, frozen=True):

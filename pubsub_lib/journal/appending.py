@@ -83,6 +83,22 @@ def claim(path: Path) -> int | None:
     return None
 
 
+def being_written(path: Path) -> bool:
+    """Whether a process holds the lock of the file. On a file system without locks no writer is known. Does not block.
+    Raises OSError when the file cannot be opened.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
 def _is_current(fd: int, path: Path) -> bool:
     """Whether this open file is still the one at ``path``."""
     try:

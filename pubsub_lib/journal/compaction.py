@@ -16,14 +16,15 @@ import msgspec
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
 from pubsub_lib.journal.entries import inconvertible, parse, rows
-from pubsub_lib.journal.rows import SCHEMA, arrow_schema, as_dict
+from pubsub_lib.journal.parquet_metadata import RECORDS_KEY, metadata_of
+from pubsub_lib.journal.rows import arrow_schema, as_dict
+from pubsub_lib.journal.seal import CHECKSUM_KEY, UNSEALED, seal
 from pubsub_lib.logs import logger
 
 _log = logger(__name__)
 
 PARQUET_SUFFIX: Final = ".parquet"
 BAD_SUFFIX: Final = ".unreadable"
-SCHEMA_KEY: Final = b"pubsub_lib.journal.schema"
 _SLICE: Final = 50_000  # rows that are in memory at once
 MAX_GAP: Final = 86_400.0
 """Seconds that the time between two files, in the order of their times, counts at most. So a host's clock that is years
@@ -103,15 +104,19 @@ def write_parquet(source: Path, target: Path, *, objects_apart: bool = False) ->
     import pyarrow.parquet as pq
 
     contents = parse(source.read_bytes(), source.name)
-    schema = arrow_schema().with_metadata({SCHEMA_KEY: str(SCHEMA).encode()})
+    schema = arrow_schema().with_metadata(metadata_of(contents))
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        with pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer:
             found = rows(contents, source.name)
+            records = 0
             while part := [as_dict(row) for row in itertools.islice(found, _SLICE)]:
+                records += len(part)
                 table = _table(part, schema, source.name)
                 for group in _apart(table) if objects_apart else (table,):
                     writer.write_table(group)
+            writer.add_key_value_metadata({RECORDS_KEY: str(records).encode(), CHECKSUM_KEY: UNSEALED})
+        seal(temporary)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.rename(target)

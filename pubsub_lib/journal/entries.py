@@ -123,11 +123,14 @@ def frame(entry: Entry) -> bytes:
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """The contents of an append file. ``torn``: number of bytes after the last whole entry."""
+    """The contents of an append file. ``torn``: number of bytes after the last whole entry; ``damaged``: whether they
+    are other bytes than the begin of one frame.
+    """
 
     header: Header
     entries: Sequence[Entry]
     torn: int
+    damaged: bool = False
 
 
 def parse(data: bytes, name: str) -> Contents:
@@ -155,7 +158,16 @@ def parse(data: bytes, name: str) -> Contents:
         except _UNDECODABLE:
             break  # its checksum is right, so another program wrote it; no entry after it is trusted
         end = after
-    return Contents(header, entries, len(data) - end)
+    return Contents(header, entries, len(data) - end, damaged=end < len(data) and not _is_cut(data, end))
+
+
+def _is_cut(data: bytes, at: int) -> bool:
+    """Whether the frame at this offset would end beyond the end of the file."""
+    begin = at + _PREFIX.size
+    if begin > len(data):
+        return True
+    length: int = _PREFIX.unpack_from(data, at)[0]
+    return length <= MAX_FRAME and begin + length > len(data)
 
 
 def _frames(data: bytes, at: int) -> Iterator[tuple[bytes, int]]:

@@ -9,9 +9,11 @@ import msgspec
 
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX
-from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX, SCHEMA_KEY
+from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX
 from pubsub_lib.journal.entries import parse, rows
+from pubsub_lib.journal.parquet_metadata import RECORDS_KEY, SCHEMA_KEY
 from pubsub_lib.journal.rows import COLUMNS, SCHEMA, Row, arrow_schema, from_dict
+from pubsub_lib.journal.seal import check_seal
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -67,8 +69,9 @@ def unreadable(path: Path, error: OSError) -> str:
 
 
 def check_parquet(path: Path) -> None:
-    """Raises JournalError when a Parquet file is not a journal that this program can read, and OSError when the system
-    cannot read the file: then it may be a valid one. Reads only its end.
+    """Raises JournalError when a Parquet file is not a journal that this program can read, or does not match its
+    checksum, and OSError when the system cannot read the file: then it may be a valid one. Blocks while it reads the
+    file.
     """
     _opened(path)
 
@@ -78,7 +81,11 @@ def _opened(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(path)
+        # First: a changed bit in Parquet's metadata may lead its reader astray in any way.
+        sealed = check_seal(path)
+        if sealed == "wrong":
+            raise _damaged(path, "its checksum does not match its content")
+        file = pq.ParquetFile(path, page_checksum_verification=True)
     except OSError as error:
         if not path.exists():
             raise JournalError(
@@ -89,7 +96,9 @@ def _opened(path: Path) -> Any:
         raise JournalError(f"{path} is not a complete Parquet file; remove it or copy it again") from error
     except (pa.ArrowException, ValueError) as error:
         raise JournalError(f"{path} is not a complete Parquet file; remove it or copy it again") from error
-    version = (file.schema_arrow.metadata or {}).get(SCHEMA_KEY, b"")
+    version = (file.metadata.metadata or {}).get(SCHEMA_KEY, b"")
+    if sealed == "none" and RECORDS_KEY in (file.metadata.metadata or {}):
+        raise _damaged(path, "its checksum is missing")
     if not version.isdigit():
         raise JournalError(f"{path} is not a journal; remove it from the journals' folder")
     if int(version) > SCHEMA:
@@ -131,5 +140,5 @@ def check_whole(path: Path) -> None:
         raise _damaged(path, error) from error  # Arrow's own
 
 
-def _damaged(path: Path, error: Exception) -> JournalError:
+def _damaged(path: Path, error: object) -> JournalError:
     return JournalError(f"{path} is damaged ({' '.join(str(error).split())}); remove it or copy it again")

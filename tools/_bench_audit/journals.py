@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pubsub_lib.journal.compaction import SCHEMA_KEY
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.rows import SCHEMA, Row, arrow_schema, as_dict
 
 SERVICES: Final = 4

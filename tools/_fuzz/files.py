@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Final
 
 import msgspec
+import pyarrow.parquet as pq
 import xxhash
 
 from _fuzz.mutation import changed_bytes, changed_json, changed_list, changed_msgpack, edge
@@ -22,6 +23,7 @@ from pubsub_lib.errors import JournalError, PubSubError
 from pubsub_lib.journal import reading
 from pubsub_lib.journal.compaction import write_parquet
 from pubsub_lib.journal.entries import MAGIC, Entry, Header, beginning, frame
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.rows import SCHEMA
 from pubsub_lib.service import settings as service_settings
 
@@ -77,9 +79,12 @@ def _read_journal(folder: Path, data: bytes) -> str:
 
 
 def _parquet(folder: Path) -> bytes:
+    """Without a checksum, as earlier versions wrote it: else a changed file would be refused before it is read."""
     source, target = folder / "b.journal", folder / "b.parquet"
     source.write_bytes(_journal())
     write_parquet(source, target)
+    table = pq.read_table(target)
+    pq.write_table(table.replace_schema_metadata({SCHEMA_KEY: str(SCHEMA).encode()}), target, compression="zstd")
     return target.read_bytes()
 
 

@@ -12,13 +12,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pubsub_lib.audit.ingest.overlaps import Numbered, Ranges, ranges_of, without_overlaps
 from pubsub_lib.audit.spark.addresses import path_of, to_read
 from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.spark.settled import together
 from pubsub_lib.errors import JournalError
+from pubsub_lib.journal.appending import being_written
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
+from pubsub_lib.journal.parquet_metadata import is_cut, torn_problem
 from pubsub_lib.journal.reading import check_parquet, check_whole, find, unreadable
-from pubsub_lib.journal.rows import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,16 +39,18 @@ _KEPT: Final = 256 << 20
 """Below this number of bytes (compressed) the records fit in memory."""
 _WRITING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """Errors of writing a file; reading never raises them."""
-_PLACE: Final = {name: place for place, name in enumerate(COLUMNS)}
-"""The index of each column in a file. The nested column is the last."""
+_TORN: Final = pa.schema([("domain", pa.string()), ("run", pa.string()), ("last", pa.int64())])
 _PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
 
 
 class Input(msgspec.Struct, frozen=True):
-    """Readable Parquet files per domain, and one sentence for each file or folder that could not be read."""
+    """Readable Parquet files per domain, and one sentence for each file or folder that could not be read. ``torn``: per
+    domain run and number of the last record of each file behind whose records bytes were not read.
+    """
 
     files: Mapping[str, Sequence[Path]]
     problems: Sequence[str]
+    torn: Mapping[str, Sequence[tuple[str, int]]] = {}
 
     @property
     def empty(self) -> bool:
@@ -67,11 +71,20 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class _Begun(msgspec.Struct, frozen=True):
-    """A file: run and number of its first record (None: the file is empty), and its number of records."""
+    """A file and its Parquet form, the numbers of its records, and how many it has. ``torn``: the problem of records
+    that are missing at its end.
+    """
 
     path: Path
-    first: tuple[str, int] | None
+    readable: Path
+    ranges: Ranges
     records: int
+    torn: str
+
+    @property
+    def first(self) -> tuple[str, int] | None:
+        """Run and number of the first record; None: the file is empty."""
+        return min(((run, low) for run, (low, _) in self.ranges.items()), default=None)
 
 
 def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
@@ -80,21 +93,25 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     Blocks while it reads the files. A file that is in several folders under the same name counts once.
     """
     files: dict[str, list[Path]] = {}
+    torn: dict[str, list[tuple[str, int]]] = {}
     problems: list[str] = []
     for index, (domain, places) in enumerate(sorted(folders.items())):
-        found: dict[str, Path] = {}
+        found: dict[str, _Begun] = {}
         begins: dict[tuple[str, int], _Begun] = {}
         there = [_find(place, problems) for place in places]
         # Finished files of all folders come first: a growing file in another folder may be an older copy.
         for of_form in zip(*there, strict=True):
             for path in itertools.chain(*of_form):
                 _gather_one(path, scratch / str(index), found, begins, problems)
-        files[domain] = [found[name] for name in sorted(found)]
+        ends = [(run, last) for each in found.values() if each.torn for run, (_, last) in each.ranges.items()]
+        if ends:
+            torn[domain] = sorted(ends)
+        files[domain] = _once([found[name] for name in sorted(found)], scratch / str(index) / "once", problems)
         if not found:
             of = f" of {domain}" if domain else ""
             problems.append(f"no journals{of} in {', '.join(map(str, places))}; name the folders that have them")
     # The name of a file may hold any bytes; a problem must be valid text.
-    return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems])
+    return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems], torn)
 
 
 def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Path]]:
@@ -109,16 +126,17 @@ def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Pa
 
 
 def _gather_one(
-    path: Path, scratch: Path, found: dict[str, Path], begins: dict[tuple[str, int], _Begun], problems: list[str]
+    path: Path, scratch: Path, found: dict[str, _Begun], begins: dict[tuple[str, int], _Begun], problems: list[str]
 ) -> None:
     """``begins``: the files by their first records. A copy under another name has the same first record."""
     if path.stem in found:
         return
     try:
-        readable = _readable(path, scratch)
-        if readable is None:
+        found_now = _readable(path, scratch)
+        if found_now is None:
             return
-        begun = _begin(path, readable)
+        readable, growing = found_now
+        begun = _begin(path, readable, growing=growing)
         other = begins.get(begun.first) if begun.first is not None else None
         if other is not None:
             # Keep the longer file: the other was copied while its writer was still appending.
@@ -127,9 +145,11 @@ def _gather_one(
             if kept is other:
                 return
             del found[other.path.stem]
-        found[path.stem] = readable
+        found[path.stem] = begun
         if begun.first is not None:
             begins[begun.first] = begun
+        if begun.torn:
+            problems.append(begun.torn)
     except JournalError as error:
         problems.append(str(error))
     except FileNotFoundError:
@@ -140,6 +160,19 @@ def _gather_one(
             problems.append(f"{path} cannot be converted to Parquet in {scratch} ({why}); free space or set TMPDIR")
         else:
             problems.append(unreadable(path, error))
+
+
+def _once(files: Sequence[_Begun], scratch: Path, problems: list[str]) -> list[Path]:
+    """The files, each record in one of them only."""
+    numbered = [Numbered(each.readable, str(each.path), each.ranges) for each in files]
+    try:
+        kept, found = without_overlaps(numbered, scratch)
+    except OSError as error:
+        why = error.strerror or error
+        problems.append(f"journals that overlap cannot be joined in {scratch} ({why}); free space or set TMPDIR")
+        return []
+    problems += found
+    return kept
 
 
 def without_damaged(gathered: Input) -> Input | None:
@@ -163,7 +196,7 @@ def without_damaged(gathered: Input) -> Input | None:
                 problems.append(unreadable(path, error))
             else:
                 files[domain].append(path)
-    return Input(files, problems) if len(problems) > len(gathered.problems) else None
+    return Input(files, problems, gathered.torn) if len(problems) > len(gathered.problems) else None
 
 
 def folders_by_domain(named: Sequence[str]) -> dict[str, list[Path]]:
@@ -196,32 +229,39 @@ def as_parquet(path: Path, made: Path) -> Path:
     return made
 
 
-def _readable(path: Path, scratch: Path) -> Path | None:
-    """The file itself, or its Parquet form in ``scratch``; None: the file was just created and is still empty."""
+def _readable(path: Path, scratch: Path) -> tuple[Path, bool] | None:
+    """The file itself, or its Parquet form in ``scratch``, and whether it was being written before it was read; None:
+    the file was just created and is still empty.
+    """
     try:
-        if path.suffix != PARQUET_SUFFIX:
-            if path.stat().st_size == 0:
-                return None
-            scratch.mkdir(parents=True, exist_ok=True)
-        return as_parquet(path, scratch / f"{path.stem}{PARQUET_SUFFIX}")
+        if path.suffix == PARQUET_SUFFIX:
+            return as_parquet(path, path), False
+        if path.stat().st_size == 0:
+            return None
+        growing = being_written(path)
+        scratch.mkdir(parents=True, exist_ok=True)
+        made = as_parquet(path, scratch / f"{path.stem}{PARQUET_SUFFIX}")
+        if growing and is_cut(pq.read_metadata(made).metadata) and not being_written(path):
+            return _readable(path, scratch)  # it is finished now: it may be longer, and its end counts
     except FileNotFoundError:
         # A running participant may have converted the file meanwhile: to the same name with another suffix.
         finished = path.with_suffix(PARQUET_SUFFIX)
         if finished == path or not finished.exists():
             raise
-        return as_parquet(finished, finished)
+        return as_parquet(finished, finished), False
+    else:
+        return made, growing
 
 
-def _begin(path: Path, readable: Path) -> _Begun:
-    """The first record and the number of records, by the metadata of the Parquet form. Raises JournalError."""
+def _begin(path: Path, readable: Path, *, growing: bool) -> _Begun:
+    """The facts about a file, by the metadata of the Parquet form. Raises JournalError."""
     try:
         about = pq.read_metadata(readable)
-        groups = [about.row_group(number) for number in range(about.num_row_groups)]
-        begins = [[group.column(_PLACE[name]).statistics for name in ("run", "number")] for group in groups]
-        first = min(((run.min, number.min) for run, number in begins if run and number), default=None)
+        ranges = ranges_of(readable, about)
     except (ValueError, TypeError) as error:  # a text that is not UTF-8, for example
         raise JournalError(f"{path} is damaged ({error}); remove it or copy it again") from error
-    return _Begun(path, first, about.num_rows)
+    torn = "" if growing and is_cut(about.metadata) else torn_problem(str(path), about.metadata, about.num_rows)
+    return _Begun(path, readable, ranges, about.num_rows, torn)
 
 
 def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
@@ -235,7 +275,9 @@ def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
     for domain, paths in gathered.files.items():
         for path in paths:
             domains.setdefault(path.resolve(), []).append(domain)
-    rows = spark.read.schema(SCHEMA).parquet(*map(to_read, domains))
+    # A file may be damaged after its checksum was checked, or on another machine of a cluster.
+    reader = spark.read.schema(SCHEMA).option("parquet.page.verify-checksum.enabled", "true")
+    rows = reader.parquet(*map(to_read, domains))
     every = {domain for of_file in domains.values() for domain in of_file}
     if len(every) == 1:
         return together(rows.withColumn("domain", F.lit(every.pop())))
@@ -248,3 +290,11 @@ def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
     ]
     known = F.broadcast(small(spark, places, _PLACES))
     return together(rows.withColumn("file", F.col("_metadata.file_path")).join(known, "file").drop("file"))
+
+
+def torn_ends(spark: "SparkSession", gathered: Input) -> "DataFrame | None":
+    """The table of torn files for :func:`pubsub_lib.audit.rules.pipeline.audit`; None without any."""
+    ends = [
+        {"domain": domain, "run": run, "last": last} for domain, each in gathered.torn.items() for run, last in each
+    ]
+    return small(spark, ends, _TORN) if ends else None

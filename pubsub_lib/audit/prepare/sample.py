@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pubsub_lib.audit.settings import SECOND
-from pubsub_lib.journal.compaction import SCHEMA_KEY
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.rows import SCHEMA, ChangeRow, Kind, Row, Side, arrow_schema, as_dict
 
 MESSAGES: Final = 60

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.report import anomalies, streams, trails, windows
 from pubsub_lib.audit.report.aggregates import Aggregates
+from pubsub_lib.audit.report.evidence import evidence
 from pubsub_lib.audit.report.summary import (
     TIMELINE,
     WORST,
@@ -22,22 +23,27 @@ from pubsub_lib.audit.report.summary import (
     category,
     exit_code,
 )  # fmt: skip
-from pubsub_lib.audit.rules.base_tables import PARTICIPANTS, closed
 from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import lookup
 
 
-def collect(tables: Tables, derived: Aggregates, settings: AuditSettings, problems: Sequence[str] = ()) -> Summary:
-    """Run the jobs and build the summary. Blocks until the jobs are done."""
+def collect(
+    tables: Tables,
+    derived: Aggregates,
+    settings: AuditSettings,
+    problems: Sequence[str] = (),
+    expected: Sequence[tuple[str, str]] = (),
+) -> Summary:
+    """Run the jobs and build the summary. ``expected``: side and name of each participant that must have a journal.
+    Blocks until the jobs are done.
+    """
     by = ("domain", "verdict", "detail", "blame", "way")
     of_delivery = derived.cells.groupBy(*by).agg(F.sum("rows").alias("rows")).collect()
     counts = [*_counts(of_delivery), *_findings(tables)]
-    every = _domains(tables)
-    problems = [*problems, *map(_headless, every.values())]
-    problems = [each for each in problems if each]
-    silent, still_open = _evidence(tables, settings, every.keys())
-    incomplete = bool(silent or still_open or not every)
+    known = evidence(tables, settings, expected)
+    problems = [*problems, *known.problems]
+    incomplete = bool(known.silent or known.open_domains or not known.domains)
     code = exit_code({each.verdict for each in counts}, settings, incomplete=incomplete, problems=problems)
     syncs = _syncs(tables.syncs)
     latencies = [row.asDict() for row in derived.latency.filter("name = ''").orderBy("domain", "hop").collect()]
@@ -49,8 +55,8 @@ def collect(tables: Tables, derived: Aggregates, settings: AuditSettings, proble
         balance=_balances(of_delivery),
         counts=sorted(counts, key=lambda each: (each.domain, each.of, each.verdict, each.detail, each.blame)),
         skews=_dicts(tables.skews.orderBy("domain", "replica_host", "publisher_host")),
-        silent=silent,
-        open_domains=still_open,
+        silent=known.silent,
+        open_domains=known.open_domains,
         syncs=syncs,
         first=trails.with_trails(first, tables.rows),
         problems=problems,
@@ -62,6 +68,7 @@ def collect(tables: Tables, derived: Aggregates, settings: AuditSettings, proble
         over_time=_dicts(windows.over_time(derived.cells)),
         losses=_losses(tables, derived) if missed else [],
         timeline=_dicts(tables.syncs.orderBy(F.desc_nulls_first("took"), "began", "run").limit(TIMELINE)),
+        coverage=known.coverage,
         keys=anomalies.worst_keys(derived.anomaly, tables.rows, settings) if first else [],
     )
 
@@ -97,42 +104,6 @@ def _balances(of_delivery: Iterable[Row]) -> dict[str, Balance]:
         balance["expected"] += row["rows"]
         balance[category(row["verdict"], row["way"])] += row["rows"]
     return {domain: Balance(**each) for domain, each in sorted(sums.items())}
-
-
-def _domains(tables: Tables) -> dict[str, Row]:
-    """Every domain, with the number of replica runs whose first record is missing, and the first such run."""
-    headless = F.when((F.col("side") == "replica") & (F.col("first_number") > 1), F.struct("run", "name"))
-    of_domains = tables.runs.groupBy("domain").agg(F.count(headless).alias("headless"), F.min(headless).alias("one"))
-    return {row["domain"]: row for row in of_domains.collect()}
-
-
-def _headless(domain: Row) -> str:
-    """The problem of missing first records, or "". A replica records each subscription only once, when it subscribes.
-    A message without a recorded subscription is not expected, so its loss is not noticed.
-    """
-    if not domain["headless"]:
-        return ""
-    of = f" of {domain['domain']}" if domain["domain"] else ""
-    return (
-        f"the journals of {domain['headless']} replicas' runs{of} (first: {domain['one']['run']} of "
-        f"{domain['one']['name']}) lack the begin of the run with the replica's subscriptions, so losses may be "
-        "missed; add the older journals, and keep journals as long as a replica runs"
-    )
-
-
-def _evidence(tables: Tables, settings: AuditSettings, every: Set[str]) -> tuple[list[str], list[str]]:
-    """The silent runs, and the domains (of ``every``) whose first window is not closed."""
-    about = tables.domains.select("domain", "latest")
-    quiet = (
-        tables.runs.filter(F.col("side").isin(*PARTICIPANTS) & ~F.col("over"))
-        .join(lookup(about), "domain")
-        .filter(F.col("last_wall") < F.col("latest") - settings.silence)
-        .select("run")
-    )
-    begun = closed(F.col("begin"), F.col("closed_until"), settings)
-    of_domains = tables.domains.select("domain", begun.alias("closed")).collect()
-    known = {row["domain"] for row in of_domains if row["closed"]}
-    return sorted(row["run"] for row in quiet.collect()), sorted(every - known)
 
 
 def _syncs(table: DataFrame) -> list[dict[str, Any]]:

@@ -79,9 +79,37 @@ def faults(exit_code: int) -> dict[str, bool]:
 
 
 def verdict(summary: Summary) -> str:
-    """The result in one sentence."""
-    expected = sum(balance.expected for balance in summary.balance.values())
-    if not summary.exit_code:
-        return f"No fault found: all {expected} expected deliveries are accounted for."
-    found = [text for bit, (_, text) in _FAULTS.items() if summary.exit_code & bit]
-    return f"Of {expected} expected deliveries: {'; '.join(found)} (exit code {summary.exit_code})."
+    """The result: a sentence, and one about what was not audited."""
+    balances = summary.balance.values()
+    expected = sum(balance.expected for balance in balances)
+    unaudited = _unaudited(summary)
+    if summary.exit_code:
+        found = [text for bit, (_, text) in _FAULTS.items() if summary.exit_code & bit]
+        return f"Of {expected} expected deliveries: {'; '.join(found)} (exit code {summary.exit_code}).{unaudited}"
+    if not expected:
+        return f"No fault found, but no delivery was expected.{unaudited}"
+    open_ends = {
+        "pending (their windows are not closed)": sum(balance.pending for balance in balances),
+        "excused (their replicas were not required to receive them)": sum(balance.excused for balance in balances),
+    }
+    named = [f"{number} {are}" for are, number in open_ends.items() if number]
+    if not named:
+        return f"No fault found: all {expected} expected deliveries are accounted for.{unaudited}"
+    done = expected - sum(open_ends.values())
+    parts = [f"{done} were delivered or repaired", *named]
+    return f"No fault found: of {expected} expected deliveries {', '.join(parts)}.{unaudited}"
+
+
+def _unaudited(summary: Summary) -> str:
+    """A sentence about the domains without a store, and the replicas without a listing; "" without any."""
+    without = [each for each in summary.coverage if not each.store]
+    others = [each for each in summary.coverage if each.store]
+    unlisted = sum(each.replicas - each.listed for each in others)
+    parts = []
+    if without:
+        of = f" of {len(without)} of {len(summary.coverage)} domains" if len(summary.coverage) > 1 else ""
+        parts.append(f"the store and the state of replicas{of} (no --store)")
+    if unlisted:
+        replicas = sum(each.replicas for each in others)
+        parts.append(f"the state of {unlisted} of {replicas} replicas (not closed, so without a listing)")
+    return f" Not audited: {' and '.join(parts)}." if parts else ""

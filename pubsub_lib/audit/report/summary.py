@@ -67,6 +67,17 @@ class Count(msgspec.Struct, frozen=True):
     count: int
 
 
+class Coverage(msgspec.Struct, frozen=True):
+    """What a domain's journals allowed to audit. ``store``: whether there are records of the store; ``listed``: the
+    number of the ``replicas`` (names) that listed their objects.
+    """
+
+    domain: str
+    store: bool
+    replicas: int
+    listed: int
+
+
 class Detector(msgspec.Struct, frozen=True):
     """The detection of losses: the number of failed deliveries (``holes``), the number of those that were lost
     (``missed``), and the cost of repairing the others.
@@ -126,6 +137,7 @@ class Summary(msgspec.Struct, frozen=True):
     """The longest syncs."""
     keys: Sequence[Mapping[str, Any]] = ()
     """The objects with the most anomalies."""
+    coverage: Sequence[Coverage] = ()
 
 
 def exit_code(verdicts: set[str], settings: AuditSettings, *, incomplete: bool, problems: Sequence[str]) -> int:

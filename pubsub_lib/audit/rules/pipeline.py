@@ -12,6 +12,7 @@ from pubsub_lib.audit.rules import (
     contradictions,
     delivery,
     fast_path,
+    participants,
     receipts,
     state,
     syncs,
@@ -38,6 +39,8 @@ class Tables(msgspec.Struct, frozen=True):
     skews: DataFrame
     rows: DataFrame
     """The records themselves, for the trails of anomalies."""
+    events: DataFrame
+    """The records that are not messages, objects or marks."""
     kept: DataFrame
     """The persisted table from which ``delivery`` is computed."""
 
@@ -50,8 +53,11 @@ INTERPRETED_BELOW: Final = 100_000
 """Below this number of records of messages, and with one partition, Spark generates no code for most steps."""
 
 
-def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_PATH_FROM) -> Tables:
-    """Plan the tables; reading them runs the jobs. ``rows``: journals' records, each once, with ``domain``.
+def audit(
+    rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_PATH_FROM, torn: DataFrame | None = None
+) -> Tables:
+    """Plan the tables; reading them runs the jobs. ``rows``: journals' records, each once, with ``domain``. ``torn``:
+    ``domain``, ``run`` and ``last`` number of each file behind whose records bytes were not read.
 
     Tables that several others need are computed at once: with small journals, planning nested plans takes longer than
     reading the data.
@@ -62,7 +68,8 @@ def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_P
     sent, messages = _messages(overview)
     if messages >= INTERPRETED_BELOW:
         compiled(rows.sparkSession)
-    runs = settled(base_tables.runs(overview, rows))
+    runs = base_tables.runs(overview, rows)
+    runs = settled(runs if torn is None else participants.with_torn_ends(runs, torn))
     known = _known(rows, events, overview, runs, settings)
     delivered, strayed, source = _judged(rows, known, settings, fast=sent >= fast_path_from)
     strays = kept(strayed, small=True)
@@ -79,6 +86,7 @@ def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_P
         domains=known.domains,
         skews=known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"),
         rows=rows,
+        events=events,
         kept=source,
     )
 

@@ -94,7 +94,7 @@ def _run(
 ) -> int:  # fmt: skip
     stream = Stream(spark, checkpoint)
     intake = Intake(folders, stream.spool, options.patience)
-    judge = spark_judge(spark, settings, options.out)
+    judge = spark_judge(spark, settings, options.out, stream)
     loop = AuditLoop(stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000)
     output = Output(windows.written(options.out), options.format == "json", settings)
     try:

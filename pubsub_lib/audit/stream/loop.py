@@ -115,7 +115,8 @@ class AuditLoop:
             begin = self._state.closed.get(domain)
             if end is not None and (begin is None or end > begin):
                 spans[domain] = Span(begin, end)
-                files[domain] = self._stream.files(domain, whole)
+                files[domain], found = self._stream.files(domain, whole)
+                problems += found
         closed = self._judge(files, spans) if spans else []
         new = [each for each in dict.fromkeys(problems) if each not in self._state.problems]
         if spans or new:
@@ -163,19 +164,19 @@ def _locked(checkpoint: Path) -> int:
     return fd
 
 
-def spark_judge(spark: "SparkSession", settings: AuditSettings, out: Path) -> Judge:
+def spark_judge(spark: "SparkSession", settings: AuditSettings, out: Path, stream: Stream) -> Judge:
     """A judge that runs the pipeline of ``run`` over all files and keeps the closed windows."""
 
     def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> list[Closed]:
         from pubsub_lib.audit.rules.pipeline import audit
 
-        spool = journals.Input(files, ())
+        spool = journals.Input(files, (), stream.torn)
         adapt(spark, spool.size)
         rows = journals.load(spark, spool)
         if spool.cacheable:
             rows = rows.persist()
         try:
-            tables = audit(rows, settings)
+            tables = audit(rows, settings, torn=journals.torn_ends(spark, spool))
             try:
                 return windows.write(tables, spans, settings, out)
             finally:

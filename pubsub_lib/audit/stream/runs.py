@@ -29,6 +29,10 @@ class JournalPart(msgspec.Struct, frozen=True):
     last_wall: int
     last_mark: int | None
     closed: bool
+    last: int = 0
+    """The number of its last record; 0 in a checkpoint of an earlier version."""
+    torn: str = ""
+    """The problem of records that are missing at its end."""
 
 
 class Known(msgspec.Struct, frozen=True):

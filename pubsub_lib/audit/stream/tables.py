@@ -8,16 +8,18 @@ import msgspec
 import pyarrow.parquet as pq
 
 from pubsub_lib.audit.ingest.input import SCHEMA
+from pubsub_lib.audit.ingest.overlaps import Numbered, without_overlaps
 from pubsub_lib.audit.spark.addresses import path_of, to_read, to_write
 from pubsub_lib.audit.stream.intake import domain_of, folder_of, run_and_part
 from pubsub_lib.audit.stream.runs import JournalPart
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX
+from pubsub_lib.journal.parquet_metadata import torn_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILES_PER_BATCH: Final = 1000
-_SPOOL, _BATCHES, _STATE = "spool", "batches", "stream"
+_SPOOL, _BATCHES, _STATE, _ONCE = "spool", "batches", "stream", "once"
 
 
 class WindowRows(msgspec.Struct, frozen=True):
@@ -46,7 +48,9 @@ class Stream:
         self._checkpoint = checkpoint
         self.spool = checkpoint / _SPOOL
         self._read: dict[Path, dict[str, list[JournalPart]]] = {}
-        self._counted: dict[Path, int] = {}
+        self.torn: dict[str, list[tuple[str, int]]] = {}
+        """Per domain run and number of the last record of each file with a torn end, as of the last :meth:`parts`."""
+        self._about: dict[Path, tuple[int, str]] = {}
         for name in (_SPOOL, _BATCHES, _STATE):
             (checkpoint / name).mkdir(parents=True, exist_ok=True)
 
@@ -59,6 +63,7 @@ class Stream:
             .option("maxFileAge", "36500d")  # a file may be copied here long after it was written
             # A damaged file with a sound end is found below, by its number of rows; it must not end the stream.
             .option("ignoreCorruptFiles", "true")
+            .option("parquet.page.verify-checksum.enabled", "true")
             .parquet(to_read(self.spool))
         )
         query = (
@@ -80,6 +85,7 @@ class Stream:
             F.first("host").alias("host"),
             F.count("*").alias("rows"),
             F.min("number").alias("first"),
+            F.max("number").alias("last"),
             F.min("wall").alias("first_wall"),
             F.max("wall").alias("last_wall"),
             F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
@@ -89,8 +95,10 @@ class Stream:
         for row in found.collect():
             values = row.asDict()
             path = path_of(values.pop("file_path"))
-            whole = values.pop("rows") == pq.read_metadata(path).num_rows
-            part = JournalPart(stem=path.stem, number=run_and_part(path.stem)[1], whole=whole, **values)
+            about = pq.read_metadata(path)
+            whole = values.pop("rows") == about.num_rows
+            torn = torn_problem(path.stem, about.metadata, about.num_rows)
+            part = JournalPart(stem=path.stem, number=run_and_part(path.stem)[1], whole=whole, torn=torn, **values)
             parts.setdefault(domain_of(path.parent.name), []).append(part)
         for of_domain in parts.values():
             of_domain.sort(key=lambda each: each.stem)
@@ -105,6 +113,7 @@ class Stream:
             for domain, parts in self._read[path].items():
                 reported.setdefault(domain, {}).update((each.stem, each) for each in parts)
         found = WindowRows({}, {}, [])
+        self.torn = {}
         for folder in sorted(self.spool.iterdir()):
             domain = domain_of(folder.name)
             good, unusable = found.good.setdefault(domain, []), found.unusable.setdefault(domain, set())
@@ -112,18 +121,36 @@ class Stream:
                 part = reported.get(domain, {}).get(path.stem)
                 if part is not None and part.whole:
                     good.append(part)
+                    if part.torn:
+                        found.problems.append(part.torn)
+                        self.torn.setdefault(domain, []).append((part.run, part.last))
                     continue
                 unusable.add(run_and_part(path.stem))
-                if part is not None or self._rows(path):
-                    found.problems.append(f"{path.stem} is damaged; its records count as lost")
+                found.problems.extend(self._unusable(path, read=part is not None))
         return found
 
-    def _rows(self, path: Path) -> int:
-        """The number of rows by the file's metadata. Cached; called only for the few files without rows in Spark."""
-        if path not in self._counted:
-            self._counted[path] = pq.read_metadata(path).num_rows
-        return self._counted[path]
+    def _unusable(self, path: Path, *, read: bool) -> list[str]:
+        """The problem of a file that Spark did not read whole (``read``: in part); none when the file has no records.
+        Called only for the few files without rows in Spark; their metadata is cached.
+        """
+        if path not in self._about:
+            about = pq.read_metadata(path)
+            self._about[path] = (about.num_rows, torn_problem(path.stem, about.metadata, about.num_rows))
+        records, torn = self._about[path]
+        if read or records:
+            return [f"{path.stem} is damaged; its records count as lost"]
+        return [torn] if torn else []
 
-    def files(self, domain: str, parts: Iterable[JournalPart]) -> list[Path]:
-        """The files of these parts in the spool."""
-        return [self.spool / folder_of(domain) / f"{each.stem}{PARQUET_SUFFIX}" for each in parts]
+    def files(self, domain: str, parts: Iterable[JournalPart]) -> tuple[list[Path], list[str]]:
+        """The files of these parts in the spool, or beside it without the records that another one has, too; and the
+        problems of files that disagree. Blocks when files overlap. Raises OSError.
+        """
+        numbered = [
+            Numbered(
+                self.spool / folder_of(domain) / f"{each.stem}{PARQUET_SUFFIX}",
+                each.stem,
+                {each.run: (each.first, max(each.first, each.last))},
+            )
+            for each in parts
+        ]
+        return without_overlaps(numbered, self._checkpoint / _ONCE / folder_of(domain))

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pubsub_lib.journal.compaction import SCHEMA_KEY
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY, TORN_KEY
 from pubsub_lib.journal.rows import SCHEMA, Row, arrow_schema, as_dict
+from tests.unit.audit.generator import TORN
 
 
 class File(NamedTuple):
@@ -48,7 +49,10 @@ def cut(domain: str, rows: Sequence[Row], rng: random.Random, moments: Sequence[
 
 def write_part(folder: Path, file: File) -> Path:
     """Write a part as the roller of a journal does."""
-    schema = arrow_schema().with_metadata({SCHEMA_KEY: str(SCHEMA).encode()})
+    metadata = {SCHEMA_KEY: str(SCHEMA).encode()}
+    if (file.rows[-1].run, file.rows[-1].number) in TORN:
+        metadata[TORN_KEY] = b"damaged 7"
+    schema = arrow_schema().with_metadata(metadata)
     path, beside = folder / f"{file.stem}.parquet", folder / f".{file.stem}.parquet.1"
     pq.write_table(pa.Table.from_pylist([as_dict(row) for row in file.rows], schema=schema), beside)
     beside.rename(path)

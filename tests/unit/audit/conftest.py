@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pubsub_lib.audit.ingest.input import Input, torn_ends
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.session import QUICK_JVM, adapt, session
 from pubsub_lib.audit.spark.settled import together
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal.rows import COLUMNS, Row, arrow_schema
 from tests.conftest import IN_CI
-from tests.unit.audit.generator import BOUND, GRACE, SILENCE, WINDOW
+from tests.unit.audit.generator import BOUND, GRACE, SILENCE, TORN, WINDOW
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,10 +63,16 @@ def audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Au
 
     def all_at_once(cases: Mapping[str, Sequence[Row]], size: int) -> "Tables":
         adapt(spark, size)
+        domains = {row.run: domain for domain, rows in cases.items() for row in rows}
+        torn: dict[str, list[tuple[str, int]]] = {}
+        for one, last in TORN:
+            if one in domains:
+                torn.setdefault(domains[one], []).append((one, last))
         path = tmp_path_factory.mktemp("cases") / "cases.parquet"
         write_cases(path, cases)
         rows = together(spark.read.parquet(str(path)))
-        return run(rows, SETTINGS, fast_path_from=FAST_PATH_FROM if size == LITTLE else 0)
+        ends = torn_ends(spark, Input({}, (), torn))
+        return run(rows, SETTINGS, fast_path_from=FAST_PATH_FROM if size == LITTLE else 0, torn=ends)
 
     return all_at_once
 

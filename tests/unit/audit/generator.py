@@ -14,6 +14,10 @@ WINDOW, GRACE, BOUND, SILENCE = 10_000, 5_000, 3_000, 25_000
 BEGIN = 1_000_000
 
 
+TORN: set[tuple[str, int]] = set()
+"""Run and number of the last record of each file behind whose records bytes were lost, as tests add them."""
+
+
 class Participant:
     """One run. ``rows`` numbers its events in the order of their times."""
 

@@ -83,7 +83,12 @@ class Difference(NamedTuple):
 
 
 class Oracle:
-    def __init__(self, rows: Iterable[Row], window: int, grace: int, bound: int, silence: int) -> None:
+    def __init__(
+        self, rows: Iterable[Row], window: int, grace: int, bound: int, silence: int,
+        torn: Iterable[tuple[str, int]] = (),
+    ) -> None:  # fmt: skip
+        """``torn``: run and number of the last record of each file behind whose records bytes were not read."""
+        self.torn = set(torn)
         self.window, self.grace, self.bound, self.silence = window, grace, bound, silence
         unique = {(row.run, row.number): row for row in rows}
         self.runs: dict[str, list[Row]] = defaultdict(list)
@@ -113,16 +118,29 @@ class Oracle:
     def last_wall(self, run: str) -> int:
         return max(row.wall for row in self.runs[run])
 
-    def gaps(self, run: str) -> list[tuple[int, float, int, int]]:
+    def gaps(self, run: str) -> list[tuple[int, float, float, float]]:
         """(lo, lo's wall, hi, hi's wall)."""
         rows = self.runs[run]
-        found: list[tuple[int, float, int, int]] = []
+        found: list[tuple[int, float, float, float]] = []
         if rows[0].number != 1:
             found.append((0, -INFINITE, rows[0].number, rows[0].wall))
         for one, two in pairwise(rows):
             if two.number != one.number + 1:
                 found.append((one.number, one.wall, two.number, two.wall))
+        if (run, rows[-1].number) in self.torn and all(row.kind != "close" for row in rows):
+            found.append((rows[-1].number, self.last_wall(run), INFINITE, self._next_begin(run)))
         return found
+
+    def _next_begin(self, run: str) -> float:
+        """The first wall of the next run of the same participant, if that is after the last wall of this run."""
+        runs = [each for each in self.runs if self._who(each) == self._who(run)]
+        later = sorted((self.first_wall(each), each) for each in runs)
+        place = later.index((self.first_wall(run), run)) + 1
+        begin = later[place][0] if place < len(later) else INFINITE
+        return begin if begin > self.last_wall(run) else INFINITE
+
+    def _who(self, run: str) -> tuple[str, str, str]:
+        return (self.runs[run][0].side, self.runs[run][0].name, self.runs[run][0].host)
 
     def over(self, run: str) -> bool:
         rows = self.runs[run]
@@ -796,6 +814,43 @@ class Oracle:
         replicas = (run for run in self.participants() if self.runs[run][0].side == "replica")
         return sorted(run for run in replicas if min(row.number for row in self.runs[run]) > 1)
 
+    def overlaps(self) -> list[tuple[str, str]]:
+        """Each run of a replica that began during another one of its name, and the latest such other one."""
+        replicas = [run for run in self.participants() if self.runs[run][0].side == "replica"]
+        begun = sorted((self.first_wall(run), run) for run in replicas)
+        found = []
+        for place, (first, run) in enumerate(begun):
+            mine = self.runs[run][0]
+            others = []
+            for _, other in begun[:place]:
+                theirs = self.runs[other][0]
+                late = self.last_wall(other) - (0 if theirs.host == mine.host else self.grace)
+                if theirs.name == mine.name and late > first:
+                    others.append((theirs.host == mine.host, self.last_wall(other), other))
+            if others:
+                found.append((run, max(others)[2]))
+        return sorted(found)
+
+    def unknown_requests(self) -> list[str]:
+        """Nonces of hello requests that were answered in closed windows, and that no replica recorded."""
+        answered: dict[str, int] = {}
+        recorded = set()
+        for row in self.rows:
+            if row.kind in ("hello", "ask") and row.peer and not row.peer.startswith("observer-"):
+                if row.side == "replica":
+                    recorded.add(row.peer)
+                elif row.side in ("writer", "service"):
+                    answered[row.peer] = min(row.wall, answered.get(row.peer, row.wall))
+        return sorted(peer for peer, wall in answered.items() if peer not in recorded and self.closed(wall))
+
+    def without_replica(self) -> bool:
+        sides = {self.runs[run][0].side for run in self.participants()}
+        return bool(sides) and "replica" not in sides
+
+    def missing(self) -> bool:
+        """Whether participants or parts of their journals are missing, or two replicas share a name."""
+        return bool(self.headless() or self.overlaps() or self.unknown_requests() or self.without_replica())
+
     def bits(self) -> int:
         seen = {row.verdict for row in self.delivery()} | {row.verdict for row in self.strays()}
         seen |= {row.verdict for row in self.store()} | {row.verdict for row in self.state()}
@@ -810,5 +865,5 @@ class Oracle:
         }.items():
             bits |= bit if seen & kinds else 0
         walls = [row.wall for run in self.participants() for row in self.runs[run]]
-        incomplete = not walls or not self.closed(min(walls)) or bool(self.silent() or self.headless())
+        incomplete = not walls or not self.closed(min(walls)) or bool(self.silent() or self.missing())
         return bits | (32 if incomplete else 0)

@@ -24,10 +24,12 @@ from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.errors import ConfigError, StoreError
 from pubsub_lib.journal import writer
 from pubsub_lib.journal.compaction import compact
+from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.writer import Journal
 from pubsub_lib.store import Store
 from tests.unit.audit.ingest.test_input import damage
 from tests.unit.journal.builders import link, settings
+from tests.unit.journal.test_seal import unsealed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -340,9 +342,15 @@ def test_a_run_from_journals_to_report(
     assert 'verdict="lost"} 1.0' in (out / "audit.prom").read_text()
 
 
+@pytest.mark.parametrize("sealed", [True, False])
 def test_damaged_file_is_named_and_the_others_are_audited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    spark: "SparkSession",
+    sealed: bool,
 ) -> None:
+    """A file without a checksum, of an earlier version, is only found when Spark fails."""
     folder = tmp_path / "journals"
     lossy_journals(folder, monkeypatch)
     (folder / "x.journal").unlink()
@@ -352,11 +360,53 @@ def test_damaged_file_is_named_and_the_others_are_audited(
     other.close()
     compact(folder)
     (path,) = [each for each in folder.iterdir() if other.run in each.name]
+    if not sealed:
+        unsealed(path, path)
     damage(path)
     assert main(["run", str(folder), "-f", "json"]) & 33 == 33
     found = msgspec.json.decode(capsys.readouterr().out)
     assert any(each.startswith(f"{path} is damaged (") for each in found["problems"])
     assert found["balance"][""]["lost"] == 1
+
+
+def test_torn_file_makes_the_evidence_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    """A later run follows, so the rest of the torn one is not waited for."""
+    folder = tmp_path / "journals"
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    (path,) = [each for each in folder.iterdir() if next(read(each)).side == "replica"]
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+    later = Journal(settings(folder), "replica", "r1")
+    later.close()
+    compact(folder)
+    assert main(["run", str(folder), "-f", "json"]) & 33 == 33
+    (problem,) = msgspec.json.decode(capsys.readouterr().out)["problems"]
+    assert problem.startswith(f"{path.with_suffix('.parquet')} was damaged after it was written: ")
+
+
+def test_participant_without_a_journal_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder, path = tmp_path / "journals", tmp_path / "expected"
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    path.write_text("service s1\nreplica r1\nreplica r2\nwriter r1\n")
+    assert main(["run", str(folder), "--expect", str(path), "-f", "json"]) == 33
+    assert msgspec.json.decode(capsys.readouterr().out)["problems"] == [
+        f"the {who} is expected (--expect) and has no journal; add its journals, or correct the file"
+        for who in ("replica r2", "writer r1")
+    ]
+
+
+def test_expected_participants_of_several_domains_are_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "expected").write_text("replica r1\n")
+    assert main(["run", f"a={tmp_path}", f"b={tmp_path}", "--expect", str(tmp_path / "expected")]) == 64
+    assert "but the journals have 2; audit each alone" in capsys.readouterr().err
+    assert main(["run", str(tmp_path), "--expect", str(tmp_path / "gone")]) == 64
 
 
 def test_journal_deleted_while_spark_reads_is_32(

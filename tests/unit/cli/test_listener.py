@@ -6,7 +6,7 @@ import time
 import pytest
 
 from pubsub_lib.cli.listener import ask_services, listening
-from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.envelope import OBSERVER, Envelope
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import DriverError
 from pubsub_lib.settings import Settings
@@ -19,6 +19,7 @@ def test_listener_receives_messages_and_hello_replies(world: World) -> None:
     with world.open() as store, listening(world.settings, store, ["a"], received.put) as listener:
         if world.host is not None:
             assert listener.addresses == (world.settings.bind_address,)
+        assert all(nonce.startswith(OBSERVER) for nonce in listener.ask(["a"])), "no audit expects a journal of it"
         answer = None
         asked = set()
         until = time.monotonic() + LONG

@@ -1,5 +1,6 @@
 """Append files on a real disk, also a full one."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib.journal.appending import AppendFile, claim
+from pubsub_lib.journal.appending import AppendFile, being_written, claim
 from tests.unit.journal.builders import files_that_end_at
 
 
@@ -99,3 +100,23 @@ def test_file_is_locked_until_it_is_closed(tmp_path: Path) -> None:
 
 def test_missing_file_is_not_claimed(tmp_path: Path) -> None:
     assert claim(tmp_path / "f") is None
+
+
+def test_file_is_being_written_until_its_writer_closes_it(tmp_path: Path) -> None:
+    file = AppendFile(tmp_path / "a.journal", b"begin")
+    assert being_written(file.path)
+    file.close()
+    assert not being_written(file.path)
+    file.path.unlink()
+    with pytest.raises(FileNotFoundError):
+        being_written(file.path)
+
+
+def test_file_system_without_locks_has_no_known_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.journal").touch()
+
+    def refused(_fd: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    assert not being_written(tmp_path / "a.journal")

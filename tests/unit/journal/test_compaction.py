@@ -18,6 +18,7 @@ from pubsub_lib.errors import JournalError
 from pubsub_lib.journal import compaction
 from pubsub_lib.journal.compaction import Compacted, compact
 from pubsub_lib.journal.entries import Entry, beginning, frame
+from pubsub_lib.journal.parquet_metadata import is_cut
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import COLUMNS
 from pubsub_lib.journal.writer import Journal
@@ -118,6 +119,7 @@ def test_file_of_a_killed_writer_is_compacted_up_to_its_torn_tail(tmp_path: Path
     compact(tmp_path)
     (rolled,) = find([tmp_path]).parquet
     assert list(read(rolled)) == before[:-1]
+    assert is_cut(pq.read_metadata(rolled).metadata)
 
 
 def test_both_forms_count_once(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def test_truncated_file_returns_all_whole_entries(written: list[Entry], data: st
     assert contents.header == HEADER
     assert [frame(each) for each in contents.entries] == [frame(each) for each in written[:kept]]
     assert contents.torn == cut - ends[kept]
+    assert not contents.damaged
 
 
 @given(st.lists(entries, min_size=1, max_size=3), st.data())
@@ -44,6 +45,15 @@ def test_parse_stops_at_a_changed_byte(written: list[Entry], data: st.DataObject
     assert contents.torn > 0
     assert [frame(each) for each in contents.entries] == [frame(each) for each in written[: len(contents.entries)]]
     assert len(contents.entries) < len(written)
+
+
+def test_whole_frame_with_a_wrong_checksum_is_damage_also_at_the_end() -> None:
+    entry = Entry(1, 2, 3, "mark")
+    whole = bytearray(beginning(HEADER) + frame(entry))
+    whole[-1] ^= 1
+    assert parse(bytes(whole), "f").damaged
+    assert parse(beginning(HEADER) + frame(entry) + bytes(8), "f").damaged  # zeros after a power cut
+    assert not parse(beginning(HEADER) + frame(entry) + frame(entry)[:-1], "f").damaged
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1" * 40, beginning(HEADER)[:30]])
@@ -111,4 +121,4 @@ def test_text_that_is_not_utf8_is_an_unreadable_header_or_a_torn_entry() -> None
         parse(raw(bad), "x")
     entry = msgspec.msgpack.encode(Entry(1, 2, 3, "mark", topic="t1"))
     contents = parse(raw(header, entry, entry.replace(b"t1", b"\xff1"), entry), "x")
-    assert (len(contents.entries), contents.torn) == (1, 2 * (8 + len(entry)))
+    assert (len(contents.entries), contents.torn, contents.damaged) == (1, 2 * (8 + len(entry)), True)

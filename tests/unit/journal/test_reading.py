@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.errors import JournalError
-from pubsub_lib.journal.compaction import SCHEMA_KEY, compact
+from pubsub_lib.journal.compaction import compact
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.reading import check_parquet, find, read
 from pubsub_lib.journal.rows import arrow_schema
 from tests.unit.journal.test_compaction import finished
@@ -43,7 +44,7 @@ def test_deleted_parquet_file_is_reported(rolled: Path) -> None:
 
 
 def test_unreadable_parquet_file_raises_the_systems_error(rolled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> None:
+    def refuse(path: Path, **_how: bool) -> None:
         raise PermissionError(errno.EACCES, f"Failed to open local file '{path}'. Detail: [errno 13]")
 
     monkeypatch.setattr(pq, "ParquetFile", refuse)  # the user of the tests may have all rights

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.ingest.input import SCHEMA, gather, load, without_damaged
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.compaction import compact, write_parquet
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import COLUMNS
 from pubsub_lib.journal.writer import Journal
 from tests.unit.journal.builders import envelope, files_that_end_at, settings
+from tests.unit.journal.test_seal import unsealed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,12 +148,26 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_damaged_files_are_found_when_they_are_read_whole(tmp_path: Path) -> None:
+def test_file_that_does_not_match_its_checksum_is_not_read(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     journal(folder)
     journal(folder)
     compact(folder)
     bad, good = sorted(folder.iterdir())
+    damage(bad)
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert gathered.files[""] == [good]
+    problem = f"{bad} is damaged (its checksum does not match its content); remove it or copy it again"
+    assert gathered.problems == [problem]
+
+
+def test_damaged_files_without_a_checksum_are_found_when_they_are_read_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    journal(folder)
+    journal(folder)
+    compact(folder)
+    bad, good = sorted(folder.iterdir())
+    unsealed(bad, bad)
     damage(bad)
     gathered = gather({"": [folder]}, tmp_path / "scratch")
     assert gathered.problems == [], "the ends of both are right"
@@ -161,6 +179,79 @@ def test_damaged_files_are_found_when_they_are_read_whole(tmp_path: Path) -> Non
     assert without_damaged(readable) is None
     good.unlink()
     assert without_damaged(readable) is None, "a deleted file has a reason of its own"
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+@pytest.mark.parametrize(
+    ("damaged", "begin"), [(False, "ends in the middle of a record"), (True, "was damaged after it was written")]
+)
+def test_torn_file_is_a_problem_in_both_forms(tmp_path: Path, rolled: bool, damaged: bool, begin: str) -> None:
+    """Records are missing at its end; in a later run's presence nothing else would show that."""
+    folder = tmp_path / "journals"
+    journal(folder)
+    journal(folder)
+    path, _ = sorted(folder.iterdir())
+    content = path.read_bytes()
+    path.write_bytes(content[:-2] + (b"!!" if damaged else b""))
+    if rolled:
+        compact(folder)
+        path = path.with_suffix(".parquet")
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert len(gathered.files[""]) == 2
+    (problem,) = gathered.problems
+    assert problem.startswith(f"{path} {begin}: 5 whole records were read, and the last ")
+
+
+def test_cut_end_of_a_file_that_is_being_written_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writer has written half of a frame. Damage is a problem."""
+    folder = tmp_path / "journals"
+    one = Journal(settings(folder), "replica", "r")
+    one.messages(("applied",), envelope(7, 8))
+    (path,) = folder.iterdir()
+    content = path.read_bytes()
+    path.write_bytes(content[:-2])
+    assert gather({"": [folder]}, tmp_path / "scratch").problems == []
+    path.write_bytes(content[:-2] + b"!!")
+    (problem,) = gather({"": [folder]}, tmp_path / "scratch").problems
+    assert "was damaged after it was written" in problem
+    one.close()
+
+
+def test_file_that_a_compaction_has_claimed_is_not_taken_for_a_growing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "journals"
+    journal(folder)
+    (path,) = folder.iterdir()
+    path.write_bytes(path.read_bytes()[:-2])
+    answers = [True, False, False]  # before it is read, after that, and before it is read again
+    monkeypatch.setattr(journals, "being_written", lambda _path: answers.pop(0))
+    (problem,) = gather({"": [folder]}, tmp_path / "scratch").problems
+    assert "ends in the middle of a record" in problem
+    assert answers == []
+
+
+def test_page_that_changes_after_the_check_is_not_read(tmp_path: Path, spark: "SparkSession") -> None:
+    """Parquet's own checksums find it, in Spark and in the check after Spark has failed."""
+    folder = tmp_path / "journals"
+    journal(folder)
+    compact(folder)
+    (path,) = folder.iterdir()
+    table = pq.read_table(path)
+    how = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    pq.write_table(table.replace_schema_metadata({SCHEMA_KEY: b"1"}), path, **how)
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    walls = {row["wall"] for row in load(spark, gathered).collect()}
+    about = pq.read_metadata(path).row_group(0).column(COLUMNS.index("wall"))
+    data = bytearray(path.read_bytes())
+    data[about.data_page_offset + about.total_compressed_size - 2] ^= 1
+    path.write_bytes(data)
+    assert set(pq.read_table(path)["wall"].to_pylist()) != walls, "only the checksum shows it"
+    with pytest.raises((PySparkException, Py4JJavaError), match="CRC"):
+        load(spark, gathered).collect()
+    readable = without_damaged(gathered)
+    assert readable is not None
+    assert readable.problems[0].startswith(f"{path} is damaged (")
 
 
 def test_full_scratch_folder_is_not_reported_as_a_bad_journal(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pubsub_lib.audit.report.aggregates import Aggregates
 from pubsub_lib.audit.report.labels import verdict
 from pubsub_lib.audit.report.report import check_free, read_summary, save, save_summary, text
-from pubsub_lib.audit.report.summary import Balance, Count, Summary
+from pubsub_lib.audit.report.summary import Balance, Count, Coverage, Summary
 from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.errors import ConfigError
@@ -61,9 +61,44 @@ def test_text_lists_only_anomalies_that_are_faults() -> None:
     assert "first of each kind:" not in list(text(healed))
 
 
+CLEAN = Summary(0, {"": Balance(5, 5)}, [], [], [], [], [], [])
+
+
 def test_verdict_of_a_result_without_faults() -> None:
-    clean = Summary(0, {"": Balance(5, 5)}, [], [], [], [], [], [])
-    assert verdict(clean) == "No fault found: all 5 expected deliveries are accounted for."
+    assert verdict(CLEAN) == "No fault found: all 5 expected deliveries are accounted for."
+    none = msgspec.structs.replace(CLEAN, balance={"": Balance()})
+    assert verdict(none) == "No fault found, but no delivery was expected."
+
+
+def test_verdict_names_what_is_pending_and_excused() -> None:
+    open_end = msgspec.structs.replace(CLEAN, balance={"": Balance(9, 4, 1, 0, 3, 1), "net": Balance(2, 1, 0, 0, 1)})
+    assert verdict(open_end) == (
+        "No fault found: of 11 expected deliveries 6 were delivered or repaired, 4 pending (their windows are not "
+        "closed), 1 excused (their replicas were not required to receive them)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("coverage", "sentence"),
+    [
+        ([Coverage("", True, 3, 3)], ""),
+        ([Coverage("", False, 3, 0)], " Not audited: the store and the state of replicas (no --store)."),
+        (
+            [Coverage("", True, 3, 1)],
+            " Not audited: the state of 2 of 3 replicas (not closed, so without a listing).",
+        ),
+        (
+            [Coverage("a", False, 3, 0), Coverage("b", True, 2, 1)],
+            (
+                " Not audited: the store and the state of replicas of 1 of 2 domains (no --store) and the state of 1 "
+                "of 2 replicas (not closed, so without a listing)."
+            ),
+        ),
+    ],
+)
+def test_verdict_names_what_was_not_audited(coverage: list[Coverage], sentence: str) -> None:
+    for one in (CLEAN, ONE):
+        assert verdict(msgspec.structs.replace(one, coverage=coverage)) == verdict(one) + sentence
 
 
 def test_check_free_accepts_only_new_and_empty_folders(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The pipeline follows the definitions: on known answers, and on journals with random planted faults."""
 
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,12 +13,12 @@ from pubsub_lib.audit.report import anomalies
 from pubsub_lib.audit.report.aggregates import aggregate
 from pubsub_lib.audit.report.collect import collect
 from pubsub_lib.audit.report.latency import counted, percentiles
-from pubsub_lib.audit.report.summary import Balance, Summary
+from pubsub_lib.audit.report.summary import Balance, Coverage, Summary
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.conftest import LITTLE, MUCH, SETTINGS, Audit
-from tests.unit.audit.generator import BEGIN, BOUND, GRACE, SILENCE, WINDOW, Generator
+from tests.unit.audit.generator import BEGIN, BOUND, GRACE, SILENCE, TORN, WINDOW, Generator
 from tests.unit.audit.oracle import Difference, Oracle, StoreFinding, Stray, Verdict
-from tests.unit.audit.scenario import WAY, Scenario
+from tests.unit.audit.scenario import STEP, WAY, Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,6 +68,105 @@ def retention_deleted_the_begin_of_a_replica(world: Scenario) -> list[Row]:
     rows = lose(world, 4)
     begin = max(row.number for row in rows if row.side == "replica" and row.kind in ("interest", "sync_end"))
     return [row for row in rows if row.side != "replica" or row.number > begin]
+
+
+@case({}, 32)
+def no_replica_has_a_journal(world: Scenario) -> list[Row]:
+    """Nothing is expected, so nothing is lost."""
+    return [row for row in lose(world, 3) if row.side != "replica"]
+
+
+@case({}, 32)
+def one_of_two_replicas_has_no_journal(world: Scenario) -> list[Row]:
+    """Only the replies to its hello requests show that it was there."""
+    lost = world.begin("replica", "lost")
+    lost.record(BEGIN + 1990, kind="ask", peer="n1")
+    world.service.record(BEGIN + 2000, kind="hello", peer="n1", uuid="u")
+    world.service.record(BEGIN + 2500, kind="hello", peer="n1", uuid="u")
+    world.service.record(BEGIN + 3000, kind="hello", peer="observer-1", uuid="u")
+    world.ask(BEGIN + 2200)
+    world.follow()
+    world.deliver(5)
+    return [row for row in world.rows() if row.run != lost.run]
+
+
+@case({("pending", "", ""): 5}, 32)
+def unknown_hello_requests_count_in_closed_windows_only(world: Scenario) -> list[Row]:
+    """The journal of a running replica may have been read before the reply to its request was written."""
+    world.service.record(BEGIN + 2000, kind="hello", peer="n1", uuid="u")
+    world.follow()
+    for _ in range(5):
+        world.publish()
+    return world.rows(close=False)
+
+
+@case({}, 32)
+def two_replicas_share_a_name(world: Scenario) -> list[Row]:
+    """One of them loses a message, which the other one receives: the two are judged as one replica."""
+    other = world.begin("replica", "r")
+    other.end = BEGIN + 40_000
+    world.follow()
+    world.follow(replica=other)
+    for _ in range(5):
+        sent = world.publish()
+        world.receive(sent)
+        world.receive(sent, replica=other)
+    world.receive(world.publish())
+    return world.rows()
+
+
+def moved(world: Scenario) -> list[Row]:
+    """A replica moves to another host. By its clock the new run begins before the old one ended, within the grace."""
+    world.replica.end = BEGIN + 20_000
+    world.replica.record(BEGIN + 19_999, kind="close")
+    again = world.begin("replica", "r", BEGIN + 20_100, skew=-GRACE // 2)
+    world.follow()
+    world.deliver(5)
+    world.follow(replica=again, at=BEGIN + 20_200, base=world.position)
+    return world.rows()
+
+
+@case({("unknown", "gap", ""): 2}, 32)
+def the_journal_of_a_replica_is_torn(world: Scenario) -> list[Row]:
+    """The replica may have applied two more messages before it was started again."""
+    return torn_replica(world)
+
+
+@case({("excused", "stopped", ""): 2}, 0)
+def a_replica_is_killed(world: Scenario) -> list[Row]:
+    return torn_replica(world, torn=False)
+
+
+def torn_replica(world: Scenario, *, torn: bool = True) -> list[Row]:
+    world.follow()
+    world.deliver(3)
+    world.replica.end = world.time + 50
+    for _ in range(2):
+        world.publish()
+    again = world.begin("replica", "r", world.time + 50)
+    world.follow(replica=again, at=world.time + 60, base=world.position)
+    sent = world.publish()
+    world.receive(sent, replica=again)
+    rows = world.rows()
+    if torn:
+        TORN.add((world.replica.run, max(row.number for row in rows if row.run == world.replica.run)))
+    return rows
+
+
+@case({("unknown", "gap of a publisher", ""): 1, ("lost", "", "service"): 1, ("unpublished", "", ""): 1}, 33)
+def the_journal_of_a_service_is_torn(world: Scenario) -> list[Row]:
+    """It may have sent the commit before its end; the one after the begin of its successor is lost."""
+    world.follow()
+    world.deliver(3)
+    world.service.end = world.time + 50
+    world.hand(world.link())
+    world.time += GRACE + STEP
+    again = world.begin("service", "s", world.time)
+    world.time += GRACE + STEP
+    again.record(world.time + 1, **{**world.link(), "outcome": "taken", "cause": "s"})
+    rows = world.rows()
+    TORN.add((world.service.run, max(row.number for row in rows if row.run == world.service.run)))
+    return rows
 
 
 @case({("lost", "prefix", "wire"): 1}, 1)
@@ -561,14 +661,27 @@ def all_cases() -> dict[str, list[Row]]:
     for skew in (-5000, 0, 5000):
         found[f"skew{skew}"] = skewed(skew, asks=True)
     found["skew-5000-unasked"] = skewed(-5000, asks=False)
+    found["moved"] = moved(Scenario("moved"))
     return found
 
 
 def generate(number: int) -> dict[str, list[Row]]:
-    return {
+    found = {
         f"d{seed}": Generator(random.Random(seed), 0.0 if seed % 5 == 0 else 1.0, f"d{seed}").rows()
         for seed in range(number)
     }
+    for seed in range(3, number, 7):
+        found[f"d{seed}"] = torn(found[f"d{seed}"], random.Random(seed))
+    return found
+
+
+def torn(rows: list[Row], rng: random.Random) -> list[Row]:
+    """The rows without the end of a run, whose file is damaged there."""
+    run = rng.choice(sorted({row.run for row in rows if row.side != "store"}))
+    numbers = sorted(row.number for row in rows if row.run == run)
+    last = numbers[rng.randrange(len(numbers))]
+    TORN.add((run, last))
+    return [row for row in rows if row.run != run or row.number <= last]
 
 
 @pytest.mark.parametrize(("names", "most"), [(list(CASES), 75), (["clean"], 58)], ids=["faults", "clean"])
@@ -614,11 +727,12 @@ def test_known_answers_and_a_thousand_journals(audit: Audit, size: int, number: 
     the_first_of_many_anomalies_are_named(summary, derived)
     the_detector_counts_missed_holes_and_needless_syncs(summary)
     the_course_of_time_adds_up(summary, derived)
-    a_missing_begin_of_a_run_is_reported(summary, {**cases, **generated})
+    missing_participants_are_reported(summary, {**cases, **generated})
+    what_was_not_audited_is_counted(summary, {**cases, **generated})
 
 
 def oracle(rows: list[Row]) -> Oracle:
-    return Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
+    return Oracle(rows, WINDOW, GRACE, BOUND, SILENCE, TORN)
 
 
 def kinds_of(one: Oracle) -> Kinds:
@@ -852,13 +966,40 @@ def the_course_of_time_adds_up(summary: Summary, derived: "Aggregates") -> None:
     assert len(summary.over_time) <= 200 + 1
 
 
-def a_missing_begin_of_a_run_is_reported(summary: Summary, journals: Mapping[str, list[Row]]) -> None:
-    name = "retention_deleted_the_begin_of_a_replica"
-    expected = {domain: found for domain, rows in journals.items() if (found := oracle(rows).headless())}
-    assert name in expected
-    assert 1 < len(expected) < len(journals)
-    reported = {text.split(" (first: ")[0].rpartition(" of ")[2]: text for text in summary.problems}
-    assert reported.keys() == expected.keys()
-    for domain, runs in expected.items():
-        assert f" of {len(runs)} replicas' runs of {domain} (first: {runs[0]} of " in reported[domain]
-    assert "lack the begin of the run with the replica's subscriptions, so losses may be missed" in reported[name]
+PROBLEMS: dict[str, Callable[[Oracle], list[Any]]] = {
+    "lack the begin of the run with the replica's subscriptions, so losses may be missed": Oracle.headless,
+    "began while another run of the same name still wrote": Oracle.overlaps,
+    "are in no replica's journal": Oracle.unknown_requests,
+    "there is no journal of a replica": lambda one: [0] if one.without_replica() else [],
+}
+"""A part of each sentence on missing evidence, and its causes by the oracle."""
+
+
+def missing_participants_are_reported(summary: Summary, journals: Mapping[str, list[Row]]) -> None:
+    oracles = {domain: oracle(rows) for domain, rows in journals.items()}
+    for part, causes in PROBLEMS.items():
+        reported = {}
+        for sentence in summary.problems:
+            domain = re.search(r" of (\S+?)(?: \(first: |, so no delivery| began while)", sentence)
+            assert domain is not None, sentence
+            if part in sentence:
+                reported[domain[1]] = sentence
+        expected = {name: found for name, one in oracles.items() if (found := causes(one))}
+        assert reported.keys() == expected.keys(), part
+        assert 0 < len(expected) < len(journals)
+        for name, found in expected.items():
+            if found != [0]:
+                assert re.search(rf"\b{len(found)} (replicas'|answered)", reported[name]), reported[name]
+    assert not oracles["moved"].missing()
+    ((run, other),) = oracles["two_replicas_share_a_name"].overlaps()
+    assert f"(first: {run} during {other}, both r)" in " ".join(summary.problems)
+
+
+def what_was_not_audited_is_counted(summary: Summary, journals: Mapping[str, list[Row]]) -> None:
+    expected = []
+    for domain, rows in sorted(journals.items()):
+        names = {row.name for row in rows if row.side == "replica"}
+        listed = {row.name for row in rows if row.side == "replica" and row.kind == "listing"}
+        expected.append(Coverage(domain, any(row.side == "store" for row in rows), len(names), len(listed)))
+    assert summary.coverage == expected
+    assert len({(each.store, each.replicas, each.listed) for each in expected}) > 2

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
@@ -20,7 +21,13 @@ from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.stream import command
 from pubsub_lib.audit.stream.command import Output
 from pubsub_lib.audit.stream.loop import AuditLoop, Round
-from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, summed
+from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, summed, written
+from pubsub_lib.journal.compaction import compact
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
+from pubsub_lib.journal.reading import read
+from pubsub_lib.journal.writer import Journal
+from tests.unit.audit.test_main import lossy_journals
+from tests.unit.journal.builders import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,6 +194,44 @@ def test_empty_folder_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     (tmp_path / "journals").mkdir()
     assert main(["follow", str(tmp_path / "journals"), "--out", str(tmp_path / "out"), "--once"]) == 32
     assert capsys.readouterr().out == ""
+
+
+def test_cut_file_is_reported_and_counts_after_a_restart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder = tmp_path / "journals"
+    one = Journal(settings(folder), "replica", "r")
+    one.close()
+    (path,) = folder.iterdir()
+    path.write_bytes(path.read_bytes()[:-2])
+    command = ["follow", str(folder), "--out", str(tmp_path / "out"), "--once"]
+    assert main(command) & 32
+    assert f"{path.stem} ends in the middle of a record: 1 whole record was read" in capsys.readouterr().err
+    path.unlink()
+    assert main(command) & 32
+    assert "in the middle" not in capsys.readouterr().err, "it is reported once"
+
+
+def test_record_in_two_files_counts_once(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    spark: "SparkSession",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One file repeats the end of another one and goes on, or disagrees with it."""
+    folder, out = tmp_path / "journals", tmp_path / "out"
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    compact(folder)
+    (path,) = [each for each in folder.iterdir() if next(read(each)).side == "replica"]
+    rows = pq.read_table(path)
+    middle = rows.num_rows // 2
+    for name, part in (("000001", rows.slice(0, middle)), ("000002", rows.slice(2))):
+        pq.write_table(part.replace_schema_metadata({SCHEMA_KEY: b"1"}), folder / f"{path.stem[:-6]}{name}.parquet")
+    command = ["follow", str(folder), "--out", str(out), "--once"]
+    assert main(command) == 1
+    assert {each.balance.lost: each.anomalies for each in written(out)}[1] == 1, "no message was applied twice"
+    assert capsys.readouterr().err == ""
 
 
 def test_unreadable_files_alone_are_reported_and_end_with_32(

@@ -151,7 +151,7 @@ def test_file_without_permissions_is_reported_once_and_retried(tmp_path: Path, m
 
 
 def refused(number: int) -> Callable[..., None]:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **_how: object) -> None:
         raise OSError(number, f"Failed. Detail: [errno {number}]")
 
     return refuse

@@ -28,7 +28,7 @@ from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import Row
 from tests.conftest import SEED_VARIABLE
 from tests.unit.audit.arrivals import Arrivals
-from tests.unit.audit.generator import BEGIN, Generator
+from tests.unit.audit.generator import BEGIN, TORN, Generator
 from tests.unit.audit.oracle import Oracle, Stray, Verdict
 from tests.unit.audit.rules.test_pipeline import CASES, SKEWED, Kinds, all_cases
 
@@ -75,7 +75,7 @@ def verdicts_of_oracle(cases: Mapping[str, Sequence[Row]]) -> Kept:
     """The oracle's verdicts of the windows that a follower closes when it has all files."""
     found: Kept = Counter()
     for domain, rows in cases.items():
-        one = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
+        one = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE, TORN)
         for verdict, time in one.timed():
             window = time // WINDOW * WINDOW
             if window + WINDOW + BOUND + GRACE <= one.closed_until():
@@ -197,7 +197,7 @@ def as_by_run(folders: Sequence[str], out: Path, cases: Mapping[str, Sequence[Ro
             found[row["domain"], kind(*[row[column] for column in kind._fields])] += 1
     truth: Counter[tuple[str, Verdict | Stray]] = Counter()
     for domain, rows in cases.items():
-        one = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
+        one = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE, TORN)
         truth.update((domain, each) for each, _ in one.timed())
     assert found == truth, (list((found - truth).items())[:5], list((truth - found).items())[:5])
 
@@ -210,7 +210,7 @@ def oracle_judge(out: Path) -> Judge:
         for domain, span in spans.items():
             rows = [row for path in files[domain] for row in read(path)]
             counted: dict[int, Counter[Verdict | Stray]] = defaultdict(Counter)
-            for verdict, time in Oracle(rows, WINDOW, GRACE, BOUND, SILENCE).timed():
+            for verdict, time in Oracle(rows, WINDOW, GRACE, BOUND, SILENCE, TORN).timed():
                 window = time // WINDOW * WINDOW
                 if (span.begin is None or window >= span.begin) and window + WINDOW <= span.end:
                     counted[window][verdict] += 1

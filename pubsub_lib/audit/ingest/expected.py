@@ -1,0 +1,31 @@
+"""Reads the file of ``--expect``: the participants that must have a journal (docs/audit.md, "Running it")."""
+
+from pathlib import Path
+from typing import Final
+
+from pubsub_lib.errors import ConfigError
+
+_SIDES: Final = ("writer", "service", "replica")
+
+
+def read_expected(path: Path) -> list[tuple[str, str]]:
+    """Side and name of each participant, in the order of the file. Raises ConfigError when the file cannot be read, has
+    an invalid line, or has none.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); name the file of --expect") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not a text in UTF-8 ({error.reason}); name the file of --expect") from error
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        side, _, name = line.partition("#")[0].strip().partition(" ")
+        if not side:
+            continue
+        if side not in _SIDES or not name:
+            raise ConfigError(f"{path}:{number} is not a side ({', '.join(_SIDES)}) and a name; write 'replica r-1'")
+        found.append((side, name.strip()))
+    if not found:
+        raise ConfigError(f"{path} names no participant; write one side and name a line, or omit --expect")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,117 @@
+"""What is missing from the journals, as problems (audit-verdicts.md, "Participants"), and what is not finished."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from pyspark.sql import Row
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.report.summary import Coverage
+from pubsub_lib.audit.rules import participants
+from pubsub_lib.audit.rules.base_tables import PARTICIPANTS, closed
+from pubsub_lib.audit.rules.pipeline import Tables
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import hashed, lookup
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """``silent``: runs. ``open_domains``: those whose first window is not closed. ``domains``: whether there is any."""
+
+    problems: Sequence[str]
+    silent: Sequence[str]
+    open_domains: Sequence[str]
+    domains: bool
+    coverage: Sequence[Coverage]
+
+
+def evidence(tables: Tables, settings: AuditSettings, expected: Iterable[tuple[str, str]] = ()) -> Evidence:
+    """Run the jobs. ``expected``: side and name of each participant that must have a journal. Blocks."""
+    every = {row["domain"]: row for row in participants.of_domains(tables.runs, tables.events, settings).collect()}
+    known = {row["domain"]: row for row in _with_requests(tables, settings)}
+    problems = [
+        text
+        for domain, row in every.items()
+        for text in (_headless(domain, row), _overlaps(domain, row), _no_replica(domain, row))
+    ]
+    problems += [_unknown_requests(domain, row) for domain, row in known.items()]
+    problems += _absent(tables, list(expected))
+    begun = {domain for domain, row in known.items() if row["closed"]}
+    problems = [each for each in problems if each]
+    coverage = [Coverage(domain, row["store"], row["names"], row["listed"]) for domain, row in sorted(every.items())]
+    return Evidence(problems, _silent(tables, settings), sorted(every.keys() - begun), bool(every), coverage)
+
+
+def _with_requests(tables: Tables, settings: AuditSettings) -> list[Row]:
+    """The domains with participants: whether the first window is closed, and the unknown requests."""
+    until = tables.domains.select("domain", "closed_until")
+    unknown = participants.requests(tables.events).join(lookup(until), "domain")
+    unknown = unknown.filter(closed(F.col("answered"), F.col("closed_until"), settings))
+    counted = unknown.groupBy("domain").agg(F.count("*").alias("unknown"), F.min("peer").alias("first_unknown"))
+    begun = closed(F.col("begin"), F.col("closed_until"), settings)
+    domains = tables.domains.select("domain", begun.alias("closed"))
+    return domains.join(hashed(counted), "domain", "left").collect()
+
+
+def _silent(tables: Tables, settings: AuditSettings) -> list[str]:
+    about = tables.domains.select("domain", "latest")
+    quiet = (
+        tables.runs.filter(F.col("side").isin(*PARTICIPANTS) & ~F.col("over"))
+        .join(lookup(about), "domain")
+        .filter(F.col("last_wall") < F.col("latest") - settings.silence)
+        .select("run")
+    )
+    return sorted(row["run"] for row in quiet.collect())
+
+
+def _of(domain: str) -> str:
+    return f" of {domain}" if domain else ""
+
+
+def _headless(domain: str, row: Row) -> str:
+    """The problem of missing first records, or "". A replica records each subscription only once, when it subscribes.
+    A message without a recorded subscription is not expected, so its loss is not noticed.
+    """
+    if not row["headless"]:
+        return ""
+    first = row["first_headless"]
+    return (
+        f"the journals of {row['headless']} replicas' runs{_of(domain)} (first: {first['run']} of {first['name']}) "
+        "lack the begin of the run with the replica's subscriptions, so losses may be missed; add the older journals, "
+        "and keep journals as long as a replica runs"
+    )
+
+
+def _overlaps(domain: str, row: Row) -> str:
+    if not row["overlaps"]:
+        return ""
+    first = row["first_overlap"]
+    return (
+        f"{row['overlaps']} replicas' runs{_of(domain)} began while another run of the same name still wrote (first: "
+        f"{first['run']} during {first['other']}, both {first['name']}), so they are judged as one replica and losses "
+        "may be missed; give each replica its own replica_name"
+    )
+
+
+def _no_replica(domain: str, row: Row) -> str:
+    if row["replicas"] or not row["participants"]:
+        return ""
+    return f"there is no journal of a replica{_of(domain)}, so no delivery was audited; add the replicas' journals"
+
+
+def _unknown_requests(domain: str, row: Row) -> str:
+    if not row["unknown"]:
+        return ""
+    return (
+        f"{row['unknown']} answered hello requests{_of(domain)} (first: {row['first_unknown']}) are in no replica's "
+        "journal, so the deliveries of one replica or more were not audited; add all replicas' journals"
+    )
+
+
+def _absent(tables: Tables, expected: Sequence[tuple[str, str]]) -> Iterator[str]:
+    if not expected:
+        return
+    there: set[Any] = {tuple(row) for row in tables.runs.select("side", "name").distinct().collect()}
+    for side, name in expected:
+        if (side, name) not in there:
+            yield f"the {side} {name} is expected (--expect) and has no journal; add its journals, or correct the file"

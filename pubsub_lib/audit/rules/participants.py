@@ -1,0 +1,77 @@
+"""Participants whose journals are missing, and replicas that share a name (audit-verdicts.md, "Participants")."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.rules.base_tables import FOREVER, RUN
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import lookup
+from pubsub_lib.core.envelope import OBSERVER
+
+
+def with_torn_ends(runs: DataFrame, torn: DataFrame) -> DataFrame:
+    """The runs, with a gap at the end of those whose last record (``last``) is the last one of a file of ``torn``."""
+    in_order = Window.partitionBy("domain", "side", "name", "host").orderBy("first_wall", "run")
+    after = F.lead("first_wall").over(in_order)
+    gap = F.struct(
+        F.col("last_number").alias("lo"),
+        F.col("last_wall").alias("lo_wall"),
+        F.lit(FOREVER).alias("hi"),
+        F.coalesce(F.when(after > F.col("last_wall"), after), F.lit(FOREVER)).alias("hi_wall"),
+    )
+    ends = torn.groupBy(*RUN).agg(F.max("last").alias("torn"))
+    at_end = F.coalesce((F.col("torn") == F.col("last_number")) & ~F.col("ended"), F.lit(False))
+    gaps = F.when(at_end, F.concat("gaps", F.array(gap))).otherwise(F.col("gaps"))
+    return runs.join(lookup(ends), RUN, "left").withColumn("gaps", gaps).drop("torn")
+
+
+def requests(events: DataFrame) -> DataFrame:
+    """The nonces of answered hello requests that no replica recorded, and when they were answered. Not computed."""
+    nonces = events.filter(F.col("kind").isin("hello", "ask") & (F.col("peer") != ""))
+    recorded = F.max(F.col("side") == "replica")
+    answered = F.min(F.when(F.col("side") != "replica", F.col("wall")))
+    of_nonce = nonces.filter(~F.col("peer").startswith(OBSERVER)).groupBy("domain", "peer")
+    found = of_nonce.agg(recorded.alias("recorded"), answered.alias("answered"))
+    return found.filter(~F.col("recorded")).drop("recorded")
+
+
+def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> DataFrame:
+    """One row per domain: the number of its ``replicas`` (runs) and other ``participants``; the number of replicas'
+    runs without their begin (``headless``) and of those that began during another (``overlaps``), with the first of
+    each; the number of ``names`` of replicas, and of the ``listed`` ones; whether it has a ``store``. Not computed.
+    """
+    listing = events.filter((F.col("kind") == "listing") & (F.col("side") == "replica")).select("domain", "run")
+    listing = listing.distinct().withColumn("listing", F.lit(True))
+    replica = F.col("side") == "replica"
+    headless = F.when(replica & (F.col("first_number") > 1), F.struct("run", "name"))
+    during = F.when(replica, _during(settings))
+    overlap = F.when(during.isNotNull(), F.struct("run", "name", during.alias("other")))
+    named = runs.select("domain", "run", "side", "name", "host", "first_wall", "last_wall", "first_number")
+    each = named.select("domain", "run", "side", "name", headless.alias("headless"), overlap.alias("overlap"))
+    each = each.join(lookup(listing), ["domain", "run"], "left")
+    return each.groupBy("domain").agg(
+        F.count(F.when(replica, 1)).alias("replicas"),
+        F.count(F.when(F.col("side").isin("writer", "service"), 1)).alias("participants"),
+        F.count("headless").alias("headless"),
+        F.min("headless").alias("first_headless"),
+        F.count("overlap").alias("overlaps"),
+        F.min("overlap").alias("first_overlap"),
+        F.size(F.collect_set(F.when(replica, F.col("name")))).alias("names"),
+        F.size(F.collect_set(F.when(F.col("listing"), F.col("name")))).alias("listed"),
+        F.max(F.col("side") == "store").alias("store"),
+    )
+
+
+def _during(settings: AuditSettings) -> Column:
+    """The earlier run of the same side and name that still wrote when a run began; null without one."""
+    here = _latest_before("domain", "side", "name", "host")
+    anywhere = _latest_before("domain", "side", "name")
+    begun = F.col("first_wall")
+    elsewhere = F.when(anywhere["last_wall"] > begun + settings.grace, anywhere["run"])
+    return F.coalesce(F.when(here["last_wall"] > begun, here["run"]), elsewhere)
+
+
+def _latest_before(*same: str) -> Column:
+    """Of the runs that began earlier, the one that wrote last."""
+    before = Window.partitionBy(*same).orderBy("first_wall", "run").rowsBetween(Window.unboundedPreceding, -1)
+    return F.max(F.struct("last_wall", "run")).over(before)

@@ -1,0 +1,47 @@
+"""Facts about a journal file that its Parquet form keeps in its metadata (docs/audit.md, "Files")."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pubsub_lib.journal.entries import Contents
+from pubsub_lib.journal.rows import SCHEMA
+
+SCHEMA_KEY: Final = b"pubsub_lib.journal.schema"
+TORN_KEY: Final = b"pubsub_lib.journal.torn"
+RECORDS_KEY: Final = b"pubsub_lib.journal.records"
+"""A file with this key is sealed (:mod:`pubsub_lib.journal.seal`)."""
+_CUT, _DAMAGED = "cut", "damaged"
+
+
+def metadata_of(contents: Contents) -> dict[bytes, bytes]:
+    """The metadata of the Parquet file that is made of an append file."""
+    found = {SCHEMA_KEY: str(SCHEMA).encode()}
+    if contents.torn:
+        found[TORN_KEY] = f"{_DAMAGED if contents.damaged else _CUT} {contents.torn}".encode()
+    return found
+
+
+def is_cut(metadata: Mapping[bytes, bytes] | None) -> bool:
+    """Whether the append file ended in the middle of a record, and was not damaged otherwise."""
+    return (metadata or {}).get(TORN_KEY, b"").startswith(_CUT.encode())
+
+
+def torn_problem(name: str, metadata: Mapping[bytes, bytes] | None, records: int) -> str:
+    """The sentence about records that are missing at the end of a file with this number of records; "" without any."""
+    torn = (metadata or {}).get(TORN_KEY, b"").decode(errors="replace")
+    if not torn:
+        return ""
+    why, _, size = torn.partition(" ")
+    if why == _CUT:
+        return (
+            f"{name} ends in the middle of a record: {_records(records)} read, and the last {size} bytes were not; "
+            "its writer was killed or its disk was full, or the file is an incomplete copy: then copy it again"
+        )
+    return (
+        f"{name} was damaged after it was written: {_records(records)} read, and the last {size} bytes were not, so "
+        "their records are missing; check the disk, or copy the file again"
+    )
+
+
+def _records(number: int) -> str:
+    return "1 whole record was" if number == 1 else f"{number} whole records were"

@@ -1,0 +1,34 @@
+"""The file of ``--expect`` names participants; an invalid line is an error with its number."""
+
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.audit.ingest.expected import read_expected
+from pubsub_lib.errors import ConfigError
+
+
+def test_file_names_participants_once_and_has_comments(tmp_path: Path) -> None:
+    path = tmp_path / "who"
+    path.write_text("# all\nreplica r-1\n\n  service   s 1  # the only one\nwriter w\nreplica r-1\n")
+    assert read_expected(path) == [("replica", "r-1"), ("service", "s 1"), ("writer", "w")]
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"replica r\nstore x\n", r"who:2 is not a side \(writer, service, replica\) and a name; write 'replica r-1'"),
+        (b"replica\n", r"who:1 is not a side"),
+        (b"# nothing\n", "names no participant"),
+        (b"replica \xff\n", "is not a text in UTF-8"),
+    ],
+)
+def test_invalid_file_is_refused(tmp_path: Path, content: bytes, error: str) -> None:
+    (tmp_path / "who").write_bytes(content)
+    with pytest.raises(ConfigError, match=error):
+        read_expected(tmp_path / "who")
+
+
+def test_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"gone cannot be read \(No such file or directory\)"):
+        read_expected(tmp_path / "gone")
