@@ -11,6 +11,7 @@ class Caught(NamedTuple):
 
 
 CAUGHT: dict[str, Caught] = {
+    "lies_never_verified": Caught(0, "wrong read"),
     "ahead_of_hole": Caught(1, "digest"),
     "applied_during_full": Caught(54, "history notice"),
     "half_a_run": Caught(2, "digest"),

@@ -1,0 +1,17 @@
+"""The lies of a run, so that invariants can distinguish them from mistakes of a replica."""
+
+from pubsub_lib.core.model import Link, Point
+
+
+class Lies:
+    """Points of links that were never committed, and the UUIDs of the liars."""
+
+    def __init__(self) -> None:
+        self.forged: dict[Point, str] = {}
+        """A forged point -> the UUID of the publisher that sent it."""
+        self.stolen: dict[str, None] = {}
+        """UUIDs of services that a liar used."""
+
+    def add(self, link: Link, uuid: str) -> None:
+        """A publisher sends a link that was never committed."""
+        self.forged.setdefault(link.point, uuid)
