@@ -5,14 +5,15 @@ prove them.
 """
 
 import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pubsub_lib.core.codec import decode, encode
 from pubsub_lib.core.envelope import Envelope, Hello, Message
-from pubsub_lib.core.model import ALL, Head, Link, Point
+from pubsub_lib.core.model import ALL, Link
+from simulator import hello_lies, link_lies
 from simulator.directory import ENTRY
-from simulator.forgery import Objects, digest_of, forged_link
-from simulator.invariants import content_of
 from simulator.liar_plan import LiarPlan
 from simulator.network import LATENCY
 from simulator.plan import LEASE_SECONDS
@@ -22,34 +23,60 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 NAME: Final = "liar"
+RECORDED: Final = 60
+"""Maximum number of true messages that a liar keeps, to send them again."""
+INVENTIONS: Final[Mapping[str, Callable[["Liar", "Replica"], None]]] = {
+    "forged_link": link_lies.forge,
+    "forged_digest": link_lies.forge_digest,
+    "forged_unordered": link_lies.forge_unordered,
+    "withheld": hello_lies.withhold,
+    "hello_ahead": hello_lies.claim_ahead,
+    "hello_another": hello_lies.claim_another,
+    "hello_behind": hello_lies.claim_behind,
+    "hello_digest": hello_lies.claim_digest,
+}
+"""The lies that need no true message."""
 
 
 class Liar:
     """One liar. It sends to one replica at a time, as a program at the address of its publisher can."""
 
     def __init__(self, world: "World", plan: LiarPlan, rng: random.Random) -> None:
-        self._world = world
+        self.world = world
+        self.rng = rng
         self._plan = plan
-        self._rng = rng
         self._uuid = f"{rng.getrandbits(128):032x}"
         self._sequences: dict[str, int] = {}
+        self._recorded: deque[Envelope] = deque(maxlen=RECORDED)
+        self._alters = 0
+        """The number of true links that it alters next."""
+        world.network.listeners.append(self._listen)
         world.kernel.at(plan.starts_at, self._step)
 
     def _step(self) -> None:
-        world, rng = self._world, self._rng
+        world, rng = self.world, self.rng
         if world.kernel.now >= min(self._plan.ends_at, world.calm_since):
+            self._alters = 0
             return
         self._identify()
         replicas = [replica for replica in world.replicas.values() if not replica.plan.polling]
         if replicas:
-            lie = rng.choice(self._plan.lies)
-            world.count(lie)
-            getattr(self, "_" + lie)(rng.choice(replicas))
+            self._lie(rng.choice(self._plan.lies), rng.choice(replicas))
         world.kernel.at(world.kernel.now + self._plan.period * rng.uniform(0.5, 1.5), self._step)
+
+    def _lie(self, lie: str, replica: "Replica") -> None:
+        self.world.count(lie)
+        if lie == "replayed":
+            for envelope in self.rng.sample(self._recorded, min(len(self._recorded), 3)):
+                self._send(replica, envelope)
+        elif lie == "altered":
+            self._alters = 1
+        else:
+            INVENTIONS[lie](self, replica)
 
     def _identify(self) -> None:
         """Renew the lease, or take the UUID of the service that runs."""
-        world = self._world
+        world = self.world
         if self._plan.identity == "leased":
             now = world.database.clock.now()
             world.database.store.acquire(ENTRY + self._uuid, self._uuid, LEASE_SECONDS, now)
@@ -57,61 +84,47 @@ class Liar:
             self._uuid = next(iter(world.services.values())).sender.publishing.uuid
             world.lies.stolen[self._uuid] = None
 
-    # -- lies --------------------------------------------------------------------------------------------------------
+    def _listen(self, envelope: Envelope) -> None:
+        """A service sends a message."""
+        self._recorded.append(envelope)
+        if self._alters and envelope.messages:
+            self._alters -= 1
+            for replica in self.world.replicas.values():
+                if not replica.plan.polling:
+                    link_lies.alter(self, replica, envelope)
 
-    def _forged_link(self, replica: "Replica") -> None:
-        """A link with a right digest."""
-        link = self._link(replica)
-        if link is not None:
-            self._send_link(replica, link)
+    # -- sending -----------------------------------------------------------------------------------------------------
 
-    def _withheld(self, replica: "Replica") -> None:
-        """A reply to the replica's last hello request: the heads are what the replica has."""
-        tracker = replica.replica_state.tracker
-        heads: dict[str, Head] = {}
-        points = [Point(0, 0)]
-        for name in tracker.topics:
-            known = tracker.chain(name).known
-            if known is not None:
-                points.append(known)
-                if name != ALL:
-                    heads[name] = Head(known, *digest_of(content_of(replica, name)))
-        store = max(points, key=lambda point: point.position)
-        self._send_hello(replica, Hello(dict.fromkeys(heads, 0), heads, store, 0.0, self._nonce(replica)))
+    def send_links(self, replica: "Replica", links: Sequence[Link]) -> None:
+        """Send links that were never committed, in one message."""
+        if links:
+            for link in links:
+                self.world.lies.add(link, self._uuid)
+            self._send(replica, self._envelope(links))
 
-    # -- parts of lies -----------------------------------------------------------------------------------------------
+    def send_altered(self, replica: "Replica", link: Link) -> None:
+        """Send an altered link at once: the true one arrives later."""
+        self.world.kernel.at(self.world.kernel.now, self._arrive, replica, self._coded(self._envelope([link])))
 
-    def _link(self, replica: "Replica") -> Link | None:
-        """A forged link that connects to what the replica has now; None while it has nothing."""
-        chains = [chain for chain in map(replica.replica_state.tracker.chain, replica.topics) if chain.known]
-        if not chains:
-            return None
-        chain = self._rng.choice(chains)
-        assert chain.known is not None
-        store = self._world.database.store
-        if chain.name != ALL:
-            objects: Objects = content_of(replica, chain.name)
-            return forged_link(self._rng, chain.name, objects, chain.known, chain.known)
-        topic = self._rng.choice(self._world.plan.topics)
-        return forged_link(self._rng, topic, content_of(replica, topic), store.head(topic).point, chain.known)
+    def send_hello(self, replica: "Replica", hello: Hello) -> None:
+        """Send a hello."""
+        self._send(replica, Envelope(NAME, self._uuid, ALL, 0, (), hello, self.world.database.store.store_id))
 
-    def _nonce(self, replica: "Replica") -> str:
-        return self._world.network.last_nonces.get(replica.name, "")
+    def _envelope(self, links: Sequence[Link]) -> Envelope:
+        topic = links[0].topic
+        sequence = self._sequences.get(topic, 0) + 1
+        self._sequences[topic] = sequence + len(links) - 1
+        messages = [Message(link) for link in links]
+        return Envelope(NAME, self._uuid, topic, sequence, messages, None, self.world.database.store.store_id)
 
-    def _send_link(self, replica: "Replica", link: Link) -> None:
-        self._world.lies.add(link, self._uuid)
-        sequence = self._sequences[link.topic] = self._sequences.get(link.topic, 0) + 1
-        store_id = self._world.database.store.store_id
-        self._send(replica, Envelope(NAME, self._uuid, link.topic, sequence, [Message(link)], None, store_id))
-
-    def _send_hello(self, replica: "Replica", hello: Hello) -> None:
-        self._send(replica, Envelope(NAME, self._uuid, ALL, 0, (), hello, self._world.database.store.store_id))
+    def _coded(self, envelope: Envelope) -> Envelope:
+        limits = self.world.plan.limits
+        return decode(encode(envelope, limits), limits)
 
     def _send(self, replica: "Replica", envelope: Envelope) -> None:
-        limits, kernel = self._world.plan.limits, self._world.kernel
-        received = decode(encode(envelope, limits), limits)
-        kernel.at(kernel.now + self._rng.uniform(*LATENCY), self._arrive, replica, received)
+        kernel = self.world.kernel
+        kernel.at(kernel.now + self.rng.uniform(*LATENCY), self._arrive, replica, self._coded(envelope))
 
     def _arrive(self, replica: "Replica", envelope: Envelope) -> None:
-        if self._world.replicas.get(replica.name) is replica:
+        if self.world.replicas.get(replica.name) is replica:
             replica.receive(envelope)

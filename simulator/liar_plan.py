@@ -11,7 +11,10 @@ import msgspec
 if TYPE_CHECKING:
     from simulator.plan import Cuts, Plan
 
-LIES: Final = ("forged_link", "withheld")
+LIES: Final = (
+    "forged_link", "forged_digest", "forged_unordered", "altered", "withheld", "hello_ahead", "hello_another",
+    "hello_behind", "hello_digest", "replayed",
+)  # fmt: skip
 """Every kind of lie, by the name that ``--without`` takes."""
 LONGER: Final = 12.0
 """Seconds that the faults last longer: three contradictions by verifications alone take that long."""
@@ -41,7 +44,8 @@ def lying(plan: "Plan", cuts: "Cuts") -> "Plan":
 
 
 def _liar(rng: random.Random, calm: float, services: bool) -> LiarPlan:
-    lies = tuple(lie for lie in LIES if rng.random() < 0.4) or (rng.choice(LIES),)
+    share = rng.choice((0.1, 0.3, 0.6))
+    lies = tuple(lie for lie in LIES if rng.random() < share) or (rng.choice(LIES),)
     identity = rng.choice(("own", "leased", "stolen"))
     starts_at = rng.uniform(0.0, calm * 0.4)
     return LiarPlan(

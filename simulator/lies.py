@@ -9,6 +9,8 @@ class Lies:
     def __init__(self) -> None:
         self.forged: dict[Point, str] = {}
         """A forged point -> the UUID of the publisher that sent it."""
+        self.altered: dict[Point, None] = {}
+        """Points of true links that were sent with other values."""
         self.stolen: dict[str, None] = {}
         """UUIDs of services that a liar used."""
 
