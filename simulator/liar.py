@@ -46,6 +46,7 @@ class Liar:
         self.rng = rng
         self._plan = plan
         self._uuid = f"{rng.getrandbits(128):032x}"
+        world.lies.liars[self._uuid] = None
         self._sequences: dict[str, int] = {}
         self._recorded: deque[Envelope] = deque(maxlen=RECORDED)
         self._alters = 0

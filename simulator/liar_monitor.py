@@ -7,12 +7,17 @@ and those about the causes of syncs, because the evidence contains lies.
 from typing import TYPE_CHECKING, Final
 
 from pubsub_lib.core.chain import Chain
-from pubsub_lib.core.model import ALL, Point
-from simulator import invariants
+from pubsub_lib.core.effects import StartSync
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.model import Full, Point, SyncAnswer
+from pubsub_lib.core.quarantine import CONTRADICTIONS
+from pubsub_lib.core.step_result import StepResult
+from simulator.exclusion_watch import ExclusionWatch
 from simulator.history import History
 from simulator.invariants import Violation
 from simulator.monitor import Monitor
-from simulator.plan import ANCHOR, BOUND
+from simulator.sync_budget import SyncBudget
+from simulator.wrong_reads import WrongReads
 
 if TYPE_CHECKING:
     from simulator.replica import Replica
@@ -31,38 +36,65 @@ class LiarMonitor(Monitor):
 
     def __init__(self, world: "World", history: History) -> None:
         super().__init__(world, history)
-        self._wrong: dict[tuple[Replica, str], float] = {}
-        """Since when a replica's chain shows what the store never had."""
+        self._reads = WrongReads(history)
+        self._exclusions = ExclusionWatch(world.lies)
+        self._budget = SyncBudget()
+        self._reached: dict[tuple[Replica, str], tuple[Point, float]] = {}
+        """The forged point at which a chain is, and since when."""
+        self._requested: dict[tuple[Replica, str], None] = {}
+        """Chains of which all objects are to be read, because the program requested it."""
         self._well_since = 0.0
         """Since when the database works."""
+
+    # -- replicas ----------------------------------------------------------------------------------------------------
+
+    def received(self, replica: "Replica", envelope: Envelope, now: float) -> None:
+        """A replica is about to process an envelope."""
+        super().received(replica, envelope, now)
+        for message in envelope.messages:
+            if message.link.point in self._world.lies.forged:
+                self._exclusions.received(replica, message.link.point, now)
+
+    def acted(self, replica: "Replica", outcome: StepResult) -> None:
+        """A replica made a step."""
+        begun = [*outcome.quarantined, *(() if outcome.history is None else outcome.history.quarantined)]
+        for _, uuid in begun:
+            self._world.kernel.trace(replica.name, "excludes", uuid[:4])
+            self._may_exclude(replica, uuid)
+            self._exclusions.excluded(replica, uuid, replica.clock.now())
+        super().acted(replica, outcome)
+        self._exclusions.look(replica)
+
+    def _may_exclude(self, replica: "Replica", uuid: str) -> None:
+        """An honest publisher is excluded only if its UUID is stolen, or restores contradict it as often."""
+        lies = self._world.lies
+        if uuid not in lies.liars and uuid not in lies.stolen and self._history.restores < CONTRADICTIONS:
+            raise Violation("honest excluded", f"{replica.name}: {uuid[:4]} was excluded, and sent no lie")
 
     def check_chain(
         self, replica: "Replica", chain: Chain, before: Point | None, noticed: tuple[Point, Point] | None, *,
         changed: bool,
     ) -> None:  # fmt: skip
-        """A chain may have changed: from here on it is right or wrong."""
+        """A replica made a step; its chain was at the point ``before``."""
+        if not changed and chain.name not in replica.replaced:
+            return
+        self._reads.changed(replica, chain, self._world.kernel.now)
         known = chain.known
-        name = replica, chain.name
-        if known is None or not (changed or chain.name in replica.replaced):
+        if known is None or known == before or self._history.was_committed(chain.name, known):
             return
-        if not self._history.was_committed(chain.name, known):
-            if known not in self._world.lies.forged:
-                wrong = f"{chain.name!r} is at {known}, which no publisher of this store sent"
-                raise Violation("committed", f"{replica.name}: {wrong}")
-        elif invariants.content_is_whole(self._history, replica, chain) is None:
-            self._wrong.pop(name, None)
-            return
-        self._wrong.setdefault(name, self._world.kernel.now)
+        if known not in self._world.lies.forged:
+            wrong = f"{chain.name!r} is at {known}, which no publisher of this store sent"
+            raise Violation("committed", f"{replica.name}: {wrong}")
+        self._reached[replica, chain.name] = known, replica.clock.now()
+        self._exclusions.reached(replica, known, replica.clock.now())
 
-    def replaced(self, replica: "Replica", chain: str, head: Point) -> None:
+    def replaced(self, replica: "Replica", chain: str, head: Point, *, same_history: bool) -> None:
         """A full sync replaced a chain's contents; links that had waited are not applied yet."""
-        topics = [chain] if chain != ALL else [*replica.cache.topics()]
-        points = {chain: head} if chain != ALL else self._history.heads_at[head]
-        for topic in topics:
-            expected = self._history.content(topic, points.get(topic, Point(0, 0)))
-            if invariants.content_of(replica, topic) != expected:
-                raise Violation("replaced", f"{replica.name}: {topic!r} differs from the full sync's answer")
-        self._wrong.pop((replica, chain), None)
+        self._reads.replaced(replica, chain, head)
+        self._requested.pop((replica, chain), None)
+        point, reached_at = self._reached.pop((replica, chain), (None, 0.0))
+        if point is not None and not same_history:
+            self._exclusions.contradicted(replica, point, reached_at, replica.clock.now())
 
     def mismatched(self, replica: "Replica", topic: str) -> None:
         """A lie may differ in its count or digest: the replica reads the differing buckets."""
@@ -70,22 +102,47 @@ class LiarMonitor(Monitor):
     def dropped(self, replica: "Replica", topic: str) -> None:
         """A replica stops following a topic."""
         super().dropped(replica, topic)
-        self._wrong.pop((replica, topic), None)
+        self._reads.dropped(replica, topic)
+        self._reached.pop((replica, topic), None)
+
+    def excluded(self, replica: "Replica", uuid: str) -> None:
+        """A replica does not use a message, because its publisher is excluded."""
+        self._exclusions.is_excluded(replica, uuid, replica.clock.now())
+
+    # -- syncs -------------------------------------------------------------------------------------------------------
+
+    def sync_begun(self, replica: "Replica", start: StartSync, now: float) -> None:
+        """Full syncs that forged links cause stay within a budget."""
+        super().sync_begun(replica, start, now)
+        forged = self._world.lies.forged
+        for name, want in start.wants.items():
+            known = replica.replica_state.tracker.chain(name).known
+            if want.after is None and known in forged and (replica, name) not in self._requested:
+                self._budget.provoked(replica, start.number, forged[known], name, want, now)
+
+    def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> bool:
+        """Readings that false digests cause stay within a budget."""
+        in_time = super().sync_answered(replica, start, answer)
+        lies = self._world.lies
+        for name, part in answer.chains.items() if in_time else ():
+            known = replica.replica_state.tracker.chain(name).known if name in replica.topics else None
+            if not isinstance(part, Full) or known is None or known in lies.forged:
+                continue
+            if all(topic.buckets == frozenset() for topic in part.topics.values()):
+                publishers = len(lies.liars) + len(lies.stolen)
+                self._budget.useless(replica, start.number, publishers, replica.clock.now())
+        return in_time
+
+    def resync_asked(self, replica: "Replica", topic: str) -> None:
+        """A resync of a topic was requested."""
+        super().resync_asked(replica, topic)
+        self._requested[replica, topic] = None
+
+    # -- at regular times --------------------------------------------------------------------------------------------
 
     def look(self, replica: "Replica") -> None:
         """What is wrong, or missing, is not for longer than the anchor's bound."""
         database, now = self._world.database, self._world.kernel.now
         if not database.up or database.stalled or database.slowness or database.hang_chance:
             self._well_since = now
-        for name in replica.topics:
-            since = self._wrong.get((replica, name))
-            chain = replica.replica_state.tracker.chain(name)
-            if since is not None:
-                seconds = now - max(since, self._well_since)
-                if seconds > ANCHOR:
-                    wrong = f"{name!r} at {chain.known} is wrong since {seconds:.3f} s"
-                    raise Violation("wrong read", f"{replica.name}: {wrong}")
-            elif chain.known is not None and now - max(ANCHOR, BOUND) > self._well_since:
-                since = now - max(ANCHOR, BOUND)
-                if not self._history.covers(name, chain.known, since, now):
-                    raise Violation("withheld", f"{replica.name}: {name!r} at {chain.known} lacks older changes")
+        self._reads.look(replica, self._well_since, now)

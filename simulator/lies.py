@@ -11,6 +11,8 @@ class Lies:
         """A forged point -> the UUID of the publisher that sent it."""
         self.altered: dict[Point, None] = {}
         """Points of true links that were sent with other values."""
+        self.liars: dict[str, None] = {}
+        """UUIDs that only liars used."""
         self.stolen: dict[str, None] = {}
         """UUIDs of services that a liar used."""
 

@@ -20,6 +20,7 @@ from simulator.hello_watch import HelloWatch, about
 from simulator.history import History
 from simulator.invariants import Violation
 from simulator.kernel import Process
+from simulator.monitor_hooks import MonitorHooks
 from simulator.plan import BACK, LEASE_SECONDS, TIMING
 from simulator.store import Commit, Verb
 from simulator.truth import judged
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 
-class Monitor:
+class Monitor(MonitorHooks):
     """All invariants of one run. Methods raise Violation."""
 
     may_break: ClassVar[Collection[str]] = ()
@@ -147,9 +148,6 @@ class Monitor:
         """A replica made a step; its chain was at the point ``before``."""
         for invariant, wrong in judged(self._history, replica, chain, before, noticed, changed=changed):
             self._demand(invariant, replica, wrong)
-
-    def replaced(self, replica: "Replica", chain: str, head: Point) -> None:
-        """A full sync replaced a chain's contents; links that had waited are not applied yet."""
 
     def mismatched(self, replica: "Replica", topic: str) -> None:
         """Count or digest differ."""
@@ -348,9 +346,6 @@ class Monitor:
                     chain = replica.replica_state.tracker.chain(name)
                     self._demand("clock", replica, invariants.clock_runs(replica, chain, evidence.waits()))
                     self._demand("asked", replica, invariants.is_asked_about(replica, chain, evidence.hinted))
-
-    def look(self, replica: "Replica") -> None:
-        """Check a replica that runs, at regular times."""
 
     def _look_back(self, replica: "Replica") -> None:
         """Without faults, changes lost before a connection are here soon after it, long before a periodic request."""

@@ -1,0 +1,51 @@
+"""Checks the number and the kind of the full syncs that lies cause (rules 5 and 14). Methods raise Violation."""
+
+from math import ceil, log2
+from typing import TYPE_CHECKING, Final
+
+from pubsub_lib.core.model import Want
+from pubsub_lib.core.provoked_reads import FIRST_PAUSE
+from pubsub_lib.core.quarantine import CONTRADICTIONS
+from simulator.invariants import Violation
+from simulator.plan import QUARANTINE, SPACING, TIMING
+
+if TYPE_CHECKING:
+    from simulator.replica import Replica
+
+PROVOKED: Final = CONTRADICTIONS + (CONTRADICTIONS - 1) * (1 + ceil(SPACING / TIMING.sync_interval))
+"""Maximum number of full syncs that the links of one publisher cause before its quarantine: the contradictions, and
+what the minimum time between two syncs allows in the times when a contradiction does not count."""
+
+
+class SyncBudget:
+    """The full syncs of all replicas, by what caused them."""
+
+    def __init__(self) -> None:
+        self._provoked: dict[tuple[Replica, str], dict[int, float]] = {}
+        self._useless: dict[Replica, list[float]] = {}
+        self._last: dict[Replica, int] = {}
+        """The last sync that was counted as useless: it may read several chains."""
+
+    def provoked(self, replica: "Replica", number: int, uuid: str, name: str, want: Want, now: float) -> None:
+        """Sync ``number`` is a full one of a chain whose known point was forged."""
+        if want.buckets is None:
+            raise Violation("whole topic", f"{replica.name}: a link of {uuid[:4]} costs all objects of {name!r}")
+        times = self._provoked.setdefault((replica, uuid), {})
+        times[number] = now
+        caused = len([at for at in times.values() if now - at < QUARANTINE])
+        if caused > PROVOKED:
+            raise Violation("budget", f"{replica.name}: {uuid[:4]} caused {caused} full syncs, at most {PROVOKED}")
+
+    def useless(self, replica: "Replica", number: int, publishers: int, now: float) -> None:
+        """Sync ``number`` compared buckets, and none differed. ``publishers``: how many lied."""
+        if self._last.get(replica) == number:
+            return
+        self._last[replica] = number
+        times = self._useless.setdefault(replica, [])
+        times.append(now)
+        provoked = sum(len(each) for (owner, _), each in self._provoked.items() if owner is replica)
+        # A reading that finds a difference ends the pauses: then the publisher's digests were right.
+        maximum = (publishers + provoked) * (2 + log2(1 + (now - times[0]) / FIRST_PAUSE))
+        if len(times) > maximum:
+            wrong = f"{len(times)} readings because of false digests, at most {maximum:.1f}"
+            raise Violation("budget", f"{replica.name}: {wrong}")
