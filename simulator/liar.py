@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pubsub_lib.core.codec import decode, encode
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.model import ALL, Link
-from simulator import hello_lies, link_lies
+from simulator import hello_lies, link_lies, worker_lies
 from simulator.directory import ENTRY
 from simulator.liar_plan import LiarPlan
 from simulator.network import LATENCY
@@ -47,6 +47,7 @@ class Liar:
         self._plan = plan
         self._uuid = f"{rng.getrandbits(128):032x}"
         world.lies.liars[self._uuid] = None
+        self._worker = self._uuid
         self._sequences: dict[str, int] = {}
         self._recorded: deque[Envelope] = deque(maxlen=RECORDED)
         self._alters = 0
@@ -70,6 +71,8 @@ class Liar:
         if lie == "replayed":
             for envelope in self.rng.sample(self._recorded, min(len(self._recorded), 3)):
                 self._send(replica, envelope)
+        elif lie == "rolled_back":
+            worker_lies.hand_over(self, self._worker)
         elif lie == "altered":
             self._alters = 1
         else:
@@ -88,7 +91,7 @@ class Liar:
     def _listen(self, envelope: Envelope) -> None:
         """A service sends a message."""
         self._recorded.append(envelope)
-        if self._alters and envelope.messages:
+        if self._alters and envelope.messages and envelope.messages[0].link.point not in self.world.lies.forged:
             self._alters -= 1
             for replica in self.world.replicas.values():
                 if not replica.plan.polling:

@@ -11,12 +11,15 @@ from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import Full, Point, SyncAnswer
 from pubsub_lib.core.quarantine import CONTRADICTIONS
+from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.step_result import StepResult
 from simulator.exclusion_watch import ExclusionWatch
 from simulator.history import History
 from simulator.invariants import Violation
+from simulator.kernel import Process
 from simulator.monitor import Monitor
 from simulator.sync_budget import SyncBudget
+from simulator.worker_watch import DISTURBING, WorkerWatch
 from simulator.wrong_reads import WrongReads
 
 if TYPE_CHECKING:
@@ -29,6 +32,9 @@ MAY_BREAK: Final = frozenset({
 })  # fmt: skip
 
 
+SLOW: Final = DISTURBING | {"db_down", "db_slow"}
+
+
 class LiarMonitor(Monitor):
     """The invariants of a run with liars."""
 
@@ -39,6 +45,8 @@ class LiarMonitor(Monitor):
         self._reads = WrongReads(history)
         self._exclusions = ExclusionWatch(world.lies)
         self._budget = SyncBudget()
+        self._workers = WorkerWatch(world)
+        self.groups.rolled_back = world.lies.rolled_back
         self._reached: dict[tuple[Replica, str], tuple[Point, float]] = {}
         """The forged point at which a chain is, and since when."""
         self._requested: dict[tuple[Replica, str], None] = {}
@@ -66,9 +74,15 @@ class LiarMonitor(Monitor):
         self._exclusions.look(replica)
 
     def _may_exclude(self, replica: "Replica", uuid: str) -> None:
-        """An honest publisher is excluded only if its UUID is stolen, or restores contradict it as often."""
+        """An honest publisher is excluded only if its UUID is stolen, or restores and workers contradict it as often.
+        A worker is excluded after its first contradiction, unless faults delay that.
+        """
         lies = self._world.lies
-        if uuid not in lies.liars and uuid not in lies.stolen and self._history.restores < CONTRADICTIONS:
+        workers = len({*lies.rolled_back.values()})
+        if workers and SLOW.intersection(self._world.plan.faults):
+            return
+        contradictions = self._history.restores + workers
+        if uuid not in lies.liars and uuid not in lies.stolen and contradictions < CONTRADICTIONS:
             raise Violation("honest excluded", f"{replica.name}: {uuid[:4]} was excluded, and sent no lie")
 
     def check_chain(
@@ -137,6 +151,26 @@ class LiarMonitor(Monitor):
         """A resync of a topic was requested."""
         super().resync_asked(replica, topic)
         self._requested[replica, topic] = None
+
+    # -- services ----------------------------------------------------------------------------------------------------
+
+    def handed_over(self, process: Process, worker: str) -> None:
+        """A service takes links of a worker."""
+        self._workers.handed_over(process, worker, self._world.kernel.now)
+
+    def worker_excluded(self, process: Process, worker: str) -> None:
+        """A service does not use the links of a worker from now on."""
+        self._world.kernel.trace(process.name, "excludes", worker)
+        self._world.count("worker excluded")
+        self._workers.excluded(process, worker, self._world.kernel.now)
+
+    def sent(self, process: Process, publishing: Sequencer, envelope: Envelope) -> None:
+        """A service sends a message: no lie of a worker after the time in which it must be detected."""
+        super().sent(process, publishing, envelope)
+        for message in envelope.messages:
+            worker = self._world.lies.rolled_back.get(message.link.point)
+            if worker is not None:
+                self._workers.published(process, worker, self._well_since, self._world.kernel.now)
 
     # -- at regular times --------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 LIES: Final = (
     "forged_link", "forged_digest", "forged_unordered", "altered", "withheld", "hello_ahead", "hello_another",
-    "hello_behind", "hello_digest", "replayed",
+    "hello_behind", "hello_digest", "replayed", "rolled_back",
 )  # fmt: skip
 """Every kind of lie, by the name that ``--without`` takes."""
 LONGER: Final = 12.0

@@ -11,6 +11,8 @@ class Lies:
         """A forged point -> the UUID of the publisher that sent it."""
         self.altered: dict[Point, None] = {}
         """Points of true links that were sent with other values."""
+        self.rolled_back: dict[Point, str] = {}
+        """Points of transactions that were rolled back and handed over -> the UUID of the worker."""
         self.liars: dict[str, None] = {}
         """UUIDs that only liars used."""
         self.stolen: dict[str, None] = {}

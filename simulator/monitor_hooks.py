@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pubsub_lib.core.model import Point
+from simulator.kernel import Process
 
 if TYPE_CHECKING:
     from simulator.replica import Replica
@@ -16,6 +17,12 @@ class MonitorHooks:
 
     def excluded(self, replica: "Replica", uuid: str) -> None:
         """A replica does not use a message of an excluded publisher."""
+
+    def handed_over(self, process: Process, worker: str) -> None:
+        """A service takes links of a worker."""
+
+    def worker_excluded(self, process: Process, worker: str) -> None:
+        """A service does not use the links of a worker from now on."""
 
     def look(self, replica: "Replica") -> None:
         """Check a replica that runs, at regular times."""

@@ -47,7 +47,9 @@ BACK: Final = reconnection_bound(
 LEASE_SECONDS: Final = 3.0
 SPACING: Final = 2.0
 QUARANTINE: Final = 24.0
-"""The times of the quarantine (rule 14), scaled down less than the others: contradictions must come together."""
+HANDOFF_AFTER: Final = 1.0
+"""The times of the quarantine and of the check of workers (rule 14), scaled down less than the others: contradictions
+must come together."""
 DRIFT: Final = 1e-4
 """Maximum deviation of a monotonic clock's rate from true time."""
 

@@ -126,7 +126,8 @@ class World:
         """Step 2 and 3 of the data path; a service that does not run receives nothing."""
         service = self.services.get(origin)
         if service is not None:
-            service.inbox.put(HandedOver(links, self.database.store.store_id))
+            worker = f"{writer} {self._starts.get(writer, 0)}"
+            service.inbox.put(HandedOver(links, self.database.store.store_id, worker))
 
     # -- starts and kills --------------------------------------------------------------------------------------------
 

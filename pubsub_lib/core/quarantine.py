@@ -14,7 +14,7 @@ Publisher = tuple[str, str]
 """Service name and UUID."""
 
 CONTRADICTIONS: Final = 3
-"""Number of contradictions that lead to the quarantine, each less than ``SECONDS`` after the one before."""
+"""Number of contradictions within ``SECONDS`` that lead to the quarantine."""
 SPACING: Final = 10.0
 """A contradiction counts only if its point was reached more than these seconds after the last one that counted."""
 SECONDS: Final = 600.0

@@ -17,6 +17,8 @@ CAUGHT: dict[str, Caught] = {
     "liar_never_excluded": Caught(0, "not excluded"),
     "excluded_for_ever": Caught(2, "excluded too long"),
     "waiting_liar_not_accused": Caught(0, "whole topic"),
+    "excluded_worker_used": Caught(2, "worker used"),
+    "lying_worker_never_excluded": Caught(2, "worker believed"),
     "lies_of_another_store_used": Caught(5, "committed"),
     "lies_of_another_store_published": Caught(5, "durable"),
     "false_digests_without_pause": Caught(23, "budget"),

@@ -4,6 +4,7 @@ from typing import Any
 
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.foreign_stores import ForeignStores
+from pubsub_lib.core.handoffs import Handoffs
 from pubsub_lib.core.provoked_reads import ProvokedReads
 from pubsub_lib.core.quarantine import Quarantine
 from pubsub_lib.core.tracker import Tracker
@@ -60,6 +61,19 @@ def waiting_liar_not_accused() -> list[Patch]:
             chain.source = None
 
     return [(Tracker, "_drain", _drain)]
+
+
+# -- workers -----------------------------------------------------------------------------------------------------------
+
+
+@mutant("the links of an excluded worker are published", liars=True)
+def excluded_worker_used() -> list[Patch]:
+    return [(Handoffs, "excludes", lambda self, uuid: False)]
+
+
+@mutant("a worker that hands over what was never committed is not excluded", liars=True)
+def lying_worker_never_excluded() -> list[Patch]:
+    return [(Handoffs, "judge", lambda self, points, held, now: [])]
 
 
 # -- the store's id ----------------------------------------------------------------------------------------------------
