@@ -70,6 +70,7 @@ class Liar:
         self.world.count(lie)
         if lie == "replayed":
             for envelope in self.rng.sample(self._recorded, min(len(self._recorded), 3)):
+                self._accuse(envelope)
                 self._send(replica, envelope)
         elif lie == "rolled_back":
             worker_lies.hand_over(self, self._worker)
@@ -87,6 +88,12 @@ class Liar:
         elif self._plan.identity == "stolen" and world.services:
             self._uuid = next(iter(world.services.values())).sender.publishing.uuid
             world.lies.stolen[self._uuid] = None
+
+    def _accuse(self, envelope: Envelope) -> None:
+        """A message that is sent again contradicts its publisher if the store does not contain its links any more."""
+        history, head = self.world.history, self.world.database.store.state.point
+        if not all(history.is_ancestor(ALL, message.link.point, head) for message in envelope.messages):
+            self.world.lies.stolen[envelope.uuid] = None
 
     def _listen(self, envelope: Envelope) -> None:
         """A service sends a message."""

@@ -138,13 +138,16 @@ class LiarMonitor(Monitor):
         """Readings that false digests cause stay within a budget."""
         in_time = super().sync_answered(replica, start, answer)
         lies = self._world.lies
+        compared: list[bool] = []
         for name, part in answer.chains.items() if in_time else ():
             known = replica.replica_state.tracker.chain(name).known if name in replica.topics else None
-            if not isinstance(part, Full) or known is None or known in lies.forged:
-                continue
-            if all(topic.buckets == frozenset() for topic in part.topics.values()):
-                publishers = len(lies.liars) + len(lies.stolen)
-                self._budget.useless(replica, start.number, publishers, replica.clock.now())
+            if isinstance(part, Full) and known is not None and known not in lies.forged:
+                compared += [
+                    topic.buckets == frozenset() for topic in part.topics.values() if topic.buckets is not None
+                ]
+        if compared:
+            publishers = len(lies.liars) + len(lies.stolen)
+            self._budget.compared(replica, publishers, replica.clock.now(), equal=all(compared))
         return in_time
 
     def resync_asked(self, replica: "Replica", topic: str) -> None:

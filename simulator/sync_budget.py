@@ -23,8 +23,8 @@ class SyncBudget:
     def __init__(self) -> None:
         self._provoked: dict[tuple[Replica, str], dict[int, float]] = {}
         self._useless: dict[Replica, list[float]] = {}
-        self._last: dict[Replica, int] = {}
-        """The last sync that was counted as useless: it may read several chains."""
+        self._differed: dict[Replica, int] = {}
+        """How many syncs found a difference."""
 
     def provoked(self, replica: "Replica", number: int, uuid: str, name: str, want: Want, now: float) -> None:
         """Sync ``number`` is a full one of a chain whose known point was forged."""
@@ -36,16 +36,17 @@ class SyncBudget:
         if caused > PROVOKED:
             raise Violation("budget", f"{replica.name}: {uuid[:4]} caused {caused} full syncs, at most {PROVOKED}")
 
-    def useless(self, replica: "Replica", number: int, publishers: int, now: float) -> None:
-        """Sync ``number`` compared buckets, and none differed. ``publishers``: how many lied."""
-        if self._last.get(replica) == number:
+    def compared(self, replica: "Replica", publishers: int, now: float, *, equal: bool) -> None:
+        """A sync compared buckets. ``publishers``: how many lied. ``equal``: none differed, so the sync was useless."""
+        if not equal:
+            # The digests may have been right, or the store went on: the pauses begin again.
+            self._differed[replica] = self._differed.get(replica, 0) + 1
             return
-        self._last[replica] = number
         times = self._useless.setdefault(replica, [])
         times.append(now)
         provoked = sum(len(each) for (owner, _), each in self._provoked.items() if owner is replica)
-        # A reading that finds a difference ends the pauses: then the publisher's digests were right.
-        maximum = (publishers + provoked) * (2 + log2(1 + (now - times[0]) / FIRST_PAUSE))
+        begun = publishers + provoked + self._differed.get(replica, 0)
+        maximum = begun * (2 + log2(1 + (now - times[0]) / FIRST_PAUSE))
         if len(times) > maximum:
             wrong = f"{len(times)} readings because of false digests, at most {maximum:.1f}"
             raise Violation("budget", f"{replica.name}: {wrong}")
