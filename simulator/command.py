@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TextIO
 
+from simulator.liar_plan import LIES
 from simulator.plan import FAULTS, Cuts
 from simulator.run import Result, run_seed
 from simulator.shrink import command, shrink
@@ -36,7 +37,9 @@ def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
     wrong = _wrong(options)
     if wrong:
         parser.error(wrong)
-    cuts = Cuts(options.without, options.ops, options.writers, options.services, options.replicas, options.calm)
+    cuts = Cuts(
+        options.without, options.ops, options.writers, options.services, options.replicas, options.calm, options.liars
+    )
     infection = _infection(options.mutant)
     if options.seed is not None:
         with infection:
@@ -52,8 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trace", action="store_true", help="print every step of --seed")
     parser.add_argument("--jobs", type=int, default=2, metavar="J", help="processes (2)")
     parser.add_argument("--mutant", default="", metavar="NAME", help="with this bug of tests/simulator/mutants.py")
-    without = f"leave out faults: {', '.join(FAULTS)}"
+    without = f"leave out faults and lies: {', '.join((*FAULTS, *LIES))}"
     parser.add_argument("--without", type=_kinds, default=(), metavar="KIND,…", help=without)
+    parser.add_argument("--liars", action="store_true", help="with publishers and workers that lie")
     parser.add_argument("--ops", type=int, metavar="N", help="transactions before faults stop, and after")
     for name in ("writers", "services", "replicas"):
         parser.add_argument(f"--{name}", type=int, metavar="N", help=f"maximum number of {name}")
@@ -63,9 +67,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(text.split(","))
-    unknown = [kind for kind in kinds if kind not in FAULTS]
+    known = (*FAULTS, *LIES)
+    unknown = [kind for kind in kinds if kind not in known]
     if unknown:
-        raise argparse.ArgumentTypeError(f"unknown fault: {', '.join(unknown)}; the faults are {', '.join(FAULTS)}")
+        raise argparse.ArgumentTypeError(f"unknown fault: {', '.join(unknown)}; the faults are {', '.join(known)}")
     return kinds
 
 

@@ -19,6 +19,7 @@ class History:
         """A transaction's point -> every topic's head at that point."""
         self.transactions = 0
         self.restored_at = float("-inf")
+        self.restores = 0
         self.trims = 0
         self.repeated = 0
         """Serial of a transaction that is in one history twice; 0: none."""
@@ -72,6 +73,7 @@ class History:
     def restored(self, store: ModelStore, now: float) -> None:
         """The store was restored to an earlier state."""
         self.restored_at = now
+        self.restores += 1
         for points in self._serials.values():
             self._undone.update(point for point in points if not self.is_ancestor(ALL, point, store.state.point))
         for chain in list(self._times):

@@ -61,6 +61,8 @@ class Network:
 
     def __init__(self, kernel: Kernel, limits: Limits, hwm: int, count: Callable[[str], None]) -> None:
         self.weather = Weather()
+        self.listeners: list[Callable[[Envelope], None]] = []
+        """Called with each message that a service sends."""
         self.receivers: dict[str, Receiver] = {}
         self.answerers: dict[str, Answerer] = {}
         self.hwm = hwm
@@ -122,6 +124,8 @@ class Network:
     def send(self, sender: str, envelope: Envelope) -> None:
         """Send an envelope, as bytes, to all subscribers of its topic, and a hello reply to its requester."""
         received = decode(encode(envelope, self._limits), self._limits)
+        for listener in self.listeners:
+            listener(received)
         nonce = envelope.hello.nonce if envelope.hello is not None else ""
         for receiver in self._receivers(sender, nonce, envelope.topic):
             self._deliver(sender, receiver, received)

@@ -6,7 +6,8 @@ from typing import Final
 import msgspec
 
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound, reconnection_bound
+from pubsub_lib.core.timing import Timing, anchor_bound, lost_message_bound, no_publisher_bound, reconnection_bound
+from simulator.liar_plan import LiarPlan, lying
 
 TIMING: Final = Timing(
     max_idle_time=2.0,
@@ -35,6 +36,8 @@ BOUND: Final = max(
     for bound in (lost_message_bound, no_publisher_bound)
 )
 """Rule 13, in seconds; a backoff from before the faults stopped may still run."""
+ANCHOR: Final = anchor_bound(VERIFYING, MAX_SYNC_SECONDS, TIMING.sync_wait + TIMING.max_sync_backoff)
+"""Rule 14, in seconds: a wrong read ends. A backoff from before the database worked may still run."""
 QUICK: Final = 0.1
 """Maximum seconds of a hello request and its reply without faults."""
 BACK: Final = reconnection_bound(
@@ -42,6 +45,11 @@ BACK: Final = reconnection_bound(
 )
 """Rule 13 for changes lost before a connection, in seconds, without faults and without another recent sync."""
 LEASE_SECONDS: Final = 3.0
+SPACING: Final = 2.0
+QUARANTINE: Final = 24.0
+HANDOFF_AFTER: Final = 1.0
+"""The times of the quarantine and of the check of workers (rule 14), scaled down less than the others: contradictions
+must come together."""
 DRIFT: Final = 1e-4
 """Maximum deviation of a monotonic clock's rate from true time."""
 
@@ -66,6 +74,8 @@ class Cuts(msgspec.Struct, frozen=True):
     replicas: int | None = None
     calm: float | None = None
     """True time at which faults stop."""
+    liars: bool = False
+    """With publishers and workers that lie."""
 
 
 class ReplicaPlan(msgspec.Struct, frozen=True):
@@ -103,16 +113,17 @@ class Plan(msgspec.Struct, frozen=True):
     """Share of transactions that no worker hands over."""
     connections_seen: bool
     """Services are notified of replicas that connect. Publishers that send to a broker are not."""
+    liars: tuple[LiarPlan, ...] = ()
 
     @property
     def timing(self) -> Timing:
         """The times of the replicas."""
-        return VERIFYING if "verify" in self.faults else TIMING
+        return VERIFYING if self.liars or "verify" in self.faults else TIMING
 
     @property
     def faultless(self) -> bool:
         """True when the run has no faults."""
-        return not self.faults
+        return not self.faults and not self.liars
 
 
 def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
@@ -148,7 +159,7 @@ def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
     quiet = rng.random() < 0.25
     replica_count = rng.choice((1, 2, 2, 3))
     orphan_share = rng.choice((0.0, 0.1, 1.0)) if rng.random() < 0.4 else 0.0
-    return Plan(
+    plan = Plan(
         seed=seed,
         faults=faults,
         topics=topics,
@@ -164,6 +175,7 @@ def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
         orphan_share=orphan_share,
         connections_seen=random.Random(f"{seed} connections").random() < 0.5,
     )
+    return lying(plan, cuts) if cuts.liars else plan
 
 
 def _replica(

@@ -9,41 +9,24 @@ from pubsub_lib.core.awaited import Awaited, HistoryQuery
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.envelope import Envelope, HelloRequest
-from pubsub_lib.core.events import Event
 from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue
 from pubsub_lib.core.history_change import is_barrier
-from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer
+from pubsub_lib.core.model import ALL, Point, SyncAnswer
 from pubsub_lib.core.quarantine import Quarantine
-from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable
 from simulator.directory import DirectoryReader
 from simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
-from simulator.plan import ReplicaPlan
+from simulator.plan import QUARANTINE, SPACING, ReplicaPlan
 from simulator.publisher import PublisherTasks
 from simulator.store import Commit
+from simulator.watched_state import WatchedReplicaState
 
 if TYPE_CHECKING:
-    from simulator.monitor import Monitor
     from simulator.world import World
 
 POLL_QUICK, POLL_SLOW = 0.05, 0.25
 MAX_POLLED = 30
-
-
-class WatchedReplicaState(ReplicaState):
-    """The production replica state with repair switched off: a mismatch is a violation and is not repaired."""
-
-    monitor: "Monitor"
-    owner: "Replica"
-
-    def mismatched(self, topic: str, now: float) -> None:
-        """Rule 10 is an invariant here."""
-        self.monitor.mismatched(self.owner, topic)
-
-    def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
-        self.owner.replaced.append(chain)
-        return super()._replace(chain, answer, reached, events, now)
 
 
 class Handler:
@@ -75,7 +58,8 @@ class Replica:
         self.cache = Cache()
         self.replica_state = WatchedReplicaState(world.plan.timing, world.plan.limits, rng, self.cache, clock.now())
         # A run restores the store within seconds: three times would exclude honest publishers.
-        self.replica_state.quarantine = Quarantine(0.0)
+        lying = bool(world.plan.liars)
+        self.replica_state.quarantine = Quarantine(QUARANTINE if lying else 0.0, SPACING)
         self.replica_state.monitor = world.monitor
         self.replica_state.owner = self
         self.handlers = [Handler(plan.queue_limit)]

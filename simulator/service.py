@@ -11,6 +11,7 @@ from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import StoreUnavailable
 from simulator.directory import ENTRY
+from simulator.handoff_check import HandoffCheck
 from simulator.kernel import Await, LocalClock, Mailbox, Process, Sleep, Steps
 from simulator.plan import LEASE_SECONDS
 from simulator.publisher import PublisherTasks
@@ -25,10 +26,11 @@ SERVICE = "service "
 
 
 class HandedOver(msgspec.Struct, frozen=True):
-    """A worker's links, and the id of its store."""
+    """A worker's links, the id of its store, and the worker's UUID."""
 
     links: Sequence[Link]
     store_id: bytes
+    worker: str = ""
 
 
 class Service:
@@ -50,6 +52,7 @@ class Service:
         self.own_lease = Lease(LEASE_SECONDS, clock.now())
         self.orphans = Lease(LEASE_SECONDS, clock.now())
         self.live: list[str] = []
+        self._check = HandoffCheck(self) if world.plan.liars else None
         self._after: Point | None = None
         self.process.spawn(self._receiving())
         self.process.spawn(self._following())
@@ -72,7 +75,8 @@ class Service:
                 if isinstance(item, HelloRequest):
                     self.sender.asked(item)
                 elif self.is_own(item):
-                    self._publish(self.unpublished.handed_over(item.links))
+                    taken = self.unpublished.handed_over(item.links) if self._check is None else self._check.taken(item)
+                    self._publish(taken)
                 yield Sleep("numbered", 0.0)
 
     def is_own(self, item: "HandedOver") -> bool:
@@ -103,6 +107,9 @@ class Service:
                 continue
             self._after = links[-1].point if complete and links else head
             self.unpublished.in_changelog(links, clock.now())
+            if self._check is not None:
+                self._check.read(links, complete=complete)
+                yield from self._check.judge(self._after)
             held = self.orphans.held(clock.now())
             if held:
                 self.world.monitor.acts_under_lease(self)

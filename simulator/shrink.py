@@ -37,7 +37,8 @@ def _smaller(seed: int, cuts: Cuts) -> Iterator[Cuts]:
         if len(plan.faults) > 3:
             half = plan.faults[: len(plan.faults) // 2]
             yield change(cuts, without=(*cuts.without, *half))
-    for kind in plan.faults:
+    lies = dict.fromkeys(lie for liar in plan.liars for lie in liar.lies)
+    for kind in (*plan.faults, *lies):
         yield change(cuts, without=(*cuts.without, kind))
     for maximum in range(1, len(plan.replicas)):
         yield change(cuts, replicas=maximum)
@@ -61,6 +62,8 @@ def command(seed: int, cuts: Cuts, mutant: str = "") -> str:
         value = getattr(cuts, name)
         if value is not None:
             words.append(f"--{name} {value}")
+    if cuts.liars:
+        words.append("--liars")
     if mutant:
         words.append(f"--mutant {mutant}")
     return " ".join([*words, "--trace"])

@@ -9,6 +9,9 @@ from simulator.database import Database
 from simulator.history import History
 from simulator.invariants import Violation
 from simulator.kernel import Kernel, LocalClock, Process
+from simulator.liar import Liar
+from simulator.liar_monitor import LiarMonitor
+from simulator.lies import Lies
 from simulator.monitor import Monitor
 from simulator.nemesis import Nemesis
 from simulator.network import DELAY, Network
@@ -50,7 +53,8 @@ class World:
         """The successful commits of the writers, oldest first."""
         self.writes_left = plan.ops
         self.history = History()
-        self.monitor = Monitor(self, self.history)
+        self.lies = Lies()
+        self.monitor = LiarMonitor(self, self.history) if plan.liars else Monitor(self, self.history)
         store = ModelStore(kernel.rng("nonces"))
         self.database = Database(kernel, store, self.history, self.count)
         self.network = Network(kernel, plan.limits, plan.hwm, self.count)
@@ -72,6 +76,7 @@ class World:
             self._start_at(starts_at, f"service{number}", "late_service")
         for number, replica in enumerate(plan.replicas):
             self._start_at(replica.starts_at, f"replica{number}", "late_replica")
+        self.liars = [Liar(self, liar, kernel.rng(f"liar {number}")) for number, liar in enumerate(plan.liars)]
 
     # -- calls of the participants -----------------------------------------------------------------------------------
 
@@ -121,7 +126,8 @@ class World:
         """Step 2 and 3 of the data path; a service that does not run receives nothing."""
         service = self.services.get(origin)
         if service is not None:
-            service.inbox.put(HandedOver(links, self.database.store.store_id))
+            worker = f"{writer} {self._starts.get(writer, 0)}"
+            service.inbox.put(HandedOver(links, self.database.store.store_id, worker))
 
     # -- starts and kills --------------------------------------------------------------------------------------------
 

@@ -40,7 +40,9 @@ class Contradicted(msgspec.Struct, frozen=True):
 class Handoffs:
     """Sans-I/O, not thread-safe. ``now``: seconds of any clock that never goes back."""
 
-    def __init__(self) -> None:
+    def __init__(self, after: float = AFTER, seconds: float = SECONDS) -> None:
+        self._after = after
+        self._seconds = seconds
         self._young: dict[Point, tuple[Worker, str]] = {}
         """Handed over since ``overdue`` last returned points: worker and topic."""
         self._old: dict[Point, tuple[Worker, str]] = {}
@@ -83,7 +85,7 @@ class Handoffs:
         """The transactions to look up in the store now; the caller then calls ``judge``."""
         if now < self._judge_at:
             return []
-        self._judge_at = now + AFTER
+        self._judge_at = now + self._after
         self._until = {uuid: until for uuid, until in self._until.items() if now < until}
         self._asked = dict([*self._asked.items(), *self._old.items()][:MAX_ASKED])
         self._old, self._young = self._young, {}
@@ -102,7 +104,7 @@ class Handoffs:
             self.contradicted += 1
             if uuid not in self._until:
                 found.append(Contradicted(service, uuid, topic, point))
-            self._until[uuid] = now + SECONDS
+            self._until[uuid] = now + self._seconds
             while len(self._until) > MAX_EXCLUDED:
                 del self._until[next(iter(self._until))]
         return found

@@ -14,7 +14,7 @@ Publisher = tuple[str, str]
 """Service name and UUID."""
 
 CONTRADICTIONS: Final = 3
-"""Number of contradictions that lead to the quarantine, each less than ``SECONDS`` after the one before."""
+"""Number of contradictions within ``SECONDS`` that lead to the quarantine."""
 SPACING: Final = 10.0
 """A contradiction counts only if its point was reached more than these seconds after the last one that counted."""
 SECONDS: Final = 600.0
@@ -26,8 +26,9 @@ MAX_KEPT: Final = 1000
 class Quarantine:
     """The contradicted publishers of one replica, by UUID. Not thread-safe."""
 
-    def __init__(self, seconds: float = SECONDS) -> None:
+    def __init__(self, seconds: float = SECONDS, spacing: float = SPACING) -> None:
         self._seconds = seconds
+        self._spacing = spacing
         self._times: dict[str, list[float]] = {}
         self.until: dict[str, float] = {}
         """The end of each quarantine. Empty: ``excludes`` need not be called, which is a part of every message's cost.
@@ -46,7 +47,7 @@ class Quarantine:
         begins.
         """
         times = [at for at in self._times.pop(uuid, []) if now - at < self._seconds]
-        counts = not times or reached > times[-1] + SPACING
+        counts = not times or reached > times[-1] + self._spacing
         self._times[uuid] = [*times, now] if counts else times
         while len(self._times) > MAX_KEPT:
             del self._times[next(iter(self._times))]

@@ -16,7 +16,7 @@ class PendingStep:
     """One step of a chain, perhaps incomplete: the messages that lead from ``prev`` to ``point``."""
 
     __slots__ = (
-        "_arrived", "_needed", "_parts", "_totals", "clock_turn", "point", "prev", "received", "size", "turn",
+        "_arrived", "_needed", "_parts", "_totals", "clock_turn", "point", "prev", "received", "size", "source", "turn",
     )  # fmt: skip
 
     def __init__(self, prev: Point, point: Point, needed: int, received: float, turn: int) -> None:
@@ -29,6 +29,8 @@ class PendingStep:
         self.clock_turn = turn
         """The turn in which its clock started."""
         self.size = 0
+        self.source: tuple[str, str] | None = None
+        """Service name and UUID of the publisher of the message that was added last."""
         self._needed = needed
         self._parts: dict[tuple[str, int], Message] = {}
         self._totals: dict[str, int] = {}
@@ -104,9 +106,12 @@ class ReorderBuffer:
         """The step that waits longest."""
         return next(iter(self._steps.values()), None)
 
-    def hold(self, message: Message, prev: Point, needed: int, now: float, turn: int) -> bool:
+    def hold(
+        self, message: Message, prev: Point, needed: int, now: float, turn: int, source: tuple[str, str] | None = None
+    ) -> bool:
         """Keep one message. False: the buffer is full; the message was not kept. A repeated message is kept once, with
-        the time of its first arrival, because the clock runs from the oldest.
+        the time of its first arrival, because the clock runs from the oldest. ``source``: service name and UUID of its
+        publisher.
         """
         step = self._steps.get(prev)
         size = size_of(message.link)
@@ -121,6 +126,7 @@ class ReorderBuffer:
                 self._bytes -= step.size
             step = self._steps[prev] = fresh
         if step.add(message):
+            step.source = source
             self._messages += 1
             self._bytes += size
         return True

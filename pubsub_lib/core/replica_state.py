@@ -223,7 +223,7 @@ class ReplicaState:
             self.faults.mismatches += 1
             if envelope is not None:
                 self.provoked.differed(ALL if ALL in self.tracker.topics else topic, envelope, now, links)
-            self.mismatched(topic, now)
+            self.mismatched(topic, now, by_link=links is not None)
 
     def _compare(self, heads: Mapping[str, Head], now: float, envelope: Envelope | None) -> None:
         if envelope is not None and not self.provoked.may_compare(envelope.uuid, now):
@@ -273,9 +273,9 @@ class ReplicaState:
         self.tracker.counters.history_changes += len(changed)
         return msgspec.structs.replace(outcome, then=StepResult(events, history=HistoryChange(changed)))
 
-    def mismatched(self, topic: str, now: float) -> None:
+    def mismatched(self, topic: str, now: float, *, by_link: bool = False) -> None:
         """A topic's count or digest differs from the store's: fetch the differing buckets (rule 10)."""
-        self.tracker.mismatched(topic, now)
+        self.tracker.mismatched(topic, now, by_link=by_link)
 
     def resync(self, topics: Collection[str], now: float) -> None:
         """Read these chains again as soon as the rate limit allows. Raises NotSubscribedError and then reads none."""

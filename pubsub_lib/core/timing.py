@@ -140,6 +140,16 @@ def reconnection_bound(timing: Timing, sync_time: float, sync_wait: float | None
     return asked + timing.round_trip + grace + wait + sync_time
 
 
+def anchor_bound(timing: Timing, sync_time: float, sync_wait: float | None = None) -> float:
+    """Seconds within which a replica undoes what a publisher sent and the store never contained, and reads what it
+    withheld, while the store answers (rule 14); infinite with ``verify_interval = 0``. A chain that was read is read
+    again after at most 1.75 times ``verify_interval``: a check finds it read half an interval ago, and the next check
+    is 1.25 intervals later. ``sync_time``: of a delta that proves incomplete, and of the full sync that follows.
+    """
+    wait = timing.sync_wait if sync_wait is None else sync_wait
+    return 1.75 * timing.verify_interval + wait + sync_time if timing.verify_interval else float("inf")
+
+
 def no_publisher_bound(timing: Timing, sync_time: float, sync_wait: float | None = None) -> float:
     """Seconds within which a replica has a change that no publisher reports, while the store answers."""
     wait = timing.sync_wait if sync_wait is None else sync_wait

@@ -53,6 +53,8 @@ class Tracker:
         self._due: dict[str, Chain] = {}
         self._persistent: dict[str, PersistentMismatch] = {}
         self._turn = 0
+        self._sender: tuple[str, str] | None = None
+        """The publisher of the message that is processed; None while time passes or the store answers."""
         self.syncs = SyncScheduler(timing, rng, now)
         self.freshness = FreshnessMonitor(timing, rng, now)
         self._reconnection = Reconnection(timing, rng)
@@ -158,12 +160,12 @@ class Tracker:
             self.counters.unsubscribed += len(envelope.messages)
             return []
         applied: list[Link] = []
+        self._sender = envelope.service, envelope.uuid
         connected = self._receive_run(chain, envelope.messages, now, applied) if chain.state is _FOLLOWING else 0
         for message in envelope.messages[connected:] if connected else envelope.messages:
             self._receive(chain, message, now, applied)
         self.gaps.received(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
-        if applied and applied[-1].point == envelope.messages[-1].link.point:  # else a link of any publisher had waited
-            chain.source = envelope.service, envelope.uuid
+        self._sender = None
         return [Apply(applied)] if applied else []
 
     def tick(self, now: float) -> list[Effect]:
@@ -233,17 +235,17 @@ class Tracker:
                 self._trigger(chain, Trigger.FAILED, now)
         self._remember_needs(now)
 
-    def mismatched(self, topic: str, now: float) -> None:
+    def mismatched(self, topic: str, now: float, *, by_link: bool = False) -> None:
         """Count or digest of a topic differ after a link or a sync (rule 10): fetch the differing buckets. After a
-        sync, call it before the next input.
+        sync, call it before the next input. ``by_link``: those of a link, which may have waited for the sync.
         """
         chain = self._chains.get(self._chain_of(topic))
         if chain is None or chain.name in self._persistent:
             return  # a mismatching chain is read again at its time (rule 9), and links go on meanwhile
-        if chain.frozen and chain.state in SYNCING:
+        if chain.frozen and (by_link or chain.state in SYNCING):
             return  # a link that was applied when this repair began: the digests of its request include the link
         # First the differing buckets; if the topic still differs after them, everything.
-        after_reading = chain.read_in == self._turn
+        after_reading = chain.read_in == self._turn and not by_link
         if after_reading and (chain.read_whole or chain.mismatched_readings):
             self._persistent[chain.name] = PersistentMismatch(
                 topic, now + backoff(self._timing, chain.mismatched_readings)
@@ -352,6 +354,7 @@ class Tracker:
         applied.extend(links)
         self.counters.applied += len(links)
         chain.advance(point, now)
+        chain.source = self._sender
         fresh = self.freshness.of[chain.name]
         if fresh.pending:
             fresh.reached(point, now)
@@ -361,7 +364,7 @@ class Tracker:
         prev = chain.previous(link)
         if prev.position >= link.point.position:
             self.counters.foreign += 1  # known would go backwards; a correct publisher does not send that
-        elif chain.reorder_buffer.hold(message, prev, chain.needed(link), now, self._turn):
+        elif chain.reorder_buffer.hold(message, prev, chain.needed(link), now, self._turn, self._sender):
             self.counters.waited += 1
             self._trigger(chain, Trigger.HELD, now)
         else:
@@ -375,6 +378,7 @@ class Tracker:
             if step is None:
                 break
             self._apply(chain, step.point, step.links(), now, applied)
+            chain.source = step.source
         self._purge(chain, now, everywhere=False)
 
     def _purge(self, chain: Chain, now: float, *, everywhere: bool) -> None:

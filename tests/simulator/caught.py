@@ -11,6 +11,18 @@ class Caught(NamedTuple):
 
 
 CAUGHT: dict[str, Caught] = {
+    "lies_never_verified": Caught(2, "fresh"),
+    "lies_not_rolled_back": Caught(0, "wrong read"),
+    "excluded_publisher_used": Caught(0, "excluded used"),
+    "liar_never_excluded": Caught(0, "not excluded"),
+    "excluded_for_ever": Caught(2, "excluded too long"),
+    "waiting_liar_not_accused": Caught(0, "whole topic"),
+    "excluded_worker_used": Caught(2, "worker used"),
+    "lying_worker_never_excluded": Caught(2, "worker believed"),
+    "lies_of_another_store_used": Caught(5, "committed"),
+    "lies_of_another_store_published": Caught(5, "durable"),
+    "false_digests_without_pause": Caught(23, "budget"),
+    "lie_costs_all_objects": Caught(0, "whole topic"),
     "ahead_of_hole": Caught(1, "digest"),
     "applied_during_full": Caught(54, "history notice"),
     "half_a_run": Caught(2, "digest"),

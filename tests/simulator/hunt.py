@@ -33,9 +33,10 @@ def hunt(name: str, first: int = 0) -> Result | None:
     """The first result in which a mutant breaks an invariant; seeds from ``first`` on, then from 0. A crash does not
     count: otherwise a patch that does not fit the product any more would seem to be caught.
     """
+    cuts = MUTANTS[name].cuts
     with infected(name):
         for seed in (*range(first, MAX_SEEDS), *range(first)):
-            result = run_seed(seed)
+            result = run_seed(seed, cuts)
             if result.invariant not in ("", "crash"):
                 return result
     return None

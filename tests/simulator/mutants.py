@@ -3,9 +3,8 @@
 The product's files stay unchanged: a mutant replaces a method during a ``with`` block.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
@@ -35,43 +34,14 @@ from simulator.database import Database
 from simulator.group import Attempt, GroupQueue
 from simulator.network import Network
 from simulator.publisher import PublisherTasks
-from simulator.replica import WatchedReplicaState
 from simulator.service import Service
 from simulator.store import ModelStore
+from simulator.watched_state import WatchedReplicaState
 from simulator.writer import Writer
+from tests.simulator import liar_mutants
+from tests.simulator.registry import MUTANTS, Patch, infected, mutant
 
-Patch = tuple[object, str, object]
-
-
-class Mutant(NamedTuple):
-    """One bug: its name, its effect and its patches."""
-
-    name: str
-    wrong: str
-    patches: Callable[[], list[Patch]]
-
-
-MUTANTS: dict[str, Mutant] = {}
-
-
-def mutant(wrong: str) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
-    """Register a function that makes a mutant's patches under its own name."""
-
-    def register(make: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
-        name = make.__name__
-        MUTANTS[name] = Mutant(name, wrong, make)
-        return make
-
-    return register
-
-
-@contextmanager
-def infected(name: str) -> Iterator[None]:
-    """Apply the named bug during the block. KeyError: unknown mutant."""
-    with ExitStack() as stack:
-        for owner, attribute, replacement in MUTANTS[name].patches():
-            stack.enter_context(patch.object(owner, attribute, replacement))
-        yield
+__all__ = ["MUTANTS", "infected", "liar_mutants"]
 
 
 # -- applying --------------------------------------------------------------------------------------------------------

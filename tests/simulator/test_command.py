@@ -103,6 +103,7 @@ def test_command_names_every_cut() -> None:
     cuts = Cuts(("drop", "kill"), ops=3, writers=1, services=0, replicas=2, calm=1.5)
     words = "--without drop,kill --ops 3 --writers 1 --services 0 --replicas 2 --calm 1.5 --mutant m --trace"
     assert command(9, cuts, "m") == f"tools/simulate --seed 9 {words}"
+    assert command(9, Cuts(liars=True)) == "tools/simulate --seed 9 --liars --trace"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,14 @@ def test_contradictions_of_one_restore_count_once() -> None:
     assert not quarantine.until
 
 
+def test_times_of_a_quarantine_can_be_given() -> None:
+    quarantine = Quarantine(8.0, 1.0)
+    for at in (0.0, 0.9, 1.5, 1.6, 3.0):
+        assert quarantine.contradicted(UUID, at, at) == (at == 3.0)
+    assert quarantine.excludes(UUID, 10.9)
+    assert not quarantine.excludes(UUID, 11.0)
+
+
 def test_quarantine_ends_and_can_begin_again() -> None:
     quarantine = Quarantine()
     for number in range(CONTRADICTIONS):

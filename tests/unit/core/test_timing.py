@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound, reconnection_bound
+from pubsub_lib.core.timing import Timing, anchor_bound, lost_message_bound, no_publisher_bound, reconnection_bound
 from pubsub_lib.errors import ConfigError
 from tests.unit.core.builders import Bench, History
 
@@ -95,6 +95,12 @@ def test_rule_13_the_formula_sums_the_configured_times() -> None:
     assert no_publisher_bound(timing, 0.006) == pytest.approx(6300.056)
     assert reconnection_bound(timing, 0.006, sync_wait=1.0) == pytest.approx(20 + 0.5 + 3 + 0.4 + 1.006)
     assert no_publisher_bound(timing, 0.006, sync_wait=0.0) == pytest.approx(300.056)
+
+
+def test_rule_14_bound_of_a_wrong_read_follows_from_the_verify_interval() -> None:
+    assert anchor_bound(Timing(verify_interval=60.0), 1.0, sync_wait=2.0) == pytest.approx(108.0)
+    assert anchor_bound(Timing(verify_interval=60.0, sync_timeout=6.0), 1.0) == pytest.approx(105.0 + 7.5 + 1.0)
+    assert anchor_bound(Timing(verify_interval=0.0), 1.0) == float("inf")
 
 
 @pytest.mark.parametrize(

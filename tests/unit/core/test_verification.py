@@ -190,7 +190,7 @@ def test_rule_14_publisher_that_is_contradicted_repeatedly_is_not_used() -> None
     assert excluded == (("api-1", UUID),)
 
 
-def test_rule_14_link_that_had_waited_accuses_no_publisher() -> None:
+def test_rule_14_link_that_had_waited_accuses_its_own_publisher() -> None:
     """A forged link waits for a true one; the true publisher's message then leads to the forged point."""
     replica = Deceived("t")
     true = replica.history.one("t", "true")
@@ -200,8 +200,47 @@ def test_rule_14_link_that_had_waited_accuses_no_publisher() -> None:
     assert "planted" in replica.shown()
     replica.pass_time(LATEST + 1.0)
     assert replica.shown() == replica.stored()
-    assert replica.state.tracker.counters.contradicted == 0
+    assert [notice.publishers for notice in replica.notices()] == [{"t": ("api-1", "f" * 32)}]
+    assert replica.state.tracker.counters.contradicted == 1
     assert replica.state.tracker.counters.history_changes == 1
+
+
+def test_rule_05_link_that_waits_for_a_later_one_does_not_cost_all_objects() -> None:
+    """A publisher sends two invented links, the second one first."""
+    replica = Deceived("t")
+    for number in range(300):
+        replica.receive(replica.history.one("t", f"more-{number}"))
+    first = forged(replica.history, "t", "planted")
+    point = Point(first.point.position + 1, 4712)
+    second = msgspec.structs.replace(first, prev=first.point, point=point, tx_prev=first.point, changes=[])
+    replica.receive(second)
+    replica.receive(first)
+    assert replica.state.tracker.chain("t").known == point
+    replica.pass_time(LATEST + 1.0)
+    assert replica.shown() == replica.stored()
+    assert replica.state.tracker.counters.contradicted == 1
+    assert replica.read < 100, "only the differing buckets are read"
+
+
+def test_rule_05_false_digest_of_a_link_that_waited_for_a_sync_does_not_cost_all_objects() -> None:
+    """An invented link with a wrong digest is received while the differing buckets are read."""
+    replica = Deceived("t")
+    for number in range(300):
+        replica.receive(replica.history.one("t", f"more-{number}"))
+    lie = msgspec.structs.replace(forged(replica.history, "t", "planted"), digest=1)
+    replica.answering = False
+    replica.receive(lie)
+    replica.pass_time(0.1)
+    (start,) = replica.unanswered
+    again = msgspec.structs.replace(lie, point=Point(lie.point.position + 1, 4712))
+    replica.receive(again)
+    replica.take(replica.state.sync_done(start.number, replica.history.answer(start.wants), replica.now))
+    assert replica.state.tracker.chain("t").known == again.point
+    replica.answering = True
+    replica.pass_time(1.0)
+    assert replica.shown() == replica.stored()
+    assert [notice.publishers for notice in replica.notices()] == [{"t": ("api-1", UUID)}] * 2
+    assert replica.read < 100, "only the differing buckets are read"
 
 
 def test_rule_14_restored_store_names_no_publisher_when_the_store_led_there() -> None:

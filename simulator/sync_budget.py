@@ -1,0 +1,52 @@
+"""Checks the number and the kind of the full syncs that lies cause (rules 5 and 14). Methods raise Violation."""
+
+from math import ceil, log2
+from typing import TYPE_CHECKING, Final
+
+from pubsub_lib.core.model import Want
+from pubsub_lib.core.provoked_reads import FIRST_PAUSE
+from pubsub_lib.core.quarantine import CONTRADICTIONS
+from simulator.invariants import Violation
+from simulator.plan import QUARANTINE, SPACING, TIMING
+
+if TYPE_CHECKING:
+    from simulator.replica import Replica
+
+PROVOKED: Final = CONTRADICTIONS + (CONTRADICTIONS - 1) * (1 + ceil(SPACING / TIMING.sync_interval))
+"""Maximum number of full syncs that the links of one publisher cause before its quarantine: the contradictions, and
+what the minimum time between two syncs allows in the times when a contradiction does not count."""
+
+
+class SyncBudget:
+    """The full syncs of all replicas, by what caused them."""
+
+    def __init__(self) -> None:
+        self._provoked: dict[tuple[Replica, str], dict[int, float]] = {}
+        self._useless: dict[Replica, list[float]] = {}
+        self._differed: dict[Replica, int] = {}
+        """How many syncs found a difference."""
+
+    def provoked(self, replica: "Replica", number: int, uuid: str, name: str, want: Want, now: float) -> None:
+        """Sync ``number`` is a full one of a chain whose known point was forged."""
+        if want.buckets is None:
+            raise Violation("whole topic", f"{replica.name}: a link of {uuid[:4]} costs all objects of {name!r}")
+        times = self._provoked.setdefault((replica, uuid), {})
+        times[number] = now
+        caused = len([at for at in times.values() if now - at < QUARANTINE])
+        if caused > PROVOKED:
+            raise Violation("budget", f"{replica.name}: {uuid[:4]} caused {caused} full syncs, at most {PROVOKED}")
+
+    def compared(self, replica: "Replica", publishers: int, now: float, *, equal: bool) -> None:
+        """A sync compared buckets. ``publishers``: how many lied. ``equal``: none differed, so the sync was useless."""
+        if not equal:
+            # The digests may have been right, or the store went on: the pauses begin again.
+            self._differed[replica] = self._differed.get(replica, 0) + 1
+            return
+        times = self._useless.setdefault(replica, [])
+        times.append(now)
+        provoked = sum(len(each) for (owner, _), each in self._provoked.items() if owner is replica)
+        begun = publishers + provoked + self._differed.get(replica, 0)
+        maximum = begun * (2 + log2(1 + (now - times[0]) / FIRST_PAUSE))
+        if len(times) > maximum:
+            wrong = f"{len(times)} readings because of false digests, at most {maximum:.1f}"
+            raise Violation("budget", f"{replica.name}: {wrong}")

@@ -1,0 +1,34 @@
+"""The production replica state, with a monitor that watches it."""
+
+from typing import TYPE_CHECKING
+
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.model import Full
+from pubsub_lib.core.replica_state import ReplicaState
+
+if TYPE_CHECKING:
+    from simulator.monitor import Monitor
+    from simulator.replica import Replica
+
+
+class WatchedReplicaState(ReplicaState):
+    """Without liars a mismatch is a violation and is not repaired."""
+
+    monitor: "Monitor"
+    owner: "Replica"
+
+    def mismatched(self, topic: str, now: float, *, by_link: bool = False) -> None:
+        """Rule 10 is an invariant here, in runs without liars."""
+        self.monitor.mismatched(self.owner, topic)
+        super().mismatched(topic, now, by_link=by_link)
+
+    def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
+        self.owner.replaced.append(chain)
+        same_history = super()._replace(chain, answer, reached, events, now)
+        self.monitor.replaced(self.owner, chain, answer.head, same_history=same_history)
+        return same_history
+
+    def _exclude(self, envelope: Envelope) -> None:
+        super()._exclude(envelope)
+        self.monitor.excluded(self.owner, envelope.uuid)

@@ -1,0 +1,31 @@
+"""A worker that hands over the links of a transaction that was rolled back."""
+
+from typing import TYPE_CHECKING, Final
+
+from simulator.service import HandedOver
+from simulator.store import ModelStore, Verb
+
+if TYPE_CHECKING:
+    from simulator.liar import Liar
+
+WORKER: Final = "liar "
+"""With the UUID of the liar behind it: the UUID of the worker."""
+
+
+def hand_over(liar: "Liar", uuid: str) -> None:
+    """Write into a copy of the store, which is then dropped, and hand the links over to a service."""
+    world, rng = liar.world, liar.rng
+    services = list(world.services.values())
+    if not services:
+        return
+    service, copy = rng.choice(services), ModelStore(rng)
+    copy.state = world.database.store.backup()
+    value = b'{"lie":%d}' % rng.getrandbits(30)
+    commit = copy.commit([Verb("set", "lport", "invented", value, rng.choice(world.plan.topics))], service.name, 0.0)
+    if commit is None:
+        return
+    worker = WORKER + uuid
+    for link in commit.links:
+        world.lies.add(link, service.sender.publishing.uuid)
+        world.lies.rolled_back[link.point] = worker
+    service.inbox.put(HandedOver(commit.links, world.database.store.store_id, worker))

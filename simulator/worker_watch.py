@@ -1,0 +1,52 @@
+"""Checks that services exclude workers that hand over what was never committed, and no others (rule 14).
+
+Times are true times. Methods raise Violation.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from simulator.invariants import CLOCK_SLACK, Violation
+from simulator.kernel import Process
+from simulator.plan import HANDOFF_AFTER, QUARANTINE
+from simulator.service import FOLLOW_INTERVAL
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+BELIEVED: Final = 2 * HANDOFF_AFTER + FOLLOW_INTERVAL + 0.5
+"""Maximum seconds from the first lie to the exclusion: the interval of the judgement, a reading of the changelog, and
+queries."""
+DISTURBING: Final = frozenset({"blind", "pause", "lease", "trim"})
+"""Kinds of fault that delay the judgement, or that make it impossible."""
+
+
+class WorkerWatch:
+    """The workers of all services."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._first: dict[tuple[Process, str], float] = {}
+        self._excluded: dict[tuple[Process, str], float] = {}
+
+    def handed_over(self, process: Process, worker: str, now: float) -> None:
+        """A service takes links of a worker."""
+        if now < self._excluded.get((process, worker), float("-inf")) + QUARANTINE - CLOCK_SLACK:
+            raise Violation("worker used", f"{process.name} takes links of {worker}, which is excluded")
+        self._first.setdefault((process, worker), now)
+
+    def excluded(self, process: Process, worker: str, now: float) -> None:
+        """A service excludes a worker."""
+        lies = worker in self._world.lies.rolled_back.values()
+        # Commits that a restore undoes at the moment in which they are handed over accuse their worker.
+        if not lies and now - self._world.history.restored_at > 2 * BELIEVED:
+            raise Violation("worker excluded", f"{process.name} excludes {worker}, which sent no lie")
+        self._excluded[process, worker] = now
+        self._first.pop((process, worker), None)
+
+    def published(self, process: Process, worker: str, well_since: float, now: float) -> None:
+        """A service publishes the lie of a worker. ``well_since``: since when the database works."""
+        if DISTURBING.intersection(self._world.plan.faults):
+            return
+        since = max(self._first[process, worker], well_since, self._world.history.restored_at)
+        if now - since > BELIEVED:
+            raise Violation("worker believed", f"{process.name} publishes lies of {worker} for {now - since:.3f} s")

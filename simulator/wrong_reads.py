@@ -1,0 +1,60 @@
+"""Checks that a replica shows what the store never had, or lacks what it had, for a bounded time only (rule 14).
+
+Times are true times. Methods raise Violation.
+"""
+
+from typing import TYPE_CHECKING
+
+from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.model import ALL, ZERO, Point
+from simulator import invariants
+from simulator.invariants import Violation
+from simulator.plan import ANCHOR, BOUND
+
+if TYPE_CHECKING:
+    from simulator.history import History
+    from simulator.replica import Replica
+
+
+class WrongReads:
+    """The chains of all replicas that show a lie."""
+
+    def __init__(self, history: "History") -> None:
+        self._history = history
+        self._since: dict[tuple[Replica, str], float] = {}
+
+    def changed(self, replica: "Replica", chain: Chain, now: float) -> None:
+        """A chain may have changed: from here on it is right or wrong."""
+        name = replica, chain.name
+        right = chain.known is None or self._history.was_committed(chain.name, chain.known)
+        if right and invariants.content_is_whole(self._history, replica, chain) is None:
+            self._since.pop(name, None)
+        else:
+            self._since.setdefault(name, now)
+
+    def replaced(self, replica: "Replica", name: str, head: Point) -> None:
+        """A full sync replaced a chain's contents; links that had waited are not applied yet."""
+        topics = [name] if name != ALL else [*replica.cache.topics()]
+        points = {name: head} if name != ALL else self._history.heads_at[head]
+        for topic in topics:
+            if invariants.content_of(replica, topic) != self._history.content(topic, points.get(topic, ZERO)):
+                raise Violation("replaced", f"{replica.name}: {topic!r} differs from the full sync's answer")
+        self._since.pop((replica, name), None)
+
+    def dropped(self, replica: "Replica", name: str) -> None:
+        """A chain is not followed any more."""
+        self._since.pop((replica, name), None)
+
+    def look(self, replica: "Replica", well_since: float, now: float) -> None:
+        """``well_since``: since when the database works."""
+        for name in replica.topics:
+            known = replica.replica_state.tracker.chain(name).known
+            wrong_since = self._since.get((replica, name))
+            if wrong_since is not None:
+                seconds = now - max(wrong_since, well_since)
+                if seconds > ANCHOR:
+                    raise Violation("wrong read", f"{replica.name}: {name!r} at {known} is wrong since {seconds:.3f} s")
+            elif known is not None:
+                since = now - max(ANCHOR, BOUND)
+                if since > well_since and not self._history.covers(name, known, since, now):
+                    raise Violation("withheld", f"{replica.name}: {name!r} at {known} lacks older changes")

@@ -1,0 +1,109 @@
+"""Mistakes in the defence against publishers and workers that lie (rules 14 and 15), caught by runs with liars."""
+
+from typing import Any
+
+from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.foreign_stores import ForeignStores
+from pubsub_lib.core.handoffs import Handoffs
+from pubsub_lib.core.provoked_reads import ProvokedReads
+from pubsub_lib.core.quarantine import Quarantine
+from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.core.transitions import Trigger
+from pubsub_lib.core.verification import Verification
+from simulator.service import Service
+from tests.simulator.registry import Patch, mutant
+
+# -- the anchor --------------------------------------------------------------------------------------------------------
+
+
+@mutant("a replica whose publishers prove that it is fresh never reads the store", liars=True)
+def lies_never_verified() -> list[Patch]:
+    return [(Verification, "_next", lambda self, now: float("inf"))]
+
+
+@mutant("a point that the store does not contain is not rolled back", liars=True)
+def lies_not_rolled_back() -> list[Patch]:
+    trigger = Tracker._trigger
+
+    def _trigger(self: Any, chain: Any, what: Any, now: float) -> None:
+        kept = what is Trigger.INCOMPLETE and chain.source is not None
+        trigger(self, chain, Trigger.BEHIND if kept else what, now)
+
+    return [(Tracker, "_trigger", _trigger)]
+
+
+# -- the quarantine ----------------------------------------------------------------------------------------------------
+
+
+@mutant("the messages of an excluded publisher are used", liars=True)
+def excluded_publisher_used() -> list[Patch]:
+    return [(Quarantine, "excludes", lambda self, uuid, now: False)]
+
+
+@mutant("a contradicted publisher is never excluded", liars=True)
+def liar_never_excluded() -> list[Patch]:
+    return [(Quarantine, "contradicted", lambda self, uuid, reached, now: False)]
+
+
+@mutant("a quarantine never ends", liars=True)
+def excluded_for_ever() -> list[Patch]:
+    return [(Quarantine, "excludes", lambda self, uuid, now: uuid in self.until)]
+
+
+@mutant("a link that had waited has no publisher, and accuses no publisher", liars=True)
+def waiting_liar_not_accused() -> list[Patch]:
+    drain = Tracker._drain
+
+    def _drain(self: Any, chain: Any, now: float, applied: Any) -> None:
+        before = chain.known
+        drain(self, chain, now, applied)
+        if chain.known != before:
+            chain.source = None
+
+    return [(Tracker, "_drain", _drain)]
+
+
+# -- workers -----------------------------------------------------------------------------------------------------------
+
+
+@mutant("the links of an excluded worker are published", liars=True)
+def excluded_worker_used() -> list[Patch]:
+    return [(Handoffs, "excludes", lambda self, uuid: False)]
+
+
+@mutant("a worker that hands over what was never committed is not excluded", liars=True)
+def lying_worker_never_excluded() -> list[Patch]:
+    return [(Handoffs, "judge", lambda self, points, held, now: [])]
+
+
+# -- the store's id ----------------------------------------------------------------------------------------------------
+
+
+@mutant("with liars: messages of another store are used", liars=True)
+def lies_of_another_store_used() -> list[Patch]:
+    return [(ForeignStores, "excludes", lambda self, envelope: False)]
+
+
+@mutant("with liars: a service publishes the links of another store's workers", liars=True)
+def lies_of_another_store_published() -> list[Patch]:
+    return [(Service, "is_own", lambda self, item: True)]
+
+
+# -- the budget of full syncs ------------------------------------------------------------------------------------------
+
+
+@mutant("each false digest in a hello causes a reading at once", liars=True)
+def false_digests_without_pause() -> list[Patch]:
+    return [(ProvokedReads, "may_compare", lambda self, uuid, now: True)]
+
+
+@mutant("an invented link costs a reading of all objects", liars=True)
+def lie_costs_all_objects() -> list[Patch]:
+    trigger = Chain.trigger
+
+    def _trigger(self: Any, what: Any) -> None:
+        if what is Trigger.INCOMPLETE:
+            self.repair = self.undone = False
+        trigger(self, what)
+
+    return [(Chain, "trigger", _trigger)]

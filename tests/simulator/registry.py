@@ -1,0 +1,47 @@
+"""The table of the simulator's mutants, and their patches during a block."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+from unittest.mock import patch
+
+from simulator.plan import Cuts
+
+Patch = tuple[object, str, object]
+
+
+class Mutant(NamedTuple):
+    """One bug: its name, its effect, its patches, and whether only runs with liars catch it."""
+
+    name: str
+    wrong: str
+    patches: Callable[[], list[Patch]]
+    liars: bool = False
+
+    @property
+    def cuts(self) -> Cuts:
+        """The runs that catch it."""
+        return Cuts(liars=self.liars)
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(wrong: str, *, liars: bool = False) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
+    """Register a function that makes a mutant's patches under its own name."""
+
+    def register(make: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
+        name = make.__name__
+        MUTANTS[name] = Mutant(name, wrong, make, liars)
+        return make
+
+    return register
+
+
+@contextmanager
+def infected(name: str) -> Iterator[None]:
+    """Apply the named bug during the block. KeyError: unknown mutant."""
+    with ExitStack() as stack:
+        for owner, attribute, replacement in MUTANTS[name].patches():
+            stack.enter_context(patch.object(owner, attribute, replacement))
+        yield

@@ -1,0 +1,39 @@
+"""Runs with publishers and workers that lie (rules 14 and 15): no lie is believed for longer than stated."""
+
+import io
+
+from simulator.command import main
+from simulator.liar_plan import LIES
+from simulator.plan import Cuts, draw
+from simulator.run import run_seed
+
+LIARS = Cuts(liars=True)
+
+
+def test_40_seeds_with_liars_have_no_violation() -> None:
+    out = io.StringIO()
+    status = main(["--seeds", "40", "--jobs", "1", "--liars"], out)
+    print(out.getvalue())
+    assert status == 0
+    table = {line[:22].strip(): line[22:].split() for line in out.getvalue().splitlines()}
+    assert [lie for lie in LIES if int(table[lie][0]) < 10] == []
+
+
+def test_plan_with_liars_differs_only_in_liars_and_duration() -> None:
+    for seed in range(40):
+        plain, lying = draw(seed), draw(seed, LIARS)
+        assert lying.liars
+        assert (plain.faults, plain.topics, plain.replicas, plain.ops) == (
+            lying.faults, lying.topics, lying.replicas, lying.ops
+        )  # fmt: skip
+        assert plain.liars == ()
+
+
+def test_lies_can_be_left_out() -> None:
+    for seed in range(40):
+        assert draw(seed, Cuts(without=LIES, liars=True)).liars == ()
+
+
+def test_same_seed_with_liars_gives_the_same_trace() -> None:
+    for seed in (3, 4, 5):
+        assert run_seed(seed, LIARS, tracing=True).trace_hash == run_seed(seed, LIARS, tracing=True).trace_hash
