@@ -86,19 +86,25 @@ class Connections:
 
     def admit(self, peer: socket.socket, now: float) -> bool:
         """Whether the connection is admitted; else the caller closes it. Blocks for at most ``PLACE_TIMEOUT``."""
-        waited = 0.0
         begun = time.monotonic()
+        waited = 0.0
         with self._lock:
-            while waited <= PLACE_TIMEOUT:
-                if len(self._ordinary) < MAX_CONNECTIONS - KEPT_FOR_READY:
-                    self._ordinary[peer] = Connection(peer, now + waited + REQUEST_TIMEOUT, only_ready=False)
-                    return True
-                if self._free_place():
-                    self._kept[peer] = Connection(peer, now + waited + READY_TIMEOUT, only_ready=True)
-                    return True
-                self._lock.wait(_LOOK)
+            while not self._place(peer, now + waited):
+                if waited >= PLACE_TIMEOUT:
+                    return False
+                self._lock.wait(min(_LOOK, PLACE_TIMEOUT - waited))
                 waited = time.monotonic() - begun
+            return True
+
+    def _place(self, peer: socket.socket, now: float) -> bool:
+        """Give the connection a place, if one is free now. Its time begins now."""
+        if len(self._ordinary) < MAX_CONNECTIONS - KEPT_FOR_READY:
+            self._ordinary[peer] = Connection(peer, now + REQUEST_TIMEOUT, only_ready=False)
+        elif self._free_place():
+            self._kept[peer] = Connection(peer, now + READY_TIMEOUT, only_ready=True)
+        else:
             return False
+        return True
 
     def _free_place(self) -> bool:
         """Whether a kept place is free now; replaces a connection if it can. Threads of replaced ones are bounded."""

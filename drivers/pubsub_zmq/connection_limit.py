@@ -55,12 +55,7 @@ class ConnectionLimit:
     def event(self, event: int, descriptor: int) -> None:
         """An event of ZeroMQ's monitor, with its descriptor. Others than those of connections are ignored."""
         if event == zmq.EVENT_LISTENING:
-            listening = socket.socket(fileno=os.dup(descriptor))
-            self._bound_to = _local(listening)
-            if self._address.startswith(addresses.TCP):
-                self._listening = listening
-            else:
-                listening.close()  # the kernel has no filter for it
+            self._listens(descriptor)
         elif event == zmq.EVENT_ACCEPTED:
             self.counts["accepted"] += 1
             self._open.add(descriptor)
@@ -70,6 +65,22 @@ class ConnectionLimit:
             self._open.discard(descriptor)
             if self._limited and len(self._open) <= self.maximum * _AGAIN:
                 self._accept_again()
+
+    def _listens(self, descriptor: int) -> None:
+        try:
+            listening = socket.socket(fileno=os.dup(descriptor))
+        except OSError as error:
+            _log.error(
+                "cannot limit the connections to %s: %s; raise this process's limit of open files",
+                self._address,
+                error.strerror,
+            )
+            return
+        self._bound_to = _local(listening)
+        if self._address.startswith(addresses.TCP):
+            self._listening = listening
+        else:
+            listening.close()  # the kernel has no filter for it
 
     def end(self, descriptor: int) -> bool:
         """End an accepted connection; False when it has ended already. ZeroMQ then finds it closed by its peer."""

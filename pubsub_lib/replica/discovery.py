@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.api import Subscriber
-from pubsub_lib.errors import InvalidValueError, PubSubError
+from pubsub_lib.errors import PubSubError
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.settings import Settings
 from pubsub_lib.threads.periodic_thread import PeriodicThread
@@ -160,12 +160,19 @@ class Discovery:
             return min(now + RETRY, self._regular_at)
         self._woken.clear()  # before the reading: a later wake is about what is not read yet
         try:
-            live = self._live()
+            self._read(extra)
         except BaseException:
             if woken:
                 self._woken.set()  # the reading is still wanted
             raise
         self._unproven = unproven
+        if not extra:
+            self._regular_at = now + self._interval
+        return self._regular_at if self._pins is None else min(now + RETRY, self._regular_at)
+
+    def _read(self, extra: bool) -> None:
+        """Read the directory, and listen to the publishers in it. An ``extra`` reading ends no connection."""
+        live = self._live()
         self._on_read([entry.uuid for entry in live])
         entered = [entry for entry in live if entry.address]
         if self._pins is not None:
@@ -184,9 +191,6 @@ class Discovery:
                     address,
                     extra=fields(address=address),
                 )
-        if not extra:
-            self._regular_at = now + self._interval
-        return self._regular_at if self._pins is None else min(now + RETRY, self._regular_at)
 
     def _with_keys(self, entered: Sequence[DirectoryEntry], pins: Pins) -> list[DirectoryEntry]:
         """The entries with a key, which is pinned. Of several at one address the one that was renewed last counts."""
@@ -200,12 +204,15 @@ class Discovery:
             try:
                 pins.pin_key(entry.address, entry.public_key)
                 return True
-            except InvalidValueError as error:
-                reason = f"{error}; restart it"
+            except PubSubError as error:
+                if self._closing:
+                    return False  # the subscriber is closed too
+                reason = f"{error}; restart that publisher, which then registers a new key"
         refused = f"{entry.address} {entry.public_key}"
         if refused not in self._refused:
             self._refused |= {refused}
-            _log.warning("not listening to the publisher at %s: %s", entry.address, reason)
+            address = entry.address
+            _log.warning("not listening to the publisher at %s: %s", address, reason, extra=fields(address=address))
         return False
 
     def _others(self, entered: set[str]) -> set[str]:

@@ -145,4 +145,18 @@ MUTANTS = (
         "test_with_keys_a_failed_proof_causes_a_reading_soon",
         "a publisher that was restarted is found only after discovery_interval",
     ),
+    DISCOVERY(
+        "discovery_forgets_an_extra_reading_that_failed",
+        "                self._woken.set()  # the reading is still wanted\n",
+        "                pass\n",
+        "test_extra_reading_that_failed_is_repeated",
+        "a publisher that was restarted while the database failed is found only after discovery_interval",
+    ),
+    DISCOVERY(
+        "discovery_loses_a_wake_at_the_begin_of_a_step",
+        "        extra = woken and now < self._regular_at\n",
+        "        self._woken.clear()\n        extra = woken and now < self._regular_at\n",
+        "test_wake_at_any_line_of_a_step_is_followed_by_a_reading",
+        "a replica that misses a publisher reads the directory only after discovery_interval",
+    ),
 )

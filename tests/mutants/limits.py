@@ -16,6 +16,7 @@ SUBSCRIPTIONS = partial(
     _mutant, "drivers/pubsub_zmq/subscription_budget.py", "tests/unit/drivers/zmq/test_subscription_budget.py"
 )
 FILES = partial(_mutant, "pubsub_lib/service/open_files.py", "tests/unit/service/test_open_files.py")
+HTTP = partial(_mutant, "pubsub_lib/http_limits.py", "tests/unit/test_http_limits.py")
 
 MUTANTS = (
     CONNECTIONS(
@@ -59,5 +60,19 @@ MUTANTS = (
         "resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))",
         "test_soft_limit_is_raised_to_the_hard_one",
         "a service has room for half of 1,024 connections",
+    ),
+    HTTP(
+        "http_request_that_waited_has_only_the_rest_of_its_time",
+        "self._place(peer, now + waited)",
+        "self._place(peer, now)",
+        "test_waiting_connection_for_ready_gets_its_whole_time",
+        "a supervisor gets no answer from a busy service, and restarts it",
+    ),
+    HTTP(
+        "http_request_that_waits_ignores_ordinary_places",
+        "if len(self._ordinary) < MAX_CONNECTIONS - KEPT_FOR_READY:",
+        "if len(self._ordinary) < MAX_CONNECTIONS - KEPT_FOR_READY and not (self._kept and self._ordinary):",
+        "test_place_that_is_free_at_the_end_of_the_wait_is_taken",
+        "a request is refused while a place is free",
     ),
 )

@@ -4,6 +4,7 @@ import contextlib
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from _processes import poll
@@ -13,6 +14,7 @@ from pubsub_lib.http_limits import (
     KEPT_FOR_READY,
     MAX_CONNECTIONS,
     MAX_PAUSE,
+    PLACE_TIMEOUT,
     READY_TIMEOUT,
     REQUEST_TIMEOUT,
     Connections,
@@ -106,6 +108,68 @@ def test_waiting_connection_gets_any_place_and_its_whole_time(
     found = connections.of(peers[-1])
     assert not found.only_ready
     assert found.deadline > 100.0 + REQUEST_TIMEOUT, "its time begins after the wait"
+
+
+class Turns:
+    """In place of the lock and the clock of one thread: each wait moves the clock by its seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, connections: Connections) -> None:
+        self.now = 0.0
+        self.releases: tuple[float, socket.socket] | None = None
+        """A connection that ends, and when."""
+        self._connections = connections
+        monkeypatch.setattr(http_limits, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(connections, "_lock", self)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def wait(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now += seconds
+        if self.releases is not None and self.now >= self.releases[0]:
+            self._connections.release(self.releases[1])
+
+    def notify(self) -> None:
+        pass
+
+
+def test_waiting_connection_for_ready_gets_its_whole_time(
+    peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = Connections()
+    turns = Turns(monkeypatch, connections)
+    for each in peers[:MAX_CONNECTIONS]:
+        connections.admit(each, 100.0)
+        connections.of(each).reading = False  # it is being answered
+    turns.releases = 0.3, peers[MAX_CONNECTIONS - 1]
+    assert connections.admit(peers[-1], 100.0)
+    found = connections.of(peers[-1])
+    assert found.only_ready
+    assert 0.3 <= turns.now < PLACE_TIMEOUT
+    assert found.deadline == pytest.approx(100.0 + turns.now + READY_TIMEOUT)
+
+
+@pytest.mark.parametrize("place", [0, MAX_CONNECTIONS - 1])
+def test_place_that_is_free_at_the_end_of_the_wait_is_taken(
+    peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """The wait is not longer than its maximum, and ends with a look at all places."""
+    connections = Connections()
+    turns = Turns(monkeypatch, connections)
+    for each in peers[:MAX_CONNECTIONS]:
+        connections.admit(each, 0.0)
+        connections.of(each).reading = False
+    monkeypatch.setattr(http_limits, "PLACE_TIMEOUT", 0.05)
+    assert not connections.admit(peers[-1], 0.0)
+    assert turns.now == pytest.approx(0.05)
+    turns.releases = 0.0999, peers[place]
+    assert connections.admit(peers[-1], 0.0)
+    assert turns.now == pytest.approx(0.1)
+    assert connections.of(peers[-1]).only_ready == (place > 0)
 
 
 def test_connections_are_bounded_while_replaced_ones_end(

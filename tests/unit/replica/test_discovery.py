@@ -1,7 +1,10 @@
 """Publishers are added from the directory, and removed when they are missing from it several times in a row."""
 
 import socket
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -11,7 +14,9 @@ from _processes import poll
 from pubsub_lib import Replica, Store
 from pubsub_lib.curve_keys import check_key
 from pubsub_lib.errors import StoreUnavailable, TransportError
+from pubsub_lib.replica import discovery as discovery_module
 from pubsub_lib.replica.discovery import MAX_MISSED, Discovery, resolved
+from pubsub_lib.threads import periodic_thread
 from pubsub_memory import MemoryDriver
 from pubsub_memory.subscriber import MemorySubscriber
 from tests.unit.world import settings
@@ -315,6 +320,28 @@ def test_with_keys_an_invalid_key_does_not_affect_the_others(store: Store, caplo
     assert sorted(subscriber.addresses) == ["tcp://api-1:1", "tcp://api-2:1"]
 
 
+def test_with_keys_a_key_that_the_driver_rejects_does_not_affect_the_others(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Drivers of other packages have errors of their own."""
+
+    class Rejecting(Pins):
+        def pin_key(self, address: str, public_key: str) -> None:
+            if public_key == NEWER:
+                raise TransportError("the key is revoked")
+            super().pin_key(address, public_key)
+
+    subscriber = Rejecting()
+    store.directory.register("api-1", "u1", "tcp://api-1:1", 60.0, NEWER)
+    store.directory.register("api-2", "u2", "tcp://api-2:1", 60.0, KEY)
+    discovery = Discovery(store.directory.live, subscriber, (), 5.0, pins=subscriber)
+    for now in (1.0, 7.0):
+        discovery.step(now)
+    assert subscriber.addresses == ["tcp://api-2:1"]
+    assert caplog.text.count("publisher at tcp://api-1:1: the key is revoked; restart that publisher") == 1
+    assert [vars(each)["pubsub_address"] for each in caplog.records if "revoked" in each.message] == ["tcp://api-1:1"]
+
+
 @pytest.mark.parametrize("cause", ["wake", "unproven"])
 def test_extra_reading_that_failed_is_repeated(store: Store, cause: str) -> None:
     subscriber = Pins()
@@ -360,3 +387,106 @@ def test_wake_during_a_reading_causes_another_one(store: Store) -> None:
     for now in (1.0, 1.1, 1.2):
         discovery.step(now)
     assert readings == 3
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_wake_at_any_line_of_a_step_is_followed_by_a_reading(store: Store, down: bool) -> None:
+    """Also when the reading of that step fails."""
+    subscriber = Pins()
+    events: list[str] = []
+    fails = [False]
+
+    def live() -> Any:
+        events.append("reading")
+        if fails[0]:
+            raise StoreUnavailable("out")
+        return store.directory.live()
+
+    def run(wake_at: int, unproven: int) -> int:
+        """Returns the number of lines that the step ran."""
+        discovery = Discovery(live, subscriber, (), 5.0, pins=subscriber)
+        lines = 0
+
+        def trace(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal lines
+            if frame.f_code is not Discovery.step.__code__:
+                return None
+            if event == "line":
+                lines += 1
+                if lines == wake_at:
+                    discovery.wake()
+                    events.append("wake")
+            return trace
+
+        discovery.step(0.0)
+        events.clear()
+        subscriber.unproven += unproven
+        fails[0] = down
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            with suppress(StoreUnavailable):
+                discovery.step(1.0)
+        finally:
+            sys.settrace(before)
+        fails[0] = False
+        discovery.step(1.5)
+        return lines
+
+    for unproven in (0, 1):
+        number = 1
+        while run(number, unproven) >= number:
+            assert events.index("wake") < len(events) - 1, f"no reading after a wake at line {number} of the step"
+            assert events[-1] == "reading"
+            number += 1
+        assert number > 5, "the step has some lines"
+
+
+@pytest.mark.parametrize("cause", ["wake", "unproven"])
+def test_extra_reading_whose_use_failed_is_repeated(store: Store, cause: str) -> None:
+    """The directory was read, but its addresses were not used."""
+    subscriber = Pins()
+    discovery = Discovery(store.directory.live, subscriber, (), 5.0, pins=subscriber)
+    discovery.step(0.0)
+    store.directory.register("api-1", "u1", "tcp://api-1:1", 60.0, KEY)
+    if cause == "wake":
+        discovery.wake()
+    else:
+        subscriber.unproven = 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discovery, "_on_read", lambda uuids: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            discovery.step(1.0)
+    discovery.step(1.5)
+    assert subscriber.addresses == ["tcp://api-1:1"]
+
+
+@pytest.mark.parametrize("cause", ["wake", "unproven"])
+def test_thread_repeats_an_extra_reading_that_failed_long_before_the_next_regular_one(
+    store: Store, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(periodic_thread, "AFTER_FAILURE", 0.01)
+    monkeypatch.setattr(discovery_module, "RETRY", 0.01)
+    subscriber = Pins()
+    failures = [False, True, True, False]
+    readings: list[bool] = []
+
+    def live() -> Any:
+        failed = failures[len(readings)]
+        readings.append(not failed)
+        if failed:
+            raise StoreUnavailable("out")
+        return store.directory.live()
+
+    discovery = Discovery(live, subscriber, (), 3600.0, pins=subscriber)
+    used: list[Sequence[str]] = []
+    discovery.start(used.append)
+    assert poll(lambda: used == [[]], 20.0)
+    store.directory.register("api-1", "u1", "tcp://api-1:1", 60.0, KEY)
+    if cause == "wake":
+        discovery.wake()
+    else:
+        subscriber.unproven = 1
+    assert poll(lambda: discovery.addresses == ("tcp://api-1:1",), 20.0)
+    discovery.close(20.0)
+    assert readings == [True, False, False, True]

@@ -1,5 +1,6 @@
 """Above the maximum number of connections, new ones are dropped, and those that are open are unaffected."""
 
+import errno
 import os
 import resource
 import socket
@@ -7,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+import zmq
 
-from pubsub_zmq.connection_limit import backlog_of, maximum_of
+from pubsub_zmq.connection_limit import ConnectionLimit, backlog_of, maximum_of
 from tests.unit.drivers.zmq.world import Sender, World, eventually, world
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\3\0NULL" + bytes(48)
@@ -106,6 +108,24 @@ def test_only_an_open_connection_of_this_socket_is_ended(on: World) -> None:
         assert peer.recv(1000)[:1] == b"\xff", "the publisher's greeting"
         eventually(lambda: is_open(sender) == 0, "ZeroMQ finds it closed")
         assert sender.publisher.counters()["ended"] == 1
+
+
+def test_event_without_a_free_file_is_logged_and_connections_are_counted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception would end the thread that makes a socket with keys again, and all sending with it."""
+
+    def dup(descriptor: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    limit = ConnectionLimit("tcp://127.0.0.1:*", 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "dup", dup)
+        limit.event(zmq.EVENT_LISTENING, 7)
+    assert "tcp://127.0.0.1:*: Too many open files; raise this process's limit of open files" in caplog.text
+    limit.event(zmq.EVENT_ACCEPTED, 8)
+    assert not limit.end(8)
+    assert limit.renewed() == 1
 
 
 def test_port_is_free_after_close(on: World) -> None:
