@@ -13,7 +13,8 @@ from pubsub_lib.service.commit_server import CommitServer
 from pubsub_lib.store import StoreSettings
 from tests.unit.world import settings
 
-QUICK = StoreSettings(page_size=3, retry_attempts=20, lock_timeout=3.0, retry_max_seconds=20.0)
+# A worker that waits longer than lock_timeout commits by itself, which a busy machine must not cause.
+PATIENT = StoreSettings(page_size=3, retry_attempts=20, lock_timeout=60.0, retry_max_seconds=120.0)
 
 
 def of_host(url: str, folder: Path, **changes: Any) -> Settings:
@@ -23,7 +24,7 @@ def of_host(url: str, folder: Path, **changes: Any) -> Settings:
         "multiproc_driver": "memory",
         "multiproc_socket": str(folder / "hop" / "socket"),
         "service_name": "api-1",
-        "store": QUICK,
+        "store": PATIENT,
     }
     return settings(url, **{**given, **changes})
 
