@@ -21,7 +21,7 @@ CAUGHT: dict[str, Caught] = {
     "lying_worker_never_excluded": Caught(2, "worker believed"),
     "lies_of_another_store_used": Caught(5, "committed"),
     "lies_of_another_store_published": Caught(5, "durable"),
-    "false_digests_without_pause": Caught(23, "budget"),
+    "false_digests_without_pause": Caught(215, "budget"),
     "lie_costs_all_objects": Caught(0, "whole topic"),
     "ahead_of_hole": Caught(1, "digest"),
     "applied_during_full": Caught(54, "history notice"),
