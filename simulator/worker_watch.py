@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BELIEVED: Final = 2 * HANDOFF_AFTER + FOLLOW_INTERVAL + 0.5
 """Maximum seconds from the first lie to the exclusion: the interval of the judgement, a reading of the changelog, and
 queries."""
-DISTURBING: Final = frozenset({"blind", "pause", "lease", "trim"})
+DISTURBING: Final = frozenset({"blind", "pause", "lease", "trim", "db_slow"})
 """Kinds of fault that delay the judgement, or that make it impossible."""
 
 
@@ -37,8 +37,10 @@ class WorkerWatch:
     def excluded(self, process: Process, worker: str, now: float) -> None:
         """A service excludes a worker."""
         lies = worker in self._world.lies.rolled_back.values()
-        # Commits that a restore undoes at the moment in which they are handed over accuse their worker.
-        if not lies and now - self._world.history.restored_at > 2 * BELIEVED:
+        history = self._world.history
+        # Commits that a restore undoes before the service reads the changelog again accuse their worker.
+        late = history.restores and {*DISTURBING, "db_down"}.intersection(self._world.plan.faults)
+        if not lies and not late and now - history.restored_at > 2 * BELIEVED:
             raise Violation("worker excluded", f"{process.name} excludes {worker}, which sent no lie")
         self._excluded[process, worker] = now
         self._first.pop((process, worker), None)
