@@ -218,6 +218,7 @@ class ZmqPublisher(Publisher):
         more = True
         while not self._stop:
             try:
+                self._busy_since = _WAITING
                 poller.poll(0 if more else self._budget.wait)
                 self._busy_since = time.monotonic()
                 waker.clear()
@@ -229,7 +230,6 @@ class ZmqPublisher(Publisher):
             except Exception:  # noqa: BLE001 - without this thread, no message would be sent again
                 self._sending["send_errors"] += 1
                 _log.exception("the sending thread of %s continues after an error", self._address)
-            self._busy_since = _WAITING
 
     def _release(self, bound: Bound, waker: Waker) -> None:
         context, xpub, monitor = bound

@@ -399,8 +399,10 @@ def test_renewal_waits_for_an_address_that_is_in_use(
     eventually(lambda: "again" in caplog.text and "cannot bind" in caplog.text, "the error was logged")
     eventually(lambda: revoked.counter("disconnected") >= 1, "the connection ended")
     sender.send("t2")
+    assert sender.publisher.sending_for(time.monotonic()) >= 0.1, "a service is not ready meanwhile"
     blocked = False
     receives(other, sender, "t1")
+    eventually(lambda: sender.publisher.sending_for(time.monotonic()) == 0.0, "it waits for messages")
     assert revoked.messages("t2") == 0
 
 
