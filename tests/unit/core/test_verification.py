@@ -167,6 +167,8 @@ def test_rule_05_links_that_wait_for_an_undone_point_are_not_applied_before_the_
     replica.pass_time(3.0)
     assert replica.shown() == replica.stored()
     assert replica.notices()[-1].publishers == {"t": ("api-1", UUID)}
+    events = [event for result in replica.results for event in result.events]
+    assert not [event for event in events if event.key == "later"], "it was never shown"
 
 
 def test_rule_14_publisher_that_is_contradicted_repeatedly_is_not_used() -> None:
