@@ -58,7 +58,9 @@ class KeyedBudget(SubscriptionBudget):
         """As the base class. But when the open connections together subscribe to less than the maximum, none of them
         is the cause.
         """
-        return super().excess(total, now) if self._shares.total() > self.maximum else []
+        if total <= self.maximum or self._shares.total() <= self.maximum:
+            return []
+        return super().excess(total, now)
 
     def is_wrong(self, now: float) -> bool:
         """Whether to make the socket again: the total is above the maximum, also after connections were ended. At most
@@ -73,6 +75,7 @@ class KeyedBudget(SubscriptionBudget):
         recent = now < self._correct_at + 2 * LONGEST_PAUSE
         self._pause = min(2 * self._pause, LONGEST_PAUSE) if recent else PAUSE
         self._correct_at = now + self._pause
+        self._ended = True  # the memory is returned when all connections have ended
         _log.warning(
             "subscriptions to %s still have %d bytes after connections were ended, over max_subscription_bytes (%d): "
             "every connection is made again; raise it in [pubsub_zmq] if they are those of replicas",

@@ -137,7 +137,7 @@ class ZmqPublisher(Publisher):
 
     def sending_for(self, now: float) -> float:
         """See :meth:`pubsub_lib.api.Publisher.sending_for`."""
-        return max(0.0, now - self._busy_since)
+        return 0.0 if self._life.closed else max(0.0, now - self._busy_since)
 
     def public_key(self) -> str:
         """Empty, because this publisher has no keys; the other kind is :class:`.keyed_publisher.KeyedPublisher`."""
