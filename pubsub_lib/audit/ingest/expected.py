@@ -1,10 +1,12 @@
 """Reads the file of ``--expect``: the participants that must have a journal (docs/audit.md, "Running it")."""
 
+import re
 from pathlib import Path
 from typing import Final
 
 from pubsub_lib.errors import ConfigError
 
+_COMMENT: Final = re.compile(r"(?:^|\s)#")  # a name may contain the letter
 _SIDES: Final = ("writer", "service", "replica")
 
 
@@ -20,7 +22,7 @@ def read_expected(path: Path) -> list[tuple[str, str]]:
         raise ConfigError(f"{path} is not a text in UTF-8 ({error.reason}); name the file of --expect") from error
     found = []
     for number, line in enumerate(text.splitlines(), 1):
-        side, _, name = line.partition("#")[0].strip().partition(" ")
+        side, _, name = _COMMENT.split(line)[0].strip().partition(" ")
         if not side:
             continue
         if side not in _SIDES or not name:

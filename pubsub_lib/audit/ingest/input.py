@@ -103,6 +103,7 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
         for of_form in zip(*there, strict=True):
             for path in itertools.chain(*of_form):
                 _gather_one(path, scratch / str(index), found, begins, problems)
+        problems += [each.torn for each in found.values() if each.torn]
         ends = [(run, last) for each in found.values() if each.torn for run, (_, last) in each.ranges.items()]
         if ends:
             torn[domain] = sorted(ends)
@@ -129,15 +130,18 @@ def _gather_one(
     path: Path, scratch: Path, found: dict[str, _Begun], begins: dict[tuple[str, int], _Begun], problems: list[str]
 ) -> None:
     """``begins``: the files by their first records. A copy under another name has the same first record."""
-    if path.stem in found:
+    same = found.get(path.stem)
+    if same is not None and PARQUET_SUFFIX in (same.path.suffix, path.suffix):
         return
     try:
-        found_now = _readable(path, scratch)
+        found_now = _readable(path, scratch if same is None else scratch / "copies")
         if found_now is None:
             return
         readable, growing = found_now
         begun = _begin(path, readable, growing=growing)
-        other = begins.get(begun.first) if begun.first is not None else None
+        if same is not None and same.records >= begun.records:
+            return  # the other one was copied while its writer was still appending
+        other = None if same is not None else begins.get(begun.first) if begun.first is not None else None
         if other is not None:
             # Keep the longer file: the other was copied while its writer was still appending.
             kept, left = (begun, other) if begun.records > other.records else (other, begun)
@@ -148,8 +152,6 @@ def _gather_one(
         found[path.stem] = begun
         if begun.first is not None:
             begins[begun.first] = begun
-        if begun.torn:
-            problems.append(begun.torn)
     except JournalError as error:
         problems.append(str(error))
     except FileNotFoundError:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY, TORN_KEY
 from pubsub_lib.journal.rows import COLUMNS
 
 Ranges = Mapping[str, tuple[int, int]]
@@ -32,7 +33,7 @@ def ranges_of(path: Path, about: pq.FileMetaData) -> Ranges:
     for place in range(about.num_row_groups):
         group = about.row_group(place)
         run, number = (group.column(_PLACE[name]).statistics for name in ("run", "number"))
-        if not run or not number or run.min != run.max:
+        if not run or not number or run.min != run.max or run.null_count or number.null_count:
             return _ranges_of_records(path)
         low, high = found.get(run.min, (number.min, number.max))
         found[run.min] = min(low, number.min), max(high, number.max)
@@ -41,6 +42,8 @@ def ranges_of(path: Path, about: pq.FileMetaData) -> Ranges:
 
 def _ranges_of_records(path: Path) -> Ranges:
     records = pq.ParquetFile(path).read(["run", "number"])
+    if records["run"].null_count or records["number"].null_count:
+        raise ValueError("a record has no run or no number")
     found = records.group_by("run").aggregate([("number", "min"), ("number", "max")])
     return {row["run"]: (row["number_min"], row["number_max"]) for row in found.to_pylist()}
 
@@ -49,17 +52,23 @@ def without_overlaps(files: Sequence[Numbered], scratch: Path) -> tuple[list[Pat
     """Files with the same records, in which each run and number occurs in one file only, and the problems. Files that
     share records are written again into ``scratch``, without those that an earlier file has.
 
-    Where files disagree about a record, none of them keeps it. Blocks while it reads files whose numbers overlap.
-    Raises OSError.
+    Where files disagree about a record, none of them keeps it. A damaged one of these files is not used. Blocks while
+    it reads files whose numbers overlap. Raises OSError.
     """
     left_out: dict[int, dict[str, set[int]]] = defaultdict(dict)
-    problems = []
-    for run, places in _overlapping(files):
+    groups = [*_overlapping(files)]
+    damaged = {place: _damage(files[place].path) for place in sorted({each for _, places in groups for each in places})}
+    damaged = {place: why for place, why in damaged.items() if why}
+    problems = [
+        f"{files[place].shown} is damaged ({why}); remove it or copy it again" for place, why in damaged.items()
+    ]
+    for run, together in groups:
+        places = [place for place in together if place not in damaged]
         shared = _shared(run, [files[place].path for place in places])
         if len(shared):
             problems += _leave_out(run, shared, {place: files[place] for place in places}, left_out)
     kept = [_without(each.path, left_out[place], scratch) if place in left_out else each.path
-            for place, each in enumerate(files)]  # fmt: skip
+            for place, each in enumerate(files) if place not in damaged]  # fmt: skip
     return [path for path in kept if path is not None], problems
 
 
@@ -81,6 +90,17 @@ def _overlapping(files: Sequence[Numbered]) -> Iterator[tuple[str, list[int]]]:
             together.append(place)
         if len(together) > 1:
             yield run, sorted(together)
+
+
+def _damage(path: Path) -> str:
+    """Why not all records of the file can be read; "" when they can. Raises OSError of the system."""
+    try:
+        pq.ParquetFile(path).read().validate(full=True)
+    except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        return str(error).partition("\n")[0]
+    return ""
 
 
 def _of_run(table: pa.Table, run: str) -> pa.Table:
@@ -129,6 +149,8 @@ def _without(path: Path, numbers: Mapping[str, set[int]], scratch: Path) -> Path
         table = table.filter(pc.invert(there))
     if not table.num_rows:
         return None
+    about = table.schema.metadata or {}  # without the checksum, which is that of the whole file
+    table = table.replace_schema_metadata({key: about[key] for key in (SCHEMA_KEY, TORN_KEY) if key in about})
     scratch.mkdir(parents=True, exist_ok=True)
     made = scratch / path.name
     pq.write_table(table, made, compression="zstd")

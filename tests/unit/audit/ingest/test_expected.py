@@ -10,8 +10,8 @@ from pubsub_lib.errors import ConfigError
 
 def test_file_names_participants_once_and_has_comments(tmp_path: Path) -> None:
     path = tmp_path / "who"
-    path.write_text("# all\nreplica r-1\n\n  service   s 1  # the only one\nwriter w\nreplica r-1\n")
-    assert read_expected(path) == [("replica", "r-1"), ("service", "s 1"), ("writer", "w")]
+    path.write_text("# all\nreplica r-1\n\n  service   s 1  # the only one\nwriter w#1\nreplica r-1\n")
+    assert read_expected(path) == [("replica", "r-1"), ("service", "s 1"), ("writer", "w#1")]
 
 
 @pytest.mark.parametrize(

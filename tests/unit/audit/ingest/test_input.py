@@ -63,6 +63,30 @@ def test_same_file_in_two_folders_counts_once(tmp_path: Path) -> None:
     assert [len(files) for files in gathered.files.values()] == [1]
 
 
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("first", ["old", "whole"])
+def test_longer_one_of_two_append_files_with_one_name_counts(tmp_path: Path, first: str, torn: bool) -> None:
+    """The other one is a backup of the time when the file was being written."""
+    whole, old = tmp_path / "whole", tmp_path / "old"
+    journal(whole)
+    (path,) = whole.iterdir()
+    content = path.read_bytes()
+    old.mkdir()
+    begin = content.index(b"\n") + 1
+    ends = [begin]
+    while ends[-1] < len(content):
+        ends.append(ends[-1] + 8 + int.from_bytes(content[ends[-1] : ends[-1] + 4], "little"))
+    assert ends[-1] == len(content)
+    (old / path.name).write_bytes(content[: ends[-2] + 5 * torn])
+    folders = [old, whole] if first == "old" else [whole, old]
+    alone = gather({"": [whole]}, tmp_path / "alone")
+    gathered = gather({"": folders}, tmp_path / "scratch")
+    assert gathered.problems == []
+    assert gathered.torn == {}
+    (found,), (expected,) = gathered.files[""], alone.files[""]
+    assert pq.ParquetFile(found).read().equals(pq.ParquetFile(expected).read())
+
+
 @pytest.mark.parametrize("rolled", [False, True])
 def test_copy_under_another_name_is_reported_and_ignored(tmp_path: Path, rolled: bool) -> None:
     """Otherwise each of its records would count twice, for example as a message that was applied twice."""

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pubsub_lib.audit.ingest.input import gather
+from pubsub_lib.audit.ingest.input import gather, without_damaged
 from pubsub_lib.audit.ingest.overlaps import Numbered, ranges_of, without_overlaps
-from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
+from pubsub_lib.journal.parquet_metadata import RECORDS_KEY, SCHEMA_KEY
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import SCHEMA, ChangeRow, Row, arrow_schema, as_dict, from_dict
+from pubsub_lib.journal.seal import CHECKSUM_KEY, UNSEALED, seal
 
 
 def row(number: int, run: str = "a", wall: int = 0, before: int | None = None) -> Row:
@@ -120,3 +122,48 @@ def test_file_that_another_program_joined_is_gathered_once(tmp_path: Path) -> No
         "the first is number 3); none of these records is used; remove the invalid file"
     )
     assert numbers([rows_of(path) for path in gathered.files[""]]) == [[1, 2], [4]]
+
+
+def test_joined_file_of_sealed_ones_is_whole(tmp_path: Path) -> None:
+    """The checksum of its source is not its own: after a failure of Spark, each file is checked again."""
+    paths = write(tmp_path / "in", {"1": [row(1), row(2)], "2": [row(2), row(3)]})
+    for path in paths:
+        table = pq.ParquetFile(path).read()
+        about = {SCHEMA_KEY: str(SCHEMA).encode(), RECORDS_KEY: b"2", CHECKSUM_KEY: UNSEALED}
+        pq.write_table(table.replace_schema_metadata(about), path)
+        seal(path)
+    gathered = gather({"": [tmp_path / "in"]}, tmp_path / "scratch")
+    assert gathered.problems == []
+    assert [path.parent.name for path in gathered.files[""]] == ["in", "once"]
+    assert without_damaged(gathered) is None
+
+
+@pytest.mark.parametrize("damage", ["page", "text"])
+def test_damaged_file_that_overlaps_is_named_and_the_others_are_read(tmp_path: Path, damage: str) -> None:
+    paths = write(tmp_path / "in", {"1": [row(1), row(2)], "2": [row(2), row(3)], "3": [row(1, "b")]})
+    if damage == "page":
+        group = pq.read_metadata(paths[1]).row_group(0).column(0)
+        begin = group.dictionary_page_offset or group.data_page_offset
+        content = bytearray(paths[1].read_bytes())
+        content[begin + 20 : begin + 60] = bytes(40)
+        paths[1].write_bytes(content)
+    else:
+        table = pq.ParquetFile(paths[1]).read()
+        place = table.schema.get_field_index("name")
+        text = pa.array([b"\xff"] * 2, pa.binary()).view(pa.string())
+        pq.write_table(table.set_column(place, table.schema.field(place), text), paths[1])
+    gathered = gather({"": [tmp_path / "in"]}, tmp_path / "scratch")
+    assert [path.name for path in gathered.files[""]] == ["1.parquet", "3.parquet"]
+    (problem,) = gathered.problems
+    assert "2.parquet is damaged (" in problem
+
+
+def test_record_without_a_run_is_a_problem(tmp_path: Path) -> None:
+    paths = write(tmp_path / "in", {"1": [row(1)], "2": [row(1), row(2)]})
+    table = pq.ParquetFile(paths[1]).read()
+    place = table.schema.get_field_index("run")
+    runs = pa.array([None, "a"], pa.string())
+    pq.write_table(table.set_column(place, pa.field("run", pa.string()), runs), paths[1])
+    gathered = gather({"": [tmp_path / "in"]}, tmp_path / "scratch")
+    assert [path.name for path in gathered.files[""]] == ["1.parquet"]
+    assert "2.parquet is damaged (a record has no run or no number)" in gathered.problems[0]
