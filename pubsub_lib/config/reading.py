@@ -58,6 +58,11 @@ class Configuration(msgspec.Struct, frozen=True):
         try:
             conf(args=[], project="pubsub_lib", default_config_files=[str(path)], default_config_dirs=[])
             return cls.of(conf)
+        except RecursionError as error:
+            raise ConfigError(
+                f"the configuration file {str(path)!r} cannot be read: config_file or config_dir in [DEFAULT] refers "
+                "by $ to itself; remove both"
+            ) from error
         except (cfg.Error, cfg.ParseError, OSError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"the configuration file {str(path)!r} cannot be read: {_one_line(error)}; "
@@ -148,6 +153,11 @@ def _value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> Any:
         raise ConfigError(
             f"the option {option.name!r} in group [{group}] refers by $ to an option that the group does not have; "
             "write $$ for a dollar sign"
+        ) from error
+    except RecursionError as error:
+        raise ConfigError(
+            f"the option {option.name!r} in group [{group}] refers by $ to itself, directly or through another option; "
+            "correct it, or write $$ for a dollar sign"
         ) from error
     except (cfg.Error, ValueError) as error:
         variable = variable_of(group, option.dest)

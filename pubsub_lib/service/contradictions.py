@@ -23,7 +23,7 @@ from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.exposure import is_loopback_host
 from pubsub_lib.publisher.opening import is_bound
-from pubsub_lib.service.settings import meet
+from pubsub_lib.service.settings import meet, trims_unread_links
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import sqlite, url
 
@@ -255,13 +255,8 @@ def _journals(found: _Found) -> Iterator[str]:
 
 
 def _trimming(found: _Found) -> Iterator[str]:
-    service = found.service
-    needed = service.follow_interval + service.grace
-    if 0 < service.keep_time <= needed:
-        yield (
-            f"keep_time in [{options.SERVICE_GROUP}] is {service.keep_time:g} s, so links would leave the changelog "
-            f"before the service has read them (follow_interval + grace = {needed:g} s); raise it, or set 0"
-        )
+    if sentence := trims_unread_links(found.service):
+        yield sentence
 
 
 def _comparable(found: _Found) -> bool:

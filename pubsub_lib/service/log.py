@@ -61,6 +61,7 @@ def set_up(config_file: str, level: str = "") -> Values:
     invalid option, or a log file that cannot be opened.
     """
     with _checked(config_file) as conf:
+        found = dict(conf)
         log.setup(conf, NAME)
     root = logging.getLogger()
     for handler in root.handlers:
@@ -70,7 +71,7 @@ def set_up(config_file: str, level: str = "") -> Values:
             handler.setFormatter(Formatter(project=NAME, version="", datefmt=conf.log_date_format, config=conf))
     if level:
         root.setLevel(level.upper())
-    return dict(conf)
+    return found
 
 
 def read(config_file: str) -> Values:
@@ -82,25 +83,33 @@ def read(config_file: str) -> Values:
 
 def set_levels(now: Values, before: Values, level: str = "") -> None:
     """Set the levels of :data:`LEVELS` in a running program. ``before``: the options that were in use; ``level``: that
-    of the command line. With ``log_config_append`` the levels are in that file, and no level is changed.
+    of the command line. With ``log_config_append`` the levels are in that file, and no level is changed. Raises
+    ValueError for an invalid level in ``now``; then no level is changed.
     """
     if now["log_config_append"] or before["log_config_append"]:
         return
+    levels = dict.fromkeys(_names(before["default_log_levels"]), logging.NOTSET)
+    levels.update(_levels(now["default_log_levels"]))
     if not level:
         logging.getLogger().setLevel(logging.DEBUG if now["debug"] else logging.INFO)
-    unset = dict.fromkeys(_levels(before["default_log_levels"]), logging.NOTSET)
-    for name, value in {**unset, **_levels(now["default_log_levels"])}.items():
+    for name, value in levels.items():
         logging.getLogger(name).setLevel(value)
 
 
+def _names(pairs: Iterable[str]) -> list[str]:
+    """The loggers in ``logger=LEVEL``."""
+    return [each.partition("=")[0] for each in pairs]
+
+
 def _levels(pairs: Iterable[str]) -> dict[str, int]:
-    """The level of each logger in ``logger=LEVEL``, by name or number. Raises ValueError."""
+    """The level of each logger in ``logger=LEVEL``, a number or a name as for oslo.log. Raises ValueError."""
     known = logging.getLevelNamesMapping()
     found = {}
     for name, _, level in (each.partition("=") for each in pairs):
-        if not level.isdecimal() and level not in known:
-            raise ValueError(f"unknown level {level!r} of the logger {name!r} in default_log_levels")
-        found[name] = int(level) if level.isdecimal() else known[level]
+        try:
+            found[name] = known[level] if level in known else int(level)
+        except ValueError as error:
+            raise ValueError(f"unknown level {level!r} of the logger {name!r} in default_log_levels") from error
     return found
 
 
@@ -119,6 +128,11 @@ def _checked(config_file: str) -> Iterator[cfg.ConfigOpts]:
             _read(conf, config_file)
         conf.set_default("use_stderr", not any(conf[name] for name in _ELSEWHERE))
         yield conf
+    except RecursionError as error:
+        raise ConfigError(
+            f"the logging options in {config_file!r} cannot be used: an option refers by $ to itself, directly or "
+            "through another option; correct them in [DEFAULT]"
+        ) from error
     except (cfg.Error, log.LogConfigError, OSError, ValueError, SystemExit) as error:
         reason = _one_line(printed.getvalue() or error)
         raise ConfigError(

@@ -92,16 +92,18 @@ class StoreRecount:
         """Check the next rows or topics if this service holds the lease; returns the time of the next step. Blocks for
         the database; raises StoreError. A failed repair leaves its topic unrepaired and raises only StoreUnavailable.
         """
-        if not self._period:
+        period = self._period  # read once, because any thread may adjust it
+        if not period:
+            self._stop()
             return now + OFF
         if not self._holds(now):
             self._running = False
             self._left = {}  # the holder reports it
-            return now + min(PAUSE, self._period)
+            return now + min(PAUSE, period)
         if not self._running:
-            if now < self._begun_at + self._period:
-                return self._begun_at + self._period
-            self._begin(now)
+            if now < self._begun_at + period:
+                return self._begun_at + period
+            self._begin(now, period)
         if self._rows:
             self._look_at_rows()
         elif self._topics:
@@ -112,10 +114,12 @@ class StoreRecount:
         self._counts["rounds"] += 1
         self._left, self._found = self._found, {}
         self._failed_before, self._failed = self._failed, {}
-        return max(self._begun_at + self._period, now + self._pause)
+        return max(self._begun_at + period, now + self._pause)
 
     def adjust(self, within: float) -> None:
-        """Make two rounds in another time, from the next round on; 0 stops the current one. Any thread."""
+        """Make two rounds in another time, from the next round on. 0 makes the next step stop the current round and
+        clear what was reported. Any thread.
+        """
         self._period = within / 2
 
     def counters(self) -> Mapping[str, int]:
@@ -128,7 +132,13 @@ class StoreRecount:
         """Topics with damage that could not be repaired, by the last round and this one."""
         return sorted({*self._left, *self._found})
 
-    def _begin(self, now: float) -> None:
+    def _stop(self) -> None:
+        """Report nothing any more: nothing is checked, so no repair would be noticed."""
+        self._running = False
+        self._left, self._found = {}, {}
+        self._failed_before, self._failed = {}, {}
+
+    def _begin(self, now: float, period: float) -> None:
         self._running, self._rows, self._after = True, True, None
         self._begun_at = now
         self._found, self._failed = {}, {}
@@ -136,7 +146,7 @@ class StoreRecount:
         self._topics = sorted(heads)
         self._known = set(heads)
         steps = 2 + sum(head.count for head in heads.values()) / PAGE + len(heads) / TOPICS
-        self._pause = min(PAUSE, self._period / 2 / steps)  # a round ends well before the next one begins
+        self._pause = min(PAUSE, period / 2 / steps)  # a round ends well before the next one begins
 
     def _look_at_rows(self) -> None:
         page = self._store.look_at_rows(self._after, PAGE)

@@ -5,6 +5,8 @@ service itself uses. Each other changed option is named in one log line as needi
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from pubsub_lib.config.options import SERVICE_GROUP
 from pubsub_lib.config.reading import Configuration
 from pubsub_lib.config.service import ServiceSettings
@@ -39,7 +41,8 @@ class Reload:
 
     def __call__(self, adjust: Callable[[ServiceSettings], None]) -> None:
         """``adjust`` is called with the new settings of the service, unless no valid configuration can be read; then an
-        error is logged and nothing changes. Blocks for reading the file. Raises no PubSubError.
+        error is logged and nothing changes. Blocks for reading the file. Raises no PubSubError. A ``keep_time`` with
+        which links are lost is in use, and a warning is logged at each reload.
         """
         try:
             logging = log.read(self._file)
@@ -49,8 +52,8 @@ class Reload:
         except PubSubError as error:
             _log.error("the configuration is not reloaded, and the service runs on with the old one: %s", error)
             return
-        adjust(service)
         log.set_levels(logging, self._logging, self._level)
+        adjust(service)
         taken = set(_TAKEN)
         if logging["log_config_append"] or self._logging["log_config_append"]:
             taken -= {(LOG_GROUP, name) for name in log.LEVELS}
@@ -64,6 +67,9 @@ class Reload:
         _log.info("the configuration is reloaded; changed and in use: %s", _named(changed & taken) or "no option")
         if changed - taken:
             _log.warning("these options have changed, and need a restart of the service: %s", _named(changed - taken))
+        in_use = msgspec.structs.replace(service, grace=self._used[SERVICE_GROUP, "grace"])  # it needs a restart
+        if sentence := service_settings.trims_unread_links(in_use):
+            _log.warning("%s", sentence)
 
     def _values(self, configuration: Configuration, logging: log.Values) -> Used:
         found = {(LOG_GROUP, name): value for name, value in logging.items()}

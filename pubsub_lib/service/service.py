@@ -71,9 +71,9 @@ def _longest_step(store: StoreSettings) -> float:
     )
 
 
-def _max_quiet(service: ServiceSettings) -> float:
+def _max_quiet(lease: float, follow_interval: float) -> float:
     """Seconds without a successful reading of the changelog after which the service is not ready."""
-    return max(service.lease, 3 * service.follow_interval)
+    return max(lease, 3 * follow_interval)
 
 
 class PublisherService:
@@ -126,10 +126,10 @@ class PublisherService:
             "maintenance": PeriodicThread("maintenance", self._maintenance.step),
             "recount": PeriodicThread("recount", self._recount.step),
         }
-        self._max_quiet = _max_quiet(service)
+        self._lease = service.lease
+        self._max_quiet = _max_quiet(service.lease, service.follow_interval)
         self._max_busy = _longest_step(settings.store)
-        self._running = False
-        self._to_leave = False
+        self._running = self._to_leave = False
 
     def _receiving_from(self, hop: Subscriber | None, limits: Limits) -> Receiving | None:
         if hop is None:
@@ -198,7 +198,7 @@ class PublisherService:
         no other ones. Any thread, does not block.
         """
         self._changelog_reader.adjust(service.follow_interval)
-        self._max_quiet = _max_quiet(service)
+        self._max_quiet = _max_quiet(self._lease, service.follow_interval)
         self._maintenance.adjust(service.trim_interval, service.keep_links, service.keep_time)
         self._recount.adjust(service.recount_time)
         for name in ("changelog", "maintenance", "recount"):

@@ -93,6 +93,17 @@ def _check_ports(settings: Settings, service: ServiceSettings) -> None:
         )
 
 
+def trims_unread_links(service: ServiceSettings) -> str:
+    """The sentence about a ``keep_time`` so short that links would not be read from the changelog, or ""."""
+    needed = service.follow_interval + service.grace
+    if not 0 < service.keep_time <= needed:
+        return ""
+    return (
+        f"keep_time in [{options.SERVICE_GROUP}] is {service.keep_time:g} s, so links would leave the changelog "
+        f"before the service has read them (follow_interval + grace = {needed:g} s); raise it, or set 0"
+    )
+
+
 def meet(host: str, other: str) -> bool:
     """Whether two listeners on these addresses conflict when their ports are equal."""
     hosts = {host.strip("[]"), other.strip("[]")}

@@ -50,6 +50,26 @@ def test_a_check_opens_the_file_twice(tmp_path: Path, monkeypatch: pytest.Monkey
     assert opened[str(path)] == 2
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "service_name = $service_name\n",
+        "publisher_port = $publisher_port\n",
+        "local_ip = $service_name\nservice_name = ${local_ip}\n",
+    ],
+)
+def test_option_that_refers_to_itself_is_refused(text: str, tmp_path: Path) -> None:
+    configuration = Configuration.read(written(tmp_path, f"[pubsub]\n{URL}{text}"))
+    with pytest.raises(ConfigError, match=r"^the option '\w+' in group \[pubsub\] refers by \$ to itself, directly or"):
+        configuration.values(GROUP, options.OPTIONS)
+
+
+@pytest.mark.parametrize("name", ["config_file", "config_dir"])
+def test_file_list_that_refers_to_itself_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config_file or config_dir in \[DEFAULT\] refers by \$ to itself"):
+        Configuration.read(written(tmp_path, f"[DEFAULT]\n{name} = ${name}\n[pubsub]\n{URL}"))
+
+
 @pytest.mark.parametrize(("name", "value"), [("queue_limit", "7"), ("max_handler_backoff", "8")])
 def test_old_names_are_still_read(name: str, value: str, tmp_path: Path) -> None:
     configuration = Configuration.read(written(tmp_path, f"[pubsub]\n{URL}{name} = {value}\n"))

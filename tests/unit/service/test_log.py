@@ -65,6 +65,9 @@ def test_log_file_replaces_stderr(tmp_path: Path) -> None:
     [
         ("log_file = no/such/folder/service.log", "No such file or directory"),
         ("debug = perhaps", "perhaps"),
+        ("debug = $debug", "an option refers by $ to itself"),
+        ("syslog_log_facility = $syslog_log_facility", "an option refers by $ to itself"),
+        ("log_dir = $log_file\nlog_file = $log_dir", "an option refers by $ to itself"),
         ("log_config_append = nowhere.conf", "nowhere.conf"),
     ],
 )

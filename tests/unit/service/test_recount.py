@@ -1,17 +1,18 @@
 """The database is recounted in the background, only by the lease holder, within recount_time."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, delete, update
 from sqlalchemy import text as sql
 
+from pubsub_lib.core.model import Head
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import find, read
-from pubsub_lib.service.recount import OFF, StoreRecount
+from pubsub_lib.service.recount import OFF, PAUSE, StoreRecount
 from pubsub_lib.store import Store, schema
 from pubsub_lib.store.repair import Repaired
 from tests.unit.store.test_repair import (
@@ -99,6 +100,43 @@ def test_adjusted_time_is_that_of_the_next_round(store: Store) -> None:
     rounds = recount.counters()["rounds"]
     run(recount, WITHIN, WITHIN - 1)
     assert recount.counters()["rounds"] == rounds + 2
+
+
+def test_recount_that_is_turned_off_stops_its_round_and_reports_nothing(
+    store: Store, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.trim(keep_links=0)
+    harm(sqlite_url, value)
+    recount = StoreRecount(store, lambda now: True, WITHIN)
+    run(recount, 0.0, WITHIN / 2 + 1)  # one round, and a part of the next one
+    assert recount._running
+    assert recount.unrepaired()
+    recount.adjust(0.0)
+    assert recount.step(WITHIN) == WITHIN + OFF
+    assert recount.unrepaired() == []
+    recount.adjust(WITHIN)
+    caplog.clear()
+    rounds, objects = recount.counters()["rounds"], recount.counters()["objects"]
+    run(recount, 5 * WITHIN, WITHIN / 2 - 1)
+    assert recount.counters()["rounds"] == rounds + 1
+    assert recount.counters()["objects"] == objects + COUNT, "the round that was stopped must not go on"
+    assert recount.unrepaired()
+    assert len(caplog.records) == 1
+
+
+def test_time_that_is_adjusted_within_a_step_is_that_of_the_next_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recount = StoreRecount(store, lambda now: True, WITHIN)
+    heads = store.topics()
+
+    def turn_off() -> Mapping[str, Head]:
+        recount.adjust(0.0)
+        return heads
+
+    monkeypatch.setattr(store, "topics", turn_off)
+    assert recount.step(5.0) == 5.0 + PAUSE
+    assert recount.step(6.0) == 6.0 + OFF
 
 
 def test_only_the_lease_holder_recounts_and_zero_disables_it(store: Store) -> None:

@@ -102,6 +102,12 @@ def test_values_are_not_logged(running: Running, caplog: pytest.LogCaptureFixtur
         ("pubsub", "service_name =", "set service_name"),
         ("default", "debug = perhaps", "the logging options in"),
         ("default", "default_log_levels = pubsub_lib=LOUD", "unknown level 'LOUD' of the logger 'pubsub_lib'"),
+        ("default", "default_log_levels = pubsub_lib=1e1", "unknown level '1e1' of the logger 'pubsub_lib'"),
+        ("service", "keep_links = $keep_links", "'keep_links' in group [publisher_service] refers by $ to itself"),
+        ("pubsub", "service_name = $local_ip\nlocal_ip = $service_name", "in group [pubsub] refers by $ to itself"),
+        ("default", "debug = $debug", "an option refers by $ to itself"),
+        ("default", "syslog_log_facility = $syslog_log_facility", "an option refers by $ to itself"),
+        ("default", "log_dir = $log_file\nlog_file = $log_dir", "an option refers by $ to itself"),
     ],
 )
 def test_invalid_file_changes_nothing(
@@ -130,6 +136,54 @@ def test_log_levels_take_effect(running: Running, caplog: pytest.LogCaptureFixtu
     assert logging.getLogger().level == logging.INFO
     assert logging.getLogger("pubsub_lib.store").level == logging.NOTSET
     assert logging.getLogger("boto").level == logging.WARNING
+
+
+@pytest.mark.parametrize(("written", "level"), [("-5", -5), ("+10", 10), ("1_0", 10), ("40", 40)])
+def test_level_is_any_number_that_the_logging_library_takes(
+    written: str, level: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = Running(tmp_path, default_log_levels=f"boto={written}")
+    running.write(default=f"default_log_levels = amqp={written}")
+    assert running.reload(caplog) == [f"{IN_USE}default_log_levels in [DEFAULT]"]
+    assert logging.getLogger("amqp").level == level
+    assert logging.getLogger("boto").level == logging.NOTSET
+    running.write()
+    assert running.reload(caplog) == [f"{IN_USE}default_log_levels in [DEFAULT]"]
+    assert len(running.adjusted) == 2
+
+
+def test_levels_of_the_start_are_not_checked_again() -> None:
+    before = {"default_log_levels": ["boto=LOUD"], "log_config_append": None}
+    log.set_levels({"debug": False, "default_log_levels": [], "log_config_append": None}, before)
+    assert logging.getLogger("boto").level == logging.NOTSET
+
+
+def test_service_is_adjusted_after_all_that_can_fail(
+    running: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object) -> None:
+        raise ValueError("no such level")
+
+    monkeypatch.setattr(log, "set_levels", fail)
+    with pytest.raises(ValueError, match="no such level"):
+        running.reload(caplog)
+    assert running.adjusted == []
+
+
+def test_too_short_time_in_the_changelog_is_logged(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    running.write("keep_time = 0.1\ngrace = 0.01\nfollow_interval = 0.03")
+    grace = ServiceSettings().grace  # the one in use: it needs a restart
+    sentence = (
+        "keep_time in [publisher_service] is 0.1 s, so links would leave the changelog before the service has read "
+        f"them (follow_interval + grace = {0.03 + grace:g} s); raise it, or set 0"
+    )
+    assert running.reload(caplog)[-1] == sentence
+    assert caplog.records[-1].levelname == "WARNING"
+    assert running.reload(caplog)[-1] == sentence
+    running.write("keep_time = 60")
+    assert running.reload(caplog) == [
+        f"{IN_USE}follow_interval in [publisher_service], keep_time in [publisher_service]"
+    ]
 
 
 def test_levels_of_a_file_of_the_logging_module_need_a_restart(
