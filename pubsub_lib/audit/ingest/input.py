@@ -105,8 +105,7 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
                 _gather_one(path, scratch / str(index), found, begins, problems)
         problems += [each.torn for each in found.values() if each.torn]
         ends = [(run, last) for each in found.values() if each.torn for run, (_, last) in each.ranges.items()]
-        if ends:
-            torn[domain] = sorted(ends)
+        torn |= {domain: sorted(ends)} if ends else {}
         files[domain] = _once([found[name] for name in sorted(found)], scratch / str(index) / "once", problems)
         if not found:
             of = f" of {domain}" if domain else ""
@@ -140,10 +139,9 @@ def _gather_one(
         readable, growing = found_now
         begun = _begin(path, readable, growing=growing)
         if same is not None and same.records >= begun.records:
-            return  # the other one was copied while its writer was still appending
+            return  # the shorter one was copied while its writer was still appending; so is it below
         other = None if same is not None else begins.get(begun.first) if begun.first is not None else None
         if other is not None:
-            # Keep the longer file: the other was copied while its writer was still appending.
             kept, left = (begun, other) if begun.records > other.records else (other, begun)
             problems.append(f"{left.path} is a copy of {kept.path} under another name and ignored; remove one of them")
             if kept is other:
