@@ -7,6 +7,7 @@ wheel without them, and ``PYTHONPATH`` names them. Paths of the system are repla
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -171,10 +172,11 @@ def test_page_names_this_version_and_existing_files() -> None:
 
 def test_commands_in_containers_are_commands_of_the_project() -> None:
     """Those behind ``exec publisher`` are parsed by the program that they name."""
-    (script,) = blocks("Containers", "bash")
+    script, reload = blocks("Containers", "bash")
     lines = [shlex.split(line) for line in script.splitlines()]
     inside = [line[line.index("publisher") + 1 :] for line in lines if "exec" in line]
     assert [line[:2] for line in inside] == [["pubsub-db", "--config-file"]] * 2
     assert [line[3:6] for line in inside] == [["add", "lport", "p1"], ["add", "lroute", "10.0.0.0/24"]]
     services = {line[-1] for line in lines if "logs" in line}
     assert services == {"controller-1"}
+    assert shlex.split(reload)[-3:] == ["python", "-c", f"import os; os.kill(1, {int(signal.SIGHUP)})"]
