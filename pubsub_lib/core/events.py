@@ -36,7 +36,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     ``action`` follows from the merged view before and after: ``create``, ``set`` or ``delete``. ``version`` is
     the version now shown, or of the delete; None for a delete that a sync found (its own version is not
-    known) or that comes from unfollowing a topic. ``old_version`` is the version shown before (None: no object).
+    known), that comes from unfollowing a topic, or that a handler which failed gets again after a notice of a
+    changed history. ``old_version`` is the version shown before (None: no object).
     ``old_value`` and ``new_value`` are the canonical JSON bytes (None: no object); :attr:`old` and
     :attr:`new` decode them. ``topic`` is the topic of the object now (for a delete: its last topic), ``old_topic``
     the topic under which it was shown before. ``position`` is that of the point that the replica reached by this.

@@ -119,14 +119,15 @@ class Parked(msgspec.Struct, frozen=True):
 class _Item(msgspec.Struct, gc=False):
     """One or more events of one object, merged into one call: from ``first``'s old value to ``latest``'s new value.
 
-    ``position`` and ``serial`` are the first event's: a wait for any of the events waits for this item. Waiting items
-    of one key are chained (``earlier``, ``later``). gc=False: each reference is cut when its item leaves the chain.
+    ``position`` and ``serial`` are the first event's, so that a wait for any event waits for this item; ``newest`` is
+    the latest's. Items of one key are chained (``earlier``, ``later``). gc=False: leaving the chain cuts references.
     """
 
     first: Event
     latest: Event
     position: int
     serial: int
+    newest: int
     since: float
     initial: bool
     tried: Event | None = None
@@ -187,7 +188,8 @@ class HandlerQueue:
 
     A barrier (:mod:`.history_change`) holds back everything that was pushed after it until it is handled or parked: no
     event is merged into one before it, no retry is returned while the barrier waits for its turn, and neither an event
-    nor a retry while it waits for its next try. So each waiting barrier adds the above limit once more.
+    nor a retry while it waits for its next try. So each waiting barrier adds the above limit once more. A delete from
+    before a barrier that is tried again after it has no version: its own one may be of the history that was undone.
     """
 
     def __init__(self, policy: HandlerPolicy) -> None:
@@ -239,7 +241,8 @@ class HandlerQueue:
         if waiting is not None:
             self._merge(waiting, event)
             return
-        item = _Item(event, event, position, self._serial, now, initial, is_barrier=event.table == BARRIER_TABLE)
+        serial, is_barrier = self._serial, event.table == BARRIER_TABLE
+        item = _Item(event, event, position, serial, serial, now, initial, is_barrier=is_barrier)
         parked = self._parked.pop(ident, None) if self._parked else None
         if parked is not None:
             item.first, item.tried = parked.first, parked.tried
@@ -254,7 +257,7 @@ class HandlerQueue:
         self._order.append(item)
 
     def _merge(self, item: _Item, event: Event) -> None:
-        item.latest = event
+        item.latest, item.newest = event, self._serial
         if event.position < item.position:
             item.position = event.position
         self.conflated += 1
@@ -291,15 +294,15 @@ class HandlerQueue:
         if self._running is not None:
             raise UsageError("the event before is neither done nor failed; call done() or failed() first")
         item = self._take_retry(now)
-        if item is None and self._barrier_due is None:
-            item = self._head()
-            if item is not None:
-                self._order.popleft()
-                self._unchain(item)
+        if item is None and self._barrier_due is None and (item := self._head()) is not None:
+            self._order.popleft()
+            self._unchain(item)
         if item is None:
             return None
-        self._running = item
-        item.tried = event = item.event()
+        self._running, event = item, item.event()
+        if not self.barriers and event.new_value is None and item.newest < self._barrier:
+            event = replace(event, version=None)
+        item.tried = event
         return event
 
     def _take_retry(self, now: float) -> _Item | None:
@@ -369,7 +372,7 @@ class HandlerQueue:
         tail = self._tails.get(item.ident)
         if tail is None:
             return False
-        item.latest = tail.latest
+        item.latest, item.newest = tail.latest, tail.newest
         while tail is not None:
             item.position = min(item.position, tail.position)
             if tail.initial and not item.initial:

@@ -67,6 +67,28 @@ def test_retry_merged_with_later_events_comes_after_the_notice() -> None:
     assert drain(queue, 2.0) == [("y", 8), ("notice", 0), ("x", 4)]
 
 
+def test_delete_that_is_tried_again_after_the_notice_has_no_version() -> None:
+    queue = HandlerQueue(HandlerPolicy(backoff=1.0))
+    queue.push(Event("port", "x", "a", "delete", 9, 3, b"0", None, 9))  # undone, and absent in the new history too
+    fail(queue, 0.0)
+    queue.push(CHANGE.as_event(1))
+    assert drain(queue, 1.0) == [("notice", 0), ("x", None)]
+    queue.push(event("x", 9))  # the new history reaches the same version
+    assert drain(queue, 1.0) == [("x", 9)]
+
+
+def test_delete_of_the_new_history_keeps_its_version() -> None:
+    queue = HandlerQueue(HandlerPolicy(backoff=1.0))
+    queue.push(Event("port", "x", "a", "delete", 9, 3, b"0", None, 9))
+    fail(queue, 0.0)
+    queue.push(CHANGE.as_event(1))
+    queue.push(Event("port", "x", "a", "delete", 5, 3, b"0", None, 5))  # merged into the one that waits
+    assert drain(queue, 1.0) == [("notice", 0), ("x", 5)]
+    queue.push(Event("port", "y", "a", "delete", 6, 3, b"0", None, 6))
+    fail(queue, 1.0)
+    assert drain(queue, 2.0) == [("y", 6)]
+
+
 def test_no_event_overtakes_a_failed_notice() -> None:
     queue = HandlerQueue(HandlerPolicy(backoff=1.0))
     queue.push(event("y", 7))
