@@ -33,7 +33,7 @@ class HandoffCheck:
     def read(self, links: Sequence[Link], *, complete: bool) -> None:
         """The changelog was read."""
         if not complete:
-            self._handoffs.forget()
+            self._forget()
         self._handoffs.confirm(link.point for link in links)
 
     def judge(self, after: Point) -> Steps:
@@ -49,7 +49,11 @@ class HandoffCheck:
         except StoreUnavailable:
             return
         if not own:
-            self._handoffs.forget()
+            self._forget()
             return
         for each in self._handoffs.judge(overdue, held, service.process.clock.now()):
             service.world.monitor.worker_excluded(service.process, each.uuid)
+
+    def _forget(self) -> None:
+        self._handoffs.forget()
+        self._service.world.monitor.handoffs_forgotten(self._service.process)

@@ -13,6 +13,7 @@ from pubsub_lib.core.model import Full, Point, SyncAnswer
 from pubsub_lib.core.quarantine import CONTRADICTIONS
 from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.step_result import StepResult
+from pubsub_lib.core.transitions import Trigger
 from simulator.exclusion_watch import ExclusionWatch
 from simulator.history import History
 from simulator.invariants import Violation
@@ -132,7 +133,8 @@ class LiarMonitor(Monitor):
         for name, want in start.wants.items():
             known = replica.replica_state.tracker.chain(name).known
             if want.after is None and known in forged and (replica, name) not in self._requested:
-                self._budget.provoked(replica, start.number, forged[known], name, want, now)
+                follows = start.causes[name] == Trigger.INCOMPLETE
+                self._budget.provoked(replica, start.number, forged[known], name, want, now, follows=follows)
 
     def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> bool:
         """Readings that false digests cause stay within a budget."""
@@ -160,6 +162,10 @@ class LiarMonitor(Monitor):
     def handed_over(self, process: Process, worker: str) -> None:
         """A service takes links of a worker."""
         self._workers.handed_over(process, worker, self._world.kernel.now)
+
+    def handoffs_forgotten(self, process: Process) -> None:
+        """A service found another history, and judges no transaction that was handed over before."""
+        self._workers.forgotten(process)
 
     def worker_excluded(self, process: Process, worker: str) -> None:
         """A service does not use the links of a worker from now on."""

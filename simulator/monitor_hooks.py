@@ -21,6 +21,9 @@ class MonitorHooks:
     def handed_over(self, process: Process, worker: str) -> None:
         """A service takes links of a worker."""
 
+    def handoffs_forgotten(self, process: Process) -> None:
+        """A service found another history, and judges no transaction that was handed over before."""
+
     def worker_excluded(self, process: Process, worker: str) -> None:
         """A service does not use the links of a worker from now on."""
 

@@ -26,11 +26,17 @@ class SyncBudget:
         self._differed: dict[Replica, int] = {}
         """How many syncs found a difference."""
 
-    def provoked(self, replica: "Replica", number: int, uuid: str, name: str, want: Want, now: float) -> None:
-        """Sync ``number`` is a full one of a chain whose known point was forged."""
+    def provoked(
+        self, replica: "Replica", number: int, uuid: str, name: str, want: Want, now: float, *, follows: bool
+    ) -> None:
+        """Sync ``number`` is a full one of a chain whose known point was forged. ``follows``: its cause is a delta of
+        the sync before that was incomplete. It follows at once, so it does not count again when that sync counted.
+        """
         if want.buckets is None:
             raise Violation("whole topic", f"{replica.name}: a link of {uuid[:4]} costs all objects of {name!r}")
         times = self._provoked.setdefault((replica, uuid), {})
+        if follows and number - 1 in times:
+            return
         times[number] = now
         caused = len([at for at in times.values() if now - at < QUARANTINE])
         if caused > PROVOKED:

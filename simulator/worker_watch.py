@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 BELIEVED: Final = 2 * HANDOFF_AFTER + FOLLOW_INTERVAL + 0.5
-"""Maximum seconds from the first lie to the exclusion: the interval of the judgement, a reading of the changelog, and
-queries."""
+"""Maximum seconds from the first lie that the service did not forget to the exclusion: the interval of the judgement, a
+reading of the changelog, and queries."""
 DISTURBING: Final = frozenset({"blind", "pause", "lease", "trim", "db_slow"})
 """Kinds of fault that delay the judgement, or that make it impossible."""
 
@@ -34,6 +34,13 @@ class WorkerWatch:
             raise Violation("worker used", f"{process.name} takes links of {worker}, which is excluded")
         self._first.setdefault((process, worker), now)
 
+    def forgotten(self, process: Process) -> None:
+        """A service found another history (rule 14): the transactions that it took before may belong to the old one."""
+        if not self._world.history.restores and "trim" not in self._world.plan.faults:
+            raise Violation("handoffs forgotten", f"{process.name} judges no earlier transaction, without a restore")
+        for name in [name for name in self._first if name[0] is process]:
+            del self._first[name]
+
     def excluded(self, process: Process, worker: str, now: float) -> None:
         """A service excludes a worker."""
         lies = worker in self._world.lies.rolled_back.values()
@@ -49,6 +56,6 @@ class WorkerWatch:
         """A service publishes the lie of a worker. ``well_since``: since when the database works."""
         if DISTURBING.intersection(self._world.plan.faults):
             return
-        since = max(self._first[process, worker], well_since, self._world.history.restored_at)
+        since = max(self._first.get((process, worker), now), well_since)
         if now - since > BELIEVED:
             raise Violation("worker believed", f"{process.name} publishes lies of {worker} for {now - since:.3f} s")

@@ -19,6 +19,8 @@ CAUGHT: dict[str, Caught] = {
     "waiting_liar_not_accused": Caught(0, "whole topic"),
     "excluded_worker_used": Caught(2, "worker used"),
     "lying_worker_never_excluded": Caught(2, "worker believed"),
+    "handed_over_forgotten": Caught(2, "worker believed"),
+    "history_taken_for_another": Caught(2, "handoffs forgotten"),
     "lies_of_another_store_used": Caught(5, "committed"),
     "lies_of_another_store_published": Caught(5, "durable"),
     "false_digests_without_pause": Caught(215, "budget"),

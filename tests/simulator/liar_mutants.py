@@ -10,6 +10,7 @@ from pubsub_lib.core.quarantine import Quarantine
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import Trigger
 from pubsub_lib.core.verification import Verification
+from simulator.handoff_check import HandoffCheck
 from simulator.service import Service
 from tests.simulator.registry import Patch, mutant
 
@@ -74,6 +75,17 @@ def excluded_worker_used() -> list[Patch]:
 @mutant("a worker that hands over what was never committed is not excluded", liars=True)
 def lying_worker_never_excluded() -> list[Patch]:
     return [(Handoffs, "judge", lambda self, points, held, now: [])]
+
+
+@mutant("each reading of the changelog ends the check of earlier transactions of workers", liars=True)
+def handed_over_forgotten() -> list[Patch]:
+    return [(Handoffs, "confirm", lambda self, points: self.forget())]
+
+
+@mutant("with liars: a service takes each reading for one of another history", liars=True)
+def history_taken_for_another() -> list[Patch]:
+    read = HandoffCheck.read
+    return [(HandoffCheck, "read", lambda self, links, complete: read(self, links, complete=False))]
 
 
 # -- the store's id ----------------------------------------------------------------------------------------------------
