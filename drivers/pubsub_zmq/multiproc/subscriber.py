@@ -34,8 +34,9 @@ _BATCH_BYTES: Final = 256 * 1024
 (docs/contributing/profile.md). A quarter of it, the share of one of four workers, fills a frame."""
 _DRAIN: Final = 1.0
 """Maximum seconds that ``close`` receives messages that workers have pushed already."""
-_QUIET_MS: Final = 20
-"""When no message arrives for this time, all messages pushed before have been received."""
+_QUIET_MS: Final = 100
+"""When no message arrives for this time, all messages pushed before have been received. ZeroMQ's thread reads them from
+the connections, and may wait for a processor on a busy host."""
 _AGAIN: Final = 0.1
 """Seconds to wait after an error, so that a lasting error does not use the processor."""
 _STOP: Final = 2.0
