@@ -100,7 +100,8 @@ class Discovery:
     is one publisher.
 
     With keys, only publishers with a key in the directory are used, each with this key. A publisher has a new key after
-    each start. So the directory is also read within ``RETRY`` seconds of a handshake without the expected key.
+    each start. So the directory is also read within ``RETRY`` seconds of a handshake without the expected key. Such an
+    extra reading ends no connection: several may come within seconds, while a publisher starts again.
     """
 
     def __init__(
@@ -154,9 +155,9 @@ class Discovery:
     def step(self, now: float) -> float:
         """Read the directory once; returns the next step's time. Blocks for database and names; raises StoreError."""
         woken = self._woken.is_set()
-        extra = woken and now < self._regular_at
         unproven = 0 if self._pins is None else self._pins.counters().get("unproven", 0)
-        if self._pins is not None and unproven == self._unproven and not extra and now < self._regular_at:
+        extra = now < self._regular_at and (woken or unproven != self._unproven)
+        if self._pins is not None and not extra and now < self._regular_at:
             return min(now + RETRY, self._regular_at)
         self._woken.clear()  # before the reading: a later wake is about what is not read yet
         try:

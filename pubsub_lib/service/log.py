@@ -89,11 +89,16 @@ def set_levels(now: Values, before: Values, level: str = "") -> None:
     if now["log_config_append"] or before["log_config_append"]:
         return
     levels = dict.fromkeys(_names(before["default_log_levels"]), logging.NOTSET)
-    levels.update(_levels(now["default_log_levels"]))
+    wanted = _levels(now["default_log_levels"])
+    levels.update(wanted)
+    root = logging.getLogger()
     if not level:
-        logging.getLogger().setLevel(logging.DEBUG if now["debug"] else logging.INFO)
+        root.setLevel(logging.DEBUG if now["debug"] else logging.INFO)
     for name, value in levels.items():
-        logging.getLogger(name).setLevel(value)
+        found = logging.getLogger(name)
+        if found is root and (level or name not in wanted):
+            continue  # "" and "root" name the root logger, which has its level already
+        found.setLevel(value)
 
 
 def _names(pairs: Iterable[str]) -> list[str]:

@@ -98,7 +98,7 @@ class StoreRecount:
             return now + OFF
         if not self._holds(now):
             self._running = False
-            self._left = {}  # the holder reports it
+            self._left, self._found = {}, {}  # the holder reports them
             return now + min(PAUSE, period)
         if not self._running:
             if now < self._begun_at + period:

@@ -291,10 +291,27 @@ def test_with_keys_a_failed_proof_causes_a_reading_soon(store: Store) -> None:
     assert discovery.step(3.0) == 4.0
     assert subscriber.addresses == ["tcp://api-1:1"]
     store.directory.register("api-1", "u1", "tcp://api-1:1", 60.0, NEWER)
-    assert discovery.step(7.5) == 8.0
+    assert discovery.step(5.5) == 6.0, "the regular readings keep their times"
     assert subscriber.keys == {"tcp://api-1:1": KEY}
-    discovery.step(8.0)
+    discovery.step(6.0)
     assert subscriber.keys == {"tcp://api-1:1": NEWER}
+
+
+def test_with_keys_readings_because_of_failed_proofs_remove_no_publisher(store: Store) -> None:
+    """Each is within a second of the one before, and a publisher's restart takes longer."""
+    subscriber = Pins()
+    discovery = Discovery(store.directory.live, subscriber, (), 60.0, pins=subscriber)
+    store.directory.register("api-1", "u1", "tcp://api-1:1", 60.0, KEY)
+    assert discovery.step(0.0) == 1.0
+    store.directory.unregister("u1")
+    for number in range(1, 2 * MAX_MISSED):
+        subscriber.unproven += 1
+        discovery.step(float(number))
+    assert subscriber.addresses == ["tcp://api-1:1"]
+    for number in range(1, 1 + MAX_MISSED):
+        subscriber.unproven += 1
+        discovery.step(60.0 * number)
+    assert subscriber.addresses == []
 
 
 def test_with_keys_an_invalid_key_does_not_affect_the_others(store: Store, caplog: pytest.LogCaptureFixture) -> None:

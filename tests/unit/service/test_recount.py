@@ -167,6 +167,20 @@ def test_unrepaired_topic_is_logged_once_and_shown_until_repaired(
     assert recount.unrepaired() == []
 
 
+def test_damage_found_in_a_round_that_lost_its_lease_is_not_reported(store: Store, sqlite_url: str) -> None:
+    """The new holder reports it. Here it could not be seen to be repaired."""
+    store.trim(keep_links=0)
+    harm(sqlite_url, value)
+    held = True
+    recount = StoreRecount(store, lambda now: held, WITHIN)
+    now = 0.0
+    while not recount.unrepaired():
+        now = recount.step(now)
+    held = False
+    recount.step(now)
+    assert recount.unrepaired() == []
+
+
 def lose(key: str) -> Damage:
     return lambda connection: connection.execute(delete(schema.objects).where(schema.objects.c.object_key == key))
 

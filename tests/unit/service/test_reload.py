@@ -158,6 +158,25 @@ def test_levels_of_the_start_are_not_checked_again() -> None:
     assert logging.getLogger("boto").level == logging.NOTSET
 
 
+@pytest.mark.parametrize("name", ["", "root"])
+def test_entry_of_the_root_logger_follows_the_precedence_of_its_start(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "level", root.level)
+    none: log.Values = {"debug": False, "default_log_levels": [], "log_config_append": None}
+    entry = {**none, "default_log_levels": [f"{name}=ERROR"]}
+    log.set_levels(entry, none)
+    assert root.level == logging.ERROR
+    log.set_levels(none, entry)
+    assert root.level == logging.INFO
+    root.setLevel(logging.WARNING)
+    log.set_levels(entry, none, "warning")
+    assert root.level == logging.WARNING
+    log.set_levels(none, entry, "warning")
+    assert root.level == logging.WARNING
+
+
 def test_service_is_adjusted_after_all_that_can_fail(
     running: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
