@@ -140,10 +140,17 @@ MUTANTS = (
     ),
     DISCOVERY(
         "discovery_waits_its_interval_after_a_failed_proof",
-        "        if self._pins is not None and unproven == self._unproven and not extra and now < self._regular_at:\n",
-        "        if self._pins is not None and not extra and now < self._regular_at:\n",
+        " and (woken or unproven != self._unproven)\n",
+        " and woken\n",
         "test_with_keys_a_failed_proof_causes_a_reading_soon",
         "a publisher that was restarted is found only after discovery_interval",
+    ),
+    DISCOVERY(
+        "failed_proofs_end_connections",
+        "            self._read(extra)\n",
+        "            self._read(extra and woken)\n",
+        "test_with_keys_readings_because_of_failed_proofs_remove_no_publisher",
+        "three failed proofs within seconds drop a publisher that is restarting",
     ),
     DISCOVERY(
         "discovery_forgets_an_extra_reading_that_failed",
@@ -154,8 +161,8 @@ MUTANTS = (
     ),
     DISCOVERY(
         "discovery_loses_a_wake_at_the_begin_of_a_step",
-        "        extra = woken and now < self._regular_at\n",
-        "        self._woken.clear()\n        extra = woken and now < self._regular_at\n",
+        "        unproven = 0 if self._pins is None",
+        "        self._woken.clear()\n        unproven = 0 if self._pins is None",
         "test_wake_at_any_line_of_a_step_is_followed_by_a_reading",
         "a replica that misses a publisher reads the directory only after discovery_interval",
     ),
