@@ -82,3 +82,23 @@ def test_every_sample_of_a_page_opens_its_store_by_settings() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.py")]
     wrong = [str(path.relative_to(ROOT)) for path in pages if bare.search(path.read_text())]
     assert not wrong, f"write Store(settings), which obeys the operator's file, in {wrong}"
+
+
+def test_landing_page_has_ten_lines_of_code() -> None:
+    (sample,) = samples(ROOT / "docs" / "index.md")
+    assert len([line for line in sample.splitlines() if line]) <= 10
+
+
+def rows(page: str, heading: str) -> dict[str, list[str]]:
+    """The rows of the tables in a section of a page, by their first cells."""
+    section = (ROOT / "docs" / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    found = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    return {first: cells for first, *cells in found if re.search(r"\d", "".join(cells))}
+
+
+def test_figures_beside_other_systems_are_those_of_the_performance_page() -> None:
+    measured = rows("performance.md", "End to end, beside other systems")
+    quoted = {name: cells for name, cells in rows("why-not.md", "Figures").items() if name}
+    assert len(quoted) == 7
+    for name, (one, four, median, _) in quoted.items():
+        assert [one, four, median] == [measured[name][0], measured[name][1], measured[name][6]], name
