@@ -54,8 +54,8 @@ def texts() -> tuple[str, ...]:
 
 
 def pattern(quoted: str) -> re.Pattern[str]:
-    """A quotation: ``…`` stands for values, and for parts that are left out."""
-    return re.compile(".*".join(map(re.escape, quoted.split("…"))), re.DOTALL)
+    """A quotation: ``…`` stands for values, and for parts that are left out. A text may lack the part before it."""
+    return re.compile(".*".join(map(re.escape, re.sub("^… ", "…", quoted).split("…"))), re.DOTALL)
 
 
 def lines(language: str, page: str = PAGE) -> list[str]:
