@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pubsub_lib.store import migration, schema
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -102,3 +104,15 @@ def test_figures_beside_other_systems_are_those_of_the_performance_page() -> Non
     assert len(quoted) == 7
     for name, (one, four, median, _) in quoted.items():
         assert [one, four, median] == [measured[name][0], measured[name][1], measured[name][6]], name
+
+
+def test_upgrading_page_names_the_schema_and_what_migrations_do() -> None:
+    page = " ".join((ROOT / "docs" / "upgrading.md").read_text().split())
+    assert f"the same schema, `{schema.REVISION}` now" in page
+    oldest, newest = migration.KNOWN[1], migration.KNOWN[-1]
+    assert f"The migrations so far (`{oldest}` to `{newest}`) only add tables and columns." in page
+    files = sorted((ROOT / "pubsub_lib" / "store" / "migrations" / "versions").glob("r0*.py"))
+    assert len(files) == len(migration.KNOWN)
+    used = {each for path in files for each in re.findall(r"\bop\.(\w+)", path.read_text())}
+    assert used == {"create_table", "create_index", "add_column", "get_bind", "execute"}
+    assert not any("def downgrade" in path.read_text() for path in files), "see: no migration can be undone"
