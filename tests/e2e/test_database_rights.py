@@ -1,4 +1,4 @@
-"""The roles of docs/security.md on PostgreSQL and MariaDB: each can do its work, and nothing else."""
+"""The roles of docs/database-rights.md on PostgreSQL and MariaDB: each can do its work, and nothing else."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from pubsub_lib.service.service import PublisherService
 from pubsub_lib.store import administration, schema, url
 from tests.unit.world import LONG, settings
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+PAGE = Path(__file__).parents[2] / "docs" / "database-rights.md"
 WRITTEN = sorted(schema.metadata.tables.keys() - {"pubsub_clients", "pubsub_grants"})  # those: by the owner only
 TABLES = sorted([*schema.metadata.tables, schema.VERSION_TABLE])
 ENTRIES = (schema.services, schema.leases)
@@ -41,8 +41,7 @@ ROLES = ("controller", "worker", "service")
 
 def documented(database: URL) -> list[str]:
     """The statements of the page, for this database, with roles of its own: roles belong to the whole server."""
-    section = PAGE.read_text().partition("\n## Database rights\n")[2].partition("\n## ")[0]
-    on_postgres, on_mariadb = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
+    on_postgres, on_mariadb = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
     statements = on_postgres if database.get_backend_name() == "postgresql" else on_mariadb
     named = re.sub(r"\bnet_(\w+)", rf"{database.database}_\1", statements)
     named = re.sub(r"\bnet(?=[. ])", str(database.database), named)

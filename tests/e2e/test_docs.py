@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pubsub_lib.store import migration, schema
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -82,3 +84,35 @@ def test_every_sample_of_a_page_opens_its_store_by_settings() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.py")]
     wrong = [str(path.relative_to(ROOT)) for path in pages if bare.search(path.read_text())]
     assert not wrong, f"write Store(settings), which obeys the operator's file, in {wrong}"
+
+
+def test_landing_page_has_ten_lines_of_code() -> None:
+    (sample,) = samples(ROOT / "docs" / "index.md")
+    assert len([line for line in sample.splitlines() if line]) <= 10
+
+
+def rows(page: str, heading: str) -> dict[str, list[str]]:
+    """The rows of the tables in a section of a page, by their first cells."""
+    section = (ROOT / "docs" / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    found = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    return {first: cells for first, *cells in found if re.search(r"\d", "".join(cells))}
+
+
+def test_figures_beside_other_systems_are_those_of_the_performance_page() -> None:
+    measured = rows("performance.md", "End to end, beside other systems")
+    quoted = {name: cells for name, cells in rows("why-not.md", "Figures").items() if name}
+    assert len(quoted) == 7
+    for name, (one, four, median, _) in quoted.items():
+        assert [one, four, median] == [measured[name][0], measured[name][1], measured[name][6]], name
+
+
+def test_upgrading_page_names_the_schema_and_what_migrations_do() -> None:
+    page = " ".join((ROOT / "docs" / "upgrading.md").read_text().split())
+    assert f"the same schema, `{schema.REVISION}` now" in page
+    oldest, newest = migration.KNOWN[1], migration.KNOWN[-1]
+    assert f"The migrations so far (`{oldest}` to `{newest}`) only add tables and columns." in page
+    files = sorted((ROOT / "pubsub_lib" / "store" / "migrations" / "versions").glob("r0*.py"))
+    assert len(files) == len(migration.KNOWN)
+    used = {each for path in files for each in re.findall(r"\bop\.(\w+)", path.read_text())}
+    assert used == {"create_table", "create_index", "add_column", "get_bind", "execute"}
+    assert not any("def downgrade" in path.read_text() for path in files), "see: no migration can be undone"
