@@ -11,7 +11,7 @@ from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL, Full, Incomplete, Point, SyncAnswer
 from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.step_result import StepResult
-from pubsub_lib.core.transitions import DUE, State
+from pubsub_lib.core.transitions import DUE, SYNCING, State
 from simulator import invariants
 from simulator.causes import EPS, no_cause
 from simulator.evidence import Evidence, Watch, hinted, may_wait
@@ -190,12 +190,15 @@ class Monitor(MonitorHooks):
         watch.running = 0
         watch.identify()
         watch.shown = max(watch.shown, answer.store.position)
+        tracker = replica.replica_state.tracker
+        # A topic that was dropped and followed again meanwhile waits for an answer of its own.
+        used = {name for name in tracker.topics if tracker.chain(name).state in SYNCING}
         untouched = not self._history.trims and self._history.restored_at < 0
         for name, part in answer.chains.items():
             evidence = watch.chains.get(name)
             if isinstance(part, Incomplete) and untouched:
                 self._demand("incomplete", replica, f"{name!r} lost links that were not trimmed")
-            if evidence is not None:
+            if evidence is not None and name in used:
                 evidence.hinted = None
                 if not isinstance(part, Incomplete):  # which drops nothing that waits
                     evidence.sync_ended()
