@@ -18,10 +18,10 @@ class WatchedReplicaState(ReplicaState):
     monitor: "Monitor"
     owner: "Replica"
 
-    def mismatched(self, topic: str, now: float, *, by_link: bool = False) -> None:
+    def mismatched(self, topic: str, now: float, *, by_link: bool = False, waited: bool = False) -> None:
         """Rule 10 is an invariant here, in runs without liars."""
         self.monitor.mismatched(self.owner, topic)
-        super().mismatched(topic, now, by_link=by_link)
+        super().mismatched(topic, now, by_link=by_link, waited=waited)
 
     def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
         self.owner.replaced.append(chain)

@@ -42,8 +42,8 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
 
 Read = Callable[[Object[Any]], Any]
 """Decodes an object's value."""
-Fault = tuple[str, int, bool]
-"""A mismatch after a link: its topic, and ``guarded`` and ``intact`` as in :class:`Applied`."""
+Fault = tuple[Link, int, bool]
+"""A mismatch after a link: the link, and ``guarded`` and ``intact`` as in :class:`Applied`."""
 
 
 class Cache:
@@ -70,7 +70,7 @@ class Cache:
         """
         events: list[Event] = []
         faults = self.apply_run((link,), events)
-        _, guarded, intact = faults[0] if faults else (link.topic, 0, True)
+        _, guarded, intact = faults[0] if faults else (link, 0, True)
         return Applied(events, intact, guarded)
 
     def apply_run(self, links: Iterable[Link], events: list[Event] | None) -> list[Fault]:
@@ -163,7 +163,7 @@ class Cache:
             if position > known:
                 topic.position = position
             if guarded or count != link.count or digest != link.digest:
-                faults.append((name, guarded, count == link.count and digest == link.digest))
+                faults.append((link, guarded, count == link.count and digest == link.digest))
             if events is not None and link.trace:  # here, so that links without a trace have no cost per change
                 events[before:] = [msgspec.structs.replace(event, trace=link.trace) for event in events[before:]]
         if events is not None and self._indexes:

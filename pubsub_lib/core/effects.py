@@ -13,6 +13,10 @@ class Apply(msgspec.Struct, frozen=True):
     """Apply these links to the cache, in order; report a mismatch with ``Tracker.mismatched``."""
 
     links: Sequence[Link]
+    waited: Mapping[tuple[str, Point], tuple[str, str] | None] | None = None
+    """Service name and UUID of the publisher of each link that had waited, by topic and point; None: several publishers
+    sent parts of it. Links that had not waited are missing.
+    """
 
 
 class Replace(msgspec.Struct, frozen=True):

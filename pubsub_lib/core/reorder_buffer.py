@@ -16,7 +16,8 @@ class PendingStep:
     """One step of a chain, perhaps incomplete: the messages that lead from ``prev`` to ``point``."""
 
     __slots__ = (
-        "_arrived", "_needed", "_parts", "_totals", "clock_turn", "point", "prev", "received", "size", "source", "turn",
+        "_arrived", "_needed", "_parts", "_totals", "clock_turn", "point", "prev", "publishers", "received", "size",
+        "source", "turn",
     )  # fmt: skip
 
     def __init__(self, prev: Point, point: Point, needed: int, received: float, turn: int) -> None:
@@ -31,6 +32,8 @@ class PendingStep:
         self.size = 0
         self.source: tuple[str, str] | None = None
         """Service name and UUID of the publisher of the message that was added last."""
+        self.publishers: dict[str, tuple[str, str] | None] = {}
+        """By topic, the publisher of its link; None when several publishers sent parts of it."""
         self._needed = needed
         self._parts: dict[tuple[str, int], Message] = {}
         self._totals: dict[str, int] = {}
@@ -127,6 +130,8 @@ class ReorderBuffer:
             step = self._steps[prev] = fresh
         if step.add(message):
             step.source = source
+            if step.publishers.setdefault(message.link.topic, source) != source:
+                step.publishers[message.link.topic] = None
             self._messages += 1
             self._bytes += size
         return True

@@ -19,7 +19,7 @@ from pubsub_lib.core.freshness import cut
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.leased_publishers import LeasedPublishers
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, ZERO, Full, Head, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, ZERO, Full, Head, Point, SyncAnswer, Want
 from pubsub_lib.core.provoked_reads import ProvokedReads
 from pubsub_lib.core.quarantine import Publisher, Quarantine
 from pubsub_lib.core.recount import Recount
@@ -160,7 +160,7 @@ class ReplicaState:
         quarantined: list[Publisher] = []
         for effect in effects:
             if isinstance(effect, Apply):  # the most frequent effect; a match statement takes four times as long
-                self._apply(effect.links, events, now, envelope)
+                self._apply(effect, events, now, envelope)
             elif isinstance(effect, Replace):
                 before, after = effect.before, effect.answer.head
                 reached = 0 if before is None else before.position
@@ -190,9 +190,12 @@ class ReplicaState:
         history = HistoryChange(changed, sources, self.quarantine.judge(contradicted, now))
         return StepResult(steps, hello_requests, sync, by_sync=len(read), history=history, quarantined=quarantined)
 
-    def _apply(self, links: Sequence[Link], events: list[Event], now: float, envelope: Envelope | None) -> None:
-        for topic, guarded, intact in self.cache.apply_run(links, events if self.listens() else None):
-            self._faulty(topic, guarded, intact, now, envelope, links)
+    def _apply(self, effect: Apply, events: list[Event], now: float, envelope: Envelope | None) -> None:
+        for link, guarded, intact in self.cache.apply_run(effect.links, events if self.listens() else None):
+            waited = effect.waited is not None and (link.topic, link.point) in effect.waited
+            if not intact:
+                self.provoked.link_differed(self._chain_of(link.topic), link, effect.waited, envelope, now)
+            self._faulty(link.topic, guarded, intact, now, by_link=True, waited=waited)
 
     def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
         """Take a full sync's answer. Returns whether its history contains the known point.
@@ -215,22 +218,21 @@ class ReplicaState:
         return not back if answer.contains_known is None else answer.contains_known
 
     def _faulty(
-        self, topic: str, guarded: int, intact: bool, now: float,
-        envelope: Envelope | None = None, links: Sequence[Link] | None = None,
-    ) -> None:  # fmt: skip
+        self, topic: str, guarded: int, intact: bool, now: float, *, by_link: bool = False, waited: bool = False
+    ) -> None:
         self.faults.guarded += guarded
         if not intact:
             self.faults.mismatches += 1
-            if envelope is not None:
-                self.provoked.differed(ALL if ALL in self.tracker.topics else topic, envelope, now, links)
-            self.mismatched(topic, now, by_link=links is not None)
+            self.mismatched(topic, now, by_link=by_link, waited=waited)
 
     def _compare(self, heads: Mapping[str, Head], now: float, envelope: Envelope | None) -> None:
         if envelope is not None and not self.provoked.may_compare(envelope.uuid, now):
             return
         for topic, head in heads.items():
             if self.cache.differs(topic, head):
-                self._faulty(topic, 0, False, now, envelope)
+                if envelope is not None:
+                    self.provoked.differed(self._chain_of(topic), (envelope.service, envelope.uuid), now)
+                self._faulty(topic, 0, False, now)
 
     def _about_topics(self, request: RequestHello) -> RequestHello:
         """Add some topics, others each time, to the request of a replica of everything: their heads carry digests."""
@@ -250,9 +252,11 @@ class ReplicaState:
         return found
 
     def _to_be_read(self, topic: str) -> bool:
-        topics = self.tracker.topics
-        name = ALL if ALL in topics else topic
-        return name not in topics or self.tracker.chain(name).frozen
+        name = self._chain_of(topic)
+        return name not in self.tracker.topics or self.tracker.chain(name).frozen
+
+    def _chain_of(self, topic: str) -> str:
+        return ALL if ALL in self.tracker.topics else topic
 
     def _prove(self, outcome: StepResult) -> StepResult:
         """Show the objects that a topic holds below a tombstone although it lags no longer: the delete that made the
@@ -264,7 +268,7 @@ class ReplicaState:
         for topic in list(self.cache.lagging):
             shown = self.cache.prove(topic, self.tracker.covered([topic]))
             if shown:
-                chain = ALL if ALL in self.tracker.topics else topic
+                chain = self._chain_of(topic)
                 at = self.tracker.chain(chain).known or ZERO
                 changed[chain] = at, at
                 events.extend(shown)
@@ -273,9 +277,9 @@ class ReplicaState:
         self.tracker.counters.history_changes += len(changed)
         return msgspec.structs.replace(outcome, then=StepResult(events, history=HistoryChange(changed)))
 
-    def mismatched(self, topic: str, now: float, *, by_link: bool = False) -> None:
+    def mismatched(self, topic: str, now: float, *, by_link: bool = False, waited: bool = False) -> None:
         """A topic's count or digest differs from the store's: fetch the differing buckets (rule 10)."""
-        self.tracker.mismatched(topic, now, by_link=by_link)
+        self.tracker.mismatched(topic, now, by_link=by_link, waited=waited)
 
     def resync(self, topics: Collection[str], now: float) -> None:
         """Read these chains again as soon as the rate limit allows. Raises NotSubscribedError and then reads none."""

@@ -8,13 +8,12 @@ Not thread-safe: the caller holds one lock around tracker and cache.
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-import msgspec
-
 from pubsub_lib.core.chain import Chain, HelloHead, steps
 from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.freshness import FreshnessMonitor, HeadReading, cut
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.mismatches import LinkPauses, PersistentMismatch
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.reconnection import Reconnection
 from pubsub_lib.core.sequence_gaps import SequenceGaps
@@ -26,15 +25,6 @@ from pubsub_lib.core.transitions import DUE, SYNCING, State, Trigger
 
 _FOLLOWING = State.FOLLOWING
 """Used for every message: the look-up of an enumeration's member through its class is 10 times slower."""
-
-
-class PersistentMismatch(msgspec.Struct):
-    """All of a chain was read, and the answer did not fit its own count or digest: so the fault is in the store."""
-
-    topic: str
-    """The first topic that did not fit."""
-    again_at: float
-    """When the chain is read again; infinite while that is due or runs."""
 
 
 class Tracker:
@@ -52,6 +42,9 @@ class Tracker:
         self._holding: dict[str, Chain] = {}
         self._due: dict[str, Chain] = {}
         self._persistent: dict[str, PersistentMismatch] = {}
+        self._pauses = LinkPauses(timing)
+        self._waited: dict[tuple[str, Point], tuple[str, str] | None] = {}
+        """``Apply.waited`` of the links that are applied in this step."""
         self._turn = 0
         self._sender: tuple[str, str] | None = None
         """The publisher of the message that is processed; None while time passes or the store answers."""
@@ -91,6 +84,7 @@ class Tracker:
         self._holding.pop(topic, None)
         self._due.pop(topic, None)
         self._persistent.pop(topic, None)
+        self._pauses.forget(topic)
         self.freshness.remove(topic)
         self._reconnection.removed(topic)
         self.gaps.forget_topic(topic)
@@ -99,10 +93,10 @@ class Tracker:
 
     @property
     def restless(self) -> bool:
-        """True while a clock, a sync's start or a hello request may be due sooner than the last ``next_time()``. While
+        """True while a clock, a pause, a sync or a hello request may be due sooner than the last ``next_time()``. While
         it stays true, only a hello, or a count or digest that differs, makes one due sooner still: its sync may then
         start late by up to ``message_delay_window`` (docs/contributing/scheduler.md)."""
-        return bool(self._holding) or self.syncs.due is not None or self._hints.ask_at != NEVER_DUE
+        return bool(self._holding or self._pauses.ends or self.syncs.due is not None or self._hints.ask_at != NEVER_DUE)
 
     @property
     def topics(self) -> Collection[str]:
@@ -166,7 +160,7 @@ class Tracker:
             self._receive(chain, message, now, applied)
         self.gaps.received(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
         self._sender = None
-        return [Apply(applied)] if applied else []
+        return self._applied(applied) if self._waited else [Apply(applied)] if applied else []
 
     def tick(self, now: float) -> list[Effect]:
         """Time passed: call at ``next_time()`` or any time."""
@@ -185,7 +179,8 @@ class Tracker:
             self._greeted(self._chains[topic], now)
         for chain in list(self._holding.values()):
             self._check_clock(chain, now)
-        for name in [name for name, mismatch in self._persistent.items() if now >= mismatch.again_at]:
+        ended = [name for name, mismatch in self._persistent.items() if now >= mismatch.again_at]
+        for name in [*ended, *self._pauses.due(now)]:
             self._read_again(name, now)
         for topic in self.freshness.to_poll(now):
             self._read_store(self._chains[topic], Trigger.POLLED, now)
@@ -235,15 +230,17 @@ class Tracker:
                 self._trigger(chain, Trigger.FAILED, now)
         self._remember_needs(now)
 
-    def mismatched(self, topic: str, now: float, *, by_link: bool = False) -> None:
+    def mismatched(self, topic: str, now: float, *, by_link: bool = False, waited: bool = False) -> None:
         """Count or digest of a topic differ after a link or a sync (rule 10): fetch the differing buckets. After a
-        sync, call it before the next input. ``by_link``: those of a link, which may have waited for the sync.
+        sync, call it before the next input. ``by_link``: those of a link. ``waited``: it had waited.
         """
         chain = self._chains.get(self._chain_of(topic))
         if chain is None or chain.name in self._persistent:
             return  # a mismatching chain is read again at its time (rule 9), and links go on meanwhile
         if chain.frozen and (by_link or chain.state in SYNCING):
             return  # a link that was applied when this repair began: the digests of its request include the link
+        if waited and not self._pauses.may_read(chain.name, now):
+            return
         # First the differing buckets; if the topic still differs after them, everything.
         after_reading = chain.read_in == self._turn and not by_link
         if after_reading and (chain.read_whole or chain.mismatched_readings):
@@ -293,7 +290,7 @@ class Tracker:
     def next_time(self) -> float:
         """When ``tick`` is next due; infinite when no chain is followed."""
         clocks = [self._expires(chain) for chain in self._holding.values()]
-        mismatches = [mismatch.again_at for mismatch in self._persistent.values()]
+        mismatches = [*(each.again_at for each in self._persistent.values()), *self._pauses.ends.values()]
         asks = min(self._reconnection.ask_at, self._hints.ask_at)
         return min(
             [self.freshness.next_time(), self.syncs.next_time(), asks, *self._joining.values(), *clocks, *mismatches]
@@ -379,6 +376,7 @@ class Tracker:
                 break
             self._apply(chain, step.point, step.links(), now, applied)
             chain.source = step.source
+            self._waited.update({(topic, step.point): publisher for topic, publisher in step.publishers.items()})
         self._purge(chain, now, everywhere=False)
 
     def _purge(self, chain: Chain, now: float, *, everywhere: bool) -> None:
@@ -388,7 +386,8 @@ class Tracker:
             self._trigger(chain, Trigger.SETTLED, now)
 
     def _applied(self, links: list[Link]) -> list[Effect]:
-        return [Apply(links)] if links else []
+        waited, self._waited = self._waited or None, {}
+        return [Apply(links, waited)] if links else []
 
     # -- hellos ------------------------------------------------------------------------------------------------------
 
@@ -582,6 +581,7 @@ class Tracker:
         fresh.restart(full.head, HeadReading(self.syncs.begun, store.position, publisher=False), now)
         chain.read_in, chain.read_whole = self._turn, not chain.repair
         chain.repair = chain.undone = False
+        self._pauses.read(chain.name)
         # If the answer does not fit this time either, the caller calls mismatched() in this turn.
         if self._persistent.pop(chain.name, None) is None:
             chain.mismatched_readings = 0
@@ -617,7 +617,8 @@ class Tracker:
 
     def _read_again(self, name: str, now: float) -> None:
         """Check whether a chain's count and digest fit now: by its buckets, since reading everything did not help."""
-        self._persistent[name].again_at = float("inf")
+        if name in self._persistent:
+            self._persistent[name].again_at = float("inf")
         chain = self._chains[name]
         if not chain.frozen:  # else all its objects, or differing buckets, are to be read anyway
             chain.repair = True

@@ -1,8 +1,14 @@
 """Readings of buckets that a publisher's false counts and digests cause are rare, and lead to its quarantine."""
 
-import msgspec
+import random
+from itertools import pairwise
 
-from pubsub_lib.core.model import Head, Heads, Link
+import msgspec
+import pytest
+
+from pubsub_lib.core.digest import add, fingerprint, subtract
+from pubsub_lib.core.envelope import Message
+from pubsub_lib.core.model import Full, Head, Heads, Link, SyncAnswer
 from pubsub_lib.core.provoked_reads import MAX_KEPT, MAX_PAUSE, ProvokedReads
 from pubsub_lib.core.quarantine import SPACING
 from pubsub_lib.core.step_result import StepResult
@@ -24,10 +30,14 @@ class Misled(TimedReplica):
         self.history.some(5)
         self.lies = False
         self.read: list[float] = []
+        self.objects = 0
+        self.answering = True
+        self.unanswered: list[tuple[int, SyncAnswer]] = []
         self.quarantined: list[tuple[str, str]] = []
         self.take(self.state.subscribe(["t"], 0.0))
         self.pass_time(3.0)
         self.read.clear()
+        self.objects = 0
 
     def take(self, result: StepResult) -> None:
         self.quarantined += result.quarantined
@@ -38,8 +48,29 @@ class Misled(TimedReplica):
                 self.lie(request.nonce)
         if result.sync is not None:
             self.read += [self.now] * any(want.after is None for want in result.sync.wants.values())
-            answer = self.history.answer(result.sync.wants)
-            self.take(self.state.sync_done(result.sync.number, answer, self.now))
+            self.unanswered.append((result.sync.number, self.history.answer(result.sync.wants)))
+            if self.answering:
+                self.answer()
+
+    def answer(self) -> None:
+        """The store's answer arrives; it was read when the sync began."""
+        while self.unanswered:
+            number, answer = self.unanswered.pop()
+            fulls = [part for part in answer.chains.values() if isinstance(part, Full)]
+            self.objects += sum(len(each.records) for part in fulls for each in part.topics.values())
+            self.take(self.state.sync_done(number, answer, self.now))
+
+    def send(self, link: Link | Message, uuid: str = UUID) -> None:
+        """A publisher sends a link."""
+        self.take(self.state.feed(envelope(link, uuid=uuid), self.now))
+
+    def send_during_a_reading(self, *uuids: str) -> None:
+        """False links are received while the buckets are read; then the answer arrives."""
+        while not self.unanswered:
+            self.pass_time(0.1)
+        for uuid in uuids:
+            self.send(self.false_link(), uuid)
+        self.answer()
 
     def lie(self, nonce: str) -> None:
         true = self.history.reading()
@@ -95,17 +126,170 @@ def test_digest_that_shows_a_true_difference_accuses_no_publisher() -> None:
     assert replica.state.tracker.counters.useless == 0
 
 
-def test_link_that_had_waited_accuses_no_publisher() -> None:
+def test_rule_14_link_that_had_waited_accuses_its_own_publisher() -> None:
+    """A false link waits for a true one of another publisher."""
     replica = Misled()
-    true, false = replica.history.one("t", "a"), replica.false_link()
-    replica.take(replica.state.feed(envelope(false, uuid=OTHER), replica.now))
-    replica.take(replica.state.feed(envelope(true), replica.now))
-    assert replica.state.provoked._causes == {}
+    for _ in range(3):
+        true, false = replica.history.one("t", "a"), replica.false_link()
+        replica.send(false, OTHER)
+        replica.send(true)
+        replica.pass_time(SPACING + 5.0)
+    assert replica.quarantined == [("api-1", OTHER)]
+    assert replica.state.tracker.counters.useless == 3
+    assert UUID not in replica.state.quarantine._times
+
+
+def test_rule_14_links_that_wait_for_a_reading_lead_to_the_quarantine() -> None:
+    replica = Misled()
+    replica.answering = False
+    replica.send(replica.false_link(), OTHER)
+    while not replica.quarantined:
+        replica.send_during_a_reading(OTHER)
+    assert replica.quarantined == [("api-1", OTHER)]
+    assert replica.state.tracker.counters.useless <= 10
+
+
+def test_rule_14_pauses_between_readings_grow_while_links_of_many_publishers_wait_for_them() -> None:
+    replica = Misled()
+    for number in range(20):
+        replica.send(replica.history.one("t", f"more-{number}"))
+    replica.answering = False
+    replica.send(replica.false_link(), OTHER)
+    for number in range(12):
+        replica.send_during_a_reading(f"{number:032x}")
+    begun = [after - before for before, after in pairwise(replica.read)]
+    assert all(after >= before - 0.001 for before, after in pairwise(begun))
+    assert len(begun) == 11
+    assert begun[-1] >= CALM.max_sync_backoff
+    assert replica.quarantined == []
+    assert replica.objects == 0, "only buckets are compared"
+    assert replica.state.tracker.mismatching == [], "the store is not at fault"
+
+
+def test_rule_14_pauses_between_readings_grow_when_links_arrive_in_the_wrong_order() -> None:
+    """A true link follows, so no digest of the store's contradicts a publisher."""
+    replica = Misled()
+    for number in range(300):
+        first, false, last = replica.history.one("t", "a"), replica.false_link(), replica.history.one("t", "b")
+        for link, uuid in ((last, OTHER), (false, f"{number:032x}"), (first, OTHER)):
+            replica.send(link, uuid)
+        replica.pass_time(1.0)
+    assert len(replica.read) <= 3 + 300 / CALM.max_sync_backoff + 6
+    assert replica.quarantined == []
+    assert replica.state.cache.head("t") == (len(replica.history.objects["t"]), replica.history.heads["t"].digest)
+
+
+def test_rule_14_true_difference_does_not_wait_for_the_pause_of_a_link() -> None:
+    replica = Misled()
+    replica.answering = False
+    replica.send(replica.false_link())
+    for _ in range(4):
+        replica.send_during_a_reading(OTHER)
+    replica.pass_time(1.0)
+    assert replica.unanswered == []
+    assert replica.state.tracker.restless, "the clock's thread must know the end of the pause"
+    replica.state.cache._topics["t"].digest ^= 1
+    replica.send(replica.history.one("t", "true"))
+    replica.pass_time(0.5)
+    assert len(replica.unanswered) == 1
+
+
+def test_rule_10_first_link_that_had_waited_and_shows_a_difference_is_followed_by_a_reading_at_once() -> None:
+    replica = Misled()
+    replica.state.cache._topics["t"].digest ^= 1
+    first, second = replica.history.one("t", "a"), replica.history.one("t", "b")
+    replica.send(second)
+    replica.send(first)
+    replica.pass_time(0.1)
+    assert len(replica.read) == 1
+    assert replica.state.tracker.counters.useless == 0
+
+
+def test_rule_14_link_whose_parts_came_from_two_publishers_accuses_none() -> None:
+    """The first part has the link's digest, so an honest publisher's last part must not be accused."""
+    replica = Misled()
+    for _ in range(5):
+        true, false = replica.history.one("t", "a"), replica.false_link()
+        replica.send(Message(false, 1, 2), OTHER)
+        replica.send(Message(msgspec.structs.replace(false, changes=[]), 2, 2))
+        replica.send(true)
+        assert replica.state.provoked._causes == {}
+        replica.pass_time(SPACING + 1.0)
+    assert replica.state.faults.mismatches == 5
+    assert len(replica.read) == 5
+    assert replica.state.quarantine._times == {}
+
+
+def test_rule_14_parts_of_one_publisher_accuse_it() -> None:
+    replica = Misled()
+    false = replica.false_link()
+    replica.send(Message(false, 1, 2), OTHER)
+    replica.send(Message(msgspec.structs.replace(false, changes=[]), 2, 2), OTHER)
+    replica.pass_time(1.0)
+    assert list(replica.state.quarantine._times) == [OTHER]
+
+
+def test_rule_14_link_after_an_altered_one_accuses_no_publisher() -> None:
+    """A liar sends the first of three transactions with another value and the digest that fits. The second one's digest
+    shows it, and the third one sets the object again, so the reading finds no difference.
+    """
+    replica = Misled()
+    for number in range(5):
+        first, honest, last = (replica.history.one("t", key, f"{number}") for key in "aba")
+        (change,) = first.changes
+        true, altered = (fingerprint("port", "a", change.version, value) for value in (change.value or b"", b'"lie"'))
+        lie = msgspec.structs.replace(
+            first, changes=[msgspec.structs.replace(change, value=b'"lie"')],
+            digest=add(subtract(first.digest, true), altered),
+        )  # fmt: skip
+        replica.send(last)
+        replica.send(honest)
+        replica.send(lie, OTHER)
+        replica.pass_time(SPACING + 5.0)
+    assert replica.state.faults.mismatches == 5
+    assert len(replica.read) == replica.state.tracker.counters.useless == 5
+    assert replica.state.quarantine._times == {}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_rule_14_stolen_uuid_is_excluded_no_sooner_by_links_that_wait(waits: bool) -> None:
+    """A liar uses the UUID of a true publisher. It needs contradictions in three spacings, as with links in order."""
+    replica = Misled()
+    begun = replica.now
+    while not replica.quarantined:
+        replica.send(replica.history.one("t", "a"), OTHER)
+        true, false = replica.history.one("t", "a"), replica.false_link()
+        for link, uuid in ((false, UUID), (true, OTHER)) if waits else ((true, OTHER), (false, UUID)):
+            replica.send(link, uuid)
+        replica.pass_time(0.5)
+    assert replica.quarantined == [("api-1", UUID)]
+    assert replica.now - begun > 2 * SPACING
+
+
+def test_rule_14_false_links_accuse_only_the_uuid_that_they_carry() -> None:
+    """A liar mixes false links with the true ones of another publisher, which wait in any order, in turns and readings;
+    only its own UUID is accused.
+    """
+    rng = random.Random(1)
+    replica = Misled()
+    accused: set[str] = set()
+    for _ in range(300):
+        links = [(replica.false_link(), OTHER) if rng.random() < 0.3 else (replica.history.one("t", "a"), UUID)
+                 for _ in range(rng.randrange(1, 6))]  # fmt: skip
+        rng.shuffle(links)
+        replica.answering = rng.random() < 0.5
+        for link, uuid in links:
+            replica.send(link, uuid)
+        replica.pass_time(rng.choice((0.0, 0.1, 3.0)))
+        replica.answer()
+        accused |= {*replica.state.quarantine._times}
+        replica.state.quarantine.until.clear()
+    assert accused == {OTHER}
 
 
 def test_pauses_double_and_end() -> None:
     provoked = ProvokedReads(Counters())
-    sent = envelope(History().one())
+    sent = "api-1", UUID
     now, pauses = 0.0, []
     for _ in range(8):
         provoked.differed("t", sent, now)
@@ -124,6 +308,6 @@ def test_pauses_double_and_end() -> None:
 def test_number_of_remembered_publishers_is_bounded() -> None:
     provoked = ProvokedReads(Counters())
     for number in range(2 * MAX_KEPT):
-        provoked.differed("t", envelope(History().one(), uuid=f"{number:032x}"), 0.0)
+        provoked.differed("t", ("api-1", f"{number:032x}"), 0.0)
     assert len(provoked._pauses) == MAX_KEPT
     assert len(provoked._causes) == 1
