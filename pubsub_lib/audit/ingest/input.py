@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from pubsub_lib.audit.ingest.overlaps import Numbered, Ranges, ranges_of, without_overlaps
+from pubsub_lib.audit.ingest.overlaps import Numbered, without_overlaps
+from pubsub_lib.audit.ingest.source_file import SourceFile, source_file
 from pubsub_lib.audit.spark.addresses import path_of, to_read
 from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.spark.settled import together
 from pubsub_lib.errors import JournalError
-from pubsub_lib.journal.appending import being_written
-from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
-from pubsub_lib.journal.parquet_metadata import is_cut, torn_problem
-from pubsub_lib.journal.reading import check_parquet, check_whole, find, unreadable
+from pubsub_lib.journal.compaction import PARQUET_SUFFIX
+from pubsub_lib.journal.reading import check_whole, find, unreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,23 +68,6 @@ class Input(msgspec.Struct, frozen=True):
         return sum(map(len, self.files.values())) >= _MANY and self.size < _KEPT
 
 
-class _Begun(msgspec.Struct, frozen=True):
-    """A file and its Parquet form, the numbers of its records, and how many it has. ``torn``: the problem of records
-    that are missing at its end.
-    """
-
-    path: Path
-    readable: Path
-    ranges: Ranges
-    records: int
-    torn: str
-
-    @property
-    def first(self) -> tuple[str, int] | None:
-        """Run and number of the first record; None: the file is empty."""
-        return min(((run, low) for run, (low, _) in self.ranges.items()), default=None)
-
-
 def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     """Find the files of these folders (per domain), check each, and make append files Parquet in ``scratch``.
 
@@ -96,8 +77,8 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     torn: dict[str, list[tuple[str, int]]] = {}
     problems: list[str] = []
     for index, (domain, places) in enumerate(sorted(folders.items())):
-        found: dict[str, _Begun] = {}
-        begins: dict[tuple[str, int], _Begun] = {}
+        found: dict[str, SourceFile] = {}
+        begins: dict[tuple[str, int], SourceFile] = {}
         there = [_find(place, problems) for place in places]
         # Finished files of all folders come first: a growing file in another folder may be an older copy.
         for of_form in zip(*there, strict=True):
@@ -126,18 +107,17 @@ def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Pa
 
 
 def _gather_one(
-    path: Path, scratch: Path, found: dict[str, _Begun], begins: dict[tuple[str, int], _Begun], problems: list[str]
-) -> None:
+    path: Path, scratch: Path, found: dict[str, SourceFile], begins: dict[tuple[str, int], SourceFile],
+    problems: list[str],
+) -> None:  # fmt: skip
     """``begins``: the files by their first records. A copy under another name has the same first record."""
     same = found.get(path.stem)
     if same is not None and PARQUET_SUFFIX in (same.path.suffix, path.suffix):
         return
     try:
-        found_now = _readable(path, scratch if same is None else scratch / "copies")
-        if found_now is None:
+        begun = source_file(path, scratch if same is None else scratch / "copies")
+        if begun is None:
             return
-        readable, growing = found_now
-        begun = _begin(path, readable, growing=growing)
         if same is not None and same.records >= begun.records:
             return  # the shorter one was copied while its writer was still appending; so is it below
         other = None if same is not None else begins.get(begun.first) if begun.first is not None else None
@@ -162,7 +142,7 @@ def _gather_one(
             problems.append(unreadable(path, error))
 
 
-def _once(files: Sequence[_Begun], scratch: Path, problems: list[str]) -> list[Path]:
+def _once(files: Sequence[SourceFile], scratch: Path, problems: list[str]) -> list[Path]:
     """The files, each record in one of them only."""
     numbered = [Numbered(each.readable, str(each.path), each.ranges) for each in files]
     try:
@@ -215,53 +195,6 @@ def size_of(folders: Mapping[str, Sequence[Path]]) -> int:
         with suppress(OSError):  # the reader of the folder reports it
             size += sum(each.stat().st_size for each in place.iterdir())
     return size
-
-
-def as_parquet(path: Path, made: Path) -> Path:
-    """The file itself, checked, when it is Parquet; else its Parquet form in ``made``, written whole or not at all.
-
-    Blocks while it reads the file. Raises JournalError for a file that is not a journal, and OSError.
-    """
-    if path.suffix == PARQUET_SUFFIX:
-        check_parquet(path)
-        return path
-    write_parquet(path, made, objects_apart=True)
-    return made
-
-
-def _readable(path: Path, scratch: Path) -> tuple[Path, bool] | None:
-    """The file itself, or its Parquet form in ``scratch``, and whether it was being written before it was read; None:
-    the file was just created and is still empty.
-    """
-    try:
-        if path.suffix == PARQUET_SUFFIX:
-            return as_parquet(path, path), False
-        if path.stat().st_size == 0:
-            return None
-        growing = being_written(path)
-        scratch.mkdir(parents=True, exist_ok=True)
-        made = as_parquet(path, scratch / f"{path.stem}{PARQUET_SUFFIX}")
-        if growing and is_cut(pq.read_metadata(made).metadata) and not being_written(path):
-            return _readable(path, scratch)  # it is finished now: it may be longer, and its end counts
-    except FileNotFoundError:
-        # A running participant may have converted the file meanwhile: to the same name with another suffix.
-        finished = path.with_suffix(PARQUET_SUFFIX)
-        if finished == path or not finished.exists():
-            raise
-        return as_parquet(finished, finished), False
-    else:
-        return made, growing
-
-
-def _begin(path: Path, readable: Path, *, growing: bool) -> _Begun:
-    """The facts about a file, by the metadata of the Parquet form. Raises JournalError."""
-    try:
-        about = pq.read_metadata(readable)
-        ranges = ranges_of(readable, about)
-    except (ValueError, TypeError) as error:  # a text that is not UTF-8, for example
-        raise JournalError(f"{path} is damaged ({error}); remove it or copy it again") from error
-    torn = "" if growing and is_cut(about.metadata) else torn_problem(str(path), about.metadata, about.num_rows)
-    return _Begun(path, readable, ranges, about.num_rows, torn)
 
 
 def load(spark: "SparkSession", gathered: Input) -> "DataFrame":

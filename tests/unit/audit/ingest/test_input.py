@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from pubsub_lib.audit.ingest import input as journals
+from pubsub_lib.audit.ingest import source_file
 from pubsub_lib.audit.ingest.input import SCHEMA, gather, load, without_damaged
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.compaction import compact, write_parquet
@@ -249,7 +249,7 @@ def test_file_that_a_compaction_has_claimed_is_not_taken_for_a_growing_one(
     (path,) = folder.iterdir()
     path.write_bytes(path.read_bytes()[:-2])
     answers = [True, False, False]  # before it is read, after that, and before it is read again
-    monkeypatch.setattr(journals, "being_written", lambda _path: answers.pop(0))
+    monkeypatch.setattr(source_file, "being_written", lambda _path: answers.pop(0))
     (problem,) = gather({"": [folder]}, tmp_path / "scratch").problems
     assert "ends in the middle of a record" in problem
     assert answers == []
@@ -298,7 +298,7 @@ def test_folder_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
         compact(folder)
         write_parquet(source, target, **how)
 
-    monkeypatch.setattr(journals, "write_parquet", rolled_before)
+    monkeypatch.setattr(source_file, "write_parquet", rolled_before)
     gathered = gather({"": [folder]}, tmp_path / "scratch")
     assert not gathered.problems
     assert [path.parent for path in gathered.files[""]] == [folder]
