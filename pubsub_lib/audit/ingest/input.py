@@ -3,6 +3,7 @@
 import errno
 import itertools
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +42,15 @@ _TORN: Final = pa.schema([("domain", pa.string()), ("run", pa.string()), ("last"
 _PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
 
 
+class Listing(msgspec.Struct, frozen=True):
+    """The reading of one domain's files: when its folders were listed (wall clock), and how long it then took until all
+    were read; both in microseconds.
+    """
+
+    wall: int
+    took: int
+
+
 class Input(msgspec.Struct, frozen=True):
     """Readable Parquet files per domain, and one sentence for each file or folder that could not be read. ``torn``: per
     domain run and number of the last record of each file behind whose records bytes were not read.
@@ -49,6 +59,7 @@ class Input(msgspec.Struct, frozen=True):
     files: Mapping[str, Sequence[Path]]
     problems: Sequence[str]
     torn: Mapping[str, Sequence[tuple[str, int]]] = {}
+    listed: Mapping[str, Listing] = {}
 
     @property
     def empty(self) -> bool:
@@ -75,15 +86,18 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     """
     files: dict[str, list[Path]] = {}
     torn: dict[str, list[tuple[str, int]]] = {}
+    listed: dict[str, Listing] = {}
     problems: list[str] = []
     for index, (domain, places) in enumerate(sorted(folders.items())):
         found: dict[str, SourceFile] = {}
         begins: dict[tuple[str, int], SourceFile] = {}
+        wall, began = time.time_ns() // 1000, time.monotonic_ns()
         there = [_find(place, problems) for place in places]
         # Finished files of all folders come first: a growing file in another folder may be an older copy.
         for of_form in zip(*there, strict=True):
             for path in itertools.chain(*of_form):
                 _gather_one(path, scratch / str(index), found, begins, problems)
+        listed[domain] = Listing(wall, (time.monotonic_ns() - began) // 1000)
         problems += [each.torn for each in found.values() if each.torn]
         ends = [(run, last) for each in found.values() if each.torn for run, (_, last) in each.ranges.items()]
         torn |= {domain: sorted(ends)} if ends else {}
@@ -92,7 +106,7 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
             of = f" of {domain}" if domain else ""
             problems.append(f"no journals{of} in {', '.join(map(str, places))}; name the folders that have them")
     # The name of a file may hold any bytes; a problem must be valid text.
-    return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems], torn)
+    return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems], torn, listed)
 
 
 def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Path]]:
@@ -176,7 +190,9 @@ def without_damaged(gathered: Input) -> Input | None:
                 problems.append(unreadable(path, error))
             else:
                 files[domain].append(path)
-    return Input(files, problems, gathered.torn) if len(problems) > len(gathered.problems) else None
+    if len(problems) == len(gathered.problems):
+        return None
+    return msgspec.structs.replace(gathered, files=files, problems=problems)
 
 
 def folders_by_domain(named: Sequence[str]) -> dict[str, list[Path]]:

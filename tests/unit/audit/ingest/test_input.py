@@ -1,5 +1,6 @@
 """Folders become files that Spark can read. Each unreadable file becomes one problem and does not stop the rest."""
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pubsub_lib.audit.ingest import growing, source_file
+from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.ingest.input import SCHEMA, gather, load, without_damaged
+from pubsub_lib.audit.ingest.source_file import SourceFile
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.compaction import compact, write_parquet
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
@@ -320,6 +323,27 @@ def test_domains_share_one_scan_and_a_folder_may_have_any_name(tmp_path: Path, s
     assert len(rows.inputFiles()) == 2
     found = Counter((row["domain"], row["run"]) for row in rows.select("domain", "run").collect())
     assert found == dict.fromkeys(runs.items(), 6)
+
+
+def test_moment_of_the_listing_is_before_the_first_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that begins while a file is read has no file in the list."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    journal(one)
+    journal(two)
+    read_at: list[int] = []
+
+    def slow(path: Path, scratch: Path) -> SourceFile | None:
+        read_at.append(time.time_ns() // 1000)
+        time.sleep(0.01)
+        return source_file.source_file(path, scratch)
+
+    monkeypatch.setattr(journals, "source_file", slow)
+    before = time.time_ns() // 1000
+    found = gather({"a": [one], "b": [two]}, tmp_path / "scratch")
+    assert before <= found.listed["a"].wall <= read_at[0] <= found.listed["b"].wall <= read_at[1]
+    assert found.listed["a"].took >= 10_000
 
 
 def test_empty_folders_give_no_input(tmp_path: Path) -> None:
