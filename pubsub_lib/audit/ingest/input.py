@@ -4,15 +4,17 @@ import errno
 import itertools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from pubsub_lib.audit.ingest.overlaps import Numbered, without_overlaps
+from pubsub_lib.audit.ingest.overlaps import Numbered, Ranges, ranges_of, without_overlaps
+from pubsub_lib.audit.ingest.run_ends import ReadPart, ends_before, run_and_part
 from pubsub_lib.audit.ingest.source_file import SourceFile, source_file
 from pubsub_lib.audit.spark.addresses import path_of, to_read
 from pubsub_lib.audit.spark.arrow_tables import small
@@ -53,7 +55,7 @@ class Listing(msgspec.Struct, frozen=True):
 
 class Input(msgspec.Struct, frozen=True):
     """Readable Parquet files per domain, and one sentence for each file or folder that could not be read. ``torn``: per
-    domain run and number of the last record of each file behind whose records bytes were not read.
+    domain run and number of the last record before bytes or files that were not read.
     """
 
     files: Mapping[str, Sequence[Path]]
@@ -79,6 +81,25 @@ class Input(msgspec.Struct, frozen=True):
         return sum(map(len, self.files.values())) >= _MANY and self.size < _KEPT
 
 
+class _Gathered(msgspec.Struct):
+    """The files of a domain by their names without suffix. ``begins``: by their first records, since a copy under
+    another name has the same. ``unread``: names of files of which no record could be read.
+    """
+
+    found: dict[str, SourceFile] = {}
+    begins: dict[tuple[str, int], SourceFile] = {}
+    unread: set[str] = set()
+
+    @property
+    def torn(self) -> list[tuple[str, int]]:
+        """Run and number of each last record behind which bytes or files were not read."""
+        files = self.found.values()
+        behind = {(run, last) for each in files if each.torn for run, (_, last) in each.ranges.items()}
+        unread = (self.unread - self.found.keys()) | {each.path.stem for each in files if each.torn and not each.ranges}
+        read = (part for each in files for part in _parts(each.path.stem, each.ranges))
+        return sorted(behind | set(ends_before(map(run_and_part, unread), read)))
+
+
 def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     """Find the files of these folders (per domain), check each, and make append files Parquet in ``scratch``.
 
@@ -89,18 +110,17 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     listed: dict[str, Listing] = {}
     problems: list[str] = []
     for index, (domain, places) in enumerate(sorted(folders.items())):
-        found: dict[str, SourceFile] = {}
-        begins: dict[tuple[str, int], SourceFile] = {}
+        into = _Gathered()
         wall, began = time.time_ns() // 1000, time.monotonic_ns()
-        there = [_find(place, problems) for place in places]
+        there = [_find(place, into, problems) for place in places]
         # Finished files of all folders come first: a growing file in another folder may be an older copy.
         for of_form in zip(*there, strict=True):
             for path in itertools.chain(*of_form):
-                _gather_one(path, scratch / str(index), found, begins, problems)
+                _gather_one(path, scratch / str(index), into, problems)
         listed[domain] = Listing(wall, (time.monotonic_ns() - began) // 1000)
+        found = into.found
         problems += [each.torn for each in found.values() if each.torn]
-        ends = [(run, last) for each in found.values() if each.torn for run, (_, last) in each.ranges.items()]
-        torn |= {domain: sorted(ends)} if ends else {}
+        torn |= {domain: ends} if (ends := into.torn) else {}
         files[domain] = _once([found[name] for name in sorted(found)], scratch / str(index) / "once", problems)
         if not found:
             of = f" of {domain}" if domain else ""
@@ -109,7 +129,14 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems], torn, listed)
 
 
-def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Path]]:
+def _parts(stem: str, ranges: Ranges) -> Iterator[ReadPart]:
+    """What a file shows about its runs. A name of another form than <run>-<part> does not show the part."""
+    named, part = run_and_part(stem)
+    for run, (_, last) in ranges.items():
+        yield ReadPart(run, part if run == named else 0, last)
+
+
+def _find(place: Path, into: _Gathered, problems: list[str]) -> tuple[Sequence[Path], Sequence[Path]]:
     """The finished files of a folder, and its append files."""
     try:
         there = find([place])
@@ -117,19 +144,19 @@ def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Pa
         problems.append(str(error))
         return (), ()
     problems += [f"{each} was set aside: it has no readable records, and they are missing" for each in there.set_aside]
+    into.unread.update(each.stem for each in there.set_aside)
     return there.parquet, there.append
 
 
-def _gather_one(
-    path: Path, scratch: Path, found: dict[str, SourceFile], begins: dict[tuple[str, int], SourceFile],
-    problems: list[str],
-) -> None:  # fmt: skip
-    """``begins``: the files by their first records. A copy under another name has the same first record."""
+def _gather_one(path: Path, scratch: Path, into: _Gathered, problems: list[str]) -> None:
+    found, begins = into.found, into.begins
     same = found.get(path.stem)
     if same is not None and PARQUET_SUFFIX in (same.path.suffix, path.suffix):
         return
+    into.unread.add(path.stem)
     try:
         begun = source_file(path, scratch if same is None else scratch / "copies")
+        into.unread.discard(path.stem)
         if begun is None:
             return
         if same is not None and same.records >= begun.records:
@@ -179,6 +206,7 @@ def without_damaged(gathered: Input) -> Input | None:
         return None
     files: dict[str, list[Path]] = {}
     problems = list(gathered.problems)
+    torn = dict(gathered.torn)
     for domain, paths in gathered.files.items():
         files[domain] = []
         for path in paths:
@@ -190,9 +218,13 @@ def without_damaged(gathered: Input) -> Input | None:
                 problems.append(unreadable(path, error))
             else:
                 files[domain].append(path)
+        if left := [run_and_part(path.stem) for path in paths if path not in files[domain]]:
+            ranges = {path: ranges_of(path, pq.read_metadata(path)) for path in files[domain]}
+            read = (part for path, of_file in ranges.items() for part in _parts(path.stem, of_file))
+            torn[domain] = sorted({*torn.get(domain, ()), *ends_before(left, read)})
     if len(problems) == len(gathered.problems):
         return None
-    return msgspec.structs.replace(gathered, files=files, problems=problems)
+    return msgspec.structs.replace(gathered, files=files, problems=problems, torn=torn)
 
 
 def folders_by_domain(named: Sequence[str]) -> dict[str, list[Path]]:

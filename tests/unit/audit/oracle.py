@@ -87,7 +87,7 @@ class Oracle:
         self, rows: Iterable[Row], window: int, grace: int, bound: int, silence: int,
         torn: Iterable[tuple[str, int]] = (), listed: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
-        """``torn``: run and number of the last record of each file behind whose records bytes were not read.
+        """``torn``: run and number of each last record behind which bytes or files were not read.
         ``listed``: when the folders were listed, and how long their files were then read.
         """
         self.torn = set(torn)
