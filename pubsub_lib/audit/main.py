@@ -188,7 +188,7 @@ def _audit(
             rows = rows.persist()
         tables = audit(rows, settings, torn=journals.torn_ends(spark, gathered))
         derived = aggregate(tables, settings)
-        found = collect(tables, derived, settings, gathered.problems, options.expected)
+        found = collect(tables, derived, settings, gathered.problems, options.expected, gathered.listed)
         if lacking and not rows.filter("kind = 'data'").isEmpty():
             found = _with_problem(found, lacking)
         if options.out:

@@ -158,10 +158,15 @@ def parse(data: bytes, name: str) -> Contents:
         except _UNDECODABLE:
             break  # its checksum is right, so another program wrote it; no entry after it is trusted
         end = after
-    return Contents(header, entries, len(data) - end, damaged=end < len(data) and not _is_cut(data, end))
+    return Contents(header, entries, len(data) - end, damaged=end < len(data) and not is_cut_at(data, end))
 
 
-def _is_cut(data: bytes, at: int) -> bool:
+def whole_until(data: bytes) -> int:
+    """The offset after the last whole frame of an append file's bytes. Frames are not decoded."""
+    return max((after for _, after in _frames(data, len(MAGIC))), default=len(MAGIC))
+
+
+def is_cut_at(data: bytes, at: int) -> bool:
     """Whether the frame at this offset would end beyond the end of the file."""
     begin = at + _PREFIX.size
     if begin > len(data):

@@ -26,6 +26,12 @@ def is_cut(metadata: Mapping[bytes, bytes] | None) -> bool:
     return (metadata or {}).get(TORN_KEY, b"").startswith(_CUT.encode())
 
 
+def as_damaged(metadata: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """The metadata of a cut file, for one that a later look at the append file showed to be damaged."""
+    size = metadata[TORN_KEY].partition(b" ")[2]
+    return {**metadata, TORN_KEY: _DAMAGED.encode() + b" " + size}
+
+
 def torn_problem(name: str, metadata: Mapping[bytes, bytes] | None, records: int) -> str:
     """The sentence about records that are missing at the end of a file with this number of records; "" without any."""
     torn = (metadata or {}).get(TORN_KEY, b"").decode(errors="replace")

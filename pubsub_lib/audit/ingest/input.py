@@ -3,7 +3,8 @@
 import errno
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,14 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pubsub_lib.audit.ingest.overlaps import Numbered, Ranges, ranges_of, without_overlaps
+from pubsub_lib.audit.ingest.run_ends import ReadPart, ends_before, run_and_part
+from pubsub_lib.audit.ingest.source_file import SourceFile, source_file
 from pubsub_lib.audit.spark.addresses import path_of, to_read
 from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.spark.settled import together
 from pubsub_lib.errors import JournalError
-from pubsub_lib.journal.appending import being_written
-from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
-from pubsub_lib.journal.parquet_metadata import is_cut, torn_problem
-from pubsub_lib.journal.reading import check_parquet, check_whole, find, unreadable
+from pubsub_lib.journal.compaction import PARQUET_SUFFIX
+from pubsub_lib.journal.reading import check_whole, find, unreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,14 +44,24 @@ _TORN: Final = pa.schema([("domain", pa.string()), ("run", pa.string()), ("last"
 _PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
 
 
+class Listing(msgspec.Struct, frozen=True):
+    """The reading of one domain's files: when its folders were listed (wall clock), and how long it then took until all
+    were read; both in microseconds.
+    """
+
+    wall: int
+    took: int
+
+
 class Input(msgspec.Struct, frozen=True):
     """Readable Parquet files per domain, and one sentence for each file or folder that could not be read. ``torn``: per
-    domain run and number of the last record of each file behind whose records bytes were not read.
+    domain run and number of the last record before bytes or files that were not read.
     """
 
     files: Mapping[str, Sequence[Path]]
     problems: Sequence[str]
     torn: Mapping[str, Sequence[tuple[str, int]]] = {}
+    listed: Mapping[str, Listing] = {}
 
     @property
     def empty(self) -> bool:
@@ -70,21 +81,23 @@ class Input(msgspec.Struct, frozen=True):
         return sum(map(len, self.files.values())) >= _MANY and self.size < _KEPT
 
 
-class _Begun(msgspec.Struct, frozen=True):
-    """A file and its Parquet form, the numbers of its records, and how many it has. ``torn``: the problem of records
-    that are missing at its end.
+class _Gathered(msgspec.Struct):
+    """The files of a domain by their names without suffix. ``begins``: by their first records, since a copy under
+    another name has the same. ``unread``: names of files of which no record could be read.
     """
 
-    path: Path
-    readable: Path
-    ranges: Ranges
-    records: int
-    torn: str
+    found: dict[str, SourceFile] = {}
+    begins: dict[tuple[str, int], SourceFile] = {}
+    unread: set[str] = set()
 
     @property
-    def first(self) -> tuple[str, int] | None:
-        """Run and number of the first record; None: the file is empty."""
-        return min(((run, low) for run, (low, _) in self.ranges.items()), default=None)
+    def torn(self) -> list[tuple[str, int]]:
+        """Run and number of each last record behind which bytes or files were not read."""
+        files = self.found.values()
+        behind = {(run, last) for each in files if each.torn for run, (_, last) in each.ranges.items()}
+        unread = (self.unread - self.found.keys()) | {each.path.stem for each in files if each.torn and not each.ranges}
+        read = (part for each in files for part in _parts(each.path.stem, each.ranges))
+        return sorted(behind | set(ends_before(map(run_and_part, unread), read)))
 
 
 def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
@@ -94,27 +107,36 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     """
     files: dict[str, list[Path]] = {}
     torn: dict[str, list[tuple[str, int]]] = {}
+    listed: dict[str, Listing] = {}
     problems: list[str] = []
     for index, (domain, places) in enumerate(sorted(folders.items())):
-        found: dict[str, _Begun] = {}
-        begins: dict[tuple[str, int], _Begun] = {}
-        there = [_find(place, problems) for place in places]
+        into = _Gathered()
+        wall, began = time.time_ns() // 1000, time.monotonic_ns()
+        there = [_find(place, into, problems) for place in places]
         # Finished files of all folders come first: a growing file in another folder may be an older copy.
         for of_form in zip(*there, strict=True):
             for path in itertools.chain(*of_form):
-                _gather_one(path, scratch / str(index), found, begins, problems)
+                _gather_one(path, scratch / str(index), into, problems)
+        listed[domain] = Listing(wall, (time.monotonic_ns() - began) // 1000)
+        found = into.found
         problems += [each.torn for each in found.values() if each.torn]
-        ends = [(run, last) for each in found.values() if each.torn for run, (_, last) in each.ranges.items()]
-        torn |= {domain: sorted(ends)} if ends else {}
+        torn |= {domain: ends} if (ends := into.torn) else {}
         files[domain] = _once([found[name] for name in sorted(found)], scratch / str(index) / "once", problems)
         if not found:
             of = f" of {domain}" if domain else ""
             problems.append(f"no journals{of} in {', '.join(map(str, places))}; name the folders that have them")
     # The name of a file may hold any bytes; a problem must be valid text.
-    return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems], torn)
+    return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems], torn, listed)
 
 
-def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Path]]:
+def _parts(stem: str, ranges: Ranges) -> Iterator[ReadPart]:
+    """What a file shows about its runs. A name of another form than <run>-<part> does not show the part."""
+    named, part = run_and_part(stem)
+    for run, (_, last) in ranges.items():
+        yield ReadPart(run, part if run == named else 0, last)
+
+
+def _find(place: Path, into: _Gathered, problems: list[str]) -> tuple[Sequence[Path], Sequence[Path]]:
     """The finished files of a folder, and its append files."""
     try:
         there = find([place])
@@ -122,22 +144,21 @@ def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Pa
         problems.append(str(error))
         return (), ()
     problems += [f"{each} was set aside: it has no readable records, and they are missing" for each in there.set_aside]
+    into.unread.update(each.stem for each in there.set_aside)
     return there.parquet, there.append
 
 
-def _gather_one(
-    path: Path, scratch: Path, found: dict[str, _Begun], begins: dict[tuple[str, int], _Begun], problems: list[str]
-) -> None:
-    """``begins``: the files by their first records. A copy under another name has the same first record."""
+def _gather_one(path: Path, scratch: Path, into: _Gathered, problems: list[str]) -> None:
+    found, begins = into.found, into.begins
     same = found.get(path.stem)
     if same is not None and PARQUET_SUFFIX in (same.path.suffix, path.suffix):
         return
+    into.unread.add(path.stem)
     try:
-        found_now = _readable(path, scratch if same is None else scratch / "copies")
-        if found_now is None:
+        begun = source_file(path, scratch if same is None else scratch / "copies")
+        into.unread.discard(path.stem)
+        if begun is None:
             return
-        readable, growing = found_now
-        begun = _begin(path, readable, growing=growing)
         if same is not None and same.records >= begun.records:
             return  # the shorter one was copied while its writer was still appending; so is it below
         other = None if same is not None else begins.get(begun.first) if begun.first is not None else None
@@ -162,7 +183,7 @@ def _gather_one(
             problems.append(unreadable(path, error))
 
 
-def _once(files: Sequence[_Begun], scratch: Path, problems: list[str]) -> list[Path]:
+def _once(files: Sequence[SourceFile], scratch: Path, problems: list[str]) -> list[Path]:
     """The files, each record in one of them only."""
     numbered = [Numbered(each.readable, str(each.path), each.ranges) for each in files]
     try:
@@ -185,6 +206,7 @@ def without_damaged(gathered: Input) -> Input | None:
         return None
     files: dict[str, list[Path]] = {}
     problems = list(gathered.problems)
+    torn = dict(gathered.torn)
     for domain, paths in gathered.files.items():
         files[domain] = []
         for path in paths:
@@ -196,7 +218,13 @@ def without_damaged(gathered: Input) -> Input | None:
                 problems.append(unreadable(path, error))
             else:
                 files[domain].append(path)
-    return Input(files, problems, gathered.torn) if len(problems) > len(gathered.problems) else None
+        if left := [run_and_part(path.stem) for path in paths if path not in files[domain]]:
+            ranges = {path: ranges_of(path, pq.read_metadata(path)) for path in files[domain]}
+            read = (part for path, of_file in ranges.items() for part in _parts(path.stem, of_file))
+            torn[domain] = sorted({*torn.get(domain, ()), *ends_before(left, read)})
+    if len(problems) == len(gathered.problems):
+        return None
+    return msgspec.structs.replace(gathered, files=files, problems=problems, torn=torn)
 
 
 def folders_by_domain(named: Sequence[str]) -> dict[str, list[Path]]:
@@ -215,53 +243,6 @@ def size_of(folders: Mapping[str, Sequence[Path]]) -> int:
         with suppress(OSError):  # the reader of the folder reports it
             size += sum(each.stat().st_size for each in place.iterdir())
     return size
-
-
-def as_parquet(path: Path, made: Path) -> Path:
-    """The file itself, checked, when it is Parquet; else its Parquet form in ``made``, written whole or not at all.
-
-    Blocks while it reads the file. Raises JournalError for a file that is not a journal, and OSError.
-    """
-    if path.suffix == PARQUET_SUFFIX:
-        check_parquet(path)
-        return path
-    write_parquet(path, made, objects_apart=True)
-    return made
-
-
-def _readable(path: Path, scratch: Path) -> tuple[Path, bool] | None:
-    """The file itself, or its Parquet form in ``scratch``, and whether it was being written before it was read; None:
-    the file was just created and is still empty.
-    """
-    try:
-        if path.suffix == PARQUET_SUFFIX:
-            return as_parquet(path, path), False
-        if path.stat().st_size == 0:
-            return None
-        growing = being_written(path)
-        scratch.mkdir(parents=True, exist_ok=True)
-        made = as_parquet(path, scratch / f"{path.stem}{PARQUET_SUFFIX}")
-        if growing and is_cut(pq.read_metadata(made).metadata) and not being_written(path):
-            return _readable(path, scratch)  # it is finished now: it may be longer, and its end counts
-    except FileNotFoundError:
-        # A running participant may have converted the file meanwhile: to the same name with another suffix.
-        finished = path.with_suffix(PARQUET_SUFFIX)
-        if finished == path or not finished.exists():
-            raise
-        return as_parquet(finished, finished), False
-    else:
-        return made, growing
-
-
-def _begin(path: Path, readable: Path, *, growing: bool) -> _Begun:
-    """The facts about a file, by the metadata of the Parquet form. Raises JournalError."""
-    try:
-        about = pq.read_metadata(readable)
-        ranges = ranges_of(readable, about)
-    except (ValueError, TypeError) as error:  # a text that is not UTF-8, for example
-        raise JournalError(f"{path} is damaged ({error}); remove it or copy it again") from error
-    torn = "" if growing and is_cut(about.metadata) else torn_problem(str(path), about.metadata, about.num_rows)
-    return _Begun(path, readable, ranges, about.num_rows, torn)
 
 
 def load(spark: "SparkSession", gathered: Input) -> "DataFrame":

@@ -3,12 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import xxhash
 
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY, TORN_KEY
 from pubsub_lib.journal.rows import COLUMNS
@@ -17,6 +18,8 @@ Ranges = Mapping[str, tuple[int, int]]
 """Per run the lowest and the highest number of its records in a file."""
 _PLACE: Final = {name: place for place, name in enumerate(COLUMNS)}
 """The index of each column in a file. The nested column is the last."""
+_BATCH: Final = 10_000
+"""Number of records that are Python objects at once."""
 
 
 class Numbered(msgspec.Struct, frozen=True):
@@ -118,18 +121,15 @@ def _leave_out(
     run: str, shared: pa.Array, files: Mapping[int, Numbered], left_out: dict[int, dict[str, set[int]]]
 ) -> list[str]:
     """Note which file leaves out which numbers. Returns the problem when files disagree."""
-    first: dict[int, tuple[int, dict[str, Any]]] = {}
+    first: dict[int, tuple[int, bytes]] = {}
     disagree: dict[int, tuple[int, int]] = {}
     for place, each in files.items():
-        records = _of_run(pq.ParquetFile(each.path).read(), run)
-        for row in records.filter(pc.is_in(records["number"], value_set=shared)).to_pylist():
-            for change in row["changes"]:
-                del change["before"]  # known only where the same file shows it
-            other, known = first.setdefault(row["number"], (place, row))
+        for number, digest in _digests(each.path, run, shared):
+            other, known = first.setdefault(number, (place, digest))
             if other != place:
-                left_out[place].setdefault(run, set()).add(row["number"])
-            if known != row:
-                disagree.setdefault(row["number"], (other, place))
+                left_out[place].setdefault(run, set()).add(number)
+            if known != digest:
+                disagree.setdefault(number, (other, place))
     for place in files if disagree else ():
         left_out[place].setdefault(run, set()).update(disagree)
     if not disagree:
@@ -139,6 +139,18 @@ def _leave_out(
     which = f"{len(disagree)}, the first is number {number}"
     problem = f"{one} and {two} have different records with the same numbers of the run {run} ({which}); "
     return [f"{problem}none of these records is used; remove the invalid file"]
+
+
+def _digests(path: Path, run: str, shared: pa.Array) -> Iterator[tuple[int, bytes]]:
+    """The numbers of the run's shared records, and a digest of each record: all records of a large file do not fit in
+    memory as Python objects.
+    """
+    for batch in pq.ParquetFile(path).iter_batches(_BATCH):
+        records = _of_run(pa.Table.from_batches([batch]), run)
+        for row in records.filter(pc.is_in(records["number"], value_set=shared)).to_pylist():
+            for change in row["changes"]:
+                del change["before"]  # known only where the same file shows it
+            yield row["number"], xxhash.xxh3_128_digest(msgspec.msgpack.encode(row))
 
 
 def _without(path: Path, numbers: Mapping[str, set[int]], scratch: Path) -> Path | None:

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.ingest.input import Listing
 from pubsub_lib.audit.report import anomalies, streams, trails, windows
 from pubsub_lib.audit.report.aggregates import Aggregates
 from pubsub_lib.audit.report.evidence import evidence
@@ -34,14 +35,15 @@ def collect(
     settings: AuditSettings,
     problems: Sequence[str] = (),
     expected: Sequence[tuple[str, str]] = (),
+    listed: Mapping[str, Listing] | None = None,
 ) -> Summary:
     """Run the jobs and build the summary. ``expected``: side and name of each participant that must have a journal.
-    Blocks until the jobs are done.
+    ``listed``: when the folders of each domain were listed. Blocks until the jobs are done.
     """
     by = ("domain", "verdict", "detail", "blame", "way")
     of_delivery = derived.cells.groupBy(*by).agg(F.sum("rows").alias("rows")).collect()
     counts = [*_counts(of_delivery), *_findings(tables)]
-    known = evidence(tables, settings, expected)
+    known = evidence(tables, settings, expected, listed or {})
     problems = [*problems, *known.problems]
     incomplete = bool(known.silent or known.open_domains or not known.domains)
     code = exit_code({each.verdict for each in counts}, settings, incomplete=incomplete, problems=problems)

@@ -1,15 +1,16 @@
 """What is missing from the journals, as problems (audit-verdicts.md, "Participants"), and what is not finished."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from pyspark.sql import Row
+from pyspark.sql import Column, Row
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.ingest.input import Listing
 from pubsub_lib.audit.report.summary import Coverage
 from pubsub_lib.audit.rules import participants
-from pubsub_lib.audit.rules.base_tables import PARTICIPANTS, closed
+from pubsub_lib.audit.rules.base_tables import FOREVER, PARTICIPANTS, closed
 from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, lookup
@@ -25,10 +26,18 @@ class Evidence(msgspec.Struct, frozen=True):
     coverage: Sequence[Coverage]
 
 
-def evidence(tables: Tables, settings: AuditSettings, expected: Iterable[tuple[str, str]] = ()) -> Evidence:
-    """Run the jobs. ``expected``: side and name of each participant that must have a journal. Blocks."""
+def evidence(
+    tables: Tables,
+    settings: AuditSettings,
+    expected: Iterable[tuple[str, str]] = (),
+    listed: Mapping[str, Listing] | None = None,
+) -> Evidence:
+    """Run the jobs. ``expected``: side and name of each participant that must have a journal. ``listed``: when the
+    folders of each domain were listed; a domain without it was listed after all of its records. Blocks.
+    """
+    known_until = _known_until(listed or {})
     every = {row["domain"]: row for row in participants.of_domains(tables.runs, tables.events, settings).collect()}
-    known = {row["domain"]: row for row in _with_requests(tables, settings)}
+    known = {row["domain"]: row for row in _with_requests(tables, settings, known_until)}
     problems = [
         text
         for domain, row in every.items()
@@ -39,22 +48,38 @@ def evidence(tables: Tables, settings: AuditSettings, expected: Iterable[tuple[s
     begun = {domain for domain, row in known.items() if row["closed"]}
     problems = [each for each in problems if each]
     coverage = [Coverage(domain, row["store"], row["names"], row["listed"]) for domain, row in sorted(every.items())]
-    return Evidence(problems, _silent(tables, settings), sorted(every.keys() - begun), bool(every), coverage)
+    silent = _silent(tables, settings, known_until)
+    return Evidence(problems, silent, sorted(every.keys() - begun), bool(every), coverage)
 
 
-def _with_requests(tables: Tables, settings: AuditSettings) -> list[Row]:
+def _known_until(listed: Mapping[str, Listing]) -> Column:
+    """The time until which the list of a domain's files is complete; the row needs ``domain`` and ``latest``. A run
+    that began later may have no file in the list, and a file may have been read before its run went on.
+
+    It is the moment of the listing. A clock of this host that is far behind must not hide anything: then it is the last
+    wall of all records minus the time in which they were read.
+    """
+    until = F.lit(FOREVER)
+    for domain, each in sorted(listed.items()):
+        moment = F.greatest(F.lit(each.wall), F.col("latest") - each.took)
+        until = F.when(F.col("domain") == domain, moment).otherwise(until)
+    return until
+
+
+def _with_requests(tables: Tables, settings: AuditSettings, known_until: Column) -> list[Row]:
     """The domains with participants: whether the first window is closed, and the unknown requests."""
-    until = tables.domains.select("domain", "closed_until")
+    until = tables.domains.select("domain", "closed_until", (known_until - settings.grace).alias("known_until"))
     unknown = participants.requests(tables.events).join(lookup(until), "domain")
-    unknown = unknown.filter(closed(F.col("answered"), F.col("closed_until"), settings))
+    ended = closed(F.col("answered"), F.col("closed_until"), settings)
+    unknown = unknown.filter(ended & (F.col("answered") <= F.col("known_until")))
     counted = unknown.groupBy("domain").agg(F.count("*").alias("unknown"), F.min("peer").alias("first_unknown"))
     begun = closed(F.col("begin"), F.col("closed_until"), settings)
     domains = tables.domains.select("domain", begun.alias("closed"))
     return domains.join(hashed(counted), "domain", "left").collect()
 
 
-def _silent(tables: Tables, settings: AuditSettings) -> list[str]:
-    about = tables.domains.select("domain", "latest")
+def _silent(tables: Tables, settings: AuditSettings, known_until: Column) -> list[str]:
+    about = tables.domains.select("domain", F.least("latest", known_until).alias("latest"))
     quiet = (
         tables.runs.filter(F.col("side").isin(*PARTICIPANTS) & ~F.col("over"))
         .join(lookup(about), "domain")

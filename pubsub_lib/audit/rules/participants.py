@@ -10,7 +10,7 @@ from pubsub_lib.core.envelope import OBSERVER
 
 
 def with_torn_ends(runs: DataFrame, torn: DataFrame) -> DataFrame:
-    """The runs, with a gap at the end of those whose last record (``last``) is the last one of a file of ``torn``."""
+    """The runs, with a gap at the end of those whose last record is one (``last``) of ``torn``."""
     in_order = Window.partitionBy("domain", "side", "name", "host").orderBy("first_wall", "run")
     after = F.lead("first_wall").over(in_order)
     gap = F.struct(

@@ -57,7 +57,7 @@ def audit(
     rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_PATH_FROM, torn: DataFrame | None = None
 ) -> Tables:
     """Plan the tables; reading them runs the jobs. ``rows``: journals' records, each once, with ``domain``. ``torn``:
-    ``domain``, ``run`` and ``last`` number of each file behind whose records bytes were not read.
+    ``domain``, ``run`` and number (``last``) of each last record behind which bytes or files were not read.
 
     Tables that several others need are computed at once: with small journals, planning nested plans takes longer than
     reading the data.

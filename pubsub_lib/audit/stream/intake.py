@@ -4,7 +4,6 @@ Every file is checked here before Spark reads it, so that a bad file cannot end 
 """
 
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +13,8 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from pubsub_lib.audit.ingest.input import as_parquet
+from pubsub_lib.audit.ingest.run_ends import run_and_part
+from pubsub_lib.audit.ingest.source_file import as_parquet
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
 from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX
@@ -23,7 +23,6 @@ from pubsub_lib.journal.reading import unreadable
 
 _HEAD: Final = 1 << 16
 """Maximum number of bytes read from a file that is still being written: they hold its header and first entry."""
-_PART: Final = re.compile(r"(.+)-(\d{6})")
 _Outcome = Literal["taken", "invalid", "gone", "unreadable", "no room"]
 """The result of taking in a file."""
 
@@ -53,12 +52,6 @@ class Look(msgspec.Struct, frozen=True):
     given_up: Mapping[str, frozenset[tuple[str, int]]]
     """Per domain: each (run, part) that is lost."""
     problems: Sequence[str]
-
-
-def run_and_part(stem: str) -> tuple[str, int]:
-    """The run and part in a file's name without its suffix; part 0 when the name has none."""
-    match = _PART.fullmatch(stem)
-    return (match[1], int(match[2])) if match else (stem, 0)
 
 
 def folder_of(domain: str) -> str:
@@ -137,13 +130,14 @@ class Intake:
             if path.suffix == BAD_SUFFIX:
                 lost.add(run_and_part(path.stem))
                 self._report(path, f"{path} was an invalid journal when it was rolled; its records are lost", problems)
-            elif (
-                path.suffix == PARQUET_SUFFIX
-                and path.stem not in there
-                and self._take(path, domain, there, problems) == "no room"
-            ):
+            elif path.suffix == PARQUET_SUFFIX and path.stem not in there:
+                outcome = self._take(path, domain, there, problems)
                 run, part = run_and_part(path.stem)
-                coming.setdefault(run, Coming()).open.add(part)
+                invalid = outcome == "invalid" and part > 0
+                if outcome == "no room" or (invalid and self._may_change(path, domain)):
+                    coming.setdefault(run, Coming()).open.add(part)
+                elif invalid:
+                    lost.add((run, part))
         for path in opened:
             if path.stem not in there:
                 self._take_or_wait(path, domain, there, coming, lost, problems)
@@ -199,6 +193,17 @@ class Intake:
         self._bad.pop(path, None)
         self._refused.pop(path, None)
         return "taken"
+
+    def _may_change(self, path: Path, domain: str) -> bool:
+        """Whether an invalid Parquet file may be in the middle of being copied: it was first seen, and last changed,
+        not longer ago than the patience.
+        """
+        since = self._missing.setdefault((domain, *run_and_part(path.stem)), self._clock())
+        try:
+            unchanged = time.time() - path.stat().st_mtime
+        except OSError:
+            return False  # deleted meanwhile
+        return self._clock() - since < self._patience and unchanged < self._patience
 
     def _refuse(self, path: Path, sentence: str, problems: list[str]) -> None:
         """Report a permission or I/O error of a file, once for each error."""

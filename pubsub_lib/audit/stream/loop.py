@@ -101,7 +101,7 @@ class AuditLoop:
         if look.arrived or not self._advanced:
             self._stream.advance()
             self._advanced = True
-        parts = self._stream.parts()
+        parts = self._stream.parts(look.given_up)
         problems = [*look.problems, *parts.problems]
         files: dict[str, Sequence[Path]] = {}
         spans: dict[str, Span] = {}

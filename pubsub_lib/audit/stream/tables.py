@@ -1,6 +1,7 @@
 """Spark's stream of files from the spool, and the run data of each batch (docs/audit.md, "Following")."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -9,8 +10,9 @@ import pyarrow.parquet as pq
 
 from pubsub_lib.audit.ingest.input import SCHEMA
 from pubsub_lib.audit.ingest.overlaps import Numbered, without_overlaps
+from pubsub_lib.audit.ingest.run_ends import ReadPart, ends_before, run_and_part
 from pubsub_lib.audit.spark.addresses import path_of, to_read, to_write
-from pubsub_lib.audit.stream.intake import domain_of, folder_of, run_and_part
+from pubsub_lib.audit.stream.intake import domain_of, folder_of
 from pubsub_lib.audit.stream.runs import JournalPart
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX
 from pubsub_lib.journal.parquet_metadata import torn_problem
@@ -49,7 +51,9 @@ class Stream:
         self.spool = checkpoint / _SPOOL
         self._read: dict[Path, dict[str, list[JournalPart]]] = {}
         self.torn: dict[str, list[tuple[str, int]]] = {}
-        """Per domain run and number of the last record of each file with a torn end, as of the last :meth:`parts`."""
+        """Per domain run and number of the last record before bytes or files that were not read, as of the last
+        :meth:`parts`.
+        """
         self._about: dict[Path, tuple[int, str]] = {}
         for name in (_SPOOL, _BATCHES, _STATE):
             (checkpoint / name).mkdir(parents=True, exist_ok=True)
@@ -104,8 +108,10 @@ class Stream:
             of_domain.sort(key=lambda each: each.stem)
         write_whole(self._checkpoint / _BATCHES / f"{number:09d}.json", msgspec.json.encode(parts))
 
-    def parts(self) -> WindowRows:
-        """The parts of all files in the spool. Blocks while it checks the new files."""
+    def parts(self, given_up: Mapping[str, AbstractSet[tuple[str, int]]]) -> WindowRows:
+        """The parts of all files in the spool. ``given_up``: per domain each (run, part) that is lost. Blocks while it
+        checks the new files.
+        """
         reported: dict[str, dict[str, JournalPart]] = {}
         for path in sorted((self._checkpoint / _BATCHES).glob("[!.]*.json")):
             if path not in self._read:
@@ -127,6 +133,9 @@ class Stream:
                     continue
                 unusable.add(run_and_part(path.stem))
                 found.problems.extend(self._unusable(path, read=part is not None))
+            read = [ReadPart(each.run, each.number, each.last) for each in good]
+            if ends := ends_before(unusable | given_up.get(domain, frozenset()), read):
+                self.torn[domain] = sorted({*self.torn.get(domain, ()), *ends})
         return found
 
     def _unusable(self, path: Path, *, read: bool) -> list[str]:

@@ -85,10 +85,13 @@ class Difference(NamedTuple):
 class Oracle:
     def __init__(
         self, rows: Iterable[Row], window: int, grace: int, bound: int, silence: int,
-        torn: Iterable[tuple[str, int]] = (),
+        torn: Iterable[tuple[str, int]] = (), listed: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
-        """``torn``: run and number of the last record of each file behind whose records bytes were not read."""
+        """``torn``: run and number of each last record behind which bytes or files were not read.
+        ``listed``: when the folders were listed, and how long their files were then read.
+        """
         self.torn = set(torn)
+        self.listed = listed
         self.window, self.grace, self.bound, self.silence = window, grace, bound, silence
         unique = {(row.run, row.number): row for row in rows}
         self.runs: dict[str, list[Row]] = defaultdict(list)
@@ -807,8 +810,15 @@ class Oracle:
         runs = self.participants()
         if not runs:
             return []
-        latest = max(self.last_wall(run) for run in runs)
+        latest = min(max(self.last_wall(run) for run in runs), self.listed_at())
         return sorted(run for run in runs if not self.over(run) and self.last_wall(run) < latest - self.silence)
+
+    def listed_at(self) -> float:
+        """The time at which the folders were listed, not earlier than the last record minus the time of reading."""
+        if self.listed is None:
+            return INFINITE
+        wall, took = self.listed
+        return max([wall, *(self.last_wall(run) - took for run in self.participants())])
 
     def headless(self) -> list[str]:
         replicas = (run for run in self.participants() if self.runs[run][0].side == "replica")
@@ -841,7 +851,9 @@ class Oracle:
                     recorded.add(row.peer)
                 elif row.side in ("writer", "service"):
                     answered[row.peer] = min(row.wall, answered.get(row.peer, row.wall))
-        return sorted(peer for peer, wall in answered.items() if peer not in recorded and self.closed(wall))
+        until = self.listed_at() - self.grace
+        known = {peer for peer, wall in answered.items() if peer not in recorded and wall <= until}
+        return sorted(peer for peer in known if self.closed(answered[peer]))
 
     def without_replica(self) -> bool:
         sides = {self.runs[run][0].side for run in self.participants()}

@@ -1,5 +1,6 @@
 """Folders become files that Spark can read. Each unreadable file becomes one problem and does not stop the rest."""
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +10,10 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from pubsub_lib.audit.ingest import growing, source_file
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.ingest.input import SCHEMA, gather, load, without_damaged
+from pubsub_lib.audit.ingest.source_file import SourceFile
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.compaction import compact, write_parquet
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
@@ -227,13 +230,14 @@ def test_torn_file_is_a_problem_in_both_forms(tmp_path: Path, rolled: bool, dama
 
 
 def test_cut_end_of_a_file_that_is_being_written_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its writer has written half of a frame. Damage is a problem."""
+    """Its writer has written half of a frame, and the rest follows. Damage is a problem."""
     folder = tmp_path / "journals"
     one = Journal(settings(folder), "replica", "r")
     one.messages(("applied",), envelope(7, 8))
     (path,) = folder.iterdir()
     content = path.read_bytes()
     path.write_bytes(content[:-2])
+    monkeypatch.setattr(growing, "sleep", lambda _: path.write_bytes(content))
     assert gather({"": [folder]}, tmp_path / "scratch").problems == []
     path.write_bytes(content[:-2] + b"!!")
     (problem,) = gather({"": [folder]}, tmp_path / "scratch").problems
@@ -249,7 +253,7 @@ def test_file_that_a_compaction_has_claimed_is_not_taken_for_a_growing_one(
     (path,) = folder.iterdir()
     path.write_bytes(path.read_bytes()[:-2])
     answers = [True, False, False]  # before it is read, after that, and before it is read again
-    monkeypatch.setattr(journals, "being_written", lambda _path: answers.pop(0))
+    monkeypatch.setattr(source_file, "being_written", lambda _path: answers.pop(0))
     (problem,) = gather({"": [folder]}, tmp_path / "scratch").problems
     assert "ends in the middle of a record" in problem
     assert answers == []
@@ -294,11 +298,12 @@ def test_folder_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
     folder = tmp_path / "jour[1]nals"
     journal(folder)
     (folder / "just-begun.journal").touch()
+
     def rolled_before(source: Path, target: Path, **how: bool) -> None:
         compact(folder)
         write_parquet(source, target, **how)
 
-    monkeypatch.setattr(journals, "write_parquet", rolled_before)
+    monkeypatch.setattr(source_file, "write_parquet", rolled_before)
     gathered = gather({"": [folder]}, tmp_path / "scratch")
     assert not gathered.problems
     assert [path.parent for path in gathered.files[""]] == [folder]
@@ -318,6 +323,27 @@ def test_domains_share_one_scan_and_a_folder_may_have_any_name(tmp_path: Path, s
     assert len(rows.inputFiles()) == 2
     found = Counter((row["domain"], row["run"]) for row in rows.select("domain", "run").collect())
     assert found == dict.fromkeys(runs.items(), 6)
+
+
+def test_moment_of_the_listing_is_before_the_first_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that begins while a file is read has no file in the list."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    journal(one)
+    journal(two)
+    read_at: list[int] = []
+
+    def slow(path: Path, scratch: Path) -> SourceFile | None:
+        read_at.append(time.time_ns() // 1000)
+        time.sleep(0.01)
+        return source_file.source_file(path, scratch)
+
+    monkeypatch.setattr(journals, "source_file", slow)
+    before = time.time_ns() // 1000
+    found = gather({"a": [one], "b": [two]}, tmp_path / "scratch")
+    assert before <= found.listed["a"].wall <= read_at[0] <= found.listed["b"].wall <= read_at[1]
+    assert found.listed["a"].took >= 10_000
 
 
 def test_empty_folders_give_no_input(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_lib.audit.stream.intake import Intake, Look, domain_of, folder_of, ranges, run_and_part
+from pubsub_lib.audit.ingest.run_ends import run_and_part
+from pubsub_lib.audit.stream.intake import Intake, Look, domain_of, folder_of, ranges
 from pubsub_lib.journal.compaction import compact
 from pubsub_lib.journal.writer import Journal
 from tests.unit.journal.builders import envelope, files_that_end_at, settings
@@ -106,6 +107,40 @@ def test_invalid_append_file_counts_as_lost_until_it_is_valid(tmp_path: Path) ->
     look = place.look()
     assert look.arrived == 1
     assert look.given_up["net 1/ä"] == {("notes", 0)}
+
+
+def test_invalid_last_part_is_waited_for_and_then_lost(tmp_path: Path) -> None:
+    """It may be in the middle of being copied. An old file does not change any more."""
+    place = Place(tmp_path)
+    one = place.journal()
+    one.close()
+    compact(place.folder)
+    (first,) = place.folder.iterdir()
+    content = first.read_bytes()
+    second, notes = place.folder / f"{one.run}-000002.parquet", place.folder / "notes.parquet"
+    for path in (second, notes):
+        path.write_bytes(content[:-9])
+    for place.now in (0.0, 59.0):
+        look = place.look()
+        assert look.given_up["net 1/ä"] == frozenset()
+        assert look.coming["net 1/ä"].keys() == {one.run}
+        assert look.coming["net 1/ä"][one.run].open == {2}
+    place.now = 60.0
+    for _ in range(2):
+        look = place.look()
+        assert (look.coming["net 1/ä"], look.given_up["net 1/ä"], look.problems) == ({}, {(one.run, 2)}, [])
+    second.write_bytes(content)
+    look = place.look()
+    assert (look.arrived, look.coming["net 1/ä"], look.given_up["net 1/ä"]) == (1, {}, frozenset())
+
+
+def test_invalid_part_that_is_old_is_lost_at_once(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    path = place.folder / "r-000002.parquet"
+    path.write_bytes(b"nonsense")
+    os.utime(path, (1.0, 1.0))
+    look = place.look()
+    assert (look.coming["net 1/ä"], look.given_up["net 1/ä"]) == ({}, {("r", 2)})
 
 
 @pytest.mark.parametrize("form", [".journal", ".parquet"])
