@@ -45,7 +45,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     # Figures that are computed from the pipeline's tables: tested with the same cases, because runs of Spark are slow.
     **{
         f"audit/report/{name}.py": "tests/unit/audit/rules/test_pipeline.py"
-        for name in ("aggregates", "anomalies", "collect", "evidence", "latency", "streams", "trails", "windows")
+        for name in ("aggregates", "anomalies", "collect", "latency", "streams", "trails", "windows")
     },
     # Parts of the page, which a browser shows as a whole.
     "audit/report/figures.py": "tests/unit/audit/report/test_page.py",

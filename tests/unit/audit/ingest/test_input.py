@@ -15,7 +15,7 @@ from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.ingest.input import SCHEMA, gather, load, without_damaged
 from pubsub_lib.audit.ingest.source_file import SourceFile
 from pubsub_lib.core.model import Point, Record
-from pubsub_lib.journal.compaction import compact, write_parquet
+from pubsub_lib.journal.compaction import compact
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import COLUMNS
@@ -245,20 +245,6 @@ def test_cut_end_of_a_file_that_is_being_written_is_no_problem(tmp_path: Path, m
     one.close()
 
 
-def test_file_that_a_compaction_has_claimed_is_not_taken_for_a_growing_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "journals"
-    journal(folder)
-    (path,) = folder.iterdir()
-    path.write_bytes(path.read_bytes()[:-2])
-    answers = [True, False, False]  # before it is read, after that, and before it is read again
-    monkeypatch.setattr(source_file, "being_written", lambda _path: answers.pop(0))
-    (problem,) = gather({"": [folder]}, tmp_path / "scratch").problems
-    assert "ends in the middle of a record" in problem
-    assert answers == []
-
-
 def test_page_that_changes_after_the_check_is_not_read(tmp_path: Path, spark: "SparkSession") -> None:
     """Parquet's own checksums find it, in Spark and in the check after Spark has failed."""
     folder = tmp_path / "journals"
@@ -291,22 +277,6 @@ def test_full_scratch_folder_is_not_reported_as_a_bad_journal(tmp_path: Path) ->
     assert gathered.problems[0] == (
         f"{path} cannot be converted to Parquet in {scratch / '0'} (File too large); free space or set TMPDIR"
     )
-
-
-def test_folder_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An append file that is still empty is not reported; a file that is converted meanwhile is read as Parquet."""
-    folder = tmp_path / "jour[1]nals"
-    journal(folder)
-    (folder / "just-begun.journal").touch()
-
-    def rolled_before(source: Path, target: Path, **how: bool) -> None:
-        compact(folder)
-        write_parquet(source, target, **how)
-
-    monkeypatch.setattr(source_file, "write_parquet", rolled_before)
-    gathered = gather({"": [folder]}, tmp_path / "scratch")
-    assert not gathered.problems
-    assert [path.parent for path in gathered.files[""]] == [folder]
 
 
 def test_domains_share_one_scan_and_a_folder_may_have_any_name(tmp_path: Path, spark: "SparkSession") -> None:
