@@ -55,6 +55,10 @@ DRIVERS: Final = {
     "between `fastest` and `slowest`, and reads only new changes.",
     "memory": "It is for tests and for programs with one process. It can drop, duplicate, reorder, delay and damage "
     "messages.",
+    "nats_pubsub_driver": "It sends over NATS servers (without JetStream), whose cluster takes over the distribution "
+    "where one publisher per host is not enough. Publishers bind nothing, and subscribers need no addresses: all "
+    "programs connect to `servers`. Subjects begin with `prefix`, and the servers' permissions on `PREFIX.data.TOPIC` "
+    "are permissions on topics.",
     "zmq_pubsub_driver": "It sends over TCP, or by `publisher_transport = ipc` within one host. Each subscriber "
     "connects to every publisher.",
     "zmq_pubsub_multiproc_driver": "It is the hop from the worker processes of a host to its publisher service "

@@ -14,12 +14,12 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.curve_keys import KeyPair
 from pubsub_lib.errors import TransportError
 from pubsub_lib.logs import logger
+from pubsub_lib.send_queue import SendQueue
 from pubsub_zmq import addresses
 from pubsub_zmq.access import Access
 from pubsub_zmq.keyed_budget import KeyedBudget
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.publisher import ZmqPublisher
-from pubsub_zmq.send_queue import SendQueue
 from pubsub_zmq.sockets import LISTENER_EVENTS, Bound, Monitor, Waker, make_keyed_xpub, translated
 from pubsub_zmq.zap import ZapHandler
 

@@ -17,13 +17,13 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.hello_requests import HelloRequests
 from pubsub_lib.logs import logger
+from pubsub_lib.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
 from pubsub_zmq.connection_limit import ConnectionLimit, maximum_of
 from pubsub_zmq.contexts import make_context
 from pubsub_zmq.options import ZmqOptions
-from pubsub_zmq.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_zmq.sockets import LISTENER_EVENTS, Bound, Monitor, Waker, bind_error, make_xpub, translated
 from pubsub_zmq.subscription_budget import SubscriptionBudget
 
@@ -48,7 +48,7 @@ _POLLIN: Final = int(zmq.POLLIN)
 
 class ZmqPublisher(Publisher):
     """Senders encode, and send themselves when messages are rare. Otherwise they queue, and the sending thread packs
-    the queued messages (:mod:`.send_queue`). One thread at a time uses the socket, under ``_socket_lock``.
+    the queued messages (:mod:`pubsub_lib.send_queue`). One thread at a time uses the socket, under ``_socket_lock``.
     """
 
     def __init__(self, bind_address: str, limits: Limits, options: ZmqOptions) -> None:
@@ -91,7 +91,7 @@ class ZmqPublisher(Publisher):
             undo.pop_all()
             self._waker = waker
             self._xpub = bound[1]
-            self._outbox = outbox = SendQueue(self._options.send_queue, waker.wake)
+            self._outbox = outbox = SendQueue(self._options.send_queue, waker.wake, "pubsub_zmq")
             self._life.begin()
             self._threads = (sending.thread, answering.thread)
             sending.run(partial(self._run, bound, waker, outbox))

@@ -13,12 +13,12 @@ from _processes import poll
 from pubsub_lib.api import DriverSettings, OnConnected, OnEnvelope, OnHelloRequest, Publisher, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, HelloRequest
+from pubsub_lib.send_queue import QueuedMessage, SendQueue
 from pubsub_lib.testing.conformance import DriverConformance
 from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.options import checked
 from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.receiver import Receiver
-from pubsub_zmq.send_queue import QueuedMessage, SendQueue
 from pubsub_zmq.sockets import Monitor, Waker
 from pubsub_zmq.subscriber import ZmqSubscriber
 from tests.conformance.test_zmq import rig_on, tcp_addresses

@@ -12,7 +12,7 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "test_zmq.py")
 SUBSCRIBER = partial(_mutant, "drivers/pubsub_zmq/subscriber.py", "test_zmq.py")
 PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "test_zmq.py")
-OUTBOX = partial(_mutant, "drivers/pubsub_zmq/send_queue.py", "test_zmq.py")
+OUTBOX = partial(_mutant, "pubsub_lib/send_queue.py", "test_zmq.py")
 ASKS = partial(_mutant, "pubsub_lib/hello_requests.py", "test_zmq.py")
 REQUESTS = partial(_mutant, "pubsub_lib/hello_requests.py", "test_memory.py")
 LIFE = partial(_mutant, "pubsub_lib/driver_state.py", "test_zmq.py")

@@ -12,6 +12,7 @@ from pubsub_lib.errors import DriverError
 DRIVERS = {
     "db_polling_pubsub_driver": "pubsub_sql",
     "memory": "pubsub_memory",
+    "nats_pubsub_driver": "pubsub_nats",
     "zmq_pubsub_driver": "pubsub_zmq",
     "zmq_pubsub_multiproc_driver": "pubsub_ipc",
 }

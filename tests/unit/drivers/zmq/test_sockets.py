@@ -18,7 +18,7 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import TransportError
-from pubsub_zmq.send_queue import QueuedMessage, SendQueue
+from pubsub_lib.send_queue import QueuedMessage, SendQueue
 from tests.unit.drivers.zmq.world import ALERT, GIVEN_UP, PATIENCE, World, eventually, world
 
 BACK_SECONDS = 2.0

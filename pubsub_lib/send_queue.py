@@ -1,4 +1,4 @@
-"""The bounded queue of the sending thread, and the packing of its messages into shared frames."""
+"""For publishers with a sending thread: its bounded queue, and the packing of queued messages into shared frames."""
 
 import threading
 import time
@@ -25,10 +25,12 @@ class QueuedMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class SendQueue:
-    """A bounded queue. Many threads put, one takes."""
+    """A bounded queue. Many threads put, one takes. ``group``: the driver's group in an INI file, which has the option
+    ``send_queue``."""
 
-    def __init__(self, limit: int, wake: Callable[[], None]) -> None:
+    def __init__(self, limit: int, wake: Callable[[], None], group: str) -> None:
         self._limit = limit
+        self._group = group
         self._wake = wake
         self._changed = threading.Condition()
         self._waiting: list[QueuedMessage] = []
@@ -51,7 +53,7 @@ class SendQueue:
             if len(self._waiting) >= self._limit:
                 raise TransportError(
                     f"the send queue is full: {self._limit} envelopes wait, and none was sent within {wait} s; send "
-                    "fewer at once, or raise send_queue in [pubsub_zmq]"
+                    f"fewer at once, or raise send_queue in [{self._group}]"
                 )
             self._waiting.append(item)
             self.accepted += 1

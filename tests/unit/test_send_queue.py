@@ -13,7 +13,7 @@ from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ZERO
 from pubsub_lib.errors import TransportError
-from pubsub_zmq.send_queue import WINDOW, QueuedMessage, SendQueue, frames
+from pubsub_lib.send_queue import WINDOW, QueuedMessage, SendQueue, frames
 from tests.unit.drivers.zmq.world import envelope
 
 UUIDS = ("aa" * 16, "bb" * 16)
@@ -77,12 +77,12 @@ def test_single_waiting_message_is_sent_as_it_was_encoded() -> None:
 
 def test_put_raises_after_the_wait_when_full_and_at_once_when_closed() -> None:
     woken: list[int] = []
-    box = SendQueue(2, lambda: woken.append(1))
+    box = SendQueue(2, lambda: woken.append(1), "mine")
     item = outgoing(envelope("a", 1, UUIDS[0]))
     box.put(item, 0)
     box.put(item, 0)
     assert woken == [1], "the thread is woken once for all queued items"
-    with pytest.raises(TransportError, match="2 envelopes wait"):
+    with pytest.raises(TransportError, match=r"2 envelopes wait.*send_queue in \[mine\]"):
         box.put(item, 0.01)
     assert box.accepted == 2
     box.close()
@@ -92,7 +92,7 @@ def test_put_raises_after_the_wait_when_full_and_at_once_when_closed() -> None:
 
 
 def test_waiting_sender_continues_as_soon_as_there_is_room() -> None:
-    box = SendQueue(1, lambda: None)
+    box = SendQueue(1, lambda: None, "mine")
     item = outgoing(envelope("a", 1, UUIDS[0]))
     box.put(item, 0)
     waiting = threading.Thread(target=box.put, args=(item, 30))
@@ -105,7 +105,7 @@ def test_waiting_sender_continues_as_soon_as_there_is_room() -> None:
 
 
 def test_pass_by_is_allowed_and_counted_only_when_the_queue_is_empty() -> None:
-    queue = SendQueue(10, lambda: None)
+    queue = SendQueue(10, lambda: None, "mine")
     assert queue.pass_by()
     queue.put(hello(1), 0.0)
     assert not queue.pass_by()

@@ -1,0 +1,135 @@
+"""The NATS client as this driver uses it: no headers, any bytes in a subject, no password without encryption."""
+
+import asyncio
+import importlib.util
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from nats import errors
+from nats.aio.client import Client
+
+from pubsub_lib.errors import ConfigError, TransportError
+from pubsub_nats.options import NatsOptions
+
+_CLOSE_TIMEOUT: Final = 0.5
+"""Maximum seconds for writing the last bytes to a server that may read nothing."""
+
+
+class NoConnectionError(TransportError):
+    """A connection could not be made. ``refused``: the server refuses this client, so that waiting does not help."""
+
+    def __init__(self, text: str, refused: bool = False) -> None:
+        super().__init__(text)
+        self.refused = refused
+
+
+class Access(msgspec.Struct, frozen=True):
+    """The options, with the files of ``tls_ca_file``, ``tls_cert_file`` and ``tls_key_file`` loaded."""
+
+    options: NatsOptions
+    tls: ssl.SSLContext | None
+
+
+def access(options: NatsOptions) -> Access:
+    """Load and check the files of the options. Raises ConfigError."""
+    tls = None
+    try:
+        if options.credentials_file:
+            Path(options.credentials_file).read_bytes()
+        if options.tls_ca_file or options.tls_cert_file:
+            tls = ssl.create_default_context(cafile=options.tls_ca_file or None)
+        if tls is not None and options.tls_cert_file:
+            tls.load_cert_chain(options.tls_cert_file, options.tls_key_file)
+    except OSError as error:  # an SSLError, too
+        names = "credentials_file, tls_ca_file, tls_cert_file or tls_key_file"
+        raise ConfigError(f"a file of {names} in [pubsub_nats] cannot be used: {error}; correct it") from error
+    if options.credentials_file and importlib.util.find_spec("nkeys") is None:
+        raise ConfigError("credentials_file in [pubsub_nats] needs the package nkeys; install nats-py[nkeys]")
+    return Access(options, tls)
+
+
+class NatsClient(Client):
+    """One connection to one server. It is not made again: :mod:`.connection` makes a new client."""
+
+    def __init__(
+        self, access: Access, url: str, on_error: Callable[[Exception], None], on_closed: Callable[[], Awaitable[None]]
+    ) -> None:
+        super().__init__()
+        self._access = access
+        self._url = url
+        self._on_error = on_error
+        self._on_closed = on_closed
+
+    async def open(self, name: str) -> None:
+        """Connect. Raises NoConnectionError."""
+        options = self._access.options
+        given: dict[str, Any] = {"tls": self._access.tls, "connect_timeout": options.connect_timeout}
+        if options.credentials_file:
+            given["user_credentials"] = options.credentials_file
+        elif options.user:
+            given.update(user=options.user, password=options.password)
+        given.update(error_cb=self._report, closed_cb=self._on_closed, allow_reconnect=False)
+        # The connection's keepalive is faster, and takes received messages for an answer.
+        given.update(ping_interval=3600)
+        try:
+            await self.connect(servers=[self._url], name=name, **given)
+        except Exception as error:
+            raise self._no_connection(error.args[0] if isinstance(error, _FailedError) else error) from error
+
+    async def end(self) -> None:
+        """Close, also when the server does not read."""
+        try:
+            await asyncio.wait_for(self.close(), _CLOSE_TIMEOUT)
+        except (OSError, errors.Error, TimeoutError, RuntimeError):
+            pass  # the connection may be lost in any state
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
+
+    async def _report(self, error: Exception) -> None:
+        if self._status in (self.DISCONNECTED, self.CONNECTING):
+            raise _FailedError(error)  # else the client would retry in a loop of its own
+        self._on_error(error)
+
+    def _no_connection(self, error: Exception) -> NoConnectionError:
+        text = " ".join(str(error).split()) or type(error).__name__
+        if "authoriz" in text.lower() or "authentic" in text.lower():
+            reason = (
+                f"refuses the user {self._access.options.user!r} ({text}); correct user, password or credentials_file"
+            )
+            return NoConnectionError(f"the NATS server {self._url} {reason} in [pubsub_nats]", refused=True)
+        if isinstance(error, ssl.SSLError | _PlainError):
+            reason = f"gives no encrypted connection: {text}; correct servers and the TLS files"
+            return NoConnectionError(f"the NATS server {self._url} {reason} in [pubsub_nats]", refused=True)
+        if isinstance(error, TimeoutError):
+            text = f"no answer within {self._access.options.connect_timeout:g} s"
+        return NoConnectionError(
+            f"the NATS server {self._url} is unavailable: {text}; start it, or correct servers in [pubsub_nats]"
+        )
+
+    # -- hooks of the client's base class ------------------------------------------------------------------------
+
+    def _connect_command(self) -> bytes:
+        encrypted = self._access.tls is not None or self._url.startswith("tls://")
+        if encrypted and not self._server_info.get("tls_required"):
+            raise _PlainError("it does not require TLS")  # before it gets the password
+        return super()._connect_command()
+
+    async def _process_headers(self, headers: Any) -> None:
+        """This library sends none; those of others could be damaged, which would end the client's reading."""
+
+    def _build_message(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> Any:
+        # A subject that is not UTF-8 would end the client's reading. It is counted as foreign instead.
+        subject, reply = (each.decode(errors="replace").encode() for each in (subject, reply))
+        return super()._build_message(sid, subject, reply, data, headers)
+
+
+class _FailedError(Exception):
+    """An attempt to connect failed, with this error."""
+
+
+class _PlainError(errors.Error):
+    """The server would get the password unencrypted."""

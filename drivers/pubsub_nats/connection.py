@@ -1,0 +1,246 @@
+"""One half's connection to the NATS servers, on a thread of its own with an event loop; made again until ``stop``."""
+
+import asyncio
+import random
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from nats import errors
+
+from pubsub_lib.errors import TransportError
+from pubsub_lib.logs import logger
+from pubsub_lib.threads.start import ReadyThread
+from pubsub_nats.client import Access, NatsClient, NoConnectionError
+
+_log = logger(__name__)
+
+_GRACE: Final = 0.2
+"""Maximum seconds until a cancelled task has ended."""
+_NO_TIMEOUT: Final = 2**31
+
+OnClient = Callable[[NatsClient], Awaitable[None]]
+
+
+class Connection:
+    """``opened`` subscribes on a new connection. When that is in effect, ``connected`` is called, and ``work`` runs
+    until the connection ends; all three on the connection's thread.
+
+    ``min_payload``: size of messages that the server must accept.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        name: str,
+        opened: OnClient,
+        connected: Callable[[], None],
+        work: OnClient,
+        min_payload: int = 0,
+    ) -> None:
+        self._access = access
+        self._options = access.options
+        self._name = name
+        self._opened = opened
+        self._connected = connected
+        self._work = work
+        self._min_payload = min_payload
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self._linger = 0.0
+        self._discovered: list[str] = []
+        """Addresses of further servers of the cluster, which the last server named."""
+        self._logged: set[str] = set()
+        self.settled = threading.Event()
+        """Set when the first connection was made, or refused."""
+        self.is_connected = False
+        servers = ", ".join(access.options.servers)
+        self.reason = f"no NATS server of {servers} has answered; start one, or correct servers in [pubsub_nats]"
+        """Why there is no connection."""
+        self.counts = {"connected": 0, "disconnected": 0, "lost": 0}
+
+    # -- any thread ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread. Raises TransportError."""
+        with self._lock:
+            if self._stopped:
+                raise TransportError("it was closed; make a new one")
+            ready = ReadyThread(self._name)
+            self._loop = asyncio.new_event_loop()
+            self._woken = asyncio.Event()
+            self._stopping = self._loop.create_future()
+            self._thread = ready.thread
+            ready.run(self._run)
+
+    def wake(self) -> None:
+        """Let ``woken`` return."""
+        self._call(lambda: self._woken.set())
+
+    def stop(self, linger: float = 0.0) -> None:
+        """End the connection and the thread; ``work`` gets ``linger`` seconds to end by itself. Idempotent."""
+        with self._lock:
+            self._linger = linger
+            self._stopped = True
+        self._call(self._stop)
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end of the thread."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(callback)
+
+    # -- the connection's thread ---------------------------------------------------------------------------------
+
+    async def woken(self) -> None:
+        """Wait for ``wake``."""
+        await self._woken.wait()
+        self._woken.clear()
+
+    def _stop(self) -> None:
+        self._woken.set()
+        if not self._stopping.done():
+            self._stopping.set_result(None)
+
+    def _run(self) -> None:
+        loop = self._loop
+        assert loop is not None
+        try:
+            loop.run_until_complete(self._connect_until_stopped())
+            for task in (left := asyncio.all_tasks(loop)):
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.wait(left, timeout=5 * _GRACE))
+        except Exception:  # noqa: BLE001 - nothing else would show it
+            _log.exception("internal error in the thread %s, which has ended; please report this", self._name)
+        finally:
+            with self._lock:
+                self._loop = None
+            loop.close()
+
+    async def _connect_until_stopped(self) -> None:
+        pause = self._options.reconnect_interval
+        while not self._stopping.done():
+            if await self._one_of(random.sample(self._options.servers, len(self._options.servers)) + self._discovered):
+                pause = self._options.reconnect_interval
+            await asyncio.wait({self._stopping}, timeout=pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, self._options.max_reconnect_interval)
+
+    async def _one_of(self, servers: list[str]) -> bool:
+        """One connection to one of these servers, from its begin to its end. False when none could be made."""
+        refused = False
+        for url in servers:
+            try:
+                await self._one(url)
+            except NoConnectionError as error:
+                self._failed(str(error))
+                refused = refused or error.refused
+            else:
+                return True
+            if self._stopping.done():
+                break
+        if refused:
+            self.settled.set()
+        return False
+
+    def _failed(self, reason: str) -> None:
+        if reason != self.reason:
+            self.reason = reason
+            _log.warning("%s; connecting is retried", reason)
+
+    async def _one(self, url: str) -> None:
+        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def on_closed() -> None:
+            if not lost.done():
+                lost.set_result(None)
+
+        client = NatsClient(self._access, url, self._on_error, on_closed)
+        try:
+            await self._prepared(client, url, lost)
+            if not self._stopping.done():
+                self.is_connected = True
+                self.counts["connected"] += 1
+                if self.reason and self.counts["connected"] > 1:
+                    _log.info("connected to the NATS server %s again", url)
+                self._connected()
+                self.settled.set()
+                await self._until_lost(client, lost)
+        finally:
+            if self.is_connected:
+                self.is_connected = False
+                self.counts["disconnected"] += 1
+                found = (f"{url.partition('://')[0]}://{each.netloc}" for each in client.discovered_servers)
+                self._discovered = [each for each in found if each not in self._options.servers]
+                if not self._stopping.done():
+                    self._failed(f"the connection to the NATS server {url} was lost ({client.last_error or 'silence'})")
+            await client.end()
+
+    async def _prepared(self, client: NatsClient, url: str, lost: "asyncio.Future[None]") -> None:
+        """Connect and subscribe, until ``stop``. Raises NoConnectionError."""
+        task = asyncio.ensure_future(self._prepare(client, url))
+        limit = 2 * self._options.connect_timeout
+        await asyncio.wait({task, lost, self._stopping}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        done = task.done()
+        error = task.exception() if done and not task.cancelled() else await _ended(task)
+        if isinstance(error, NoConnectionError):
+            raise error
+        if (error is not None or not done) and not self._stopping.done():
+            why = error or client.last_error or "no answer"
+            raise NoConnectionError(f"the NATS server {url} ended the new connection: {why}; look at its log")
+
+    async def _prepare(self, client: NatsClient, url: str) -> None:
+        await client.open(self._name)
+        if client.max_payload < self._min_payload:
+            raise NoConnectionError(
+                f"the NATS server {url} accepts messages of {client.max_payload} bytes, which is less than "
+                f"max_frame_bytes ({self._min_payload}); raise max_payload of the server, or lower max_frame_bytes and "
+                "max_value_bytes in [pubsub] of all processes",
+                refused=True,
+            )
+        await self._opened(client)
+        await client.flush(_NO_TIMEOUT)
+
+    async def _until_lost(self, client: NatsClient, lost: "asyncio.Future[None]") -> None:
+        work, alive = (asyncio.ensure_future(each) for each in (self._work(client), self._keep_alive(client)))
+        await asyncio.wait({work, alive, lost, self._stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if self._stopping.done() and self._linger:
+            await asyncio.wait({work, alive, lost}, timeout=self._linger, return_when=asyncio.FIRST_COMPLETED)
+        for task in (work, alive):
+            error = task.exception() if task.done() else await _ended(task)
+            if error is not None and not isinstance(error, OSError | errors.Error):
+                _log.error("internal error in the thread %s; please report this", self._name, exc_info=error)
+
+    async def _keep_alive(self, client: NatsClient) -> None:
+        """Return when the server neither answers a ping nor sends messages."""
+        while True:
+            await asyncio.sleep(self._options.keepalive_interval)
+            # Without a timeout of the client, whose reading would end when the answer came late.
+            ping = asyncio.ensure_future(client.flush(_NO_TIMEOUT))
+            while not ping.done():
+                before = client.stats["in_bytes"]
+                await asyncio.wait({ping}, timeout=self._options.keepalive_timeout)
+                if not ping.done() and client.stats["in_bytes"] == before:
+                    await _ended(ping)
+                    return
+            ping.result()
+
+    def _on_error(self, error: Exception) -> None:
+        if isinstance(error, errors.SlowConsumerError):
+            self.counts["lost"] += 1
+        elif "permissions violation" in str(error) and str(error) not in self._logged:
+            self._logged.add(str(error))
+            _log.error("the NATS server refuses a subject: %s; grant it to this user", error)
+
+
+async def _ended(task: "asyncio.Future[Any]") -> BaseException | None:
+    """Cancel a task and wait for its end; return its error."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=_GRACE)
+    return task.exception() if task.done() and not task.cancelled() else None

@@ -1,0 +1,126 @@
+"""Options of ``nats_pubsub_driver``, in the group ``[pubsub_nats]``. Needs no NATS client."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from pubsub_lib.config.fields import checked_options, option, opts_of
+from pubsub_lib.errors import ConfigError
+
+EXTRA: Final = "nats"
+"""The extra of this distribution that brings the NATS client."""
+
+_Count = Annotated[int, Meta(ge=1, le=2**40)]
+_Seconds = Annotated[float, Meta(ge=0.01, le=3600)]
+_AtMostASecond = Annotated[float, Meta(ge=0, le=1)]
+
+
+class NatsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The driver's own options. Times in seconds."""
+
+    servers: Annotated[
+        tuple[str, ...],
+        option(
+            "Addresses of NATS servers: nats://host:port, or tls://host:port for connections that must be encrypted. "
+            "Further servers of their cluster are found by themselves."
+        ),
+    ] = ("nats://127.0.0.1:4222",)
+    prefix: Annotated[
+        Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=200)],
+        option(
+            "First tokens of all subjects. Publishers and subscribers of one store need the same prefix, and those of "
+            "another store on the same servers another one."
+        ),
+    ] = "pubsub"
+    user: Annotated[str, option("Name of the user at the servers.")] = ""
+    password: Annotated[str, option("Password of the user.", secret=True)] = ""
+    credentials_file: Annotated[
+        str, option("File with the JWT and the key of a user (.creds), in place of user and password.")
+    ] = ""
+    tls_ca_file: Annotated[
+        str, option("File with the certificates that sign those of the servers; empty: those of the system.")
+    ] = ""
+    tls_cert_file: Annotated[str, option("File with the certificate that this client shows to the servers.")] = ""
+    tls_key_file: Annotated[str, option("File with the key of tls_cert_file.")] = ""
+    connect_timeout: Annotated[
+        _Seconds, option("Maximum duration of connecting to one server, and of a publisher's start. In seconds.")
+    ] = 5.0
+    reconnect_interval: Annotated[
+        _Seconds,
+        option("Wait before lost connections are retried; it doubles when no server can be reached. In seconds."),
+    ] = 0.1
+    max_reconnect_interval: Annotated[
+        _Seconds, option("Maximum wait before lost connections are retried. In seconds.")
+    ] = 2.0
+    keepalive_interval: Annotated[_Seconds, option("Wait between two pings of the server. In seconds.")] = 2.0
+    keepalive_timeout: Annotated[
+        _Seconds,
+        option(
+            "Time after which a connection is lost on which the server neither answers a ping nor sends messages. In "
+            "seconds."
+        ),
+    ] = 5.0
+    pending_messages: Annotated[
+        _Count,
+        option(
+            "Maximum number of received messages that wait in a subscriber. Further ones are dropped, and counted as "
+            "lost."
+        ),
+    ] = 10_000
+    pending_bytes: Annotated[_Count, option("Maximum size of the waiting messages together, in bytes.")] = (
+        64 * 1024 * 1024
+    )
+    send_queue: Annotated[
+        _Count,
+        option(
+            "Maximum number of envelopes that wait in a publisher to be sent. While the queue is full, senders wait."
+        ),
+    ] = 10_000
+    send_wait: Annotated[
+        _AtMostASecond,
+        option("Maximum time that a sender waits for room in a full queue before it gets an error. In seconds."),
+    ] = 0.5
+
+
+OPTIONS: Final = opts_of(NatsOptions)
+
+
+def checked(given: Mapping[str, Any]) -> NatsOptions:
+    """Return the options from their names and values. Raises ConfigError for invalid ones."""
+    options = checked_options(NatsOptions, given, "nats_pubsub_driver", "pubsub_nats")
+    for wrong in filter(None, (*map(_wrong_server, options.servers), _conflict(options))):
+        raise ConfigError(f"nats_pubsub_driver cannot use its options: {wrong} in [pubsub_nats]")
+    return options
+
+
+def _conflict(options: NatsOptions) -> str:
+    if not options.servers:
+        return "servers is empty; name at least one"
+    if bool(options.user) != bool(options.password):
+        return "of user and password only one is given; set both or none"
+    if options.user and options.credentials_file:
+        return "user and credentials_file are both given; remove one"
+    if bool(options.tls_cert_file) != bool(options.tls_key_file):
+        return "of tls_cert_file and tls_key_file only one is given; set both or none"
+    if options.max_reconnect_interval < options.reconnect_interval:
+        return (
+            f"max_reconnect_interval ({options.max_reconnect_interval} s) is below reconnect_interval "
+            f"({options.reconnect_interval} s); raise it"
+        )
+    return ""
+
+
+def _wrong_server(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("nats", "tls") and parts.hostname and parts.port != 0
+    except ValueError:
+        known, parts = False, urlsplit("")
+    if "@" in parts.netloc:
+        return f"an address of servers holds a user or a password ({parts.hostname}); set the options for them"
+    if not known or parts.path.strip("/") or parts.query or parts.fragment:
+        return f"the address {url!r} of servers is not nats://host:port or tls://host:port; correct it"
+    return ""

@@ -1,0 +1,142 @@
+"""Mistakes in the drivers over a broker, each caught with a private server or without any."""
+
+from functools import partial
+
+from _mutants.table import Mutant
+
+
+def _mutant(path: str, name: str, before: str, after: str, test: str, wrong: str) -> Mutant:
+    return Mutant(name, f"drivers/pubsub_nats/{path}", before, after, (f"tests/{test}",), wrong=wrong)
+
+
+UNIT = "unit/drivers/nats/test_nats.py::"
+SERVER = "unit/drivers/nats/test_server.py::"
+CONFORMANCE = "conformance/test_nats.py::TestNats::"
+SUBJECTS = partial(_mutant, "subjects.py")
+CLIENT = partial(_mutant, "client.py")
+CONNECTION = partial(_mutant, "connection.py")
+PUBLISHER = partial(_mutant, "publisher.py")
+SUBSCRIBER = partial(_mutant, "subscriber.py")
+PENDING = partial(_mutant, "pending.py")
+
+MUTANTS = (
+    SUBJECTS(
+        "dots_of_a_topic_stay_in_its_subject",
+        '.replace(".", "%2E")',
+        "",
+        f"{UNIT}test_each_legal_topic_is_one_token_and_back",
+        "a topic with a dot has several tokens, and a permission on a subject is none on the topic",
+    ),
+    SUBJECTS(
+        "a_topic_has_several_subjects",
+        " or token(found) != token_:",
+        ":",
+        f"{UNIT}test_other_tokens_are_foreign",
+        "a message on a subject that a server's permissions do not name arrives on a topic that they do",
+    ),
+    SUBJECTS(
+        "hello_request_names_any_subject_for_its_reply",
+        "if not reply.startswith(self._reply) or len(parts) != 2",
+        "if len(parts) != 2",
+        f"{UNIT}test_a_hello_request_cannot_name_another_subject_for_its_reply",
+        "a subscriber lets a publisher send to subjects on which the subscriber may not",
+    ),
+    CLIENT(
+        "subject_that_is_not_text_ends_receiving",
+        'each.decode(errors="replace").encode()',
+        "each",
+        f"{SERVER}test_foreign_messages_are_counted_and_do_not_end_receiving",
+        "one message of any program ends the receiving of every replica of all topics",
+    ),
+    CLIENT(
+        "headers_are_read",
+        "async def _process_headers(self",
+        "async def _process_no_headers(self",
+        f"{SERVER}test_foreign_messages_are_counted_and_do_not_end_receiving",
+        "a damaged header of any program ends the receiving of a replica",
+    ),
+    CLIENT(
+        "server_without_encryption_gets_the_password",
+        "        if encrypted and not",
+        "        if False and not",
+        f"{SERVER}test_a_server_without_encryption_does_not_get_the_password",
+        "a program between client and server reads the password",
+    ),
+    CLIENT(
+        "client_retries_by_itself",
+        "            raise _FailedError(error)",
+        "            return",
+        f"{SERVER}test_an_unavailable_server_is_one_sentence_in_time",
+        "the client tries one server in a loop, and no error names it",
+    ),
+    CONNECTION(
+        "server_may_accept_less_than_a_frame",
+        "if client.max_payload < self._min_payload:",
+        "if client.max_payload < 0:",
+        f"{SERVER}test_a_server_that_accepts_less_than_a_frame_is_refused_with_both_numbers",
+        "the server ends the connection at each large transaction",
+    ),
+    CONNECTION(
+        "refused_publisher_waits",
+        "        if refused:\n            self.settled.set()\n",
+        "",
+        f"{SERVER}test_wrong_credentials_are_refused_at_once_without_the_password",
+        "with wrong credentials the start waits for the whole connect_timeout",
+    ),
+    CONNECTION(
+        "silent_server_stays_connected",
+        "                    await _ended(ping)\n                    return\n",
+        "                    continue\n",
+        f"{SERVER}test_a_silent_server_is_a_lost_one",
+        "a server that vanished without a FIN is never left",
+    ),
+    CONNECTION(
+        "other_servers_of_the_cluster_are_not_used",
+        " + self._discovered):",
+        "):",
+        f"{SERVER}test_a_client_moves_to_another_server_of_the_cluster",
+        "a client that knows one server waits for it although its cluster works",
+    ),
+    PUBLISHER(
+        "closing_publisher_drops_its_queue",
+        "self._connection.stop(_LINGER)",
+        "self._connection.stop()",
+        f"{SERVER}test_closing_publisher_sends_the_queued_envelopes",
+        "replicas get no goodbye",
+    ),
+    PUBLISHER(
+        "request_without_its_inbox",
+        "        self._inboxes[nonce] = request.reply\n",
+        "",
+        f"{CONFORMANCE}test_request_hello_must_be_answered_to_the_asker_alone",
+        "no hello request is answered",
+    ),
+    SUBSCRIBER(
+        "topics_are_subscribed_to_beside_everything",
+        "wanted = {ALL} if ALL in self._topics else changed & self._topics",
+        "wanted = changed & self._topics",
+        f"{CONFORMANCE}test_register_topic_must_be_idempotent",
+        "a replica of everything receives the messages of a topic twice",
+    ),
+    SUBSCRIBER(
+        "topics_are_forgotten_at_a_new_connection",
+        "            self._changed = set(self._topics)\n",
+        "            self._changed = set()\n",
+        f"{CONFORMANCE}test_every_topic_must_be_subscribed_to_again",
+        "after a reconnection a replica receives nothing",
+    ),
+    SUBSCRIBER(
+        "message_without_room_is_not_counted",
+        "            self._lose(1)\n",
+        "            pass\n",
+        "e2e/test_nats.py::test_slow_replica_counts_lost_messages_and_converges_by_deltas",
+        "no counter shows that a replica is too slow",
+    ),
+    PENDING(
+        "pending_is_not_bounded_by_size",
+        "or self._bytes + size > self._max_bytes",
+        "",
+        f"{UNIT}test_pending_is_bounded_by_number_and_size_and_takes_one_item_of_any_size",
+        "a slow replica needs ever more memory",
+    ),
+)
