@@ -45,6 +45,13 @@ class PrivateRedis:
         """The address, as the driver's option ``url``."""
         return f"redis://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """Process id of the server. Raises TransportError while it does not run."""
+        if self._child is None:
+            raise TransportError("the private Redis server does not run; call start() or restart()")
+        return self._child.pid
+
     def start(self) -> None:
         """Start the server. Raises ConfigError when the package cannot be downloaded, TransportError when the server
         does not answer."""

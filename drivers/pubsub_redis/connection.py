@@ -5,6 +5,7 @@ The protocol is RESP3, in which one connection subscribes and publishes, so that
 
 import logging
 import os
+import random
 import select
 import socket
 import threading
@@ -117,7 +118,7 @@ class Link:
                 if time.monotonic() - began > options.max_reconnect_interval:
                     pause = first
                 self.busy_since = float("inf")
-                self._stopped.wait(pause)
+                self._stopped.wait(pause * random.uniform(0.5, 1.0))  # not all replicas at once
                 pause = min(2 * pause, options.max_reconnect_interval)
         finally:
             with self._lock:

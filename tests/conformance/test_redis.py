@@ -8,7 +8,9 @@ import pytest
 from _redis_server import PrivateRedis
 
 from pubsub_lib.api import DriverSettings
+from pubsub_lib.core.model import ALL
 from pubsub_lib.testing.conformance import DriverConformance, Rig
+from pubsub_lib.testing.rig import scene
 from pubsub_redis.driver import RedisDriver
 from pubsub_redis.frames import Channels, encode_batch
 from tests.conformance.proxies import proxies
@@ -40,3 +42,12 @@ class TestRedis(DriverConformance):
     def rig(self, redis_server: PrivateRedis) -> Iterator[Rig]:
         with rig_on(redis_server) as rig:
             yield rig
+
+    def test_a_topic_is_delivered_after_everything_was_unregistered_while_cut_off(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            listener.subscriber.register_topic(ALL)
+            on.settle(listener, "tenant-2")
+            with on.cut_off():
+                listener.subscriber.unregister_topic(ALL)
+            on.settle(listener, "tenant-1")
