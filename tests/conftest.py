@@ -12,10 +12,11 @@ import signal
 import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import hypothesis
 import pytest
+from _redis_server import PrivateRedis
 from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer, port_variable
 from xdist.workermanage import WorkerController
 
@@ -31,6 +32,7 @@ hypothesis.settings.load_profile("ci" if IN_CI else "dev")
 
 _seed = int(os.environ.get(SEED_VARIABLE) or (0 if IN_CI else random.SystemRandom().getrandbits(32)))
 os.environ[SEED_VARIABLE] = str(_seed)  # one for all parallel test processes
+Server = TypeVar("Server", PrivateServer, PrivateRedis)
 Handlers = dict[signal.Signals, Any]
 
 _BEFORE = pytest.StashKey[Handlers]()
@@ -153,6 +155,18 @@ def private_mariadb() -> Iterator[PrivateServer]:
     yield from _serve(PrivateMariaDB())
 
 
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[PrivateRedis]:
+    """The Redis server that all tests share, each with channels of its own; to kill one, take ``private_redis``."""
+    yield from _serve(PrivateRedis())
+
+
+@pytest.fixture
+def private_redis() -> Iterator[PrivateRedis]:
+    """A Redis server for this test alone, which it may kill and restart."""
+    yield from _serve(PrivateRedis())
+
+
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     """URL of an SQLite database in a file that does not exist yet."""
@@ -194,15 +208,17 @@ def _shared(server: PrivateServer) -> Iterator[PrivateServer]:
     server.drop_database(server.url)
 
 
-def _serve(server: PrivateServer) -> Iterator[PrivateServer]:
+def _serve(server: Server) -> Iterator[Server]:
     try:
         server.start()
     except ConfigError as error:
         if IN_CI:
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error))
-    with server:
+    try:
         yield server
+    finally:
+        server.stop()
 
 
 def _database(server: PrivateServer) -> Iterator[str]:

@@ -2,10 +2,11 @@
 
 ::
 
-    tools/bench                                  # all cases but e2e, 5 rounds each
+    tools/bench                                  # all cases but drivers and e2e, 5 rounds each
     tools/bench --case burst10 --rounds 9
     tools/bench --json bench.json                # the table, and the figures in a file
     tools/bench --quick -f json                  # checks that everything arrives; its figures are not meaningful
+    tools/bench --case drivers                   # drivers over a broker: downloads servers
     tools/bench --case e2e                       # beside etcd, OVSDB, NATS, Redis and LISTEN/NOTIFY: downloads them
     tools/bench settle --replicas 5              # a command measures one thing; tools/bench --help lists the commands
 

@@ -59,6 +59,9 @@ DRIVERS: Final = {
     "where one publisher per host is not enough. Publishers bind nothing, and subscribers need no addresses: all "
     "programs connect to `servers`. Subjects begin with `prefix`, and the servers' permissions on `PREFIX.data.TOPIC` "
     "are permissions on topics.",
+    "redis_pubsub_driver": "It sends over the pub/sub channels of one Redis server, a channel for each topic. It needs "
+    "the extra `redis`, and Redis 6.0 or later. Redis stores nothing; replicas read what they missed from the "
+    "database. The rights that its users need: [security](security.md#redis).",
     "zmq_pubsub_driver": "It sends over TCP, or by `publisher_transport = ipc` within one host. Each subscriber "
     "connects to every publisher.",
     "zmq_pubsub_multiproc_driver": "It is the hop from the worker processes of a host to its publisher service "

@@ -66,7 +66,7 @@ OTHER_MIRRORS = {"drivers", "pubsub_pytest", "tools"}
 
 DRIVER_MAY_IMPORT = {
     "api", "config.fields", "core", "curve_keys", "driver_state", "errors", "fault_injection", "hello_requests", "logs",
-    "port_owner", "send_queue", "socket_lock", "socket_path", "subscriptions", "threads", "zmq_frames",
+    "masking", "port_owner", "send_queue", "socket_lock", "socket_path", "subscriptions", "threads", "zmq_frames",
 }  # fmt: skip
 MAY_IMPORT_STORE = {"pubsub_sql"}  # its transport is the store itself
 

@@ -18,6 +18,8 @@ from _bench.measure import QUICK, Row, Sizes
 from pubsub_lib.errors import PubSubError
 
 E2E: Final = "e2e"
+DRIVERS: Final = "drivers"
+"""These cases run only when they are named: they download."""
 EXIT_CODES: Final = (
     "exit codes: 0 every ratio is met (with --quick: everything arrived); 1 a ratio is missed;\n"
     "2 invalid option; 3 the run failed, or something did not arrive; 130 interrupted"
@@ -26,13 +28,13 @@ EXIT_CODES: Final = (
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options."""
-    names = [*cases(fullsync.DATA), E2E]
+    names = [*cases(fullsync.DATA), DRIVERS, E2E]
     parser = Parser(
         prog=PROG,
         usage=f"{PROG} [options]\n       {PROG} COMMAND [options]",
-        description="Small cases, each compared with its peer in the same run; medians and ratios. The case e2e, "
-        "from a transaction to a handler in another process, runs only when it is named: it downloads its peers, once, "
-        "into the user's cache folder.",
+        description="Small cases, each compared with its peer in the same run; medians and ratios. The cases "
+        "drivers (drivers over a broker) and e2e (from a transaction to a handler in another process) run only when "
+        "they are named: they download servers and peers, once, into the user's cache folder.",
         epilog=f"{EXIT_CODES}\n\ncommands, each with --help:\n{listed()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -82,6 +84,10 @@ def measure(options: argparse.Namespace) -> report.Report:
         if not options.case or name in options.case:
             rows.extend(case(QUICK if options.quick else Sizes(), rounds, partial(log, name)))
     details = None
+    if DRIVERS in (options.case or ()):
+        from _bench.drivers import case as drivers  # it needs the extras of these drivers
+
+        rows.extend(drivers.run(QUICK if options.quick else Sizes(), rounds, partial(log, DRIVERS)))
     if E2E in (options.case or ()):
         from _bench.e2e import run as e2e  # it needs the extras service and postgresql, which the other cases do not
 

@@ -1,0 +1,93 @@
+"""The names of the channels, and the batches of envelopes that are published on them.
+
+A published message is one msgpack array of byte strings: topic frame and body of one envelope after the other, all of
+one channel. What the frames hold is defined in :mod:`pubsub_lib.core.codec`. A hello request is a msgpack array of two
+byte strings: the requester's inbox and the request.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.core import codec
+from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
+from pubsub_lib.core.model import MAX_NAME_BYTES
+from pubsub_lib.errors import FrameError
+
+MAX_INBOX_BYTES: Final = 64
+_OVERHEAD: Final = codec.MAX_HEADER_BYTES + 64
+"""Maximum size of a batch with one envelope, beyond its body."""
+_GLOB: Final = re.compile(rb"([*?\[\]\\^])")
+
+encode_batch = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+class Channels:
+    """The channels of one prefix: ``D`` and the topic, ``H`` and an inbox, and ``ask`` for hello requests."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix.encode()
+        self.requests: Final = self._prefix + b"ask"
+        self.everything: Final = _GLOB.sub(rb"\\\1", self._prefix) + codec.EVERYTHING + b"*"
+        """The pattern of the channels of all topics."""
+        self._data = self._prefix + codec.EVERYTHING
+
+    def of_topic(self, topic: str) -> bytes:
+        """The channel of a topic; of ``ALL``, that of hellos to every subscriber."""
+        return self._data + topic.encode()
+
+    def of_inbox(self, inbox: bytes) -> bytes:
+        """The channel of the replies to one subscriber."""
+        return self._prefix + b"H" + inbox
+
+    def is_data(self, channel: bytes) -> bool:
+        """Whether it is the channel of a topic, or of hellos to every subscriber."""
+        return channel.startswith(self._data)
+
+    def fits(self, channel: bytes, head: bytes) -> bool:
+        """Whether this topic frame may come on this channel, so that the server's rights on channels are rights on
+        topics."""
+        if channel.startswith(self._data):
+            return head[-1:] == b"\0" and head[:-1] == channel[len(self._prefix) :]
+        return head[:1] == b"H"
+
+
+def read_batch(data: bytes, limits: Limits) -> list[tuple[bytes, bytes]]:
+    """Topic frames and bodies of a published message, which may hold any bytes. Raises FrameError."""
+    frames = _read(data, limits)
+    if not frames or len(frames) % 2:
+        raise FrameError(f"a message has {len(frames)} frames, which are no pairs", "foreign")
+    return list(zip(frames[::2], frames[1::2], strict=True))
+
+
+def read_request(data: bytes, limits: Limits) -> tuple[bytes, bytes]:
+    """(inbox, hello request) of a message on the channel of requests. Raises FrameError."""
+    frames = _read(data, limits)
+    if len(frames) != 2 or not 0 < len(frames[0]) <= MAX_INBOX_BYTES:
+        raise FrameError(f"a hello request has {len(frames)} frames or no inbox", "foreign")
+    return frames[0], frames[1]
+
+
+def for_requests(limits: Limits) -> Limits:
+    """The limits of hello requests: one about as many topics as a replica asks for at once always fits."""
+    size = MAX_HELLO_TOPICS * (MAX_NAME_BYTES + 5) + _OVERHEAD
+    return msgspec.structs.replace(limits, max_frame_bytes=max(limits.max_frame_bytes, size))
+
+
+def nonce_of(frame: bytes) -> bytes:
+    """The nonce of a hello request, or of the topic frame of a hello reply."""
+    return frame[1 : frame.find(b"\0")]
+
+
+def _read(data: bytes, limits: Limits) -> Sequence[bytes]:
+    max_bytes = limits.max_frame_bytes + _OVERHEAD
+    if len(data) > max_bytes:
+        raise FrameError(f"a message of {len(data)} bytes exceeds {max_bytes}", "oversized")
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        reason = "truncated" if not data or "truncated" in str(error) else "foreign"
+        raise FrameError(f"a message that starts with {data[:40]!r} cannot be read: {error}", reason) from error

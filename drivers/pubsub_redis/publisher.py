@@ -1,0 +1,174 @@
+"""The sending half: senders queue, and one thread sends batches on a connection and receives hello requests."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Final
+
+from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.driver_state import PublisherState
+from pubsub_lib.errors import FrameError, TransportError
+from pubsub_lib.hello_requests import MAX_WAITING, HelloRequests
+from pubsub_lib.logs import logger
+from pubsub_lib.threads.start import ReadyThread
+from pubsub_redis.connection import Command, Link, subscribing
+from pubsub_redis.frames import Channels, for_requests, nonce_of, read_request
+from pubsub_redis.options import RedisOptions, Server
+from pubsub_redis.send_queue import QueuedEnvelope, SendQueue, batches
+
+_log = logger(__name__)
+
+_MAX_INBOXES: Final = 2 * MAX_WAITING
+"""Maximum number of hello requests whose inboxes are remembered: more than wait for their replies."""
+_STOP, _CUT = 1.2, 0.6
+"""Seconds that ``close`` waits for the thread: until it has sent, and again after the connection was cut."""
+
+
+class RedisPublisher(Publisher):
+    """Encodes in the sender's thread. Nothing is sent while there is no connection."""
+
+    def __init__(self, options: RedisOptions, server: Server, limits: Limits) -> None:
+        self._options = options
+        self._server = server
+        self._limits = limits
+        self._channels = Channels(options.prefix)
+        self._life = PublisherState()
+        self._lock = threading.Lock()
+        self._settled = threading.Event()
+        """Set at the first connection, and at an error that no retry repairs."""
+        self._failure = ""
+        self._connected = False
+        self._link: Link | None = None
+        self._queue = SendQueue(options.send_queue, self._wake)
+        self._asks = HelloRequests(for_requests(limits), options.questions_per_second)
+        self._inboxes: dict[bytes, bytes] = {}
+        """The inbox of each hello request by its nonce, in the order of the requests. Changed by the connection's
+        thread only."""
+        # Changed by the connection's thread only.
+        self._counts = {"messages": 0, "overflow": 0}
+        self._bad = {"foreign": 0, "oversized": 0, "truncated": 0}
+        self._threads: tuple[threading.Thread, ...] = ()
+
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
+        """Connect. See :meth:`pubsub_lib.api.Publisher.initialize`. After a failure the publisher is closed."""
+        with self._lock, ExitStack() as undo:
+            self._life.check_new()
+            sending = ReadyThread("pubsub-redis-send")
+            undo.callback(sending.drop)
+            answering = ReadyThread("pubsub-redis-asks")
+            undo.callback(answering.drop)
+            self._link = link = Link(self._options, self._server, _log)
+            undo.pop_all()
+            self._life.begin()
+            self._threads = (sending.thread, answering.thread)
+            answering.run(partial(self._asks.answer, on_hello_request, on_connected))
+            sending.run(partial(link.run, self))
+        self._settled.wait(self._options.connect_timeout)
+        if not self._connected:
+            self.close()
+            raise TransportError(self._failure or f"the Redis server {self._server.url} did not answer")
+
+    def send_event(self, envelope: Envelope) -> None:
+        """Encode and queue. See :meth:`pubsub_lib.api.Publisher.send_event`. Waits at most ``send_wait`` seconds, and
+        only when the queue is full."""
+        self._life.check_open()
+        head, body = codec.encode(envelope, self._limits)
+        hello = envelope.hello
+        if hello is not None and hello.nonce:
+            inbox = self._inboxes.get(nonce_of(head))
+            if inbox is None:
+                raise TransportError(
+                    f"no hello request with the nonce {hello.nonce!r} is open, so its reply has no receiver"
+                )
+            channel = self._channels.of_inbox(inbox)
+        else:
+            channel = self._channels.of_topic(envelope.topic)
+        self._queue.put(QueuedEnvelope(channel, head, body, hello is not None), self._options.send_wait)
+
+    def counters(self) -> Mapping[str, int]:
+        """The counters that the API requires, and: ``messages`` (fewer than ``sent`` when envelopes shared them),
+        ``lost`` (queued envelopes that a lost connection dropped), ``asks`` (hello requests) with their errors, and
+        those of :class:`.connection.Link`."""
+        queue, asks, link = self._queue, self._asks.counts, self._link
+        bad = {reason: asks[reason] + self._bad[reason] for reason in self._bad}
+        more = link.counts if link is not None else {}
+        return {"sent": queue.accepted, "lost": queue.lost, **self._counts, **asks, **bad, **more}
+
+    def sending_for(self, now: float) -> float:
+        """See :meth:`pubsub_lib.api.Publisher.sending_for`."""
+        link = self._link
+        return 0.0 if self._life.closed or link is None else max(0.0, now - link.busy_since)
+
+    def close(self) -> None:
+        """Send the queued envelopes and release everything. See :meth:`pubsub_lib.api.Publisher.close`."""
+        if self._life.inherited:
+            return
+        with self._lock:
+            self._life.closed = True
+            self._queue.close()
+            link, threads = self._link, self._threads
+        self._asks.close()
+        self._settled.set()
+        if link is None:
+            return
+        link.stop()
+        for wait in (_STOP, _CUT):
+            if threads[0] is not threading.current_thread():
+                threads[0].join(wait)
+            if threads[0].is_alive():
+                link.cut()
+
+    def _wake(self) -> None:
+        if self._link is not None:
+            self._link.wake()
+
+    # -- the connection's thread --------------------------------------------------------------------------------------
+
+    def greeting(self) -> list[Command]:
+        """Subscribe to hello requests."""
+        return subscribing("SUBSCRIBE", [self._channels.requests])
+
+    def orders(self) -> list[Command]:
+        """Publish the queued envelopes."""
+        waiting = self._queue.take()
+        found: list[Command] = [("PUBLISH", *each) for each in batches(waiting, self._limits.max_frame_bytes)]
+        self._counts["messages"] += len(found)
+        return found
+
+    def connected(self) -> None:
+        """Accept envelopes, and let the caller send a hello."""
+        self._queue.connected()
+        self._connected = True
+        self._settled.set()
+        self._asks.connected()
+
+    def disconnected(self, reason: str, final: bool) -> None:
+        """Refuse envelopes."""
+        self._queue.disconnected(f"{reason}; connecting is retried")
+        self._failure = reason
+        if final:
+            self._settled.set()
+
+    def message(self, kind: bytes, rest: Sequence[bytes]) -> None:
+        """Queue a hello request."""
+        if kind != b"message":
+            return
+        try:
+            inbox, request = read_request(rest[1], for_requests(self._limits))
+        except FrameError as error:
+            self._bad[error.reason] += 1
+            return
+        nonce = nonce_of(request)
+        self._inboxes.pop(nonce, None)
+        self._inboxes[nonce] = inbox
+        if len(self._inboxes) > _MAX_INBOXES:
+            del self._inboxes[next(iter(self._inboxes))]
+        self._counts["overflow"] += self._asks.put([request])
+
+    def refused(self, reason: str) -> None:
+        """A message was not published; replicas will find the loss."""
+        _log.warning("a message was lost: %s", reason)
