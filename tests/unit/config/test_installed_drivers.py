@@ -12,6 +12,7 @@ from pubsub_lib.errors import DriverError
 DRIVERS = {
     "db_polling_pubsub_driver": "pubsub_sql",
     "memory": "pubsub_memory",
+    "pgnotify_pubsub_driver": "pubsub_pgnotify",
     "zmq_pubsub_driver": "pubsub_zmq",
     "zmq_pubsub_multiproc_driver": "pubsub_ipc",
 }
