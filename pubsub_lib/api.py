@@ -30,7 +30,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     ordered: bool
     """Envelopes of one publisher on one topic never overtake each other."""
     carries_envelopes: bool = True
-    """False: ``send_event`` does nothing, because subscribers read the changelog themselves."""
+    """False: ``send_event`` sends no links, because subscribers read the changelog themselves."""
     needs_store: bool = False
     """The subscriber must be given the store's URL, because it polls the store."""
     fan_out: bool = True

@@ -10,7 +10,6 @@ from stevedore.exception import MultipleMatches, NoMatches
 from pubsub_lib import contract, exposure
 from pubsub_lib.api import Capabilities, Driver, Publisher
 from pubsub_lib.config import installed_drivers
-from pubsub_lib.config.pubsub import POLLING_DRIVER
 from pubsub_lib.errors import DriverError
 from pubsub_lib.settings import Settings
 
@@ -51,7 +50,7 @@ def load_hop(name: str) -> type[Driver]:
     a driver whose senders bind, because many workers cannot bind one address, and for one that sends no messages.
     """
     driver = load(name)
-    if driver.capabilities.bind_based or name == POLLING_DRIVER:
+    if driver.capabilities.bind_based or not driver.capabilities.carries_envelopes:
         why = "its senders bind the address" if driver.capabilities.bind_based else "it sends no messages"
         raise DriverError(
             f"the driver {name!r} cannot be used as pub_sub_multiproc_driver, because {why}; "

@@ -62,6 +62,10 @@ DRIVERS: Final = {
     "redis_pubsub_driver": "It sends over the pub/sub channels of one Redis server, a channel for each topic. It needs "
     "the extra `redis`, and Redis 6.0 or later. Redis stores nothing; replicas read what they missed from the "
     "database. The rights that its users need: [security](security.md#redis).",
+    "pgnotify_pubsub_driver": "It needs only PostgreSQL. Publishers announce the newest position by NOTIFY, on a "
+    "connection of their own, and each subscriber polls as with `db_polling_pubsub_driver`, but at once. Subscribers "
+    "have two connections to the database, and with a pooler between them these must be in session mode. Without the "
+    "connection for notifications a subscriber polls between `fastest` and `slowest`.",
     "zmq_pubsub_driver": "It sends over TCP, or by `publisher_transport = ipc` within one host. Each subscriber "
     "connects to every publisher.",
     "zmq_pubsub_multiproc_driver": "It is the hop from the worker processes of a host to its publisher service "

@@ -14,7 +14,7 @@ from pubsub_sql.subscriber import PollingSubscriber
 
 # One connection, short timeouts and no retries in the store: the subscriber has its own backoff, and close() must not
 # wait for a database that does not answer.
-_STORE: Final = StoreSettings(
+STORE: Final = StoreSettings(
     pool_size=1, connect_timeout=2.0, statement_timeout=10.0, lock_timeout=2.0, retry_attempts=1
 )
 
@@ -52,7 +52,7 @@ class PollingDriver(Driver):
         url.parse(settings.store_url)
 
         def open_store() -> ChangelogReader:
-            return Store(settings.store_url, settings=_STORE, limits=settings.limits, create=False)
+            return Store(settings.store_url, settings=STORE, limits=settings.limits, create=False)
 
         return PollingSubscriber(
             open_store,

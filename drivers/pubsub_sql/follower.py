@@ -41,7 +41,8 @@ class ChangelogFollower:
         self.at: Point | None = None
         """The store's point up to which everything was delivered; None before the first poll."""
         self.counts = Counter(links=0, polls=0, reads=0, jumps=0, oversized=0)
-        self._store_id = NO_STORE
+        self.store_id = NO_STORE
+        """The store's id in the last reading of the heads; ``NO_STORE`` before the first poll."""
         self._limits = limits
         self._batch = batch
         self._sequences: Counter[str] = Counter()
@@ -64,7 +65,7 @@ class ChangelogFollower:
         began = clock()
         asked = {topic for ask in asks for topic in ask.topics if topic != ALL}
         heads = store.read_heads(sorted(asked))
-        self._store_id = heads.store_id
+        self.store_id = heads.store_id
         if self.at is None:
             self.at = heads.store
         elif self.at != heads.store:
@@ -96,7 +97,7 @@ class ChangelogFollower:
         self.counts["jumps"] += 1
         began = clock()
         heads = store.read_heads(sorted(topic for topic in topics() if topic != ALL))
-        self.at, self._store_id = heads.store, heads.store_id
+        self.at, self.store_id = heads.store, heads.store_id
         yield self._hello(heads.topics, heads, clock() - began, "")
 
     def _envelopes(self, links: Sequence[Link], topics: Collection[str]) -> Iterator[Envelope]:
@@ -115,7 +116,7 @@ class ChangelogFollower:
             for messages in codec.pack(ready, self._limits):
                 first = self._sequences[topic] + 1
                 self._sequences[topic] += len(messages)
-                yield Envelope(SERVICE, self.uuid, topic, first, messages, None, self._store_id)
+                yield Envelope(SERVICE, self.uuid, topic, first, messages, None, self.store_id)
 
     def _hello(self, topics: Collection[str], heads: Heads, age: float, nonce: str) -> Envelope:
         shown = {topic: heads.topics[topic] for topic in topics if topic != ALL}

@@ -89,10 +89,14 @@ class PollingSubscriber(Subscriber):
     def close(self) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.close`. Does not wait for a database that does not answer: the thread
         then ends later by itself, without another call of ``on_envelope``."""
-        self._life.close(self._changed.notify_all, _STOP)
+        self._life.close(self._notify, _STOP)
 
     def _wake(self) -> None:
         self._poll_now = True
+        self._notify()
+
+    def _notify(self) -> None:
+        """End the wait of the polling thread. With the lock held."""
         self._changed.notify_all()
 
     # -- the polling thread ----------------------------------------------------------------------------------
@@ -100,11 +104,14 @@ class PollingSubscriber(Subscriber):
     def _run(self) -> None:
         try:
             while not self._life.closed:
-                pause = self._poll()
-                with self._changed:
-                    self._changed.wait_for(lambda: self._poll_now or self._life.closed, pause)
+                self._wait(self._poll())
         finally:
             self._close_store()
+
+    def _wait(self, pause: float) -> None:
+        """Wait until the next poll is due, at most for ``pause`` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._poll_now or self._life.closed, pause)
 
     def _poll(self) -> float:
         """Poll once. Return the seconds until the next poll. Raises nothing."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-LOGS = ("pubsub_memory", "pubsub_nats", "pubsub_redis", "pubsub_sql", "pubsub_zmq", "tcp_driver")
+LOGS = ("pubsub_memory", "pubsub_nats", "pubsub_pgnotify", "pubsub_redis", "pubsub_sql", "pubsub_zmq", "tcp_driver")
 
 
 @pytest.fixture

@@ -125,7 +125,9 @@ def test_an_incapable_driver_is_refused_by_name(install: Install) -> None:
         DriverError, match="'toy' lacks the capability 'cross_host', needed by publishers_ips"
     ) as caught:
         loader.load("toy", {"cross_host": "publishers_ips = 10.0.0.1"})
-    assert str(caught.value).endswith("drivers that have it: db_polling_pubsub_driver, zmq_pubsub_driver")
+    assert str(caught.value).endswith(
+        "drivers that have it: db_polling_pubsub_driver, pgnotify_pubsub_driver, zmq_pubsub_driver"
+    )
 
 
 def test_an_unknown_capability_is_refused() -> None:

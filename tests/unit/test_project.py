@@ -68,7 +68,7 @@ DRIVER_MAY_IMPORT = {
     "api", "config.fields", "core", "curve_keys", "driver_state", "errors", "fault_injection", "hello_requests", "logs",
     "masking", "port_owner", "send_queue", "socket_lock", "socket_path", "subscriptions", "threads", "zmq_frames",
 }  # fmt: skip
-MAY_IMPORT_STORE = {"pubsub_sql"}  # its transport is the store itself
+MAY_IMPORT_STORE = {"pubsub_pgnotify", "pubsub_sql"}  # their transport is the store itself
 
 # All modules that the core may import: without clocks, sockets, threads, logs, or its own randomness.
 CORE_MAY_IMPORT = {

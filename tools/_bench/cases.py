@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from _bench import burst, commits, fullsync, hop, host_commits, journal, latency
+from _bench import burst, commits, fullsync, hop, host_commits, journal, latency, pgnotify
 from _bench.measure import Log, Row, Sizes
 
 Case = Callable[[Sizes, int, Log], Sequence[Row]]
@@ -26,4 +26,5 @@ def cases(data: Path) -> Mapping[str, Case]:
         "sync": partial(fullsync.run, data),
         "journal": journal.run,
         "store": partial(commits.run, host_commits.measured),
+        "pgnotify": pgnotify.run,
     }

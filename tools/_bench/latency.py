@@ -50,11 +50,11 @@ def run(sizes: Sizes, rounds: int, log: Log) -> Sequence[Row]:
     return rows
 
 
-def paced(count: int, send: Callable[[int], None]) -> None:
-    """Call ``send`` ``count`` times, ``RATE`` times per second."""
+def paced(count: int, send: Callable[[int], None], rate: float = RATE) -> None:
+    """Call ``send`` ``count`` times, ``rate`` times per second."""
     begun = time.monotonic()
     for number in range(count):
-        wait = begun + number / RATE - time.monotonic()
+        wait = begun + number / rate - time.monotonic()
         if wait > 0:
             time.sleep(wait)
         send(number)

@@ -14,6 +14,7 @@ DRIVERS = {
     "memory": "pubsub_memory",
     "nats_pubsub_driver": "pubsub_nats",
     "redis_pubsub_driver": "pubsub_redis",
+    "pgnotify_pubsub_driver": "pubsub_pgnotify",
     "zmq_pubsub_driver": "pubsub_zmq",
     "zmq_pubsub_multiproc_driver": "pubsub_ipc",
 }

@@ -109,7 +109,7 @@ def test_every_option_has_a_help_sentence() -> None:
 
 
 def test_list_opts_holds_the_drivers_groups() -> None:
-    drivers = ["pubsub_ipc", "pubsub_memory", "pubsub_nats", "pubsub_redis", "pubsub_sql", "pubsub_zmq"]
+    drivers = ["pubsub_ipc", "pubsub_memory", "pubsub_nats", "pubsub_pgnotify", "pubsub_redis", "pubsub_sql", "pubsub_zmq"]
     assert [group for group, _ in options.list_opts()] == ["pubsub", "publisher_service", *drivers]
 
 

@@ -1,0 +1,120 @@
+"""The sending half: one thread that announces the newest committed position by NOTIFY, on a connection of its own.
+
+A writer's transaction never contains NOTIFY: PostgreSQL takes a lock of the whole server when such a transaction
+commits, and writers would wait for each other.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.driver_state import PublisherState
+from pubsub_lib.hello_requests import HelloRequests
+from pubsub_lib.threads.start import ReadyThread
+from pubsub_pgnotify import announcement
+from pubsub_pgnotify.session import Session
+
+_STOP: Final = 2.0  # seconds
+_NO_WAIT: Final = "SET synchronous_commit = off"
+"""A notification need not survive a crash, so its COMMIT waits for no disk."""
+
+
+class NotifyingPublisher(Publisher):
+    """Positions that wait while a NOTIFY runs, or while there is no connection, become one NOTIFY of the newest."""
+
+    def __init__(self, session: Session, limits: Limits) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._life = PublisherState()
+        self._callbacks = HelloRequests(limits)
+        self._counts = dict.fromkeys(("sent", "notifications", "unneeded"), 0)
+        self._waiting: tuple[str, str] | None = None
+        """Channel and payload of the newest position that is not announced yet."""
+        self._busy_since = 0.0
+        self._thread: threading.Thread | None = None
+
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
+        """See :meth:`pubsub_lib.api.Publisher.initialize`. The database need not answer yet. ``on_hello_request`` is
+        never called: each subscriber answers hello requests itself, from the store."""
+        with self._lock:
+            self._life.check_new()
+            ready = ReadyThread("pubsub-notifying")
+            try:
+                self._session.open()
+            except BaseException:
+                ready.drop()
+                raise
+            self._life.begin()
+            self._thread = ready.thread
+            ready.run(lambda: self._run(on_connected))
+
+    def send_event(self, envelope: Envelope) -> None:
+        """See :meth:`pubsub_lib.api.Publisher.send_event`. The links are in the changelog already; the position of the
+        last one is announced soon, also when there is no connection now. Hellos are not sent."""
+        self._life.check_open()
+        with self._lock:
+            self._life.check_open()  # again: what is accepted before close() is announced
+            if not envelope.messages:
+                self._counts["unneeded"] += 1
+                return
+            point = envelope.messages[-1].link.point
+            self._waiting = announcement.channel(envelope.store_id), announcement.payload(point)
+            self._counts["sent"] += 1
+        self._session.wake()
+
+    def counters(self) -> Mapping[str, int]:
+        """``sent``: envelopes whose position was accepted; ``notifications`` sent for them; ``unneeded``: hellos;
+        ``connections`` made, ``lost_connections``, and ``callback_errors``."""
+        errors = self._callbacks.counts["callback_errors"]
+        return {**self._counts, **self._session.counts, "callback_errors": errors}
+
+    def sending_for(self, now: float) -> float:
+        """See :meth:`pubsub_lib.api.Publisher.sending_for`."""
+        since = self._busy_since
+        return max(0.0, now - since) if since else 0.0
+
+    def close(self) -> None:
+        """See :meth:`pubsub_lib.api.Publisher.close`. The last position is announced before, if the database answers
+        in time."""
+        if self._life.inherited:
+            return
+        with self._lock:
+            self._life.closed = True
+            thread = self._thread
+        self._session.wake()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_STOP)
+
+    # -- the announcing thread -------------------------------------------------------------------------------
+
+    def _run(self, on_connected: OnConnected) -> None:
+        try:
+            closed = False
+            while not closed:
+                with self._lock:
+                    closed = self._life.closed
+                    if closed and self._waiting is None:
+                        return
+                self._busy_since = time.monotonic()
+                if self._session.connect(_NO_WAIT) and not closed:
+                    self._callbacks.call(on_connected)
+                self._announce()
+                self._busy_since = 0.0
+                if not closed:
+                    self._session.wait(self._session.retry_in)
+        finally:
+            self._session.close()
+
+    def _announce(self) -> None:
+        with self._lock:
+            taken = self._waiting
+        if taken is None or not self._session.execute("SELECT pg_notify(%s, %s)", taken):
+            return
+        with self._lock:
+            self._counts["notifications"] += 1
+            if self._waiting is taken:
+                self._waiting = None

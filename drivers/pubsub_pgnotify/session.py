@@ -1,0 +1,165 @@
+"""A connection to PostgreSQL that is made again after a loss, with a wait that any thread can end."""
+
+import math
+import os
+import select
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import psycopg
+from sqlalchemy import URL
+from sqlalchemy.exc import SQLAlchemyError
+
+from pubsub_lib.errors import PubSubError, TransportError
+from pubsub_lib.logs import logger
+from pubsub_lib.store import StoreSettings, engine
+from pubsub_lib.store.error_mapping import translate
+
+_log = logger(__name__)
+
+_FOREIGN: Final = (psycopg.Error, SQLAlchemyError, OSError)
+_FIRST_BACKOFF: Final = 0.1
+_MAX_WAIT: Final = 3600.0  # seconds
+
+
+class Session:
+    """Belongs to one thread; others may call ``wake``. No method raises an error of the database: it is logged once and
+    counted, and the connection is made again with a wait that doubles up to ``max_backoff``.
+
+    ``purpose`` completes the sentence "… does not work".
+    """
+
+    def __init__(self, url: URL, settings: StoreSettings, purpose: str, max_backoff: float) -> None:
+        self.counts = {"connections": 0, "lost_connections": 0}
+        """Any thread may copy it: the names never change."""
+        self._engine = engine.make(url, settings, writes=False, primary=True)
+        self._purpose = purpose
+        self._max_backoff = max_backoff
+        self._connection: psycopg.Connection[Any] | None = None
+        self._connected_at = 0.0
+        self._failing = False
+        self._failures = 0
+        self._retry_at = 0.0
+        self._lock = threading.Lock()
+        self._bell = -1
+
+    def open(self) -> None:
+        """Before any other method, in the process of the thread. Raises TransportError when no file can be opened."""
+        try:
+            self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError as error:
+            raise TransportError(f"cannot open an event's file: {error}; raise the limit of open files") from error
+
+    def wake(self) -> None:
+        """End the running wait, or the next one. Any thread."""
+        with self._lock:
+            if self._bell >= 0:
+                os.eventfd_write(self._bell, 1)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection; a loss is noticed in ``execute`` and ``wait``."""
+        return self._connection is not None
+
+    @property
+    def retry_in(self) -> float:
+        """Seconds until ``connect`` tries again; infinite while connected."""
+        return math.inf if self.connected else max(0.0, self._retry_at - time.monotonic())
+
+    def connect(self, statement: str) -> bool:
+        """Connect and execute this statement, unless connected or before the next try. Return whether a new connection
+        was made. Blocks for the connect timeout of the settings."""
+        if self.retry_in:
+            return False
+        try:
+            pooled = self._engine.raw_connection()
+            self._connection = pooled.driver_connection
+            pooled.detach()
+            assert self._connection is not None
+            self._connection.autocommit = True
+            self._connection.execute(statement)
+        except Exception as error:  # noqa: BLE001 - an exception must not end the thread
+            self._failed(error, "connecting")
+            return False
+        self.counts["connections"] += 1
+        self._connected_at = time.monotonic()
+        if self._failing:
+            self._failing = False
+            _log.info("%s works again", self._purpose)
+        return True
+
+    def execute(self, query: str, parameters: Sequence[str]) -> bool:
+        """Execute; False when the connection was lost meanwhile or before."""
+        if self._connection is None:
+            return False
+        try:
+            self._connection.execute(query, parameters)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._lost(error)
+            return False
+        return True
+
+    def wait(self, seconds: float) -> list[bytes]:
+        """Wait for ``wake``, notifications or the loss of the connection, at most for ``seconds``. Return the payloads
+        of the notifications."""
+        poller = select.poll()
+        poller.register(self._bell, select.POLLIN)
+        if self._connection is not None:
+            poller.register(self._connection.fileno(), select.POLLIN)
+        poller.poll(math.ceil(1000 * min(seconds, _MAX_WAIT)))
+        try:
+            os.eventfd_read(self._bell)
+        except BlockingIOError:
+            pass  # not woken
+        found: list[bytes] = []
+        if self._connection is not None:
+            try:
+                self._connection.pgconn.consume_input()
+                while (each := self._connection.pgconn.notifies()) is not None:
+                    found.append(each.extra)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._lost(error)
+        return found
+
+    def disconnect(self) -> None:
+        """Close the connection. The next ``connect`` makes a new one at once."""
+        connection, self._connection = self._connection, None
+        self._retry_at = 0.0
+        if connection is not None:
+            try:
+                connection.close()
+            except psycopg.Error as error:
+                _log.debug("closing a connection failed: %s", error)
+
+    def close(self) -> None:
+        """Release everything. The thread's last call."""
+        self.disconnect()
+        with self._lock:
+            bell, self._bell = self._bell, -1
+        if bell >= 0:
+            os.close(bell)
+
+    def _lost(self, error: Exception) -> None:
+        self.counts["lost_connections"] += 1
+        if time.monotonic() - self._connected_at > self._max_backoff:
+            self._failures = 0
+        self._failed(error, "using the connection")
+
+    def _failed(self, error: Exception, doing: str) -> None:
+        self.disconnect()
+        self._failures += 1
+        wait = min(self._max_backoff, _FIRST_BACKOFF * 2.0 ** min(self._failures - 1, 40))
+        self._retry_at = time.monotonic() + wait
+        if self._failing:
+            return
+        self._failing = True
+        shown = translate(error, doing) if isinstance(error, _FOREIGN) else error
+        _log.warning(
+            "%s does not work and is retried until it succeeds; changes are found by polling meanwhile: %s",
+            self._purpose,
+            shown,
+            # The message of a PubSubError is complete; any other exception is a bug and needs its traceback.
+            exc_info=None if isinstance(shown, PubSubError) else error,
+        )

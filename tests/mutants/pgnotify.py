@@ -1,0 +1,130 @@
+"""Mistakes in the driver that listens to PostgreSQL, each caught without a server."""
+
+from functools import partial
+
+from _mutants.table import Mutant
+
+
+def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str, wrong: str) -> Mutant:
+    tests = f"tests/unit/drivers/pgnotify/{tests}::{test}"
+    return Mutant(name, f"drivers/pubsub_pgnotify/{path}", before, after, (tests,), wrong=wrong)
+
+
+GATE = partial(_mutant, "announcement.py", "test_announcement.py")
+NOTIFYING = partial(_mutant, "publisher.py", "test_publisher.py")
+NOTIFIED = partial(_mutant, "subscriber.py", "test_subscriber.py")
+
+MUTANTS = (
+    GATE(
+        "gate_lets_every_forged_announcement_pass",
+        "        return self._polled + self._fastest if self._useless else now\n",
+        "        return now\n",
+        "test_gate_bounds_the_reads_of_any_announcements",
+        "any role of the database can make every replica read without a pause",
+    ),
+    GATE(
+        "gate_forgets_a_read_without_a_change_at_the_next_one",
+        "(self._caused or self._useless) and at == self._at",
+        "self._caused and at != self._at",
+        "test_gate_waits_after_a_read_without_a_change",
+        "reads that find changes delay the next one, and reads that find none do not",
+    ),
+    GATE(
+        "gate_reads_what_was_read",
+        "        if point == self._at:\n            return math.inf\n",
+        "",
+        "test_gate_reads_nothing_for_the_point_that_was_read",
+        "each change of two publishers costs two reads",
+    ),
+    GATE(
+        "gate_ignores_an_earlier_position",
+        "            return self._polled + self._slowest\n",
+        "            return math.inf\n",
+        "test_gate_reads_an_earlier_position_after_slowest",
+        "changes after a restore of the database arrive with the next regular poll",
+    ),
+    GATE(
+        "payload_is_matched_at_its_begin_only",
+        "_PAYLOAD.fullmatch(given)",
+        "_PAYLOAD.match(given)",
+        "test_another_payload_is_no_announcement",
+        "announcements of a later format are understood as ours",
+    ),
+    NOTIFYING(
+        "announcer_forgets_a_position_that_was_not_sent",
+        "            taken = self._waiting\n",
+        "            taken, self._waiting = self._waiting, None\n",
+        "test_publisher_announces_after_the_connection_was_made_again",
+        "changes during an outage of the connection are not announced after it",
+    ),
+    NOTIFYING(
+        "announcer_forgets_positions_that_came_meanwhile",
+        "            if self._waiting is taken:\n                self._waiting = None\n",
+        "            self._waiting = None\n",
+        "test_publisher_sends_one_notification_for_positions_that_wait",
+        "the last change of a burst is not announced",
+    ),
+    NOTIFYING(
+        "announcer_drops_the_last_position_at_close",
+        "                    if closed and self._waiting is None:\n",
+        "                    if closed:\n",
+        "test_closed_publisher_has_announced_the_last_position",
+        "a command that commits once and ends announces nothing",
+    ),
+    NOTIFYING(
+        "announcer_takes_the_first_link_of_an_envelope",
+        "envelope.messages[-1].link.point",
+        "envelope.messages[0].link.point",
+        "test_publisher_announces_the_last_position_of_an_envelope",
+        "an announcement names a position before the newest one",
+    ),
+    NOTIFYING(
+        "announcer_sends_hellos",
+        "            if not envelope.messages:\n",
+        "            if False:\n",
+        "test_publisher_sends_no_hellos",
+        "a hello raises an error, and none is counted",
+    ),
+    NOTIFIED(
+        "listener_does_not_poll_after_it_listens",
+        "            self._is_new = True\n            return 0.0\n",
+        "            self._is_new = True\n            return self._listening\n",
+        "test_change_committed_before_it_listened_is_read_before_the_connection_is_reported",
+        "a change that was committed just before LISTEN waits for the next regular poll",
+    ),
+    NOTIFIED(
+        "listener_waits_on_after_a_loss",
+        "        while self._session.connected == listens:  # at a loss: poll at once\n",
+        "        while True:\n",
+        "test_subscriber_polls_after_a_loss_and_listens_again",
+        "after a loss of the connection no change arrives for the interval of a listener",
+    ),
+    NOTIFIED(
+        "listener_reads_for_a_foreign_notification",
+        '            return float("inf")\n',
+        "            return time.monotonic()\n",
+        "test_foreign_notification_is_counted_and_causes_no_poll",
+        "any notification on the channel causes a read",
+    ),
+    NOTIFIED(
+        "listener_is_not_woken_by_its_callers",
+        "        self._session.wake()\n",
+        "        pass\n",
+        "test_hello_request_and_topic_wake_the_thread",
+        "hello requests wait for the next regular poll, and close() for its timeout",
+    ),
+    NOTIFIED(
+        "listener_keeps_the_channel_of_the_first_store_id",
+        "            self._session.disconnect()\n",
+        "            pass\n",
+        "test_subscriber_listens_on_the_channel_of_a_new_store_id",
+        "after pubsub-db new-id no change is announced to the subscriber",
+    ),
+    NOTIFIED(
+        "listener_keeps_its_connection_after_close",
+        "            self._session.close()\n",
+        "            pass\n",
+        "test_closed_subscriber_has_released_its_connection",
+        "each closed replica leaves a connection to the database open",
+    ),
+)

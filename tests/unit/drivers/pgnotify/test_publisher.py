@@ -1,0 +1,228 @@
+"""The announcing thread, with a connection that the test controls."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from pubsub_lib.core.envelope import Envelope, Hello, Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ZERO, Link, Point
+from pubsub_lib.errors import TransportError
+from pubsub_pgnotify.publisher import NotifyingPublisher
+
+LONG = 60.0
+STORE = bytes(range(16))
+CHANNEL = f"pubsub_{STORE.hex()}"
+
+
+class Line:
+    """A session whose database takes a notification only when the test lets it."""
+
+    def __init__(self) -> None:
+        self.counts = {"connections": 0, "lost_connections": 0}
+        self.changed = threading.Condition()
+        self.up = True
+        """Whether the database accepts connections."""
+        self.connected = False
+        self.held = False
+        """Whether the database does not answer."""
+        self.arrived: list[Sequence[str]] = []
+        """Begun notifications."""
+        self.sent: list[Sequence[str]] = []
+        self.closed = False
+        self._woken = False
+
+    @property
+    def retry_in(self) -> float:
+        return LONG
+
+    def open(self) -> None:
+        pass
+
+    def wake(self) -> None:
+        with self.changed:
+            self._woken = True
+            self.changed.notify_all()
+
+    def change(self, **values: Any) -> None:
+        with self.changed:
+            for name, value in values.items():
+                setattr(self, name, value)
+            self._woken = True  # as the time of a retry, or the end of a connection
+            self.changed.notify_all()
+
+    def connect(self, statement: str) -> bool:
+        if self.connected or not self.up:
+            return False
+        self.connected = True
+        self.counts["connections"] += 1
+        return True
+
+    def execute(self, query: str, parameters: Sequence[str]) -> bool:
+        with self.changed:
+            self.arrived.append(parameters)
+            self.changed.notify_all()
+            assert self.changed.wait_for(lambda: not self.held, LONG)
+            if not (self.up and self.connected):
+                self.connected = False
+                self.changed.notify_all()
+                return False
+            self.sent.append(parameters)
+            self.changed.notify_all()
+            return True
+
+    def wait(self, seconds: float) -> list[bytes]:
+        with self.changed:
+            assert self.changed.wait_for(lambda: self._woken, LONG)
+            self._woken = False
+        return []
+
+    def close(self) -> None:
+        with self.changed:
+            self.closed = True
+            self.changed.notify_all()
+
+    def until(self, condition: Any) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, LONG)
+
+
+def envelope(*positions: int) -> Envelope:
+    links = [Link("t", ZERO, Point(each, 7), [], 0, 0, ZERO, 1) for each in positions]
+    return Envelope("s", "0" * 32, "t", 1, [Message(link, 1, 1) for link in links], None, STORE)
+
+
+def hello() -> Envelope:
+    return Envelope("s", "0" * 32, "", 0, [], Hello({}, {}, ZERO, 0.0, ""), STORE)
+
+
+@pytest.fixture
+def line() -> Line:
+    return Line()
+
+
+@pytest.fixture
+def publisher(line: Line) -> Iterator[NotifyingPublisher]:
+    made = NotifyingPublisher(line, Limits())  # type: ignore[arg-type]
+    yield made
+    line.change(held=False)
+    made.close()
+
+
+def start(publisher: NotifyingPublisher, connected: Any = lambda: None) -> None:
+    publisher.initialize(lambda request: None, connected)
+
+
+def test_publisher_announces_the_last_position_of_an_envelope(line: Line, publisher: NotifyingPublisher) -> None:
+    start(publisher)
+    publisher.send_event(envelope(3, 4))
+    line.until(lambda: line.sent == [(CHANNEL, "4 7")])
+    assert publisher.counters()["sent"] == 1
+
+
+def test_publisher_sends_one_notification_for_positions_that_wait(line: Line, publisher: NotifyingPublisher) -> None:
+    start(publisher)
+    line.change(held=True)
+    publisher.send_event(envelope(1))
+    line.until(lambda: line.arrived)
+    for position in range(2, 500):
+        publisher.send_event(envelope(position))
+    line.change(held=False)
+    line.until(lambda: len(line.sent) == 2)
+    publisher.close()
+    assert line.sent == [(CHANNEL, "1 7"), (CHANNEL, "499 7")]
+    assert {"sent": 499, "notifications": 2}.items() <= publisher.counters().items()
+
+
+def test_publisher_does_not_wait_for_the_database(line: Line, publisher: NotifyingPublisher) -> None:
+    start(publisher)
+    line.change(held=True)
+    for position in range(1, 100):
+        publisher.send_event(envelope(position))  # would never return
+    line.until(lambda: line.arrived)
+    assert line.sent == []
+    assert publisher.sending_for(time.monotonic() + 50.0) >= 50.0
+    line.change(held=False)
+    line.until(lambda: line.sent)
+
+
+def test_publisher_is_not_sending_while_it_waits(line: Line, publisher: NotifyingPublisher) -> None:
+    assert publisher.sending_for(time.monotonic() + 50.0) == 0.0
+
+
+def test_publisher_announces_after_the_connection_was_made_again(line: Line, publisher: NotifyingPublisher) -> None:
+    connections = threading.Semaphore(0)
+    start(publisher, connections.release)
+    assert connections.acquire(timeout=LONG)
+    line.change(up=False)
+    for position in (1, 2, 3):
+        publisher.send_event(envelope(position))
+    line.until(lambda: not line.connected)
+    assert line.sent == []
+    line.change(up=True)
+    assert connections.acquire(timeout=LONG)
+    line.until(lambda: line.sent == [(CHANNEL, "3 7")])
+
+
+def test_publisher_keeps_a_newer_position_when_a_notification_fails(line: Line, publisher: NotifyingPublisher) -> None:
+    start(publisher)
+    line.change(held=True)
+    publisher.send_event(envelope(1))
+    line.until(lambda: line.arrived)
+    publisher.send_event(envelope(2))
+    line.change(held=False, up=False)
+    line.until(lambda: not line.connected)
+    line.change(up=True)
+    line.until(lambda: line.sent == [(CHANNEL, "2 7")])
+
+
+def test_publisher_sends_no_hellos(line: Line, publisher: NotifyingPublisher) -> None:
+    start(publisher)
+    publisher.send_event(hello())
+    publisher.send_event(envelope(1))
+    line.until(lambda: line.sent == [(CHANNEL, "1 7")])
+    publisher.close()
+    assert len(line.arrived) == 1
+    assert {"sent": 1, "unneeded": 1}.items() <= publisher.counters().items()
+
+
+def test_closed_publisher_has_announced_the_last_position(line: Line, publisher: NotifyingPublisher) -> None:
+    line.change(up=False)
+    start(publisher)
+    publisher.send_event(envelope(9))
+    line.up = True  # the next try is made by close(), as of a program that commits once and ends
+    publisher.close()
+    assert line.sent == [(CHANNEL, "9 7")]
+    assert line.closed
+
+
+def test_closed_publisher_ends_without_a_database(line: Line, publisher: NotifyingPublisher) -> None:
+    line.change(up=False)
+    start(publisher)
+    publisher.send_event(envelope(9))
+    publisher.close()
+    assert line.closed
+    with pytest.raises(TransportError, match="closed"):
+        publisher.send_event(envelope(10))
+
+
+@pytest.mark.parametrize("error", [ValueError("a service's error"), SystemExit(3)])
+def test_callback_error_is_counted_and_does_not_end_the_thread(
+    line: Line, publisher: NotifyingPublisher, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise error
+
+    start(publisher, fail)
+    publisher.send_event(envelope(1))
+    line.until(lambda: line.sent)
+    assert publisher.counters()["callback_errors"] == 1
+
+
+def test_publisher_that_was_not_initialized_is_refused_and_closes(line: Line, publisher: NotifyingPublisher) -> None:
+    with pytest.raises(TransportError, match="not initialized"):
+        publisher.send_event(envelope(1))
+    publisher.close()
