@@ -64,7 +64,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         ),
     ] = 3600.0
     metrics_address: Annotated[
-        Text, option("Address of the service's HTTP endpoint for metrics and readiness (/metrics, /ready).")
+        Text,
+        option("Address of the service's HTTP endpoint for metrics, readiness and status (/metrics, /ready, /status)."),
     ] = "127.0.0.1"
     metrics_hosts: Annotated[
         tuple[str, ...],
@@ -74,3 +75,10 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         ),
     ] = ()
     metrics_port: Annotated[Port, option("Port of the service's HTTP endpoint; 0 means none.")] = 8867
+    status_page: Annotated[
+        bool,
+        option(
+            "The service's HTTP endpoint has a page for browsers, /status: services, topics, rates and problems. When "
+            "off, the path gets 404."
+        ),
+    ] = True

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
+import msgspec
+
 from pubsub_lib.core.codec import packed
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.hello_portions import portions
@@ -35,6 +37,17 @@ MAX_BACKOFF = 30.0
 """Maximum seconds between attempts to read the heads while the store does not answer, and between broadcasts that the
 transport refuses."""
 _TOPIC = attrgetter("topic")
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What a publisher has sent since its start, and its last reading of the store."""
+
+    sequences: Mapping[str, int]
+    """The last sequence of each topic."""
+    heads: Heads | None
+    """None before the first reading."""
+    began: float
+    """When the reading began that last confirmed the heads."""
 
 
 class Sequencer:
@@ -221,6 +234,10 @@ class Sequencer:
     def sequences(self) -> Mapping[str, int]:
         """The last sequence sent, per topic."""
         return dict(self._sequences)
+
+    def progress(self) -> Progress:
+        """What was sent, and the last reading."""
+        return Progress(dict(self._sequences), self._heads, self._began)
 
     # -- hellos --------------------------------------------------------------------------------------------------------
 

@@ -79,6 +79,11 @@ class Admission:
             leaving.start()
             leaving.join(_LEAVE)
 
+    @property
+    def clients(self) -> frozenset[Client]:
+        """The clients of the last reading; empty before the first one. Any thread, does not block."""
+        return self._clients or frozenset()
+
     def is_stale(self, now: float) -> bool:
         """Whether the clients have not been read for a while. Any thread, does not block."""
         return now - self._loop.last_success > max(LEASE, 3 * self._interval)

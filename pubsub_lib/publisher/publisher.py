@@ -15,7 +15,7 @@ from pubsub_lib.arguments import check_function
 from pubsub_lib.constructor_checks import check_limits, check_settings, check_store
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import ALL, Heads, Link
-from pubsub_lib.core.sequencer import Sequencer
+from pubsub_lib.core.sequencer import Progress, Sequencer
 from pubsub_lib.errors import (
     ClosedError,
     ConfigError,
@@ -31,6 +31,7 @@ from pubsub_lib.logs import logger
 from pubsub_lib.publisher.admission import admission_of
 from pubsub_lib.publisher.required_store import PublishedStore
 from pubsub_lib.publisher.trace_context import TraceSource, with_trace
+from pubsub_lib.publisher.unsent import unsent
 from pubsub_lib.settings import Settings
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 
@@ -157,7 +158,7 @@ class Publisher:
         except PubSubError:
             if self._own_journal is not None:
                 # Links that were sent have a record "sent"; a second record would only cost time.
-                self._own_journal.links("handed", _unsent(links, sent))
+                self._own_journal.links("handed", unsent(links, sent))
             raise
 
     def _publish(self, links: Sequence[Link], sent: list[Envelope]) -> None:
@@ -192,6 +193,15 @@ class Publisher:
         kinds).
         """
         return {**self._driver.counters(), **self._counts}
+
+    def progress(self, timeout: float) -> Progress | None:
+        """What was sent, and the last reading of the heads; None when the lock is still held after ``timeout`` s."""
+        if not self._lock.acquire(timeout=timeout):
+            return None
+        try:
+            return self._core.progress()
+        finally:
+            self._lock.release()
 
     def busy(self, now: float) -> Mapping[str, float]:
         """Seconds since the running step of each thread began, by its name; see :meth:`.PeriodicThread.running_for`."""
@@ -298,14 +308,3 @@ class Publisher:
         with self._lock:
             self._counts[what] += 1
         return what != "unsent"
-
-
-def _unsent(links: Sequence[Link], sent: Sequence[Envelope]) -> list[Link]:
-    """The links that these envelopes do not contain completely: a large link is sent when its last part is sent."""
-    whole = {
-        (message.link.topic, message.link.point)
-        for envelope in sent
-        for message in envelope.messages
-        if message.part == message.parts
-    }
-    return [link for link in links if (link.topic, link.point) not in whole]

@@ -63,6 +63,8 @@ class Leases:
         self._named = {name: Lease(seconds, now) for name in (ORPHANS, MAINTENANCE)}
         self._live: frozenset[str] = frozenset()
         self._name = lease_of(service)
+        self.last_reading: tuple[Sequence[ServiceLease], float] = (), float("-inf")
+        """The last reading of the live services, and when it began."""
         self.name_conflicts = NameConflicts(service, uuid)
         """Other services under our name."""
 
@@ -76,7 +78,10 @@ class Leases:
             # After ``register``, so that the holder of the name is in the directory for services that do not get it.
             mine = self._directory.acquire(self._name, self._uuid, self._seconds)
             holder = self._uuid if mine else self._directory.holder(self._name)
-            self.name_conflicts.seen(self._directory.live(), holder)
+            read_at = time.monotonic()
+            live = self._directory.live()
+            self.last_reading = live, read_at
+            self.name_conflicts.seen(live, holder)
         for name, lease in self._named.items():
             if lease.due(now):
                 self._renew(name, lease)

@@ -19,7 +19,7 @@ from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
-from pubsub_lib.service import open_files, probing, samples
+from pubsub_lib.service import open_files, probing, samples, status_page
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.contradictions import find
 from pubsub_lib.service.notify import notify, watchdog_seconds
@@ -154,7 +154,7 @@ def _serve(
     serving: PublisherService, settings: Settings, service: ServiceSettings, stop: ShutdownSignal, reload: Reloading
 ) -> None:
     with serving:
-        endpoint = _endpoint(serving, service, settings.insecure) if service.metrics_port else None
+        endpoint = _endpoint(serving, settings, service) if service.metrics_port else None
         where = f" at {settings.bind_address}" if is_bound(settings) else ""
         _log.info("%s runs as %s%s", settings.service_name, serving.uuid, where)
         notify("READY=1")
@@ -187,9 +187,11 @@ def state_of(stuck: Sequence[str], problems: Sequence[str]) -> str:
     return status if stuck else f"WATCHDOG=1\n{status}"
 
 
-def _endpoint(serving: PublisherService, service: ServiceSettings, insecure: bool) -> "Endpoint":
+def _endpoint(serving: PublisherService, settings: Settings, service: ServiceSettings) -> "Endpoint":
     make = _import_metrics().endpoint_of
-    made: Endpoint = make(service, serving.counters, serving.gauges, serving.problems, insecure)
+    status = serving.status_reader(settings.driver, service.address)
+    routes = status_page.routes(status) if service.status_page else {}
+    made: Endpoint = make(service, serving.counters, serving.gauges, serving.problems, settings.insecure, routes)
     made.start()
     return made
 

@@ -1,6 +1,7 @@
 """The publisher service's metrics for Prometheus. Imported only when an endpoint is configured."""
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -8,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.http_endpoint import Endpoint, Problems
+from pubsub_lib.http_routes import Route
 
 PREFIX: Final = "publisher_service_"
 
@@ -15,15 +17,23 @@ Counters = Callable[[], Mapping[str, Mapping[str, float]]]
 
 
 def endpoint_of(
-    settings: ServiceSettings, counters: Counters, gauges: Counters, problems: Problems, insecure: bool = False
+    settings: ServiceSettings,
+    counters: Counters,
+    gauges: Counters,
+    problems: Problems,
+    insecure: bool = False,
+    routes: Mapping[str, Route] = MappingProxyType({}),
 ) -> Endpoint:
-    """The endpoint of the settings, not yet started. ``insecure``: its address may be one that others can reach."""
+    """The endpoint of the settings, not yet started. ``insecure``: its address may be one that others can reach.
+    ``routes``: its further routes.
+    """
     return Endpoint(
         settings.metrics_address,
         settings.metrics_port,
         ServiceMetrics(counters, gauges, problems),
         problems,
         "metrics_port in [publisher_service]",
+        routes,
         insecure=insecure,
         hosts=settings.metrics_hosts,
     )

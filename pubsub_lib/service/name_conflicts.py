@@ -29,6 +29,10 @@ class ServiceLease(Protocol):
     def lease_until(self) -> int:
         """The end of its lease, by the database's clock."""
 
+    @property
+    def seconds_left(self) -> float:
+        """Seconds from the reading to the end of its lease."""
+
 
 def lease_of(service: str) -> str:
     """The name of the lease that one service of this name holds; hashed, because a lease's name must be short."""

@@ -33,16 +33,17 @@ from pubsub_lib.service.maintenance import Maintenance
 from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
 from pubsub_lib.service.recount import StoreRecount
-from pubsub_lib.settings import Settings, StoreSettings
+from pubsub_lib.service.status import About, Sources, StatusReader
+from pubsub_lib.service.step_times import longest_step, max_quiet
+from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 from pubsub_lib.threads.periodic_thread import PeriodicThread
+from pubsub_lib.version import __version__
 
 _log = logger(__name__)
 
 CLOSE_TIMEOUT: Final = 2.0
 """Seconds that ``close`` waits for threads in the middle of a query, and again for unregistering."""
-QUERIES_OF_A_STEP: Final = 7
-"""Queries of the busiest thread: the own entry and name, the name's holder, two leases, and the directory twice."""
 MAX_PROBLEMS: Final = 5
 """Maximum number of unrepaired topics that ``problems`` names."""
 KEEP_LEASES: Final = 3
@@ -59,21 +60,6 @@ def drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber | None]:
     if not settings.multiproc_driver:
         return sender, None
     return sender, contract.subscriber(loader.load_hop(settings.multiproc_driver), settings.for_multiproc())
-
-
-def _longest_step(store: StoreSettings) -> float:
-    """Seconds after which a step hangs. With a slow database the timeouts end every step sooner, but not when the
-    server process is stopped and its host still acknowledges packets. That looks like a hang, and a restart does no
-    harm.
-    """
-    return QUERIES_OF_A_STEP * (
-        store.retry_max_seconds + store.connect_timeout + store.statement_timeout + store.lock_timeout
-    )
-
-
-def _max_quiet(lease: float, follow_interval: float) -> float:
-    """Seconds without a successful reading of the changelog after which the service is not ready."""
-    return max(lease, 3 * follow_interval)
 
 
 class PublisherService:
@@ -127,8 +113,8 @@ class PublisherService:
             "recount": PeriodicThread("recount", self._recount.step),
         }
         self._lease = service.lease
-        self._max_quiet = _max_quiet(service.lease, service.follow_interval)
-        self._max_busy = _longest_step(settings.store)
+        self._max_quiet = max_quiet(service.lease, service.follow_interval)
+        self._max_busy = longest_step(settings.store)
         self._running = self._to_leave = False
 
     def _receiving_from(self, hop: Subscriber | None, limits: Limits) -> Receiving | None:
@@ -198,7 +184,7 @@ class PublisherService:
         no other ones. Any thread, does not block.
         """
         self._changelog_reader.adjust(service.follow_interval)
-        self._max_quiet = _max_quiet(self._lease, service.follow_interval)
+        self._max_quiet = max_quiet(self._lease, service.follow_interval)
         self._maintenance.adjust(service.trim_interval, service.keep_links, service.keep_time)
         self._recount.adjust(service.recount_time)
         for name in ("changelog", "maintenance", "recount"):
@@ -271,6 +257,20 @@ class PublisherService:
         if self._journal is None:
             return leases
         return {**leases, "broken": {"journal": float(bool(self._journal.error))}}
+
+    def status_reader(self, driver: str, address: str) -> StatusReader:
+        """For the status page: ``driver`` sends to replicas, which find the service at ``address``, or ""."""
+        sources = Sources(
+            about=About(self._name, self.uuid, __version__, driver, address),
+            problems=lambda: [*self.problems(), *self.stuck()],
+            directory=lambda: self._leases.last_reading,
+            clients=lambda: None if (read := self._publisher.admission) is None else read.clients,
+            counters=self.counters,
+            gauges=self.gauges,
+            loops=self._loops,
+            progress=self._publisher.progress,
+        )
+        return StatusReader(sources, time.monotonic())
 
     def _committed(self, links: Sequence[Link]) -> None:
         """Publish what was committed for workers, as if they had handed it over."""

@@ -72,6 +72,7 @@ class _Entry(NamedTuple):
     uuid: str
     address: str
     lease_until: int
+    seconds_left: float = SECONDS
 
 
 def services(world: World, directory: DirectoryDouble) -> list[Leases]:

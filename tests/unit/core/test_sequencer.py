@@ -16,7 +16,15 @@ from pubsub_lib.core.hello_portions import portions
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Link
 from pubsub_lib.core.sequence_gaps import SequenceGaps, Tally
-from pubsub_lib.core.sequencer import HELLO_DELAY, HELLO_SPACING, HELLO_TOPICS, MAX_BACKOFF, Sequencer
+from pubsub_lib.core.sequencer import (
+    HELLO_DELAY,
+    HELLO_SPACING,
+    HELLO_TOPICS,
+    MAX_BACKOFF,
+    NEVER_YET,
+    Progress,
+    Sequencer,
+)
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import FrameError
 from tests.unit.core.builders import CALM, UUID, Bench, History
@@ -82,6 +90,17 @@ def test_rule_11_messages_are_numbered_from_one_per_topic() -> None:
     assert [(each.topic, each.sequence) for each in first] == [("a", 1), ("b", 1), ("a", 2)]
     assert [(each.topic, each.sequence) for each in one.publish([history.one("b")], 0.0)] == [("b", 2)]
     assert one.sequences == {"a": 2, "b": 2}
+
+
+def test_progress_is_what_was_sent_and_the_last_reading() -> None:
+    history, one = History(), publishing()
+    assert one.progress() == Progress({}, None, NEVER_YET)
+    one.publish([history.one("a")], 0.0)
+    read(one, history, 3.0)
+    before = one.progress()
+    one.publish([history.one("a")], 4.0)
+    assert before == Progress({"a": 1}, history.restored(1).reading(), 3.0)
+    assert one.progress().sequences == {"a": 2}
 
 
 def test_adjacent_links_of_a_topic_share_an_envelope() -> None:

@@ -41,10 +41,12 @@ def settings(store_url: str, **options: Any) -> Settings:
 def test_clients_are_admitted_when_they_change(store: Store) -> None:
     driver: Any = DriverDouble()
     admission = Admission(store.directory, driver, 2.0, None)
+    assert admission.clients == frozenset()
     assert admission.step(1.0) == 3.0
     admission.step(3.0)
     store.directory.clients.add(ONE)
     admission.step(5.0)
+    assert admission.clients == {ONE}
     admission.step(7.0)
     store.directory.clients.revoke("one")
     admission.step(9.0)

@@ -78,6 +78,18 @@ def test_commits_are_numbered_per_topic_and_sent(config: Settings, store: Store,
     assert publisher.counters()["sent"] >= 3
 
 
+def test_progress_is_none_while_the_lock_is_held(config: Settings, store: Store, listener: Listener) -> None:
+    with Publisher(config, store) as publisher:
+        write(store, 1)
+        listener.wait(lambda envelope: envelope.sequence == 1)
+        progress = publisher.progress(LONG)
+        assert progress is not None
+        assert progress.sequences == {"t": 1}
+        with publisher._lock:
+            assert publisher.progress(0.01) is None
+        assert publisher.progress(LONG) is not None
+
+
 def test_rule_06_publisher_sends_hello_at_start_when_idle_on_request_and_at_the_end(
     config: Settings, store: Store, listener: Listener
 ) -> None:

@@ -44,6 +44,17 @@ def test_first_service_holds_the_leases_and_the_second_does_not(store: Store) ->
     assert live == {"api-2"}
 
 
+def test_last_reading_has_the_live_services_and_its_time(store: Store) -> None:
+    mine = leases(store, "api-1")
+    assert mine.last_reading[1] == float("-inf")
+    begun = time.monotonic()
+    mine.step(begun)
+    entries, at = mine.last_reading
+    assert begun <= at <= time.monotonic()
+    assert [(each.service, each.uuid, each.address) for each in entries] == [("api-1", "uuid-api-1", "tcp://api-1:1")]
+    assert 0 < entries[0].seconds_left <= SECONDS
+
+
 def test_removed_entry_of_a_live_service_returns_at_the_next_renewal(store: Store) -> None:
     mine = leases(store, "api-1")
     mine.step(time.monotonic())

@@ -52,3 +52,14 @@ def test_used_port_is_named_with_the_services_option(endpoint: Endpoint) -> None
     second = endpoint_of(ServiceSettings(metrics_port=endpoint.port), dict, dict, list)
     with pytest.raises(TransportError, match=rf"127\.0\.0\.1:{endpoint.port} .*metrics_port in \[publisher_service\]"):
         second.start()
+
+
+def test_further_routes_are_served() -> None:
+    routes = {"GET /status": lambda _query: (200, b"<p>", "text/html")}
+    second = endpoint_of(ServiceSettings(metrics_port=0), dict, dict, list, routes=routes)
+    second.start()
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{second.port}/status", timeout=60) as answer:
+            assert (answer.read(), answer.headers["Content-Type"]) == (b"<p>", "text/html")
+    finally:
+        second.close()

@@ -1,0 +1,17 @@
+"""Which links of a commit were not sent, for the journal."""
+
+from collections.abc import Sequence
+
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.model import Link
+
+
+def unsent(links: Sequence[Link], sent: Sequence[Envelope]) -> list[Link]:
+    """The links that these envelopes do not contain completely: a large link is sent when its last part is sent."""
+    whole = {
+        (message.link.topic, message.link.point)
+        for envelope in sent
+        for message in envelope.messages
+        if message.part == message.parts
+    }
+    return [link for link in links if (link.topic, link.point) not in whole]

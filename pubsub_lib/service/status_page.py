@@ -1,0 +1,222 @@
+"""The status page of the service, as HTML: one page that needs no script and loads nothing."""
+
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+from pubsub_lib.core.model import ALL
+from pubsub_lib.http_routes import Answered, Query, Route
+from pubsub_lib.service.leases import MAINTENANCE, ORPHANS
+from pubsub_lib.service.status import Entry, Status
+from pubsub_lib.service.status_html import (
+    ago,
+    bullets,
+    document,
+    name,
+    number,
+    paragraph,
+    seconds,
+    section,
+    table,
+    text,
+)
+
+HTML: Final = "text/html; charset=utf-8"
+REFRESH: Final = 10
+"""Seconds after which a browser loads the page again."""
+NAMED_TOPICS: Final = 5
+"""Maximum number of granted topics that are named for a client."""
+_LEASES: Final = {
+    ORPHANS: "publishes the commits of origins without a live service",
+    MAINTENANCE: "trims the changelog, removes expired entries, and recounts the database",
+}
+_LINKS: Final = {
+    "handed": "handed over by workers, or committed for them",
+    "followed": "found in the changelog: no worker handed them over",
+    "took_over": "of origins without a live service",
+    "unsent": "refused by the driver: replicas read them from the database",
+}
+
+
+def routes(read: Callable[[], Status]) -> Mapping[str, Route]:
+    """The route of the page. ``read`` is called for one request at a time."""
+
+    def answer(query: Query) -> Answered:
+        refresh = 0 if list(query.get("refresh", ())) == ["0"] else REFRESH
+        return HTTPStatus.OK, page(read(), refresh).encode(), HTML
+
+    return {"GET /status": answer}
+
+
+def page(status: Status, refresh: int = REFRESH) -> str:
+    """The page; it is loaded again every ``refresh`` seconds, 0: never."""
+    state = "ready" if not status.problems else "not ready"
+    sections = (_problems(status), _services(status), _replicas(status), _topics(status), _work(status))
+    return document(
+        f"{text(status.service)}: {state}",
+        _header(status, refresh),
+        "".join(sections),
+        paragraph(f"pubsub_lib {text(status.version)}. No request of this page reads the database."),
+        refresh,
+    )
+
+
+def _header(status: Status, refresh: int) -> str:
+    count = len(status.problems)
+    state = "Ready" if not count else f"Not ready: {count} problem{'s' * (count > 1)}"
+    made = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(status.made_at))
+    about = {
+        "UUID of this start": text(status.uuid),
+        "Runs for": seconds(status.running),
+        "Driver": text(status.driver),
+        "Address for replicas": text(status.address) or "none: this driver binds no address",
+        "Page made at": made,
+    }
+    pairs = "".join(f"<dt>{key}</dt><dd>{value}</dd>\n" for key, value in about.items())
+    again = (
+        f'<a href="?refresh=0">Stop loading the page again every {refresh} s</a>'
+        if refresh
+        else f'<a href="?refresh={REFRESH}">Load the page again every {REFRESH} s</a>'
+    )
+    links = ('<a href="/ready">/ready</a>', '<a href="/metrics">/metrics</a>', again)
+    return (
+        f"<h1>publisher-service {name(status.service)}</h1>\n"
+        + paragraph(state, "state bad" if count else "state good")
+        + f"<dl>\n{pairs}</dl>\n"
+        + f'<nav aria-label="Other pages">\n{bullets(links)}</nav>\n'
+    )
+
+
+def _problems(status: Status) -> str:
+    warnings = []
+    if status.gauges.get("broken", {}).get("journal"):
+        warnings.append("The journal cannot be written; see the service's log.")
+    excluded = int(status.gauges.get("excluded", {}).get("workers", 0))
+    if excluded:
+        warnings.append(
+            f"Messages of {excluded} worker{'s' * (excluded > 1)} are not used, because they named changes that the "
+            "database does not contain; see the service's log."
+        )
+    found = bullets(map(text, status.problems), "problems") if status.problems else paragraph("No problems.")
+    return section("problems", "Problems", found, bullets(warnings, "problems") if warnings else "")
+
+
+def _services(status: Status) -> str:
+    if status.entries_age is None:
+        listed = paragraph("The directory was not read yet.")
+    else:
+        caption = (
+            f"Entries with a live lease, read {ago(status.entries_age)}: services, and programs that publish by "
+            "themselves with keys"
+        )
+        listed = table(
+            caption,
+            ("Service", "UUID", "Address", "Lease ends in"),
+            (_entry(each, status) for each in status.entries),
+            1,
+        ) + _left_out(status.entries_total - len(status.entries), "services", "status")
+    held = status.gauges.get("leases", {})
+    rows = [
+        (f'<span class="word">{each}</span>', what, "this service" if held.get(each) else "not this service")
+        for each, what in _LEASES.items()
+    ]
+    return section(
+        "services",
+        "Services",
+        listed,
+        table("Leases, each for work that one service does", ("Lease", "Its holder", "Held by"), rows),
+        paragraph("This service does not read which other service holds a lease.", "hint"),
+    )
+
+
+def _entry(entry: Entry, status: Status) -> tuple[str, ...]:
+    own = ' <span class="own">this one</span>' if entry.uuid == status.uuid else ""
+    left = entry.seconds_left
+    until = seconds(left) if left >= 0 else f"expired {seconds(-left)} ago, unless renewed since the reading"
+    return name(entry.service) + own, text(entry.uuid), text(entry.address) or "none", until
+
+
+def _replicas(status: Status) -> str:
+    unknown = (
+        "This service does not know which replicas exist, nor how stale they are: replicas do not register, and each "
+        "one measures its own staleness. <code>/ready</code> and <code>/metrics</code> of a replica have it "
+        "(<code>pubsub_replica_staleness_seconds</code>)."
+    )
+    sending = status.counters.get("sending", {})
+    rows = []
+    if "accepted" in sending and "disconnected" in sending:
+        rows.append(("open connections of subscribers", number(sending["accepted"] - sending["disconnected"])))
+    if "answers" in sending:
+        rows.append(("replies to replicas that requested a hello, since the start", number(sending["answers"])))
+    known = table("What this service counts", ("What", "Number"), rows, 1) if rows else ""
+    return section("replicas", "Replicas", paragraph(unknown), known, _clients(status))
+
+
+def _clients(status: Status) -> str:
+    if status.clients is None:
+        return ""
+    rows = [(name(each.name), _granted(each.topics)) for each in status.clients]
+    return table("Clients that may connect with their keys", ("Client", "Topics"), rows) + _left_out(
+        status.clients_total - len(rows), "clients", "clients list"
+    )
+
+
+def _granted(topics: frozenset[str]) -> str:
+    if ALL in topics:
+        return "all"
+    named = ", ".join(map(name, sorted(topics)[:NAMED_TOPICS]))
+    rest = len(topics) - NAMED_TOPICS
+    return (f"{named} and {number(rest)} more" if rest > 0 else named) or "none"
+
+
+def _topics(status: Status) -> str:
+    topics = status.topics
+    if topics.sent_age is None:
+        return section("topics", "Topics", paragraph("The topics are not known yet."))
+    read = (
+        "Position and objects were not read from the database yet."
+        if topics.read_age is None
+        else f"Position and objects were read from the database {ago(topics.read_age)}, for the hellos of this "
+        f"service; the position of the whole database was {number(topics.store_position)}."
+    )
+    overdue = f", as of {ago(topics.sent_age)}" if topics.sent_age >= 1 else ""
+    sent = (
+        f"Sequence and rate count the messages that this service has sent since its start{overdue}; the rates are "
+        f"averages over {seconds(topics.window)}."
+    )
+    hint = paragraph(f"{read} {sent}", "hint")
+    if not topics.rows:
+        return section("topics", "Topics", paragraph("No topic was written or sent yet."), hint)
+    columns = ("Topic", "Position", "Objects", "Sequence", "Rate")
+    rows = (
+        (name(each.name), *map(number, (each.position, each.objects, each.sequence)), number(each.rate, 1))
+        for each in topics.rows
+    )
+    left = topics.total - len(topics.rows)
+    caption = f"{number(topics.total)} topics, those with the highest rates (in messages per second) first"
+    return section(
+        "topics",
+        "Topics",
+        hint,
+        table(caption, columns, rows, 4),
+        _left_out(left, "topics, which have the lowest rates,", "topics"),
+    )
+
+
+def _left_out(count: int, what: str, command: str) -> str:
+    if count <= 0:
+        return ""
+    return paragraph(f"{number(count)} more {what} are left out; <code>pubsub-db {command}</code> lists all.")
+
+
+def _work(status: Status) -> str:
+    links = status.counters.get("links", {})
+    counted = [(what, number(links.get(key))) for key, what in _LINKS.items()]
+    threads = [(text(each.name), ago(each.succeeded), number(each.failures)) for each in status.threads]
+    return section(
+        "work",
+        "Work of this service",
+        table("Changes that were published since the start, by where they came from", ("Links", "Number"), counted, 1),
+        table("Threads", ("Thread", "Last success", "Failures"), threads, 2),
+    )
