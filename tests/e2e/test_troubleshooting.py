@@ -34,7 +34,7 @@ def template(node: ast.AST) -> str:
     if isinstance(node, ast.Constant):
         return re.sub(r"%(?:\.\d)?[sdrf]", VALUE, node.value) if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
-        return "".join(each.value if isinstance(each, ast.Constant) else VALUE for each in node.values)
+        return "".join(str(each.value) if isinstance(each, ast.Constant) else VALUE for each in node.values)
     return ""
 
 
