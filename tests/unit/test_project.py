@@ -51,7 +51,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "audit/report/figures.py": "tests/unit/audit/report/test_page.py",
     "audit/report/labels.py": "tests/unit/audit/report/test_summary.py",  # the words of a summary
     # Parts of the follower, which is tested as a whole.
-    **{f"audit/stream/{name}.py": "tests/unit/audit/stream/test_loop.py" for name in ("tables", "windows")},
+    "audit/stream/windows.py": "tests/unit/audit/stream/test_loop.py",
 }
 
 # Tests of the whole project, which do not mirror a module.

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.journal.compaction import compact
-from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY, TORN_KEY, is_cut, torn_problem
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY, TORN_KEY, as_damaged, is_cut, torn_problem
 from tests.unit.journal.test_compaction import finished
 
 
@@ -52,3 +52,9 @@ def test_damaged_file_is_reported_with_its_number_of_records(tmp_path: Path, sha
 
 def test_single_record_has_the_singular() -> None:
     assert "1 whole record was read" in torn_problem("f", {TORN_KEY: b"damaged 7"}, 1)
+
+
+def test_cut_that_is_damage_keeps_its_size() -> None:
+    damaged = as_damaged({SCHEMA_KEY: b"1", TORN_KEY: b"cut 7"})
+    assert damaged == {SCHEMA_KEY: b"1", TORN_KEY: b"damaged 7"}
+    assert not is_cut(damaged)
