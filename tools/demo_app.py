@@ -4,6 +4,7 @@ the audit of the run, by the journals of all processes.
 ::
 
     tools/demo                # exit code 0: all changes arrived, and the audit finds no error
+    tools/demo --driver nats  # over a NATS server, which is downloaded as a Debian package at the first time
     tools/demo --sabotage     # exit code 4: one object was corrupted, and the audit names it
     tools/demo --full         # the full routing table, on SQLite, PostgreSQL, MariaDB or a URL; without an audit
 
@@ -22,6 +23,7 @@ from pathlib import Path
 from _command_line import Parser, at_least
 from _databases import database
 from _routes import command, full
+from _routes.drivers import DRIVERS, ZMQ
 from _routes.plan import SERVICE, Kill, Plan, ReplicaPlan
 
 from pubsub_lib import Timing
@@ -92,9 +94,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="FOLDER",
         help="a new folder for the results of the audit (default: named by the time, in the temporary folder)",
     )
+    audited.add_argument(
+        "--driver", choices=tuple(DRIVERS), help="how the service sends; a broker is started for the run (zmq)"
+    )
     full.add_options(parser)
     options = parser.parse_args(arguments)
-    for name in ("sabotage", "out") if options.full else ("transport", "database", "data"):
+    for name in ("sabotage", "out", "driver") if options.full else ("transport", "database", "data"):
         if getattr(options, name):
             parser.error(f"--{name} is an option {'without' if options.full else 'with'} --full")
     if options.full:
@@ -114,6 +119,7 @@ def plan(options: argparse.Namespace, folder: Path) -> Plan:
         max_routes=options.routes,
         max_changes=options.changes,
         replicas=REPLICAS,
+        driver=options.driver or ZMQ,
         kills=KILLS,
         replay_seconds=SECONDS if options.seconds is None else options.seconds,
         timing=TIMING,

@@ -90,7 +90,7 @@ class Crew:
         """Start all replicas, and wait for the first sync of each."""
         for replica in self._plan.replicas:
             polls = replica.polling or self._service is None
-            configuration = self._configuration.polling if polls else self._configuration.zmq
+            configuration = self._configuration.polling if polls else self._configuration.service
             sabotage = replica.name == self._plan.sabotage
             self._start(ReplicaTask(replica.name, str(configuration), replica.topics, sabotage))
         self._until(lambda: len(self.synced) == len(self._plan.replicas))
@@ -270,7 +270,7 @@ class Crew:
         pause = plan.replay_seconds / transactions if transactions else 0.0
         task = WriterTask(
             name=name,
-            configuration=str(self._configuration.polling if self._service is None else self._configuration.zmq),
+            configuration=str(self._configuration.polling if self._service is None else self._configuration.service),
             changes=str(plan.changes),
             maximum=plan.max_changes,
             index=index,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import msgspec
 
+from _routes.drivers import ZMQ
 from pubsub_lib.core.timing import Timing
 
 PROGRESS = "progress"
@@ -48,6 +49,8 @@ class Plan(msgspec.Struct, frozen=True):
     routes: Path
     changes: Path
     replicas: tuple[ReplicaPlan, ...]
+    driver: str = ZMQ
+    """How the service sends: a key of ``DRIVERS``."""
     service: bool = True
     """Writers are workers of a publisher-service, and replicas receive its messages; else all replicas poll."""
     kills: tuple[Kill, ...] = ()

@@ -53,6 +53,8 @@ class ReplicaRow(Account, frozen=True, kw_only=True):
 
     name: str
     polling: bool
+    driver: str
+    """The transport of the service, for people."""
     topics: tuple[str, ...]
     kills: int
     sync_seconds: float
@@ -68,7 +70,7 @@ class ReplicaRow(Account, frozen=True, kw_only=True):
     @property
     def transport(self) -> str:
         """The transport's name for people."""
-        return "polling" if self.polling else "ZeroMQ"
+        return "polling" if self.polling else self.driver
 
     def broken(self) -> Iterator[str]:
         """A sentence for each failed check."""

@@ -12,6 +12,7 @@ from _routes.audit import audit, claimed, prepare
 from _routes.children import Children
 from _routes.configuration import Configuration
 from _routes.crew import Crew
+from _routes.drivers import DRIVERS
 from _routes.plan import Plan, ReplicaPlan
 from _routes.progress import Progress
 from _routes.report import ReplicaRow, Report, Sabotaged, WriterRow
@@ -43,8 +44,9 @@ class Run:
             if plan.results is not None:
                 prepare(self._folder, self._progress)
             began = time.monotonic()
-            configuration = Configuration(plan, self._folder)
-            service = stack.enter_context(Service(configuration.zmq, self._folder)) if plan.service else None
+            group = stack.enter_context(DRIVERS[plan.driver].broker()) if plan.service else ""
+            configuration = Configuration(plan, self._folder, group)
+            service = stack.enter_context(Service(configuration.service, self._folder)) if plan.service else None
             children = stack.enter_context(Children(self._folder))
             crew = Crew(plan, self._folder, store, children, service, configuration, self._progress)
             routes, load_seconds = self._load(store)
@@ -128,6 +130,7 @@ def _replica_row(plan: Plan, crew: Crew, replica: ReplicaPlan, objects: comparis
     return ReplicaRow(
         name=name,
         polling=replica.polling or not plan.service,
+        driver=DRIVERS[plan.driver].shown,
         topics=replica.topics,
         kills=sum(kill.victim == name for kill in crew.kills),
         sync_seconds=synced.seconds,

@@ -139,6 +139,7 @@ def row(**changed: Any) -> ReplicaRow:
     given: dict[str, Any] = {
         "name": "replica-1",
         "polling": False,
+        "driver": "ZeroMQ",
         "topics": ("as3333",),
         "kills": 1,
         "objects": 56_839,
