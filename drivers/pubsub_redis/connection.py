@@ -236,19 +236,20 @@ def subscribing(command: str, channels: Sequence[bytes]) -> list[Command]:
 
 def made(options: RedisOptions, server: Server) -> Any:
     """A connection of the client library, not connected yet."""
+    library: Any = redis  # the constructors have no types
     settings: dict[str, Any] = {
         "username": options.user or None, "password": options.password or None, "protocol": 3,
         "socket_timeout": options.timeout, "socket_connect_timeout": options.connect_timeout,
         "client_name": "pubsub_lib",
     }  # fmt: skip
     if server.scheme == UNIX:
-        return redis.UnixDomainSocketConnection(path=server.path, **settings)
+        return library.UnixDomainSocketConnection(path=server.path, **settings)
     settings.update(host=server.host, port=server.port)
     if server.scheme != TLS:
-        return redis.Connection(**settings)
+        return library.Connection(**settings)
     files = {"ssl_ca_certs": options.ca_file, "ssl_certfile": options.cert_file, "ssl_keyfile": options.key_file}
-    given = {name: value for name, value in files.items() if value}
-    return redis.SSLConnection(ssl_cert_reqs="required", ssl_check_hostname=True, **given, **settings)
+    settings.update({name: file for name, file in files.items() if file})
+    return library.SSLConnection(ssl_cert_reqs="required", ssl_check_hostname=True, **settings)
 
 
 def explained(error: Exception, server: Server) -> str:

@@ -51,3 +51,13 @@ class TestRedis(DriverConformance):
             with on.cut_off():
                 listener.subscriber.unregister_topic(ALL)
             on.settle(listener, "tenant-1")
+
+    def test_a_topic_beside_everything_is_delivered_once(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            listener.subscriber.register_topic(ALL)
+            on.settle(listener, "tenant-2")
+            link = on.send("tenant-1")
+            on.wait_for(listener, link)
+            on.fence(listener, "tenant-1")
+            assert listener.received.points("tenant-1").count(link.point) == 1

@@ -85,7 +85,7 @@ MUTANTS = (
         "redis_pattern_delivers_a_second_time",
         "            if not (self._everything and self._channels.is_data(rest[0])):\n",
         "            if True:\n",
-        "test_register_topic_must_be_idempotent",
+        "test_a_topic_beside_everything_is_delivered_once",
         "a replica of everything and of a topic receives each message twice",
     ),
     SUBSCRIBER(

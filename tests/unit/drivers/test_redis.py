@@ -43,7 +43,7 @@ def envelopes(draw: st.DrawFn) -> list[QueuedEnvelope]:
 
 @given(envelopes())
 def test_batches_keep_every_envelope_and_the_order_of_each_channel(given: list[QueuedEnvelope]) -> None:
-    arrived = defaultdict(list)
+    arrived: dict[bytes, list[tuple[bytes, bytes]]] = defaultdict(list)
     for channel, message in batches(given, SMALL.max_frame_bytes):
         pairs = read_batch(message, SMALL)
         sizes = [len(head) + len(body) + FRAMING for head, body in pairs]

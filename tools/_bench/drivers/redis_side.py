@@ -8,6 +8,7 @@ from _redis_server import PrivateRedis
 
 from _bench.drivers.side import Receive, Send
 from _bench.e2e.side import LeftOutError
+from pubsub_lib.api import Driver
 from pubsub_lib.errors import ConfigError
 from pubsub_redis.driver import RedisDriver
 
@@ -23,7 +24,7 @@ class RedisSide:
 
     name = "redis"
     peer = f"redis-py, pipelines of {PIPELINE} PUBLISH"
-    driver = RedisDriver
+    driver: type[Driver] = RedisDriver
 
     @contextmanager
     def server(self) -> Iterator[Mapping[str, object]]:
