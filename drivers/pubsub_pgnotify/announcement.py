@@ -43,6 +43,11 @@ class ReadGate:
         self._caused = False
         self._useless = False
 
+    @property
+    def expects_change(self) -> bool:
+        """Whether an announcement caused the next read."""
+        return self._caused
+
     def polled(self, at: Point | None, now: float) -> None:
         """The changelog was read up to this point, or could not be read any further."""
         self._useless = (self._caused or self._useless) and at == self._at

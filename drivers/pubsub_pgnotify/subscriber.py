@@ -66,6 +66,7 @@ class NotifiedSubscriber(PollingSubscriber):
             self._session.close()
 
     def _poll(self) -> float:
+        self._follower.expects_links = self._gate.expects_change
         pause = super()._poll()
         self._gate.polled(self._follower.at, time.monotonic())
         if self._failing or self._life.closed:

@@ -17,7 +17,11 @@ SERVICE: Final = "db-polling"
 
 
 class ChangelogReader(Protocol):
-    """The methods of :class:`pubsub_lib.store.Store` that polling uses."""
+    """The members of :class:`pubsub_lib.store.Store` that polling uses."""
+
+    @property
+    def store_id(self) -> bytes:
+        """The store's id in the last reading."""
 
     def read_heads(self, topics: Collection[str], /) -> Heads:
         """The store's point and the heads of these topics, in one reading."""
@@ -42,7 +46,10 @@ class ChangelogFollower:
         """The store's point up to which everything was delivered; None before the first poll."""
         self.counts = Counter(links=0, polls=0, reads=0, jumps=0, oversized=0)
         self.store_id = NO_STORE
-        """The store's id in the last reading of the heads; ``NO_STORE`` before the first poll."""
+        """The store's id in the last reading; ``NO_STORE`` before the first poll."""
+        self.expects_links = False
+        """Whether the next polls read the links without the heads first, which is quicker when there are some. A poll
+        with hello requests and the first poll read the heads anyway."""
         self._limits = limits
         self._batch = batch
         self._sequences: Counter[str] = Counter()
@@ -62,6 +69,9 @@ class ChangelogFollower:
         was registered. ``clock``: seconds that never go back.
         """
         self.counts["polls"] += 1
+        if self.expects_links and self.at is not None and not asks:
+            yield from self._links(store, topics, None, clock)
+            return
         began = clock()
         asked = {topic for ask in asks for topic in ask.topics if topic != ALL}
         heads = store.read_heads(sorted(asked))
@@ -74,11 +84,18 @@ class ChangelogFollower:
             yield self._hello(ask.topics, heads, clock() - began, ask.nonce)
 
     def _links(
-        self, store: ChangelogReader, topics: Callable[[], Collection[str]], upto: Point, clock: Callable[[], float]
+        self,
+        store: ChangelogReader,
+        topics: Callable[[], Collection[str]],
+        upto: Point | None,
+        clock: Callable[[], float],
     ) -> Iterator[Envelope]:
+        """Read up to this point of the store; None: up to its point in the first reading."""
         while self.at != upto:
             self.counts["reads"] += 1
-            links, _, complete = store.read_links(self.at, self._batch)
+            links, head, complete = store.read_links(self.at, self._batch)
+            if upto is None:
+                upto, self.store_id = head, store.store_id
             if not complete:
                 yield from self._jump(store, topics, clock)
                 return

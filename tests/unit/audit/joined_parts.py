@@ -52,6 +52,10 @@ class Clock:
 class Database(Protocol):
     """The part of a store that a run needs."""
 
+    @property
+    def store_id(self) -> bytes:
+        """See :class:`pubsub_lib.store.Store`."""
+
     def commit(self, writes: Sequence[Write]) -> Sequence[Link]:
         """One transaction; deletes are of objects that exist."""
 
@@ -99,6 +103,11 @@ class Modelled:
         """See :class:`Database`."""
         return self._history.answer(wants)
 
+    @property
+    def store_id(self) -> bytes:
+        """See :class:`Database`."""
+        return self._history.store_id
+
     def read_heads(self, topics: Collection[str]) -> Heads:
         """See :class:`Database`."""
         heads = self._history.heads
@@ -144,6 +153,11 @@ class Stored:
         self.read_heads = self._store.read_heads
         self.read_links = self._store.read_links
         self.close = self._store.close
+
+    @property
+    def store_id(self) -> bytes:
+        """See :class:`Database`."""
+        return self._store.store_id
 
     def commit(self, writes: Sequence[Write]) -> Sequence[Link]:
         """See :class:`Database`."""

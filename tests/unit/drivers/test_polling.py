@@ -129,6 +129,47 @@ def test_poll_of_an_idle_store_reads_only_the_heads() -> None:
         assert reading.log.calls == ["heads"]
 
 
+def test_poll_that_expects_links_does_not_read_the_heads_before() -> None:
+    reading = Reading("a")
+    reading.follower.expects_links = True
+    reading.poll()
+    assert reading.log.calls == ["heads"], "the first poll"
+    for _ in range(7):
+        reading.log.commit("a")
+    assert reading.points() == [("a", each) for each in range(1, 8)]
+    assert reading.log.calls == ["links"] * 3
+    assert reading.points() == []
+    assert reading.log.calls == ["links"]
+    reading.log.commit("a")
+    links, answer = reading.poll(HelloRequest("n", ("a",)))
+    assert (links.topic, links.sequence, answer.hello is not None) == ("a", 8, True)
+    assert reading.log.calls == ["heads", "links"]
+
+
+def test_poll_that_expects_links_takes_the_id_of_its_reading() -> None:
+    reading = Reading("a")
+    reading.poll()
+    reading.follower.expects_links = True
+    reading.log.store_id = b"1" * 16
+    reading.log.commit("a")
+    (envelope,) = reading.poll()
+    assert envelope.store_id == b"1" * 16
+
+
+def test_poll_that_expects_links_finds_another_history() -> None:
+    reading = Reading("a")
+    reading.log.commit("a")
+    reading.poll()
+    reading.follower.expects_links = True
+    reading.log.links.clear()
+    reading.log.heads.clear()
+    reading.log.commit("a", nonce=5)
+    (envelope,) = reading.poll()
+    assert envelope.hello is not None
+    assert envelope.hello.heads["a"].point == reading.log.point
+    assert reading.follower.counts["jumps"] == 1
+
+
 def test_poll_reads_only_new_links_of_a_long_changelog() -> None:
     reading = Reading("a")
     for _ in range(1000):

@@ -162,6 +162,7 @@ def test_announcement_is_read_at_once(world: World) -> None:
         world.announce(point)
         world.until(point)
     assert world.subscriber.counters()["notifications"] == 5
+    assert world.log.calls[-3:] == ["links"] * 3, "no heads are read before"
 
 
 def test_announcement_of_what_was_read_causes_no_poll(world: World) -> None:
