@@ -16,7 +16,9 @@ from tests.scheduler.primitives import SimpleQueue as ControlledQueue
 from tests.scheduler.primitives import Threading, Time
 from tests.scheduler.scheduler import Chooser, Failure, Scheduler
 
-PRODUCT: Final = ("pubsub_lib.", "pubsub_memory.", "pubsub_nats.", "pubsub_pgnotify.", "pubsub_redis.", "pubsub_sql.", "pubsub_zmq.")
+PRODUCT: Final = (
+    "pubsub_lib.", "pubsub_memory.", "pubsub_nats.", "pubsub_pgnotify.", "pubsub_redis.", "pubsub_sql.", "pubsub_zmq.",
+)  # fmt: skip
 REPLAY: Final = "PUBSUB_LIB_SCHEDULE"
 """Environment variable: the schedule of a report. Every explored scenario then runs once, by this schedule."""
 SEEDS: Final = "PUBSUB_LIB_SCHEDULE_SEEDS"

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 from _broker import NatsServer
+from _redis_server import PrivateRedis
 
 
 @contextmanager
@@ -17,6 +18,12 @@ def _no_broker() -> Iterator[str]:
 def _nats() -> Iterator[str]:
     with NatsServer() as server:
         yield f"[pubsub_nats]\nservers = {server.url}\n"
+
+
+@contextmanager
+def _redis() -> Iterator[str]:
+    with PrivateRedis() as server:
+        yield f"[pubsub_redis]\nurl = {server.url}\n"
 
 
 class DemoDriver(msgspec.Struct, frozen=True):
@@ -35,5 +42,6 @@ ZMQ: Final = "zmq"
 DRIVERS: Final[Mapping[str, DemoDriver]] = {
     ZMQ: DemoDriver("zmq_pubsub_driver", "ZeroMQ"),
     "nats": DemoDriver("nats_pubsub_driver", "NATS", _nats),
+    "redis": DemoDriver("redis_pubsub_driver", "Redis", _redis),
 }
 """By the value of ``--driver``."""
