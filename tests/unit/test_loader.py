@@ -126,7 +126,8 @@ def test_an_incapable_driver_is_refused_by_name(install: Install) -> None:
     ) as caught:
         loader.load("toy", {"cross_host": "publishers_ips = 10.0.0.1"})
     assert str(caught.value).endswith(
-        "drivers that have it: db_polling_pubsub_driver, pgnotify_pubsub_driver, zmq_pubsub_driver"
+        "drivers that have it: db_polling_pubsub_driver, nats_pubsub_driver, pgnotify_pubsub_driver, "
+        "redis_pubsub_driver, zmq_pubsub_driver"
     )
 
 

@@ -85,6 +85,7 @@ PUBLISHER: Final[Table] = {
     # Counters and identity can be read at any time.
     "counters": (lambda p: p.counters(), Gives(lambda answer: answer["unsent"] == 0), ANY),
     "busy": (lambda p: p.busy(0.0), Gives(lambda answer: answer == {"publisher": 0.0, "sending": 0.0}), ANY),
+    "progress": (lambda p: p.progress(1.0), Gives(lambda answer: not answer.sequences), ANY),
     "uuid": (lambda p: p.uuid, ANY, ANY),
 }
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,6 +27,7 @@ from pubsub_lib.audit.stream.windows import Closed
 from pubsub_lib.command import streams
 from pubsub_lib.command.exit_codes import CLOSED_PIPE
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.threads.start import ReadyThread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -220,13 +222,19 @@ def _time(micros: int) -> str:
 def _stopped_by_signals() -> Iterator[threading.Event]:
     """An event that SIGTERM or SIGINT sets; the present round is then completed. A second signal ends the process; no
     result is lost by that.
+
+    The handler only puts the signal in a queue, which is reentrant. ``Event.set`` takes a lock that the interrupted
+    main thread may hold, and would wait for itself.
     """
     stop = threading.Event()
+    received: SimpleQueue[int] = SimpleQueue()
 
     def handle(number: int, _frame: object) -> None:
-        stop.set()
+        received.put(number)
         signal.signal(number, signal.SIG_DFL)
 
+    setting = ReadyThread("pubsub-audit-signals")
+    setting.run(lambda: stop.set() if received.get() else None)
     before: dict[int, Callable[..., object] | int | None] = {}
     for number in (signal.SIGTERM, signal.SIGINT):
         before[number] = signal.signal(number, handle)
@@ -235,3 +243,4 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
     finally:
         for which, handler in before.items():
             signal.signal(which, handler)
+        received.put(0)  # ends the thread

@@ -102,7 +102,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a group with a typo": (HERE + "[publisher_servce]\nlease = 3\n", "did you mean [publisher_service]?"),
     "a driver's group with a typo": (HERE + "[pubsub_zqm]\nsend_hwm = 3\n", "did you mean [pubsub_zmq]?"),
-    "a group of a missing driver": (HERE + "[pubsub_nats]\nurl = x\n", "reads the group [pubsub_nats]"),
+    "a group of a missing driver": (HERE + "[pubsub_kafka]\nurl = x\n", "reads the group [pubsub_kafka]"),
     "an option with a typo": (HERE + "publisher_prot = 3\n", "did you mean 'publisher_port'?"),
     "an option in another group": (HERE + "[publisher_service]\ntopics = a\n", "move it to group [pubsub]"),
     "an option of the service in another group": (HERE + "keep_links = 3\n", "move it to group [publisher_service]"),
@@ -251,7 +251,7 @@ def test_check_names_every_contradiction(
     written: Written, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
-    path = written(HERE + "publisher_port = 8866\npublisher_port = 8868\n[pubsub_nats]\na = 1\n")
+    path = written(HERE + "publisher_port = 8866\npublisher_port = 8868\n[pubsub_kafka]\na = 1\n")
     assert main(["--check", "--config-file", str(path)]) == 2
     output = capsys.readouterr().err.splitlines()
     assert len(output) == 2
