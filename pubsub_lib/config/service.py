@@ -78,7 +78,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     status_page: Annotated[
         bool,
         option(
-            "The service's HTTP endpoint has a page for browsers, /status: services, topics, rates and problems. When "
-            "off, the path gets 404."
+            "The service's HTTP endpoint has a page for browsers, /status, with services and topics, their rates, and "
+            "problems. When off, the path gets 404."
         ),
     ] = True

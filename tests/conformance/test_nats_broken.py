@@ -120,7 +120,7 @@ class EndsOnABadFrame(NatsSubscriber):
         def drop(error: Exception) -> None:
             self._life.closed = True
 
-        self._life.drop = drop  # type: ignore[method-assign,assignment]
+        self._life.drop = drop  # type: ignore[method-assign]
         super()._receive()
 
 

@@ -151,7 +151,12 @@ def test_slow_consumer_cut_off_by_the_server_resyncs(sqlite_url: str, made: list
         replica = ending.enter_context(Replica(config, TOPICS))
         replica.wait_synced(LONG)
         reading = threading.Event()
-        made[0]._connection._call(lambda: reading.wait(LONG) and None)  # as a process that is paused
+
+        def pause() -> None:
+            """As a process that is paused."""
+            reading.wait(LONG)
+
+        made[0]._connection._call(pause)
         try:
             for number in range(150):  # more than the kernel's buffers
                 put(store, number, 200_000)

@@ -98,13 +98,6 @@ MUTANTS = (
         "a client that knows one server waits for it although its cluster works",
     ),
     PUBLISHER(
-        "closing_publisher_drops_its_queue",
-        "self._connection.stop(_LINGER)",
-        "self._connection.stop()",
-        f"{SERVER}test_closing_publisher_sends_the_queued_envelopes",
-        "replicas get no goodbye",
-    ),
-    PUBLISHER(
         "request_without_its_inbox",
         "        self._inboxes[nonce] = request.reply\n",
         "",

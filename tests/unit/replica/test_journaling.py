@@ -21,7 +21,7 @@ from pubsub_lib.errors import TransportError
 from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import Row
-from pubsub_lib.publisher.publisher import _unsent
+from pubsub_lib.publisher.unsent import unsent
 from pubsub_lib.replica.fault_log import log_publishers
 from pubsub_lib.replica.journaling import ReplicaJournal
 from tests.unit.audit.oracle import Oracle
@@ -124,8 +124,8 @@ def test_a_large_link_that_was_sent_in_part_counts_as_not_sent() -> None:
     first, large = link(3), link(4)
     parts = [Envelope("s", "ab" * 16, "t", 5 + part, [Message(large, part, 3)]) for part in (1, 2, 3)]
     sent = [Envelope("s", "ab" * 16, "t", 5, [Message(first)]), *parts[:2]]
-    assert _unsent([first, large], sent) == [large]
-    assert _unsent([first, large], [*sent, parts[2]]) == []
+    assert unsent([first, large], sent) == [large]
+    assert unsent([first, large], [*sent, parts[2]]) == []
 
 
 def fail(_envelope: Envelope) -> None:

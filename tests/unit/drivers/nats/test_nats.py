@@ -97,7 +97,7 @@ def test_a_subject_of_others_is_foreign(subject: str) -> None:
 
 
 @pytest.mark.parametrize("reply", ["", "net.one.data.a", "net.one.reply.c1", "net.one.reply..n", "net.one.reply.>.n",
-                                   "net.one.reply.c1.n.x", "_INBOX.c1.n"])  # fmt: skip
+                                   "net.one.reply.c1.n.x", "_INBOX.c1.n", "victim.n"])  # fmt: skip
 def test_a_hello_request_cannot_name_another_subject_for_its_reply(reply: str) -> None:
     with pytest.raises(FrameError):
         SUBJECTS.nonce(reply)
