@@ -131,8 +131,10 @@ class CallsBackAfterItsClose(RedisSubscriber):
 
     def close(self) -> None:
         if not self._life.inherited:
-            self._life.close(lambda: None, 0.0)
-            self._life = SubscriberState(self._lock, subscriber._log)
+            before = self._life
+            before.close(lambda: None, 0.0)
+            self._life = SubscriberState(self._lock, subscriber._log, ("unsent_requests",))
+            self._life._on_envelope = before._on_envelope
 
 
 class LeaksAForeignException(RedisPublisher):
