@@ -6,7 +6,6 @@ python controller.py --config-file controller.conf --switch s1
 import argparse
 import signal
 import sys
-from queue import SimpleQueue
 
 from pubsub_lib import Event, Replica, Settings
 from pubsub_lib.errors import ConfigError, PubSubError
@@ -68,15 +67,14 @@ def main() -> int:
     parser.add_argument("--config-file", required=True)
     parser.add_argument("--switch", required=True)
     given = parser.parse_args()
-    # Not an Event: its lock may be held by this very thread when the signal arrives, which would then never end.
-    stop: SimpleQueue[int] = SimpleQueue()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: stop.put(number))
+    # Blocked, also in the replica's threads, until sigwait takes them: so no signal is lost, whenever it comes.
+    ends = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     try:
         with Replica(Settings.from_file(given.config_file)) as replica:
             replica.wait_synced()
             Controller(replica, FakeSwitch(given.switch))
-            stop.get()
+            signal.sigwait(ends)
     except PubSubError as error:
         print(f"controller: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
