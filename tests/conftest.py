@@ -18,6 +18,7 @@ import hypothesis
 import pytest
 from _redis_server import PrivateRedis
 from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer, port_variable
+from _spread import spread
 from xdist.workermanage import WorkerController
 
 from pubsub_lib.errors import ConfigError
@@ -84,7 +85,7 @@ def pytest_sessionfinish(exitstatus: int) -> None:
                 node.channel.waitclose(60)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # Parallel tests at the head of the list run in one process, from the start. So Spark is started only once, and the
     # longest tests do not start last.
     def place(item: pytest.Item) -> int:
@@ -93,6 +94,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return 1 if item.path.name == "test_demo.py" else 2
 
     items.sort(key=place)
+    workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
+    items[:] = spread(items, lambda item: item.path.name == "test_mutate.py", workers)
 
 
 def pytest_report_header() -> str:

@@ -8,13 +8,14 @@ import urllib.request
 from pathlib import Path
 from typing import Any, TextIO
 
+from _patience import longest
 from _processes import free_ports, poll
 
 from pubsub_lib import Replica, Settings, Store
 from tests.e2e.network import Namespace
 
 ROOT = Path(__file__).resolve().parents[2]
-LONG = 120.0
+LONG = longest(120.0)
 
 
 class Host:

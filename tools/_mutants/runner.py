@@ -42,15 +42,15 @@ class Runner:
             variables={**variables, "PYTHONDONTWRITEBYTECODE": ""}, stdin=subprocess.PIPE, cwd=folder,
         )  # fmt: skip
 
-    def run(self, arguments: Sequence[str], timeout: float, write_bytecode: bool = False) -> tuple[int | None, str]:
+    def run(self, arguments: Sequence[str], timeout: float, planted: bool) -> tuple[int | None, str]:
         """The exit status of pytest, or None when it did not end within ``timeout`` seconds, and its output.
 
-        Raises RunnerError.
+        ``planted``: see :class:`.warm_pytest.Request`. Raises RunnerError.
         """
         # A new file, because a process that a mutant left behind may still write to the previous one.
         self._output.unlink(missing_ok=True)
         request: Request = {
-            "arguments": list(arguments), "output": str(self._output), "write_bytecode": write_bytecode,
+            "arguments": list(arguments), "output": str(self._output), "planted": planted,
         }  # fmt: skip
         self._process.write(json.dumps(request).encode())
         self._running = self._answer(START)

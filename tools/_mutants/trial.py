@@ -144,7 +144,7 @@ class Laboratory:
         """Check that the tests pass without a mutant. Raises TrialError with pytest's output when they do not."""
         bench = self._benches.get()
         try:
-            status, output = self._run(bench.runner, tests, write_bytecode=True)
+            status, output = self._run(bench.runner, tests, planted=False)
         finally:
             self._benches.put(bench)
         if status != 0:
@@ -171,7 +171,7 @@ class Laboratory:
         bench, started = self._benches.get(), time.monotonic()
         try:
             with bench.copy.planted(mutant):
-                status, output = self._run(bench.runner, mutant.tests)
+                status, output = self._run(bench.runner, mutant.tests, planted=True)
             outcome, by = judged(status, output)
         except ValueError as error:
             outcome, by = Verdict.DOES_NOT_APPLY, str(error)
@@ -179,12 +179,12 @@ class Laboratory:
             self._benches.put(bench)
         return Trial(area, mutant.name, outcome, round(time.monotonic() - started, 1), by)
 
-    def _run(self, runner: Runner, tests: Sequence[str], write_bytecode: bool = False) -> tuple[int | None, str]:
-        """The exit status of pytest, or None when it did not end in time, and its output. ``write_bytecode``: only
+    def _run(self, runner: Runner, tests: Sequence[str], planted: bool) -> tuple[int | None, str]:
+        """The exit status of pytest, or None when it did not end in time, and its output. Bytecode is written only
         without a mutant, so that the runs that follow need not compile again.
         """
         try:
-            return runner.run([*OPTIONS, *tests], self._timeout, write_bytecode)
+            return runner.run([*OPTIONS, *tests], self._timeout, planted)
         except RunnerError as error:
             raise TrialError("interrupted" if self._ended else str(error)) from None
 

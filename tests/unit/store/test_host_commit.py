@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _patience import longest
 from sqlalchemy import make_url
 
 from pubsub_lib.core.limits import Limits
@@ -25,6 +26,7 @@ from pubsub_lib.store.writer import Work
 from tests.unit.store.test_fork_safety import child
 
 DATABASE = make_url("postgresql://me:secret@host/net")
+LONG = longest(30.0)
 TIMEOUT = 0.3
 PREPARED = encode(host_messages.prepared_of(Commit(Point(1, 7), 7, [])))
 DONE = encode(host_messages.finished_of(Attempt(Commit(Point(1, 7), 7, []))))
@@ -52,7 +54,7 @@ class Service:
         def run() -> None:
             for script in scripts:
                 connection, _ = self.listener.accept()
-                connection.settimeout(30)
+                connection.settimeout(LONG)
                 self.connections.append(connection)
                 script(connection)
 
@@ -64,7 +66,7 @@ class Service:
         for each in self.connections:
             each.close()
         for thread in self.threads:
-            thread.join(30)
+            thread.join(LONG)
 
 
 def read(connection: socket.socket) -> bytes:
@@ -223,7 +225,7 @@ def test_stopped_service_cannot_announce_after_the_timeout(service: Service, hos
     def stopped(connection: socket.socket) -> None:
         answering(end=False)(connection)
         read(connection)
-        assert resumed.wait(30)
+        assert resumed.wait(LONG)
         try:
             connection.sendall(PREPARED)
         except OSError:
@@ -232,7 +234,7 @@ def test_stopped_service_cannot_announce_after_the_timeout(service: Service, hos
     service.serve(stopped)
     assert host.run(work()) is None
     resumed.set()
-    assert failed.wait(30)
+    assert failed.wait(LONG)
 
 
 def test_stopped_service_that_announced_leaves_a_doubt(service: Service, host: HostCommit) -> None:
@@ -275,14 +277,14 @@ def test_shut_connection_shows_what_was_sent_before_and_takes_no_more(service: S
 
     service.serve(script)
     connection = host_commit._Connection(service.path, TIMEOUT)
-    assert sent.wait(30)
+    assert sent.wait(LONG)
     exchange = host_messages.Exchange(work())
     connection._socket.settimeout(TIMEOUT)
     keep = connection._socket.dup()  # as in a forked child: a mere close would not end the connection
     connection.shut(exchange.feed)
     assert exchange.prepared is not None
     shut.set()
-    assert failed.wait(30)
+    assert failed.wait(LONG)
     keep.close()
 
 
@@ -305,7 +307,7 @@ def test_either_the_point_arrives_or_the_service_notices(times: int, service: Se
 
     service.serve(late)
     attempt = host.run(work())
-    assert ended.wait(30)
+    assert ended.wait(LONG)
     assert sent == [attempt is not None]
 
 
@@ -355,7 +357,7 @@ def test_interrupted_exchange_ends_its_connection(
     monkeypatch.setattr(host_commit, "Exchange", Interrupts)
     with pytest.raises(KeyboardInterrupt):
         host.run(work())
-    assert ended.wait(30)
+    assert ended.wait(LONG)
     assert host._all == set()
 
 

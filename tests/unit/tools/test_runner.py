@@ -40,6 +40,16 @@ def test_directory():
     assert Path.cwd() == Path(__file__).parent
 
 
+def test_planted():
+    assert os.environ["PUBSUB_TEST_HURRY"] == os.environ["PYTHONDONTWRITEBYTECODE"] == "1"
+    assert sys.dont_write_bytecode
+
+
+def test_not_planted():
+    assert os.environ["PUBSUB_TEST_HURRY"] == os.environ["PYTHONDONTWRITEBYTECODE"] == ""
+    assert not sys.dont_write_bytecode
+
+
 def test_leaves_a_process():
     left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     Path("left").write_text(str(left.pid))
@@ -79,23 +89,30 @@ def start(folder: Path, tmp_path: Path) -> Iterator[Callable[..., Runner]]:
 
 def test_runner_returns_the_status_and_the_output_of_each_run(start: Callable[..., Runner], folder: Path) -> None:
     runner = start()
-    status, output = runner.run(["test_it.py::test_imports", "test_it.py::test_directory"], LONG)
+    status, output = runner.run(["test_it.py::test_imports", "test_it.py::test_directory"], LONG, planted=True)
     assert (status, output.splitlines()[-1].split(" in ")[0].strip("= ")) == (0, "2 passed")
     (folder / "test_it.py").write_text("def test_changed():\n    assert 1 == 2\n")
-    status, output = runner.run(["-q", "test_it.py"], LONG)
+    status, output = runner.run(["-q", "test_it.py"], LONG, planted=True)
     assert status == 1
     assert "assert 1 == 2" in output
     assert "2 passed" not in output
+
+
+def test_only_runs_with_a_mutant_hurry_and_write_no_bytecode(start: Callable[..., Runner]) -> None:
+    runner = start()
+    for planted, test in ((True, "test_planted"), (False, "test_not_planted"), (True, "test_planted")):
+        status, output = runner.run([f"test_it.py::{test}"], LONG, planted=planted)
+        assert status == 0, output
 
 
 def test_runner_ends_processes_that_a_run_left_and_reports_a_killed_run(
     start: Callable[..., Runner], folder: Path
 ) -> None:
     runner = start()
-    assert runner.run(["test_it.py::test_leaves_a_process"], LONG)[0] == 0
+    assert runner.run(["test_it.py::test_leaves_a_process"], LONG, planted=True)[0] == 0
     assert poll(lambda: not alive(int((folder / "left").read_text())), LONG)
-    assert runner.run(["test_it.py::test_kills_itself"], LONG)[0] == -signal.SIGKILL
-    assert runner.run(["test_it.py::test_directory"], LONG)[0] == 0
+    assert runner.run(["test_it.py::test_kills_itself"], LONG, planted=True)[0] == -signal.SIGKILL
+    assert runner.run(["test_it.py::test_directory"], LONG, planted=True)[0] == 0
 
 
 def test_end_of_the_runner_lets_a_run_clean_up(start: Callable[..., Runner], folder: Path) -> None:
@@ -104,7 +121,7 @@ def test_end_of_the_runner_lets_a_run_clean_up(start: Callable[..., Runner], fol
 
     def run() -> None:
         try:
-            runner.run(["test_it.py::test_hangs_until_a_signal"], LONG)
+            runner.run(["test_it.py::test_hangs_until_a_signal"], LONG, planted=True)
         except RunnerError as error:
             failed.append(error)
 
@@ -120,10 +137,10 @@ def test_end_of_the_runner_lets_a_run_clean_up(start: Callable[..., Runner], fol
 
 def test_runner_reports_that_its_process_ended(start: Callable[..., Runner], folder: Path) -> None:
     runner = start()
-    assert runner.run(["test_it.py::test_directory"], LONG)[0] == 0
+    assert runner.run(["test_it.py::test_directory"], LONG, planted=True)[0] == 0
     os.kill(runner._process.pid, signal.SIGKILL)
     with pytest.raises(RunnerError, match="has ended"):
-        runner.run(["test_it.py::test_directory"], LONG)
+        runner.run(["test_it.py::test_directory"], LONG, planted=True)
 
 
 def test_libraries_that_start_threads_are_an_error(
@@ -135,5 +152,5 @@ def test_libraries_that_start_threads_are_an_error(
     )
     runner = start(PYTHONPATH=str(tmp_path / "libraries"))
     with pytest.raises(RunnerError, match="has ended"):
-        runner.run(["test_it.py::test_directory"], LONG)
+        runner.run(["test_it.py::test_directory"], LONG, planted=True)
     assert "2 threads run after the imports" in capfd.readouterr().err

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from _patience import longest
 
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.limits import Limits
@@ -13,7 +14,7 @@ from pubsub_lib.core.model import ZERO, Link, Point
 from pubsub_lib.errors import TransportError
 from pubsub_pgnotify.publisher import NotifyingPublisher
 
-LONG = 60.0
+LONG = longest(60.0)
 STORE = bytes(range(16))
 CHANNEL = f"pubsub_{STORE.hex()}"
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from _patience import longest
 from _servers import PrivateServer
 from sqlalchemy import make_url
 
@@ -27,7 +28,7 @@ from pubsub_sql.follower import SERVICE
 
 pytestmark = pytest.mark.postgresql
 
-LONG = 120.0
+LONG = longest(120.0)
 HOUR = 3600.0
 OPTIONS = {"listening": HOUR, "fastest": 0.05, "slowest": 0.1, "max_backoff": 0.2}
 ONLY_NOTIFIED = {"listening": HOUR, "fastest": HOUR, "slowest": HOUR, "max_backoff": HOUR}

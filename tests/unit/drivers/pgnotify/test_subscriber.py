@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from _patience import longest
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Heads, Point
@@ -18,7 +19,7 @@ from pubsub_pgnotify import announcement
 from pubsub_pgnotify.subscriber import NotifiedSubscriber
 from tests.unit.drivers.test_polling import Changelog
 
-LONG = 60.0
+LONG = longest(60.0)
 HOUR = 3600.0
 FORGED = b"999999 1"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import zmq
+from _patience import longest
 
 from pubsub_lib import curve_keys
 from pubsub_lib.api import Client, DriverSettings
@@ -22,7 +23,7 @@ from pubsub_zmq.options import ZmqOptions
 from tests.unit.drivers.zmq.world import ANY, Listener, RawSocket, Sender
 from tests.unit.drivers.zmq.world import eventually as eventually_within
 
-SOON = 20.0
+SOON = longest(20.0)
 """Seconds within which an allowed client must receive."""
 SILENCE = 0.5
 """Seconds for which a client that may receive nothing is observed, while an allowed one receives everything."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import zmq
+from _patience import longest
 from _processes import poll
 
 from pubsub_lib.api import DriverSettings
@@ -26,7 +27,7 @@ from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.subscriber import ZmqSubscriber
 
 ROOT = Path(__file__).parents[4]
-PATIENCE = 60.0
+PATIENCE = longest(60.0)
 ANY = "tcp://127.0.0.1:*"
 QUICK: dict[str, Any] = {"reconnect_interval": 0.02, "max_reconnect_interval": 0.1}
 ALERT: dict[str, Any] = {
