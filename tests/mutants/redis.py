@@ -1,4 +1,4 @@
-"""Mistakes in the driver over Redis, and in the packing of queued messages that it shares."""
+"""Mistakes in the driver over Redis, and in what it shares: packing of queued messages, waits between connections."""
 
 from functools import partial
 
@@ -15,6 +15,7 @@ WHOLE = "tests/e2e/test_redis.py"
 PACKED = "tests/unit/test_send_queue.py"
 DRIVER = "drivers/pubsub_redis"
 QUEUE = partial(_mutant, "pubsub_lib/send_queue.py", PACKED)
+PAUSE = partial(_mutant, "pubsub_lib/reconnect_pause.py", "tests/unit/test_reconnect_pause.py")
 PUBLISHER = partial(_mutant, f"{DRIVER}/publisher.py", UNIT)
 FRAMES = partial(_mutant, f"{DRIVER}/frames.py", UNIT)
 SUBSCRIBER = partial(_mutant, f"{DRIVER}/subscriber.py", SUITE)
@@ -48,6 +49,20 @@ MUTANTS = (
         "window = waiting if not start else ()",
         "test_a_message_overtakes_at_most_a_window",
         "a replica of everything buffers any number of messages",
+    ),
+    PAUSE(
+        "wait_between_connections_does_not_grow",
+        "        self._next = min(2 * self._next, self._longest)\n",
+        "",
+        "test_the_pause_doubles_up_to_its_maximum_and_begins_again",
+        "all replicas connect to a server that is down ten times a second",
+    ),
+    PAUSE(
+        "all_processes_connect_at_once",
+        " * random.uniform(0.5, 1.0)",
+        "",
+        "test_processes_that_lost_a_connection_together_retry_at_different_times",
+        "a server that starts again gets all connections at one moment",
     ),
     PUBLISHER(
         "redis_lost_envelopes_are_not_counted",
