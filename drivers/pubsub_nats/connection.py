@@ -10,6 +10,7 @@ from nats import errors
 
 from pubsub_lib.errors import TransportError
 from pubsub_lib.logs import logger
+from pubsub_lib.reconnect_pause import ReconnectPause
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_nats.client import Access, NatsClient, NoConnectionError
 
@@ -125,12 +126,11 @@ class Connection:
             loop.close()
 
     async def _connect_until_stopped(self) -> None:
-        pause = self._options.reconnect_interval
+        pause = ReconnectPause(self._options.reconnect_interval, self._options.max_reconnect_interval)
         while not self._stopping.done():
             if await self._one_of(random.sample(self._options.servers, len(self._options.servers)) + self._discovered):
-                pause = self._options.reconnect_interval
-            await asyncio.wait({self._stopping}, timeout=pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, self._options.max_reconnect_interval)
+                pause.reset()
+            await asyncio.wait({self._stopping}, timeout=pause.next())
 
     async def _one_of(self, servers: list[str]) -> bool:
         """One connection to one of these servers, from its begin to its end. False when none could be made."""

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from pubsub_lib.config.driver_options import SEND_WAIT, SendWait, reconnect_conflict
 from pubsub_lib.config.fields import checked_options, option, opts_of
 from pubsub_lib.errors import ConfigError
 
@@ -15,7 +16,6 @@ EXTRA: Final = "nats"
 
 _Count = Annotated[int, Meta(ge=1, le=2**40)]
 _Seconds = Annotated[float, Meta(ge=0.01, le=3600)]
-_AtMostASecond = Annotated[float, Meta(ge=0, le=1)]
 
 
 class NatsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,10 +79,7 @@ class NatsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "Maximum number of envelopes that wait in a publisher to be sent. While the queue is full, senders wait."
         ),
     ] = 10_000
-    send_wait: Annotated[
-        _AtMostASecond,
-        option("Maximum time that a sender waits for room in a full queue before it gets an error. In seconds."),
-    ] = 0.5
+    send_wait: Annotated[SendWait, SEND_WAIT] = 0.5
 
 
 OPTIONS: Final = opts_of(NatsOptions)
@@ -105,12 +102,7 @@ def _conflict(options: NatsOptions) -> str:
         return "user and credentials_file are both given; remove one"
     if bool(options.tls_cert_file) != bool(options.tls_key_file):
         return "of tls_cert_file and tls_key_file only one is given; set both or none"
-    if options.max_reconnect_interval < options.reconnect_interval:
-        return (
-            f"max_reconnect_interval ({options.max_reconnect_interval} s) is below reconnect_interval "
-            f"({options.reconnect_interval} s); raise it"
-        )
-    return ""
+    return reconnect_conflict(options)
 
 
 def _wrong_server(url: str) -> str:

@@ -5,7 +5,6 @@ The protocol is RESP3, in which one connection subscribes and publishes, so that
 
 import logging
 import os
-import random
 import select
 import socket
 import threading
@@ -18,6 +17,7 @@ import redis
 from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
 
 from pubsub_lib.errors import TransportError
+from pubsub_lib.reconnect_pause import ReconnectPause
 from pubsub_redis.options import TLS, UNIX, RedisOptions, Server
 
 Command = tuple[bytes | str, ...]
@@ -102,8 +102,8 @@ class Link:
 
     def run(self, half: Half) -> None:
         """Connect and serve until ``stop``."""
-        options = self._options
-        first = pause = min(options.reconnect_interval, options.max_reconnect_interval)
+        longest = self._options.max_reconnect_interval
+        pause = ReconnectPause(self._options.reconnect_interval, longest)
         try:
             while not self._stopped.is_set():
                 began = time.monotonic()
@@ -115,11 +115,10 @@ class Link:
                     self.counts["errors"] += 1
                     self._log.exception("the thread of %s continues after an error", self._server.url)
                     self._lost(half, error)
-                if time.monotonic() - began > options.max_reconnect_interval:
-                    pause = first
+                if time.monotonic() - began > longest:
+                    pause.reset()
                 self.busy_since = float("inf")
-                self._stopped.wait(pause * random.uniform(0.5, 1.0))  # not all replicas at once
-                pause = min(2 * pause, options.max_reconnect_interval)
+                self._stopped.wait(pause.next())
         finally:
             with self._lock:
                 os.close(self._waker)

@@ -1,12 +1,12 @@
-"""The names of the channels, and the batches of envelopes that are published on them.
+"""The names of the channels, and the messages that are published on them.
 
-A published message is one msgpack array of byte strings: topic frame and body of one envelope after the other, all of
-one channel. What the frames hold is defined in :mod:`pubsub_lib.core.codec`. A hello request is a msgpack array of two
-byte strings: the requester's inbox and the request.
+A published message is a msgpack array of two byte strings: topic frame and body of one envelope. What the frames hold
+is defined in :mod:`pubsub_lib.core.codec`. A hello request is such an array, too: the requester's inbox and the
+request.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -18,11 +18,11 @@ from pubsub_lib.errors import FrameError
 
 MAX_INBOX_BYTES: Final = 64
 _OVERHEAD: Final = codec.MAX_HEADER_BYTES + 64
-"""Maximum size of a batch with one envelope, beyond its body."""
+"""Maximum size of a message beyond its body."""
 _GLOB: Final = re.compile(rb"([*?\[\]\\^])")
 
-encode_batch = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[bytes]).decode
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
 
 
 class Channels:
@@ -43,6 +43,13 @@ class Channels:
         """The channel of the replies to one subscriber."""
         return self._prefix + b"H" + inbox
 
+    def of_frame(self, head: bytes, inboxes: Mapping[bytes, bytes]) -> bytes:
+        """The channel for a topic frame. ``inboxes``: inboxes by nonce; b"" for a reply that has none there."""
+        if head[:1] == codec.EVERYTHING:
+            return self._prefix + head[:-1]
+        inbox = inboxes.get(nonce_of(head))
+        return self.of_inbox(inbox) if inbox else b""
+
     def is_data(self, channel: bytes) -> bool:
         """Whether it is the channel of a topic, or of hellos to every subscriber."""
         return channel.startswith(self._data)
@@ -55,20 +62,29 @@ class Channels:
         return head[:1] == b"H"
 
 
-def read_batch(data: bytes, limits: Limits) -> list[tuple[bytes, bytes]]:
-    """Topic frames and bodies of a published message, which may hold any bytes. Raises FrameError."""
-    frames = _read(data, limits)
-    if not frames or len(frames) % 2:
-        raise FrameError(f"a message has {len(frames)} frames, which are no pairs", "foreign")
-    return list(zip(frames[::2], frames[1::2], strict=True))
+def encode_pair(first: bytes, second: bytes) -> bytes:
+    """The message of a topic frame and a body, or of an inbox and a hello request."""
+    return _encode((first, second))
+
+
+def read_pair(data: bytes, limits: Limits) -> tuple[bytes, bytes]:
+    """(topic frame, body) of a published message, which may hold any bytes. Raises FrameError."""
+    max_bytes = limits.max_frame_bytes + _OVERHEAD
+    if len(data) > max_bytes:
+        raise FrameError(f"a message of {len(data)} bytes exceeds {max_bytes}", "oversized")
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        reason = "truncated" if not data or "truncated" in str(error) else "foreign"
+        raise FrameError(f"a message that starts with {data[:40]!r} cannot be read: {error}", reason) from error
 
 
 def read_request(data: bytes, limits: Limits) -> tuple[bytes, bytes]:
     """(inbox, hello request) of a message on the channel of requests. Raises FrameError."""
-    frames = _read(data, limits)
-    if len(frames) != 2 or not 0 < len(frames[0]) <= MAX_INBOX_BYTES:
-        raise FrameError(f"a hello request has {len(frames)} frames or no inbox", "foreign")
-    return frames[0], frames[1]
+    inbox, request = read_pair(data, limits)
+    if not 0 < len(inbox) <= MAX_INBOX_BYTES:
+        raise FrameError(f"a hello request has an inbox of {len(inbox)} bytes", "foreign")
+    return inbox, request
 
 
 def for_requests(limits: Limits) -> Limits:
@@ -80,14 +96,3 @@ def for_requests(limits: Limits) -> Limits:
 def nonce_of(frame: bytes) -> bytes:
     """The nonce of a hello request, or of the topic frame of a hello reply."""
     return frame[1 : frame.find(b"\0")]
-
-
-def _read(data: bytes, limits: Limits) -> Sequence[bytes]:
-    max_bytes = limits.max_frame_bytes + _OVERHEAD
-    if len(data) > max_bytes:
-        raise FrameError(f"a message of {len(data)} bytes exceeds {max_bytes}", "oversized")
-    try:
-        return _decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        reason = "truncated" if not data or "truncated" in str(error) else "foreign"
-        raise FrameError(f"a message that starts with {data[:40]!r} cannot be read: {error}", reason) from error

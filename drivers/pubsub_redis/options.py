@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from pubsub_lib.config.driver_options import MAX_RECONNECT_INTERVAL, RECONNECT_INTERVAL, SendWait
 from pubsub_lib.config.fields import checked_options, option, opts_of
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.masking import masked_repr
@@ -20,7 +21,6 @@ _PORT: Final = 6379
 _MAX: Final = 2_000_000
 _Count = Annotated[int, Meta(ge=1, le=_MAX)]
 _Seconds = Annotated[float, Meta(ge=0.001, le=3600)]
-_AtMostASecond = Annotated[float, Meta(ge=0, le=1)]
 
 
 class RedisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,19 +50,15 @@ class RedisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ping_interval: Annotated[
         _Seconds, option("Silence after which the server must answer a PING within timeout. In seconds.")
     ] = 2.0
-    reconnect_interval: Annotated[
-        _Seconds, option("Wait before a lost connection is retried; it doubles with each failure. In seconds.")
-    ] = 0.1
-    max_reconnect_interval: Annotated[
-        _Seconds, option("Maximum wait before a lost connection is retried. In seconds.")
-    ] = 2.0
+    reconnect_interval: Annotated[_Seconds, RECONNECT_INTERVAL] = 0.1
+    max_reconnect_interval: Annotated[_Seconds, MAX_RECONNECT_INTERVAL] = 2.0
     send_queue: Annotated[
         _Count,
         option("Maximum number of envelopes queued for the sending thread. While the queue is full, senders wait."),
     ] = 10_000
-    send_wait: Annotated[
-        _AtMostASecond, option("Maximum time that a sender waits for room in a full queue. In seconds.")
-    ] = 0.5
+    send_wait: Annotated[SendWait, option("Maximum time that a sender waits for room in a full queue. In seconds.")] = (
+        0.5
+    )
     questions_per_second: Annotated[
         _Count, option("Maximum number of hello requests that a publisher answers in a second; further ones wait.")
     ] = 2000

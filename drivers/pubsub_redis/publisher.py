@@ -1,4 +1,4 @@
-"""The sending half: senders queue, and one thread sends batches on a connection and receives hello requests."""
+"""The sending half: senders queue, and one thread packs and sends on a connection, and receives hello requests."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.hello_requests import MAX_WAITING, HelloRequests
 from pubsub_lib.logs import logger
+from pubsub_lib.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_redis.connection import Command, Link, subscribing
-from pubsub_redis.frames import Channels, for_requests, nonce_of, read_request
-from pubsub_redis.options import RedisOptions, Server
-from pubsub_redis.send_queue import QueuedEnvelope, SendQueue, batches
+from pubsub_redis.frames import Channels, encode_pair, for_requests, nonce_of, read_request
+from pubsub_redis.options import GROUP, RedisOptions, Server
 
 _log = logger(__name__)
 
@@ -40,16 +40,20 @@ class RedisPublisher(Publisher):
         self._lock = threading.Lock()
         self._settled = threading.Event()
         """Set at the first connection, and at an error that no retry repairs."""
-        self._failure = ""
+        self._reason = f"the Redis server {server.url} did not answer"
+        """Why there is no connection."""
         self._connected = False
+        self._lost = 0
+        self._losing = threading.Lock()
+        """Held to change the two above, and to drop the queued envelopes."""
         self._link: Link | None = None
-        self._queue = SendQueue(options.send_queue, self._wake)
+        self._queue = SendQueue(options.send_queue, self._wake, GROUP)
         self._asks = HelloRequests(for_requests(limits), options.questions_per_second)
         self._inboxes: dict[bytes, bytes] = {}
         """The inbox of each hello request by its nonce, in the order of the requests. Changed by the connection's
         thread only."""
         # Changed by the connection's thread only.
-        self._counts = {"messages": 0, "overflow": 0}
+        self._counts = {"messages": 0, "unrequested": 0, "overflow": 0}
         self._bad = {"foreign": 0, "oversized": 0, "truncated": 0}
         self._threads: tuple[threading.Thread, ...] = ()
 
@@ -70,33 +74,26 @@ class RedisPublisher(Publisher):
         self._settled.wait(self._options.connect_timeout)
         if not self._connected:
             self.close()
-            raise TransportError(self._failure or f"the Redis server {self._server.url} did not answer")
+            raise TransportError(self._reason)
 
     def send_event(self, envelope: Envelope) -> None:
         """Encode and queue. See :meth:`pubsub_lib.api.Publisher.send_event`. Waits at most ``send_wait`` seconds, and
         only when the queue is full."""
         self._life.check_open()
         head, body = codec.encode(envelope, self._limits)
-        hello = envelope.hello
-        if hello is not None and hello.nonce:
-            inbox = self._inboxes.get(nonce_of(head))
-            if inbox is None:
-                raise TransportError(
-                    f"no hello request with the nonce {hello.nonce!r} is open, so its reply has no receiver"
-                )
-            channel = self._channels.of_inbox(inbox)
-        else:
-            channel = self._channels.of_topic(envelope.topic)
-        self._queue.put(QueuedEnvelope(channel, head, body, hello is not None), self._options.send_wait)
+        self._check_connected()
+        self._queue.put(QueuedMessage(envelope, head, body), self._options.send_wait)
+        if not self._connected:  # lost meanwhile
+            self._drop()
 
     def counters(self) -> Mapping[str, int]:
         """The counters that the API requires, and: ``messages`` (fewer than ``sent`` when envelopes shared them),
-        ``lost`` (queued envelopes that a lost connection dropped), ``asks`` (hello requests) with their errors, and
-        those of :class:`.connection.Link`."""
-        queue, asks, link = self._queue, self._asks.counts, self._link
+        ``lost`` (queued envelopes that a lost connection dropped), ``unrequested`` (hello replies that no subscriber
+        requested), ``asks`` (hello requests) with their errors, and those of :class:`.connection.Link`."""
+        asks, link = self._asks.counts, self._link
         bad = {reason: asks[reason] + self._bad[reason] for reason in self._bad}
         more = link.counts if link is not None else {}
-        return {"sent": queue.accepted, "lost": queue.lost, **self._counts, **asks, **bad, **more}
+        return {"sent": self._queue.accepted, "lost": self._lost, **self._counts, **asks, **bad, **more}
 
     def sending_for(self, now: float) -> float:
         """See :meth:`pubsub_lib.api.Publisher.sending_for`."""
@@ -122,6 +119,16 @@ class RedisPublisher(Publisher):
             if threads[0].is_alive():
                 link.cut()
 
+    def _check_connected(self) -> None:
+        if not self._connected:
+            raise TransportError(f"{self._reason}; connecting is retried")
+
+    def _drop(self) -> None:
+        """Count the queued envelopes as lost, unless there is a connection again, which sends them."""
+        with self._losing:
+            if not self._connected:
+                self._lost += len(self._queue.take())
+
     def _wake(self) -> None:
         if self._link is not None:
             self._link.wake()
@@ -134,22 +141,29 @@ class RedisPublisher(Publisher):
 
     def orders(self) -> list[Command]:
         """Publish the queued envelopes."""
-        waiting = self._queue.take()
-        found: list[Command] = [("PUBLISH", *each) for each in batches(waiting, self._limits.max_frame_bytes)]
+        found: list[Command] = []
+        for head, body in frames(self._queue.take(), self._limits):
+            channel = self._channels.of_frame(head, self._inboxes)
+            if channel:
+                found.append(("PUBLISH", channel, encode_pair(head, body)))
+            else:
+                self._counts["unrequested"] += 1
         self._counts["messages"] += len(found)
         return found
 
     def connected(self) -> None:
         """Accept envelopes, and let the caller send a hello."""
-        self._queue.connected()
-        self._connected = True
+        with self._losing:
+            self._connected = True
         self._settled.set()
         self._asks.connected()
 
     def disconnected(self, reason: str, final: bool) -> None:
-        """Refuse envelopes."""
-        self._queue.disconnected(f"{reason}; connecting is retried")
-        self._failure = reason
+        """Refuse envelopes, and drop the queued ones."""
+        self._reason = reason
+        with self._losing:
+            self._connected = False
+        self._drop()
         if final:
             self._settled.set()
 

@@ -14,7 +14,7 @@ from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import FrameError
 from pubsub_lib.logs import logger
 from pubsub_redis.connection import Command, Link, subscribing
-from pubsub_redis.frames import Channels, encode_batch, for_requests, read_batch
+from pubsub_redis.frames import Channels, encode_pair, for_requests, read_pair
 from pubsub_redis.options import RedisOptions, Server
 
 _log = logger(__name__)
@@ -61,7 +61,7 @@ class RedisSubscriber(Subscriber):
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`. Without a connection nothing is sent: the
         replica asks again after the next one."""
         self._life.check_open()
-        request = encode_batch([self._inbox, codec.hello_request_frame(nonce, topics, for_requests(self._limits))])
+        request = encode_pair(self._inbox, codec.hello_request_frame(nonce, topics, for_requests(self._limits)))
         with self._lock:
             if self._attached and len(self._orders) < _MAX_ORDERS:
                 self._order([("PUBLISH", self._channels.requests, request)])
@@ -136,7 +136,7 @@ class RedisSubscriber(Subscriber):
             self._orders.clear()
 
     def message(self, kind: bytes, rest: Sequence[bytes]) -> None:
-        """Deliver a batch of envelopes, or note the confirmation of the pattern."""
+        """Deliver an envelope, or note the confirmation of the pattern."""
         if kind == b"pmessage":
             self._deliver(*rest[1:])
         elif kind == b"message":
@@ -150,15 +150,13 @@ class RedisSubscriber(Subscriber):
         _log.warning("%s", reason)
 
     def _deliver(self, channel: bytes, data: bytes) -> None:
+        if self._life.closed:
+            return
         try:
-            pairs = read_batch(data, self._limits)
+            pair = read_pair(data, self._limits)
+            if not self._channels.fits(channel, pair[0]):
+                raise FrameError(f"the frame {pair[0][:40]!r} came on the channel {channel!r}", "foreign")
         except FrameError as error:
             self._life.drop(error)
             return
-        for pair in pairs:
-            if self._life.closed:
-                return
-            if self._channels.fits(channel, pair[0]):
-                self._life.receive(pair, self._limits)
-            else:
-                self._life.drop(FrameError(f"the frame {pair[0][:40]!r} came on the channel {channel!r}", "foreign"))
+        self._life.receive(pair, self._limits)

@@ -6,6 +6,13 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from pubsub_lib.config.driver_options import (
+    MAX_RECONNECT_INTERVAL,
+    RECONNECT_INTERVAL,
+    SEND_WAIT,
+    SendWait,
+    reconnect_conflict,
+)
 from pubsub_lib.config.fields import checked_options, option, opts_of
 from pubsub_lib.errors import ConfigError
 
@@ -54,10 +61,7 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "wait."
         ),
     ] = 10_000
-    send_wait: Annotated[
-        _AtMostASecond,
-        option("Maximum time that a sender waits for room in a full queue before it gets an error. In seconds."),
-    ] = 0.5
+    send_wait: Annotated[SendWait, SEND_WAIT] = 0.5
     tcp_keepalive_idle: Annotated[
         _KernelSeconds,
         option(
@@ -79,12 +83,8 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = 30
     connect_timeout: Annotated[_Seconds, option("Maximum duration of connecting with the handshake. In seconds.")] = 5.0
-    reconnect_interval: Annotated[
-        _Seconds, option("Wait before a lost connection is retried; it doubles with each failure. In seconds.")
-    ] = 0.1
-    max_reconnect_interval: Annotated[
-        _Seconds, option("Maximum wait before a lost connection is retried. In seconds.")
-    ] = 2.0
+    reconnect_interval: Annotated[_Seconds, RECONNECT_INTERVAL] = 0.1
+    max_reconnect_interval: Annotated[_Seconds, MAX_RECONNECT_INTERVAL] = 2.0
     answer_time: Annotated[
         _Seconds, option("How long a subscriber waits for replies to one hello request. In seconds.")
     ] = 5.0
@@ -112,9 +112,6 @@ OPTIONS: Final = opts_of(ZmqOptions)
 def checked(given: Mapping[str, Any]) -> ZmqOptions:
     """Return the options from their names and values. Raises ConfigError for invalid ones."""
     options = checked_options(ZmqOptions, given, "zmq_pubsub_driver", "pubsub_zmq")
-    if options.max_reconnect_interval < options.reconnect_interval:
-        raise ConfigError(
-            f"max_reconnect_interval ({options.max_reconnect_interval} s) is below reconnect_interval "
-            f"({options.reconnect_interval} s); raise it in [pubsub_zmq]"
-        )
+    if wrong := reconnect_conflict(options):
+        raise ConfigError(f"{wrong} in [pubsub_zmq]")
     return options

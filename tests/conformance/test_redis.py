@@ -12,7 +12,7 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.testing.conformance import DriverConformance, Rig
 from pubsub_lib.testing.rig import scene
 from pubsub_redis.driver import RedisDriver
-from pubsub_redis.frames import Channels, encode_batch
+from pubsub_redis.frames import Channels, encode_pair
 from tests.conformance.proxies import proxies
 
 _numbers = itertools.count()
@@ -23,10 +23,10 @@ def rig_on(server: PrivateRedis, driver: type[RedisDriver] = RedisDriver, patien
     """A rig with channels of its own on this server."""
     prefix = f"test-{next(_numbers)}*:"
 
-    def inject(head: bytes, *frames: bytes) -> None:
+    def inject(head: bytes, body: bytes) -> None:
         channel = Channels(prefix).of_topic("") + head[1:-1]
         with server.client() as client:
-            client.publish(channel, encode_batch([head, *frames]))
+            client.publish(channel, encode_pair(head, body))
 
     with proxies([f"tcp://127.0.0.1:{server.port}"]) as between:
         options = {

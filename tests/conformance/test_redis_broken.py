@@ -140,7 +140,7 @@ class CallsBackAfterItsClose(RedisSubscriber):
 class LeaksAForeignException(RedisPublisher):
     def send_event(self, envelope: Envelope) -> None:
         self._life.check_open()
-        if self._queue._refusal:
+        if not self._connected:
             raise BrokenPipeError("no connection")
         super().send_event(envelope)
 

@@ -176,6 +176,11 @@ def envelope(number: int, topic: str = "a") -> Envelope:
     return Envelope("writer", "0" * 32, topic, number, [Message(link)])
 
 
+def sequences(each: Envelope) -> range:
+    """The numbers of the messages in an envelope, which queued messages of a topic share."""
+    return range(each.sequence, each.sequence + len(each.messages))
+
+
 def listening(
     options: Mapping[str, Any], on_envelope: Callable[[Envelope], None] = lambda envelope: None
 ) -> Subscriber:
@@ -218,7 +223,7 @@ def test_a_server_that_answers_no_more_is_noticed_and_no_sender_blocks(private_r
 def test_a_publisher_that_closes_sends_everything_that_it_accepted(redis_server: PrivateRedis) -> None:
     options = {"url": redis_server.url, "prefix": "goodbye:"}
     received: list[int] = []
-    subscriber = listening(options, lambda each: received.append(each.sequence))
+    subscriber = listening(options, lambda each: received.extend(sequences(each)))
     for _ in range(5):
         received.clear()
         publisher = RedisDriver.publisher(DriverSettings(options=options))
@@ -240,7 +245,7 @@ def test_an_envelope_on_the_channel_of_another_topic_is_foreign(redis_server: Pr
     subscriber = listening(options, received.append)
     publisher = RedisDriver.publisher(DriverSettings(options=options))
     publisher.initialize(lambda ask: None, lambda: None)
-    publisher._channels.of_topic = lambda topic: b"forged:Da"  # type: ignore[attr-defined]
+    publisher._channels.of_frame = lambda head, inboxes: b"forged:Da"  # type: ignore[attr-defined]
     publisher.send_event(envelope(1, "b"))
     assert poll(lambda: subscriber.counters()["foreign"] == 1, LONG)
     assert received == []
@@ -307,13 +312,13 @@ def test_tls_needs_a_certificate_that_the_authority_signed(tmp_path: Path) -> No
         assert "certificate verify failed" in refused(url=url)
         assert "is unavailable" in refused(url=url, ca_file=ca), "the server wants a certificate, too"
         own = {"cert_file": str(tmp_path / "server.pem"), "key_file": str(tmp_path / "server.key")}
-        received: list[Envelope] = []
-        subscriber = listening({"url": url, "ca_file": ca, **own}, received.append)
+        received: list[int] = []
+        subscriber = listening({"url": url, "ca_file": ca, **own}, lambda each: received.extend(sequences(each)))
         publisher = RedisDriver.publisher(DriverSettings(options={"url": url, "ca_file": ca, **own}))
         publisher.initialize(lambda ask: None, lambda: None)
         for number in range(1, 200):
             publisher.send_event(envelope(number))
-        assert poll(lambda: len(received) == 199, LONG)
+        assert poll(lambda: received == [*range(1, 200)], LONG)
         publisher.close()
         subscriber.close()
 

@@ -1,4 +1,4 @@
-"""Mistakes in the driver over Redis: its batches, channels and connection."""
+"""Mistakes in the driver over Redis, and in what it shares: packing of queued messages, waits between connections."""
 
 from functools import partial
 
@@ -6,52 +6,91 @@ from _mutants.table import Mutant
 
 
 def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str, wrong: str) -> Mutant:
-    return Mutant(name, f"drivers/pubsub_redis/{path}.py", before, after, (f"{tests}::{test}",), wrong=wrong)
+    return Mutant(name, path, before, after, (f"{tests}::{test}",), wrong=wrong)
 
 
 UNIT = "tests/unit/drivers/test_redis.py"
 SUITE = "tests/conformance/test_redis.py::TestRedis"
 WHOLE = "tests/e2e/test_redis.py"
-QUEUE = partial(_mutant, "send_queue", UNIT)
-FRAMES = partial(_mutant, "frames", UNIT)
-SUBSCRIBER = partial(_mutant, "subscriber", SUITE)
-CONNECTION = partial(_mutant, "connection", WHOLE)
+PACKED = "tests/unit/test_send_queue.py"
+DRIVER = "drivers/pubsub_redis"
+QUEUE = partial(_mutant, "pubsub_lib/send_queue.py", PACKED)
+PAUSE = partial(_mutant, "pubsub_lib/reconnect_pause.py", "tests/unit/test_reconnect_pause.py")
+PUBLISHER = partial(_mutant, f"{DRIVER}/publisher.py", UNIT)
+FRAMES = partial(_mutant, f"{DRIVER}/frames.py", UNIT)
+SUBSCRIBER = partial(_mutant, f"{DRIVER}/subscriber.py", SUITE)
+CONNECTION = partial(_mutant, f"{DRIVER}/connection.py", WHOLE)
 
 MUTANTS = (
     QUEUE(
-        "redis_hello_is_overtaken",
-        "            yield from _packed(runs)\n            runs.clear()\n",
+        "hello_is_overtaken_in_the_queue",
+        "            for run in runs.values():\n                yield run.frame()\n            runs.clear()\n",
         "",
-        "test_no_envelope_overtakes_a_hello",
-        "a hello names sequences of envelopes that arrive later, and the replica reads the store without need",
+        "test_no_message_overtakes_a_hello_and_no_hello_a_message",
+        "a hello names sequences of messages that arrive later, and the replica reads the store without need",
     ),
     QUEUE(
-        "redis_envelope_is_sent_twice_at_a_hello",
+        "message_is_sent_twice_at_a_hello",
         "            runs.clear()\n",
         "",
-        "test_batches_keep_every_envelope_and_the_order_of_each_channel",
-        "every envelope before a hello is sent again",
+        "test_no_message_overtakes_a_hello_and_no_hello_a_message",
+        "every message before a hello is sent again",
     ),
     QUEUE(
-        "redis_batch_grows_without_bound",
-        "        elif sizes[channel] + size <= max_bytes:\n",
-        "        elif True:\n",
-        "test_batches_keep_every_envelope_and_the_order_of_each_channel",
-        "receivers drop a batch as oversized",
+        "shared_frame_grows_without_bound",
+        "if size > max_bytes or envelope.sequence",
+        "if envelope.sequence",
+        "test_messages_of_a_topic_share_a_frame_up_to_its_limit",
+        "receivers drop a frame as oversized",
     ),
     QUEUE(
-        "redis_lost_envelopes_are_not_counted",
-        "            self.lost += len(self._waiting)\n",
+        "message_overtakes_any_number_of_others",
+        "window = waiting[start : start + WINDOW]",
+        "window = waiting if not start else ()",
+        "test_a_message_overtakes_at_most_a_window",
+        "a replica of everything buffers any number of messages",
+    ),
+    PAUSE(
+        "wait_between_connections_does_not_grow",
+        "        self._next = min(2 * self._next, self._longest)\n",
         "",
-        "test_the_queue_refuses_while_there_is_no_connection_and_counts_what_a_lost_one_drops",
+        "test_the_pause_doubles_up_to_its_maximum_and_begins_again",
+        "all replicas connect to a server that is down ten times a second",
+    ),
+    PAUSE(
+        "all_processes_connect_at_once",
+        " * random.uniform(0.5, 1.0)",
+        "",
+        "test_processes_that_lost_a_connection_together_retry_at_different_times",
+        "a server that starts again gets all connections at one moment",
+    ),
+    PUBLISHER(
+        "redis_lost_envelopes_are_not_counted",
+        "self._lost += len(self._queue.take())",
+        "self._queue.take()",
+        "test_a_publisher_refuses_without_a_connection_and_counts_what_a_lost_one_drops",
         "a loss shows in no counter",
     ),
-    QUEUE(
-        "redis_closed_queue_opens_again",
-        '            if not self._closed:\n                self._refusal = ""\n',
-        '            self._refusal = ""\n',
-        "test_the_queue_refuses_while_there_is_no_connection_and_counts_what_a_lost_one_drops",
-        "an envelope is accepted that is never sent",
+    PUBLISHER(
+        "redis_envelope_waits_for_the_next_connection",
+        "        if not self._connected:  # lost meanwhile\n            self._drop()\n",
+        "",
+        "test_an_envelope_that_is_queued_after_the_connection_was_lost_is_counted_as_lost",
+        "an envelope is accepted and, without another connection, neither sent nor counted as lost",
+    ),
+    PUBLISHER(
+        "redis_sender_drops_what_a_new_connection_sends",
+        "            if not self._connected:\n                self._lost",
+        "            if True:\n                self._lost",
+        "test_a_sender_that_saw_a_lost_connection_drops_nothing_of_the_next_one",
+        "envelopes are lost although there is a connection",
+    ),
+    PUBLISHER(
+        "redis_sends_are_accepted_without_a_connection",
+        "        self._check_connected()\n",
+        "",
+        "test_a_publisher_refuses_without_a_connection_and_counts_what_a_lost_one_drops",
+        "the writer does not learn that its links are not sent",
     ),
     FRAMES(
         "redis_topic_comes_on_any_channel",
@@ -61,18 +100,25 @@ MUTANTS = (
         "the right to publish on one channel is the right to all topics",
     ),
     FRAMES(
-        "redis_oversized_batch_is_read",
+        "redis_oversized_message_is_read",
         "    if len(data) > max_bytes:\n",
         "    if False:\n",
-        "test_a_batch_over_the_limit_is_oversized_before_it_is_read",
-        "the memory of a batch is bounded by the sender alone",
+        "test_a_message_over_the_limit_is_oversized_before_it_is_read",
+        "the memory of a message is bounded by the sender alone",
     ),
     FRAMES(
-        "redis_odd_batch_is_read",
-        "    if not frames or len(frames) % 2:\n",
-        "    if not frames:\n",
-        "test_a_batch_without_pairs_is_foreign",
+        "redis_message_of_any_length_is_read",
+        "Decoder(tuple[bytes, bytes])",
+        "Decoder(tuple[bytes, ...])",
+        "test_a_message_that_is_no_pair_is_foreign",
         "the receiving thread gets an error that it does not expect",
+    ),
+    FRAMES(
+        "redis_reply_of_no_request_goes_to_everybody",
+        'return self.of_inbox(inbox) if inbox else b""',
+        'return self.of_inbox(inbox or b"")',
+        "test_a_frame_is_sent_on_the_channel_on_which_it_is_accepted",
+        "a reply without a receiver is published, and not counted",
     ),
     FRAMES(
         "redis_requests_are_limited_like_messages",

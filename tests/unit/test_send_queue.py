@@ -61,6 +61,39 @@ def test_every_message_is_sent_once_in_order_and_hellos_keep_their_place(
     assert sum(one.hello is not None for one in got) == sum(item.envelope.hello is not None for item in waiting)
 
 
+@given(st.lists(st.sampled_from(["a", "b", "c", "hello"]), max_size=60))
+def test_no_message_overtakes_a_hello_and_no_hello_a_message(kinds: list[str]) -> None:
+    last: dict[str, int] = defaultdict(int)
+    waiting: list[QueuedMessage] = []
+    before: list[set[tuple[str, int]]] = []
+    for kind in kinds:
+        if kind == "hello":
+            waiting.append(hello(len(before)))
+            before.append({*last.items()})
+        else:
+            last[kind] += 1
+            waiting.append(outgoing(envelope(kind, last[kind], UUIDS[0])))
+    arrived: dict[str, int] = defaultdict(int)
+    hellos: list[set[tuple[str, int]]] = []
+    for one in (codec.decode(pair, LIMITS) for pair in frames(waiting, LIMITS)):
+        if one.hello is not None:
+            assert one.hello.sequences["a"] == len(hellos)
+            hellos.append({*arrived.items()})
+        else:
+            assert one.sequence == arrived[one.topic] + 1, "a message is lost or sent twice"
+            arrived[one.topic] += len(one.messages)
+    assert hellos == before
+    assert arrived == last
+
+
+def test_a_message_overtakes_at_most_a_window() -> None:
+    made = [outgoing(envelope("ab"[number % 2], number // 2 + 1, UUIDS[0])) for number in range(WINDOW + 10)]
+    order = []
+    for one in (codec.decode(pair, LIMITS) for pair in frames(made, LIMITS)):
+        order += [(one.topic, one.sequence + number) for number in range(len(one.messages))]
+    assert {*order[:WINDOW]} == {(each.envelope.topic, each.envelope.sequence) for each in made[:WINDOW]}
+
+
 def test_messages_of_a_topic_share_a_frame_up_to_its_limit() -> None:
     waiting = [outgoing(envelope("a", number, UUIDS[0], b"x" * 150)) for number in range(1, 31)]
     got = list(frames(waiting, LIMITS))

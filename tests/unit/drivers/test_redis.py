@@ -1,9 +1,9 @@
-"""The Redis driver without a server: its options, channels, batches, send queue, and the sentences of its errors."""
+"""The Redis driver without a server: its options, channels, messages and sending, and the sentences of its errors."""
 
 import threading
-from collections import defaultdict
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,125 +11,84 @@ from redis import exceptions
 
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
-from pubsub_lib.core.model import ALL, MAX_NAME_BYTES
+from pubsub_lib.core.model import ALL, MAX_NAME_BYTES, ZERO
 from pubsub_lib.errors import ConfigError, FrameError, TransportError
+from pubsub_lib.send_queue import QueuedMessage
 from pubsub_redis.connection import explained
 from pubsub_redis.driver import RedisDriver
-from pubsub_redis.frames import Channels, encode_batch, for_requests, nonce_of, read_batch, read_request
+from pubsub_redis.frames import Channels, encode_pair, for_requests, nonce_of, read_pair, read_request
 from pubsub_redis.options import checked
-from pubsub_redis.send_queue import FRAMING, WINDOW, QueuedEnvelope, SendQueue, batches
+from pubsub_redis.publisher import RedisPublisher
+from tests.unit.drivers.zmq.world import envelope
 
 LIMITS = Limits()
 SMALL = Limits(max_value_bytes=1, max_frame_bytes=5000)
 TOPICS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 CHANNELS = Channels("app:")
+UUID = "aa" * 16
 
 
-@st.composite
-def envelopes(draw: st.DrawFn) -> list[QueuedEnvelope]:
-    """Envelopes of some topics, numbered in their bodies, of any sizes up to the limit; some are hellos."""
-    made = []
-    for number in range(draw(st.integers(0, 60))):
-        topic = draw(st.sampled_from(["a", "b", "c", ALL]))
-        head, size = codec.topic_frame(topic), draw(st.sampled_from([4, 10, 300, 2400, 5000]))
-        body = number.to_bytes(4, "big") + b"x" * (size - 4)
-        made.append(QueuedEnvelope(CHANNELS.of_topic(topic), head, body, topic == ALL or draw(st.booleans())))
-    return made
-
-
-# -- batches ---------------------------------------------------------------------------------------------------------
-
-
-@given(envelopes())
-def test_batches_keep_every_envelope_and_the_order_of_each_channel(given: list[QueuedEnvelope]) -> None:
-    arrived: dict[bytes, list[tuple[bytes, bytes]]] = defaultdict(list)
-    for channel, message in batches(given, SMALL.max_frame_bytes):
-        pairs = read_batch(message, SMALL)
-        sizes = [len(head) + len(body) + FRAMING for head, body in pairs]
-        assert len(pairs) == 1 or sum(sizes) <= SMALL.max_frame_bytes
-        arrived[channel] += pairs
-    sent = defaultdict(list)
-    for each in given:
-        sent[each.channel].append((each.head, each.body))
-    assert arrived == sent
-
-
-@given(envelopes())
-def test_no_envelope_overtakes_a_hello(given: list[QueuedEnvelope]) -> None:
-    order = [body[:4] for _, message in batches(given, SMALL.max_frame_bytes) for _, body in read_batch(message, SMALL)]
-    for number, each in enumerate(given):
-        if each.hello:
-            place = order.index(each.body[:4])
-            assert {*order[:place]} == {other.body[:4] for other in given[:number]}
-
-
-def test_an_envelope_overtakes_at_most_a_window() -> None:
-    heads = {topic: codec.topic_frame(topic) for topic in "ab"}
-    made = [
-        QueuedEnvelope(CHANNELS.of_topic(topic), heads[topic], number.to_bytes(4, "big"), False)
-        for number in range(WINDOW + 10)
-        for topic in "ab"[number % 2]
-    ]
-    order = [
-        int.from_bytes(body, "big")
-        for _, message in batches(made, LIMITS.max_frame_bytes)
-        for _, body in read_batch(message, LIMITS)
-    ]
-    assert sorted(order[:WINDOW]) == list(range(WINDOW))
+# -- messages ---------------------------------------------------------------------------------------------------------
 
 
 @given(st.binary(max_size=200))
 def test_foreign_bytes_are_frame_errors(data: bytes) -> None:
-    for read in (read_batch, read_request):
+    for read in (read_pair, read_request):
         reason = ""
         try:
-            read(data, LIMITS)  # by chance an array of byte strings
+            read(data, LIMITS)  # by chance two byte strings
         except FrameError as error:
             reason = error.reason
         assert reason in ("", "foreign", "truncated")
 
 
-@given(st.lists(st.binary(max_size=40), min_size=1, max_size=5), st.data())
-def test_a_batch_that_is_cut_off_is_truncated(bodies: list[bytes], data: st.DataObject) -> None:
-    whole = encode_batch([each for body in bodies for each in (b"Da\0", body)])
-    assert read_batch(whole, LIMITS) == [(b"Da\0", body) for body in bodies]
+@given(st.binary(max_size=40), st.data())
+def test_a_message_that_is_cut_off_is_truncated(body: bytes, data: st.DataObject) -> None:
+    whole = encode_pair(b"Da\0", body)
+    assert read_pair(whole, LIMITS) == (b"Da\0", body)
     with pytest.raises(FrameError) as caught:
-        read_batch(whole[: data.draw(st.integers(0, len(whole) - 1))], LIMITS)
+        read_pair(whole[: data.draw(st.integers(0, len(whole) - 1))], LIMITS)
     assert caught.value.reason == "truncated"
 
 
-@pytest.mark.parametrize("frames", [[], [b"Da\0"], [b"Da\0", b"", b""]])
-def test_a_batch_without_pairs_is_foreign(frames: list[bytes]) -> None:
+@pytest.mark.parametrize("frames", [[], [b"Da\0"], [b"Da\0", b"", b""], [b"Da\0", b"", b"Da\0", b""], [b"Da\0", 1]])
+def test_a_message_that_is_no_pair_is_foreign(frames: list[Any]) -> None:
     with pytest.raises(FrameError) as caught:
-        read_batch(encode_batch(frames), LIMITS)
+        read_pair(msgspec.msgpack.encode(frames), LIMITS)
     assert caught.value.reason == "foreign"
 
 
-def test_a_batch_over_the_limit_is_oversized_before_it_is_read() -> None:
+def test_a_message_over_the_limit_is_oversized_before_it_is_read() -> None:
     with pytest.raises(FrameError) as caught:
-        read_batch(b"\xc1" * (SMALL.max_frame_bytes + 2000), SMALL)
+        read_pair(b"\xc1" * (SMALL.max_frame_bytes + 2000), SMALL)
     assert caught.value.reason == "oversized"
+
+
+def test_the_largest_envelope_fits_a_message() -> None:
+    head, body = codec.topic_frame("t" * MAX_NAME_BYTES), b"b" * SMALL.max_frame_bytes
+    assert read_pair(encode_pair(head, body), SMALL) == (head, body)
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=16), st.lists(TOPICS))
 def test_a_hello_request_arrives_with_its_inbox_and_nonce(nonce: str, topics: list[str]) -> None:
     frame = codec.hello_request_frame(nonce, topics)
-    assert read_request(encode_batch([b"inbox", frame]), LIMITS) == (b"inbox", frame)
+    assert read_request(encode_pair(b"inbox", frame), LIMITS) == (b"inbox", frame)
     assert nonce_of(frame) == nonce.encode()
 
 
 @pytest.mark.parametrize("inbox", [b"", b"i" * 65])
 def test_a_hello_request_without_a_valid_inbox_is_foreign(inbox: bytes) -> None:
     with pytest.raises(FrameError) as caught:
-        read_request(encode_batch([inbox, b"Hn\0\x90"]), LIMITS)
+        read_request(encode_pair(inbox, b"Hn\0\x90"), LIMITS)
     assert caught.value.reason == "foreign"
 
 
 def test_the_largest_hello_request_fits_small_frames() -> None:
     topics = [f"{number:03}" + "t" * (MAX_NAME_BYTES - 3) for number in range(MAX_HELLO_TOPICS)]
     frame = codec.hello_request_frame("n" * codec.MAX_NONCE_BYTES, topics, for_requests(SMALL))
-    assert read_request(encode_batch([b"i" * 32, frame]), for_requests(SMALL))[1] == frame
+    assert read_request(encode_pair(b"i" * 32, frame), for_requests(SMALL))[1] == frame
     assert len(codec.read_hello_request(frame, for_requests(SMALL)).topics) == MAX_HELLO_TOPICS
 
 
@@ -155,62 +114,143 @@ def test_the_channels_of_topics_inboxes_and_requests_differ() -> None:
     assert not CHANNELS.is_data(CHANNELS.of_inbox(b"D"))
 
 
-# -- the send queue --------------------------------------------------------------------------------------------------
+@given(TOPICS)
+def test_a_frame_is_sent_on_the_channel_on_which_it_is_accepted(topic: str) -> None:
+    inboxes = {b"nonce": b"inbox"}
+    reply = codec.private_frame("nonce")
+    for head, channel in (
+        (codec.topic_frame(topic), CHANNELS.of_topic(topic)),
+        (codec.topic_frame(ALL), CHANNELS.of_topic(ALL)),
+        (reply + b"\0", CHANNELS.of_inbox(b"inbox")),
+        (reply + topic.encode() + b"\0", CHANNELS.of_inbox(b"inbox")),
+    ):
+        assert CHANNELS.of_frame(head, inboxes) == channel
+        assert CHANNELS.fits(channel, head)
+    assert CHANNELS.of_frame(codec.private_frame("other") + b"\0", inboxes) == b""
 
-ITEM = QueuedEnvelope(b"app:Da", b"Da\0", b"body", False)
+
+# -- sending ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_queue_refuses_while_there_is_no_connection_and_counts_what_a_lost_one_drops() -> None:
-    queue = SendQueue(10, lambda: None)
-    with pytest.raises(TransportError, match="not connected yet"):
-        queue.put(ITEM, 0.5)
-    queue.connected()
-    queue.put(ITEM, 0.5)
-    queue.disconnected("the server left; connecting is retried")
+def made(**options: Any) -> RedisPublisher:
+    """A publisher without its threads."""
+    publisher = RedisPublisher(*checked(options), LIMITS)
+    publisher._life.begin()
+    return publisher
+
+
+def message(number: int, topic: str = "a") -> Envelope:
+    return envelope(topic, number, UUID)
+
+
+def hello(topic: str, sequence: int, nonce: str = "") -> Envelope:
+    return Envelope("world", UUID, topic, 0, [], Hello({"a": sequence}, {}, ZERO, 0.0, nonce=nonce))
+
+
+def sent(publisher: RedisPublisher) -> list[tuple[bytes, Envelope]]:
+    """Channel and envelope of what the connection sends now."""
+    found = []
+    for command, channel, data in publisher.orders():
+        assert command == "PUBLISH"
+        assert isinstance(channel, bytes)
+        assert isinstance(data, bytes)
+        found.append((channel, codec.decode(read_pair(data, LIMITS), LIMITS)))
+    return found
+
+
+def test_messages_of_a_topic_share_one_message_on_its_channel() -> None:
+    publisher = made(prefix="app:")
+    publisher.connected()
+    for each in (message(1), message(1, "b"), message(2), hello(ALL, 2), message(3)):
+        publisher.send_event(each)
+    found = [(channel, one.sequence, len(one.messages)) for channel, one in sent(publisher)]
+    assert found == [(b"app:Da", 1, 2), (b"app:Db", 1, 1), (b"app:D", 0, 0), (b"app:Da", 3, 1)]
+    counters = publisher.counters()
+    assert (counters["sent"], counters["messages"], counters["lost"]) == (5, 4, 0)
+
+
+def test_a_hello_reply_is_sent_to_the_inbox_of_its_request_alone() -> None:
+    publisher = made(prefix="app:")
+    publisher.connected()
+    publisher.message(b"message", (b"app:ask", encode_pair(b"inbox", codec.hello_request_frame("nonce", ["a"]))))
+    publisher.send_event(hello("a", 1, "nonce"))
+    publisher.send_event(hello("a", 1, "another"))
+    assert [(channel, one.topic) for channel, one in sent(publisher)] == [(b"app:Hinbox", "a")]
+    assert publisher.counters()["unrequested"] == 1
+
+
+def test_a_publisher_refuses_without_a_connection_and_counts_what_a_lost_one_drops() -> None:
+    publisher = made()
+    with pytest.raises(TransportError, match="did not answer; connecting is retried"):
+        publisher.send_event(message(1))
+    publisher.connected()
+    publisher.send_event(message(1))
+    publisher.send_event(message(2))
+    publisher.disconnected("the server left", False)
     with pytest.raises(TransportError, match="the server left; connecting is retried"):
-        queue.put(ITEM, 0.5)
-    assert (queue.take(), queue.accepted, queue.lost) == ([], 1, 1)
-    queue.connected()
-    queue.put(ITEM, 0.5)
-    queue.close()
-    queue.connected()
+        publisher.send_event(message(3))
+    assert (sent(publisher), publisher.counters()["sent"], publisher.counters()["lost"]) == ([], 2, 2)
+    publisher.connected()
+    publisher.send_event(message(3))
+    publisher.close()
+    publisher.connected()
     with pytest.raises(TransportError, match="closed"):
-        queue.put(ITEM, 0.5)
-    assert queue.take() == [ITEM], "a closed queue gives what it accepted"
+        publisher.send_event(message(4))
+    assert [one.sequence for _, one in sent(publisher)] == [3], "a closed publisher sends what it accepted"
 
 
-def test_a_full_queue_refuses_after_a_bounded_wait_and_takes_again_when_there_is_room() -> None:
-    queue = SendQueue(1, lambda: None)
-    queue.connected()
-    queue.put(ITEM, 0.0)
-    with pytest.raises(TransportError, match=r"the send queue is full: 1 envelopes wait.*raise send_queue"):
-        queue.put(ITEM, 0.01)
-    sender = threading.Thread(target=queue.put, args=(ITEM, 30.0))
-    sender.start()
-    while not queue.take():
-        pass
-    sender.join(30)
-    assert not sender.is_alive()
-    assert queue.accepted == 2
+def test_an_envelope_that_is_queued_after_the_connection_was_lost_is_counted_as_lost() -> None:
+    publisher = made()
+    publisher.connected()
+    put = publisher._queue.put
+
+    def put_late(item: QueuedMessage, wait: float) -> None:
+        publisher.disconnected("lost", False)
+        put(item, wait)
+
+    publisher._queue.put = put_late  # type: ignore[method-assign]
+    publisher.send_event(message(1))
+    assert publisher.counters()["lost"] == 1
+    publisher.connected()
+    assert sent(publisher) == [], "an envelope of the lost connection is sent on the next one"
+
+
+def test_a_sender_that_saw_a_lost_connection_drops_nothing_of_the_next_one() -> None:
+    publisher = made()
+    publisher.connected()
+    drop = publisher._drop
+
+    def drop_late() -> None:
+        publisher.connected()
+        drop()
+
+    publisher.disconnected("lost", False)
+    publisher._drop = drop_late  # type: ignore[method-assign]
+    publisher._connected = True  # as the sender saw it
+    publisher._queue._wake = lambda: setattr(publisher, "_connected", False)
+    publisher.send_event(message(1))
+    assert [one.sequence for _, one in sent(publisher)] == [1]
+    assert publisher.counters()["lost"] == 0
 
 
 def test_a_connection_that_is_lost_ends_the_wait_for_room() -> None:
-    queue = SendQueue(1, lambda: None)
-    queue.connected()
-    queue.put(ITEM, 0.0)
-    failed: list[str] = []
-
-    def put() -> None:
-        try:
-            queue.put(ITEM, 60.0)
-        except TransportError as error:
-            failed.append(str(error))
-
-    sender = threading.Thread(target=put)
+    publisher = made(send_queue=1, send_wait=1.0)
+    publisher.connected()
+    publisher.send_event(message(1))
+    sender = threading.Thread(target=publisher.send_event, args=(message(2),))
     sender.start()
-    queue.disconnected("lost")
-    sender.join(30)
-    assert failed == ["lost"]
+    publisher.disconnected("lost", False)
+    sender.join(0.9)
+    assert not sender.is_alive()
+    assert sent(publisher) == []
+
+
+def test_a_full_queue_names_the_option() -> None:
+    publisher = made(send_queue=1, send_wait=0.01)
+    publisher.connected()
+    publisher.send_event(message(1))
+    with pytest.raises(TransportError, match=r"the send queue is full.*raise send_queue in \[pubsub_redis\]"):
+        publisher.send_event(message(2))
 
 
 # -- options and errors ----------------------------------------------------------------------------------------------
