@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 
 @contextmanager
-def rig_on(server: PrivateRedis, driver: type[RedisDriver] = RedisDriver, patience: float = 30.0) -> Iterator[Rig]:
+def rig_on(server: PrivateRedis) -> Iterator[Rig]:
     """A rig with channels of its own on this server."""
     prefix = f"test-{next(_numbers)}*:"
 
@@ -34,7 +34,7 @@ def rig_on(server: PrivateRedis, driver: type[RedisDriver] = RedisDriver, patien
             "reconnect_interval": 0.02, "max_reconnect_interval": 0.1,
         }  # fmt: skip
         settings = DriverSettings(options=options)
-        yield Rig(driver, settings, inject=inject, cut=between.cut, restore=between.restore, patience=patience)
+        yield Rig(RedisDriver, settings, inject=inject, cut=between.cut, restore=between.restore)
 
 
 class TestRedis(DriverConformance):
