@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeVar
 
 import hypothesis
 import pytest
+from _bench.e2e.side import LeftOutError
 from _redis_server import PrivateRedis
 from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer, port_variable
 from _spread import spread
@@ -214,7 +215,7 @@ def _shared(server: PrivateServer) -> Iterator[PrivateServer]:
 def _serve(server: Server) -> Iterator[Server]:
     try:
         server.start()
-    except ConfigError as error:
+    except (ConfigError, LeftOutError) as error:
         if IN_CI:
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error))

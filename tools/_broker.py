@@ -15,27 +15,29 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 import _processes
 from _attached import die_with_parent
 from _bench.e2e import packages
-from _bench.e2e.packages import Unpacked
 from _children import Child, ChildError
 
-_PATIENCE = 30.0
+START: Final = 30.0
 """Maximum number of seconds until the server answers."""
+_ATTEMPTS: Final = 5
 
 
 class Broker(ABC):
-    """The base class of the private brokers. The constructor raises LeftOutError when the package is unavailable."""
+    """The base class of the private brokers; use one in a ``with`` block. It stays on its port after ``kill`` and
+    ``restart``."""
 
     package: ClassVar[str]
-    """The Debian package, and the program in it."""
+    """The Debian package, and its program."""
+    more: ClassVar[Sequence[str]] = ()
+    """Further packages that the program needs."""
 
     def __init__(self) -> None:
-        self.server: Unpacked = packages.server(self.package, [self.package])
-        self.port = _processes.free_port()
+        self.port = 0
         self._folder: Path | None = None
         self._child: Child | None = None
 
@@ -44,8 +46,8 @@ class Broker(ABC):
         """The arguments of the program: it listens on ``port``, and writes only into the folder."""
 
     @abstractmethod
-    def _answers(self, connection: socket.socket) -> bool:
-        """Whether the server is ready. Raises OSError."""
+    def _answers(self, pid: int) -> bool:
+        """Whether the server with this process id is ready. Raises OSError while it is not."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -56,43 +58,54 @@ class Broker(ABC):
 
     @property
     def pid(self) -> int:
-        """The server's process."""
-        assert self._child is not None
+        """Process id of the server. Raises ChildError while it does not run."""
+        if self._child is None:
+            raise ChildError(f"the private {self.package} does not run; call start() or restart()")
         return self._child.pid
 
     @property
     def log(self) -> Path:
-        """The server's log, since its first start."""
-        assert self._folder is not None
-        return self._folder / "log"
+        """The server's log, since its first start. Raises ChildError before it."""
+        return self._started() / "log"
 
     def start(self) -> None:
-        """Start the server in a new folder. Returns when it answers. Raises ChildError."""
+        """Start the server in a new folder. Returns when it answers; does nothing after the first call. Raises
+        LeftOutError when the package is unavailable, ChildError when the server does not answer."""
+        if self._folder is not None:
+            return
         self._folder = Path(tempfile.mkdtemp(prefix=f"pubsub-{self.package}-"))
         try:
-            self.restart()
+            for attempt in range(1, _ATTEMPTS + 1):
+                self.port = _processes.free_port()
+                try:
+                    self.restart()
+                    return
+                except ChildError:  # usually because another process took the port meanwhile
+                    if attempt == _ATTEMPTS:
+                        raise
         except BaseException:
             self.stop()
             raise
 
     def restart(self) -> None:
-        """Start the killed server again on its port. Returns when it answers. Raises ChildError."""
-        assert self._folder is not None
-        command = [str(self.server.programs[self.package]), *self._arguments(self._folder)]
-        child = Child(
-            self.package, command, log=self.log, variables=self.server.variables, cwd=self._folder,
-            preexec_fn=die_with_parent,
-        )  # fmt: skip
-        self._child = child
-        if not _processes.poll(lambda: child.process.poll() is not None or self._ready(), _PATIENCE):
-            raise ChildError(f"{self.package} did not answer within {_PATIENCE:.0f} s: {child.last_words()}")
+        """Start the server again on its port; a running one is killed before. Returns and raises as ``start``."""
+        folder = self._started()
+        server = packages.server(self.package, [self.package], self.more)
+        self.kill()
+        command = [str(server.programs[self.package]), *self._arguments(folder)]
+        self._child = child = Child(
+            self.package, command, log=self.log, variables=server.variables, cwd=folder, preexec_fn=die_with_parent
+        )
+        if not _processes.poll(lambda: child.process.poll() is not None or self._ready(child.pid), START):
+            raise ChildError(f"{self.package} did not answer within {START:.0f} s: {child.last_words()}")
         if child.process.poll() is not None:
             raise ChildError(f"{self.package} ended with status {child.process.poll()}: {child.last_words()}")
 
     def kill(self) -> None:
-        """SIGKILL the server. Idempotent."""
+        """SIGKILL the server. Returns when it has ended. Idempotent."""
         if self._child is not None:
             self._child.end()
+            self._child = None
 
     def stop(self) -> None:
         """End the server and remove its folder. Idempotent."""
@@ -101,11 +114,14 @@ class Broker(ABC):
             shutil.rmtree(self._folder)
             self._folder = None
 
-    def _ready(self) -> bool:
+    def _started(self) -> Path:
+        if self._folder is None:
+            raise ChildError(f"the private {self.package} was never started; call start()")
+        return self._folder
+
+    def _ready(self, pid: int) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 1.0) as connection:
-                connection.settimeout(1.0)
-                return self._answers(connection)
+            return self._answers(pid)
         except OSError:
             return False
 
@@ -129,5 +145,7 @@ class NatsServer(Broker):
         file.write_text(self._configuration)
         return ["-a", "127.0.0.1", "-p", str(self.port), "-c", str(file)]
 
-    def _answers(self, connection: socket.socket) -> bool:
-        return connection.recv(4096).startswith(b"INFO ")
+    def _answers(self, pid: int) -> bool:
+        with socket.create_connection(("127.0.0.1", self.port), 1.0) as connection:
+            connection.settimeout(1.0)
+            return connection.recv(4096).startswith(b"INFO ")

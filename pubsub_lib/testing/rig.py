@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from pubsub_lib import contract
 from pubsub_lib.api import Driver, DriverSettings, Publisher, Subscriber
@@ -14,6 +15,11 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.model import ZERO, Change, Link, Point
 from pubsub_lib.errors import TransportError
+
+FIRST_PAUSE: Final = 0.01
+"""Seconds between two probes of ``settle``: the first pause, because the first probe is often sent too early."""
+MAX_PAUSE: Final = 0.25
+"""The longest pause; each one is twice the one before."""
 
 
 @dataclass
@@ -25,7 +31,8 @@ class Rig:
     ``cut``: for a driver with ``connections``, end every connection between the halves (or to the broker) and refuse
     new ones. ``restore``: accept connections again. Both return when that is done. The halves must detect both.
     :class:`pubsub_lib.testing.stream_proxy.StreamProxy` has both for TCP and for Unix sockets.
-    ``patience``: seconds after which a check fails when the expected event did not happen.
+    ``patience``: seconds after which a check fails when the expected event did not happen; read at the start of each
+    wait, so that a rig may change it.
     """
 
     driver: type[Driver]
@@ -38,9 +45,9 @@ class Rig:
 
 
 class Collector:
-    """Receives envelopes on a driver's thread and lets a test wait for them."""
+    """Receives envelopes on a driver's thread and lets a test wait for them, at most ``patience`` seconds."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float | Callable[[], float]) -> None:
         self._patience = patience
         self._changed = threading.Condition()
         self.envelopes: list[Envelope] = []
@@ -81,9 +88,10 @@ class Collector:
         return [each.hello for each in list(self.envelopes) if each.hello is not None and each.hello.nonce == nonce]
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until the condition is true; AssertionError after the rig's patience."""
-        if not self.waits(condition, self._patience):
-            raise AssertionError(f"after {self._patience} s still not: {what}; {len(self.envelopes)} envelopes came")
+        """Wait until the condition is true; AssertionError after the patience."""
+        patience = self._patience() if callable(self._patience) else self._patience
+        if not self.waits(condition, patience):
+            raise AssertionError(f"after {patience} s still not: {what}; {len(self.envelopes)} envelopes came")
 
     def waits(self, condition: Callable[[], object], seconds: float) -> bool:
         """Whether the condition becomes true within ``seconds``; checked at every envelope and at the end."""
@@ -184,7 +192,7 @@ class Scene:
         """Make a new subscriber of these topics; running if ``start``."""
         made = contract.subscriber(self.rig.driver, self.rig.settings)
         self._open.append(made)
-        listener = Listener(made, Collector(self.rig.patience))
+        listener = Listener(made, Collector(lambda: self.rig.patience))
         made.initialize(listener.received, listener.connected)
         for topic in topics:
             made.register_topic(topic)
@@ -253,13 +261,15 @@ class Scene:
             return not probes.isdisjoint(listener.received.points(topic))
 
         deadline = time.monotonic() + self.rig.patience
+        pause = FIRST_PAUSE
         while not arrived():
             if time.monotonic() > deadline:
                 raise AssertionError(f"a subscriber of {topic!r} received nothing on it in {self.rig.patience} s")
             probe = self.try_send(topic)
             if probe is not None:
                 probes.add(probe.point)
-            listener.received.waits(arrived, 0.25)
+            listener.received.waits(arrived, pause)
+            pause = min(2 * pause, MAX_PAUSE)
 
     def wait_for(self, listener: Listener, link: Link) -> None:
         """Wait until the listener has received the whole link."""

@@ -95,6 +95,8 @@ class StreamProxy:
         except (BlockingIOError, ConnectionError):
             return  # the client has gone already
         client.setblocking(False)
+        if client.family == socket.AF_INET:  # asyncio itself does it for the connections that it opens
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.accepted += 1
         self._begin(self._loop.connect_accepted_socket(lambda: _Side(self, self._connect), client))
 

@@ -14,8 +14,9 @@ from pubsub_nats.subjects import Subjects
 @contextmanager
 def server(configuration: str = "") -> Iterator[NatsServer]:
     """A private server; the test is skipped when the package cannot be had."""
+    made = NatsServer(configuration)
     try:
-        made = NatsServer(configuration)
+        made.start()
     except LeftOutError as error:
         pytest.skip(str(error))
     with made:

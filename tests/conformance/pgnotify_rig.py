@@ -4,7 +4,6 @@ The interval between two polls is an hour while a subscriber listens, so that a 
 change.
 """
 
-import json
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 from _servers import PrivateServer
 from sqlalchemy import make_url
 
-from pubsub_lib.api import Driver, DriverSettings
+from pubsub_lib.api import DriverSettings
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
@@ -22,6 +21,7 @@ from pubsub_lib.store import Store
 from pubsub_lib.testing.conformance import Rig
 from pubsub_lib.testing.stream_proxy import StreamProxy
 from pubsub_pgnotify.driver import PgNotifyDriver
+from tests.conformance.test_polling import writer
 
 OPTIONS: Mapping[str, Any] = {"listening": 3600.0, "fastest": 0.002, "slowest": 0.02, "max_backoff": 0.2}
 
@@ -34,7 +34,7 @@ def database(server: PrivateServer) -> Iterator[str]:
 
 
 @contextmanager
-def rig_of(driver: type[Driver], url: str, patience: float = 30.0) -> Iterator[Rig]:
+def rig_of(url: str) -> Iterator[Rig]:
     """A rig on this database."""
     direct = make_url(url)
     announcer = PgNotifyDriver.publisher(DriverSettings(store_url=url))
@@ -42,16 +42,13 @@ def rig_of(driver: type[Driver], url: str, patience: float = 30.0) -> Iterator[R
     proxy = StreamProxy("tcp://127.0.0.1:0", f"tcp://{direct.host}:{direct.port}")
     behind = direct.set(port=int(proxy.address.rpartition(":")[2])).render_as_string(hide_password=False)
     with closing(proxy), closing(announcer), Store(url) as store:
+        change = writer(store)
 
         def write(topic: str, values: Mapping[str, str]) -> Link:
-            with store.transaction() as tx:
-                for key, value in values.items():
-                    tx.set("conformance", f"{topic}/{key}", json.loads(value), topic=topic)
-            assert tx.commit is not None
-            link = tx.commit.links[0]
+            link = change(topic, values)
             message = codec.split(link, Limits())[-1]
             announcer.send_event(Envelope("writer", uuid.uuid4().hex, topic, 1, [message], None, store.store_id))
             return link
 
         settings = DriverSettings(store_url=behind, options=OPTIONS)
-        yield Rig(driver, settings, write=write, cut=proxy.cut, restore=proxy.restore, patience=patience)
+        yield Rig(PgNotifyDriver, settings, write=write, cut=proxy.cut, restore=proxy.restore)

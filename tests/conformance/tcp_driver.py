@@ -156,16 +156,14 @@ class TcpDriver(Driver):
     capabilities: ClassVar[Capabilities] = Capabilities(
         bind_based=False, cross_process=True, cross_host=True, ordered=True
     )
-    publisher_kind: ClassVar[type[TcpPublisher]] = TcpPublisher
-    subscriber_kind: ClassVar[type[TcpSubscriber]] = TcpSubscriber
 
     @classmethod
     def publisher(cls, settings: DriverSettings) -> Publisher:
-        return cls.publisher_kind(_address(settings), settings.limits)
+        return TcpPublisher(_address(settings), settings.limits)
 
     @classmethod
     def subscriber(cls, settings: DriverSettings) -> Subscriber:
-        return cls.subscriber_kind(_address(settings), settings.limits)
+        return TcpSubscriber(_address(settings), settings.limits)
 
 
 def _address(settings: DriverSettings) -> str:

@@ -7,9 +7,12 @@ from pubsub_lib.testing.conformance import DriverConformance, Rig
 from pubsub_memory import MemoryBus, MemoryDriver
 
 
+def rig_of_memory() -> Rig:
+    bus = MemoryBus()
+    return Rig(MemoryDriver, DriverSettings(options={"bus": bus}), inject=bus.send, cut=bus.cut, restore=bus.restore)
+
+
 class TestMemory(DriverConformance):
     @pytest.fixture
     def rig(self) -> Rig:
-        bus = MemoryBus()
-        settings = DriverSettings(options={"bus": bus})
-        return Rig(MemoryDriver, settings, inject=bus.send, cut=bus.cut, restore=bus.restore)
+        return rig_of_memory()

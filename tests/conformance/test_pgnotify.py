@@ -6,7 +6,6 @@ import pytest
 from _servers import PrivateServer
 
 from pubsub_lib.testing.conformance import DriverConformance, Rig
-from pubsub_pgnotify.driver import PgNotifyDriver
 from tests.conformance.pgnotify_rig import database, rig_of
 
 
@@ -19,5 +18,5 @@ def url(postgres_server: PrivateServer) -> Iterator[str]:
 class TestPgNotify(DriverConformance):
     @pytest.fixture
     def rig(self, url: str) -> Iterator[Rig]:
-        with rig_of(PgNotifyDriver, url) as rig:
+        with rig_of(url) as rig:
             yield rig

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from _patience import longest
 from _redis_server import PrivateRedis
 
 from pubsub_lib.api import DriverSettings
@@ -17,9 +18,11 @@ from tests.conformance.proxies import proxies
 
 _numbers = itertools.count()
 
+LONG = longest(30.0)
+
 
 @contextmanager
-def rig_on(server: PrivateRedis, driver: type[RedisDriver] = RedisDriver, patience: float = 30.0) -> Iterator[Rig]:
+def rig_on(server: PrivateRedis) -> Iterator[Rig]:
     """A rig with channels of its own on this server."""
     prefix = f"test-{next(_numbers)}*:"
 
@@ -34,7 +37,7 @@ def rig_on(server: PrivateRedis, driver: type[RedisDriver] = RedisDriver, patien
             "reconnect_interval": 0.02, "max_reconnect_interval": 0.1,
         }  # fmt: skip
         settings = DriverSettings(options=options)
-        yield Rig(driver, settings, inject=inject, cut=between.cut, restore=between.restore, patience=patience)
+        yield Rig(RedisDriver, settings, inject=inject, cut=between.cut, restore=between.restore, patience=LONG)
 
 
 class TestRedis(DriverConformance):

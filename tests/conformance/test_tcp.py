@@ -13,14 +13,12 @@ from tests.conformance.tcp_driver import TcpDriver
 
 
 @contextmanager
-def rig_of(driver: type[TcpDriver] = TcpDriver, patience: float = 30.0) -> Iterator[Rig]:
+def rig_of() -> Iterator[Rig]:
     broker = Broker()
     try:
         with proxies([broker.address]) as between:
             settings = DriverSettings(addresses=between.addresses)
-            yield Rig(
-                driver, settings, inject=broker.inject, cut=between.cut, restore=between.restore, patience=patience
-            )
+            yield Rig(TcpDriver, settings, inject=broker.inject, cut=between.cut, restore=between.restore)
     finally:
         broker.close()
 

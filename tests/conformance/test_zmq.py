@@ -62,13 +62,13 @@ def driver_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver) -> type[Z
 
 
 @contextmanager
-def rig_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver, patience: float = 30.0) -> Iterator[Rig]:
+def rig_on(addresses: list[str]) -> Iterator[Rig]:
     raw_socket = RawSocket(addresses[-1])
     try:
         with proxies(addresses) as between:
             settings = DriverSettings(addresses=between.addresses, bind_address=addresses[0], options=OPTIONS)
-            driver = driver_on(addresses[:-1], base)
-            yield Rig(driver, settings, inject=raw_socket, cut=between.cut, restore=between.restore, patience=patience)
+            driver = driver_on(addresses[:-1])
+            yield Rig(driver, settings, inject=raw_socket, cut=between.cut, restore=between.restore)
     finally:
         raw_socket.close()
 

@@ -1,17 +1,17 @@
-"""Mistakes in the reload of the service's configuration (SIGHUP)."""
+"""Mistakes in the reload of the service's configuration (SIGHUP), and in signals that stop a program."""
 
 from functools import partial
 
 from _mutants.table import Mutant
 
 
-def _mutant(module: str, name: str, before: str, after: str, test: str, wrong: str) -> Mutant:
-    tests = (f"tests/unit/service/test_{module}.py::{test}",)
-    return Mutant(name, f"pubsub_lib/service/{module}.py", before, after, tests, wrong=wrong)
+def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str, wrong: str) -> Mutant:
+    return Mutant(name, f"pubsub_lib/{path}.py", before, after, (f"tests/unit/{tests}.py::{test}",), wrong=wrong)
 
 
-RELOAD = partial(_mutant, "reload")
-SIGNALS = partial(_mutant, "shutdown")
+RELOAD = partial(_mutant, "service/reload", "service/test_reload")
+SIGNALS = partial(_mutant, "command/stop_signal", "service/test_shutdown")
+STOP = partial(_mutant, "command/stop_signal", "command/test_stop_signal")
 
 MUTANTS = (
     RELOAD(
@@ -23,16 +23,23 @@ MUTANTS = (
     ),
     SIGNALS(
         "shutdown_is_lost_behind_reloads",
-        "        if number in SIGNALS:\n            self._asked = True\n",
-        "        pass\n",
+        "            self._asked = True\n            if self._end_at_second:\n",
+        "            if self._end_at_second:\n",
         "test_shutdown_is_not_lost_behind_requests_to_reload",
         "a service that is reloaded very often cannot be stopped",
     ),
     SIGNALS(
         "reload_ends_the_service",
-        "if any(each != RELOAD for each in received):",
-        "if received:",
+        "any(each in (_ASKED, *SIGNALS) for each in received)",
+        "bool(received)",
         "test_reload_ends_the_wait_without_a_shutdown",
         "systemctl reload stops the service",
+    ),
+    STOP(
+        "second_signal_of_a_command_is_ignored",
+        "signal.signal(number, signal.SIG_DFL)",
+        "pass",
+        "test_second_signal_of_a_kind_ends_the_process_where_that_is_wanted",
+        "a follower whose round takes minutes can only be ended by SIGKILL",
     ),
 )

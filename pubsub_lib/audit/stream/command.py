@@ -1,15 +1,13 @@
 """``pubsub-audit follow``: prints the verdicts of each window when it closes (docs/audit.md, "Following")."""
 
 import argparse
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,8 +24,8 @@ from pubsub_lib.audit.stream.tables import Stream
 from pubsub_lib.audit.stream.windows import Closed
 from pubsub_lib.command import streams
 from pubsub_lib.command.exit_codes import CLOSED_PIPE
+from pubsub_lib.command.stop_signal import StopSignal
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.threads.start import ReadyThread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +98,8 @@ def _run(
     loop = AuditLoop(stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000)
     output = Output(windows.written(options.out), options.format == "json", settings)
     try:
-        with _stopped_by_signals() as stop:
+        # A signal lets the present round complete. The same signal again ends the process; no result is lost by that.
+        with StopSignal(end_at_second=True) as stop:
             while _round(loop, output, options.out, last=options.once):
                 if options.once or stop.wait(options.every):
                     break
@@ -216,31 +215,3 @@ def _of(domain: str) -> str:
 
 def _time(micros: int) -> str:
     return f"{datetime.fromtimestamp(micros // SECOND, UTC):%Y-%m-%d %H:%M:%S}.{micros % SECOND // 1000:03d}"
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM or SIGINT sets; the present round is then completed. A second signal ends the process; no
-    result is lost by that.
-
-    The handler only puts the signal in a queue, which is reentrant. ``Event.set`` takes a lock that the interrupted
-    main thread may hold, and would wait for itself.
-    """
-    stop = threading.Event()
-    received: SimpleQueue[int] = SimpleQueue()
-
-    def handle(number: int, _frame: object) -> None:
-        received.put(number)
-        signal.signal(number, signal.SIG_DFL)
-
-    setting = ReadyThread("pubsub-audit-signals")
-    setting.run(lambda: stop.set() if received.get() else None)
-    before: dict[int, Callable[..., object] | int | None] = {}
-    for number in (signal.SIGTERM, signal.SIGINT):
-        before[number] = signal.signal(number, handle)
-    try:
-        yield stop
-    finally:
-        for which, handler in before.items():
-            signal.signal(which, handler)
-        received.put(0)  # ends the thread

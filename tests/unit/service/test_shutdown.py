@@ -1,35 +1,16 @@
-"""Shutdown signalling: by a signal at any instruction, and by any thread."""
+"""Shutdown signalling of the service, with requests to reload. What it shares with commands is tested there."""
 
 import contextlib
 import os
 import signal
-import threading
 from collections.abc import Callable
 
 import pytest
 
-from pubsub_lib.service.shutdown import RELOAD, SIGNALS, ShutdownSignal
+from pubsub_lib.command.stop_signal import SIGNALS
+from pubsub_lib.service.shutdown import RELOAD, ShutdownSignal
 
 LONG = 120.0
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_signal_ends_the_wait_while_its_thread_holds_the_lock(number: signal.Signals) -> None:
-    """A handler that takes a lock would then wait for its own thread for ever."""
-    with ShutdownSignal() as stop:
-        assert not stop.wait(0.0)
-        with stop._lock:
-            signal.raise_signal(number)
-        assert stop.wait(None)
-        assert stop.wait(None)
-
-
-def test_signal_wakes_the_waiting_thread() -> None:
-    with ShutdownSignal() as stop:
-        sender = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM))
-        sender.start()
-        assert stop.wait(LONG)
-        sender.join(LONG)
 
 
 def test_reload_ends_the_wait_without_a_shutdown() -> None:
@@ -57,27 +38,16 @@ def test_shutdown_is_not_lost_behind_requests_to_reload(end: Callable[[ShutdownS
         assert signals.wait(LONG)
 
 
-def test_ask_may_be_called_repeatedly_and_after_the_end() -> None:
-    with ShutdownSignal() as stop:
-
-        def ask() -> None:
-            for _ in range(100_000):  # more than fits into a pipe
-                stop.ask()
-
-        asking = threading.Thread(target=ask)
-        asking.start()
-        assert stop.wait(LONG)
-        asking.join(LONG)
-        assert not asking.is_alive()
-    stop.ask()
+@pytest.mark.parametrize("number", SIGNALS)
+def test_second_signal_does_not_end_the_service_at_once(number: signal.Signals) -> None:
+    with ShutdownSignal() as signals:
+        signal.raise_signal(number)
+        signal.raise_signal(number)
+        assert signals.wait(LONG)
 
 
-def test_handlers_and_descriptors_are_restored() -> None:
-    numbers = (*SIGNALS, RELOAD)
-    before = [signal.getsignal(number) for number in numbers]
-    files = set(os.listdir("/proc/self/fd"))  # noqa: PTH208
+def test_handler_of_reload_is_restored() -> None:
+    before = signal.getsignal(RELOAD)
     with ShutdownSignal():
-        assert [signal.getsignal(number) for number in numbers] != before
-    assert [signal.getsignal(number) for number in numbers] == before
-    assert set(os.listdir("/proc/self/fd")) == files  # noqa: PTH208
-    assert signal.set_wakeup_fd(-1) == -1
+        assert signal.getsignal(RELOAD) != before
+    assert signal.getsignal(RELOAD) is before

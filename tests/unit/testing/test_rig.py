@@ -1,5 +1,7 @@
 """The helpers of the conformance suite: the links that a collector counts, the links of a scene, and timeouts."""
 
+from collections.abc import Callable
+
 import pytest
 
 from pubsub_lib.api import DriverSettings
@@ -31,6 +33,14 @@ def test_collector_timeout_names_the_condition() -> None:
         Collector(0.01).until(lambda: False, "the link came")
 
 
+def test_scene_waits_with_the_patience_that_the_rig_has_at_that_time() -> None:
+    with scene(rig(patience=60.0)) as on:
+        listener = on.listening("t")
+        on.rig.patience = 0.01
+        with pytest.raises(AssertionError, match=r"after 0\.01 s still not: more"):
+            listener.received.until(lambda: False, "more")
+
+
 def test_raising_hook_is_not_an_overlap() -> None:
     collector = Collector(1.0)
     envelope = Envelope("s", "0" * 32, "t", 1, [])
@@ -58,6 +68,25 @@ def test_settle_fails_for_a_subscriber_that_receives_nothing() -> None:
         other = on.subscriber("other")
         with pytest.raises(AssertionError, match=r"received nothing on it in 0\.3 s"):
             on.settle(other, "t")
+
+
+def test_settle_sends_the_second_probe_soon_and_later_ones_at_growing_intervals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    def observed(self: Collector, condition: Callable[[], object], seconds: float) -> bool:
+        pauses.append(seconds)
+        if len(pauses) == 8:
+            raise KeyError("enough")
+        return False
+
+    monkeypatch.setattr(Collector, "waits", observed)
+    with scene(rig()) as on, pytest.raises(KeyError, match="enough"):
+        on.settle(on.subscriber("other"), "t")
+    assert pauses[0] <= 0.01
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 0.25
 
 
 def test_settle_for_all_topics_accepts_any_topic() -> None:

@@ -132,6 +132,14 @@ def test_no_other_process_gets_the_port_during_a_cut(proxy: StreamProxy) -> None
         other.bind(("127.0.0.1", int(proxy.address.rpartition(":")[2])))
 
 
+@pytest.mark.parametrize("proxy", ["tcp"], indirect=True)
+def test_proxy_sends_small_messages_at_once(proxy: StreamProxy) -> None:
+    with connected(proxy.address) as client:
+        assert answer(client, b"one") == b"one"
+        sockets = [side._transport.get_extra_info("socket") for side in proxy._sides if side._transport is not None]
+        assert [each.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for each in sockets] == [1, 1]
+
+
 def test_proxy_delays_each_direction(proxy: StreamProxy) -> None:
     proxy.delay = 0.1
     with connected(proxy.address) as client:

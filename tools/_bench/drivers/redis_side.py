@@ -7,9 +7,7 @@ import redis
 from _redis_server import PrivateRedis
 
 from _bench.drivers.side import Receive, Send
-from _bench.e2e.side import LeftOutError
 from pubsub_lib.api import Driver
-from pubsub_lib.errors import ConfigError
 from pubsub_redis.driver import RedisDriver
 
 PIPELINE = 500
@@ -29,12 +27,7 @@ class RedisSide:
     @contextmanager
     def server(self) -> Iterator[Mapping[str, object]]:
         """A private server."""
-        server = PrivateRedis(UNLIMITED)
-        try:
-            server.start()
-        except ConfigError as error:
-            raise LeftOutError(str(error)) from error
-        with server:
+        with PrivateRedis(UNLIMITED) as server:
             yield {"url": server.url, "send_wait": 1.0}
 
     @contextmanager

@@ -6,54 +6,32 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from _patience import longest
 
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ZERO, Link, Point
 from pubsub_lib.errors import TransportError
 from pubsub_pgnotify.publisher import NotifyingPublisher
+from tests.unit.drivers.pgnotify.session_double import LONG, SessionDouble
 
-LONG = longest(60.0)
 STORE = bytes(range(16))
 CHANNEL = f"pubsub_{STORE.hex()}"
 
 
-class Line:
+class Line(SessionDouble):
     """A session whose database takes a notification only when the test lets it."""
 
     def __init__(self) -> None:
-        self.counts = {"connections": 0, "lost_connections": 0}
-        self.changed = threading.Condition()
-        self.up = True
-        """Whether the database accepts connections."""
-        self.connected = False
+        super().__init__()
         self.held = False
         """Whether the database does not answer."""
         self.arrived: list[Sequence[str]] = []
         """Begun notifications."""
         self.sent: list[Sequence[str]] = []
-        self.closed = False
-        self._woken = False
 
     @property
     def retry_in(self) -> float:
         return LONG
-
-    def open(self) -> None:
-        pass
-
-    def wake(self) -> None:
-        with self.changed:
-            self._woken = True
-            self.changed.notify_all()
-
-    def change(self, **values: Any) -> None:
-        with self.changed:
-            for name, value in values.items():
-                setattr(self, name, value)
-            self._woken = True  # as the time of a retry, or the end of a connection
-            self.changed.notify_all()
 
     def connect(self, statement: str) -> bool:
         if self.connected or not self.up:
@@ -80,15 +58,6 @@ class Line:
             assert self.changed.wait_for(lambda: self._woken, LONG)
             self._woken = False
         return []
-
-    def close(self) -> None:
-        with self.changed:
-            self.closed = True
-            self.changed.notify_all()
-
-    def until(self, condition: Any) -> None:
-        with self.changed:
-            assert self.changed.wait_for(condition, LONG)
 
 
 def envelope(*positions: int) -> Envelope:

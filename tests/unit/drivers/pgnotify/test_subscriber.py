@@ -3,13 +3,11 @@
 Polls have an interval of an hour while it listens, so that only what the test does can cause one.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from _patience import longest
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Heads, Point
@@ -17,53 +15,35 @@ from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.testing.rig import Collector, Connections
 from pubsub_pgnotify import announcement
 from pubsub_pgnotify.subscriber import NotifiedSubscriber
+from tests.unit.drivers.pgnotify.session_double import LONG, SessionDouble
 from tests.unit.drivers.test_polling import Changelog
 
-LONG = longest(60.0)
 HOUR = 3600.0
 FORGED = b"999999 1"
 
 
-class Ear:
+class Ear(SessionDouble):
     """A session whose notifications and losses the test makes."""
 
     def __init__(self) -> None:
-        self.counts = {"connections": 0, "lost_connections": 0}
-        self.changed = threading.Condition()
-        self.up = True
-        """Whether the database accepts connections."""
-        self.connected = False
+        super().__init__()
         self.statements: list[str] = []
         self.waits = 0
         """Times that the thread has begun to wait."""
-        self.closed = False
         self.on_connect: Callable[[], object] = lambda: None
         self._payloads: list[bytes] = []
-        self._woken = False
 
     @property
     def retry_in(self) -> float:
         return HOUR
 
-    def open(self) -> None:
-        pass
-
-    def wake(self) -> None:
-        with self.changed:
-            self._woken = True
-            self.changed.notify_all()
-
     def notify(self, *payloads: bytes) -> None:
         with self.changed:
             self._payloads += payloads
-            self._woken = True
-            self.changed.notify_all()
+            self.change()
 
     def lose(self) -> None:
-        with self.changed:
-            self.connected = self.up = False
-            self._woken = True
-            self.changed.notify_all()
+        self.change(connected=False, up=False)
 
     def connect(self, statement: str) -> bool:
         if self.connected or not self.up:
@@ -87,15 +67,6 @@ class Ear:
 
     def disconnect(self) -> None:
         self.connected = False
-
-    def close(self) -> None:
-        with self.changed:
-            self.closed = True
-            self.changed.notify_all()
-
-    def until(self, condition: Callable[[], object]) -> None:
-        with self.changed:
-            assert self.changed.wait_for(condition, LONG)
 
 
 class Log(Changelog):
