@@ -8,9 +8,13 @@ HIDDEN: Final = "hidden"
 _SECRET: Final = ("password", "passwd", "secret", "token", "credential", "private_key", "api_key")
 """An option or query parameter whose name contains one of these is secret."""
 
-# Up to the last @ of a word, so that a password with an @ in it is hidden completely.
-_IN_URL: Final = re.compile(r"(?P<before>://[^\s:/@'\"]*:)[^\s'\"]*@")
-_IN_QUERY: Final = re.compile(rf"(?P<before>[?&][^=&\s]*(?:{'|'.join(_SECRET)})[^=&\s]*=)[^&\s'\"]+", re.IGNORECASE)
+# A password may contain any character, although a URL must escape some. So what is hidden ends at the last @ of the
+# word; when the word has none, it ends at the last @ of the line, unless the word is a port.
+_IN_URL: Final = re.compile(r"(?P<before>://[^\s:/@'\"]*:)(?:\S*@|(?!\d[^\s@]*(?:\s|$)).*@)")
+_WHOLE_URL: Final = re.compile(r"^(?P<before>[\w+.-]+://[^\s:/@'\"]*:).*@", re.DOTALL)
+_IN_QUERY: Final = re.compile(
+    rf"(?P<before>[?&][^=&\s]*(?:{'|'.join(_SECRET)})[^=&\s]*=)[^&\s'\"]+(?:['\"]+[^&\s'\",;)\]}}]+)*", re.IGNORECASE
+)
 
 
 def is_secret(name: str) -> bool:
@@ -20,12 +24,17 @@ def is_secret(name: str) -> bool:
 
 def masked(text: str) -> str:
     """The text without the passwords of the URLs in it, those in their queries included."""
-    return _IN_QUERY.sub(rf"\g<before>{HIDDEN}", _IN_URL.sub(r"\g<before>***@", text))
+    return _in_query(_IN_URL.sub(r"\g<before>***@", text))
 
 
-def has_password(text: str) -> bool:
-    """Whether :func:`masked` would hide something."""
-    return masked(text) != text
+def masked_url(text: str) -> str:
+    """As :func:`masked` for a text that is one URL: its password may hold any character."""
+    return _in_query(_WHOLE_URL.sub(r"\g<before>***@", text))
+
+
+def has_password(url: str) -> bool:
+    """Whether this URL contains a password."""
+    return masked_url(url) != url
 
 
 def masked_value(name: str, value: object) -> object:
@@ -33,7 +42,7 @@ def masked_value(name: str, value: object) -> object:
     if is_secret(name) and value:
         return HIDDEN
     if isinstance(value, str):
-        return masked(value)
+        return masked_url(value) if _WHOLE_URL.match(value) else masked(value)
     if isinstance(value, Mapping):
         return {inner: masked_value(str(inner), each) for inner, each in value.items()}
     if isinstance(value, tuple | list) and type(value) in (tuple, list):
@@ -50,3 +59,7 @@ def masked_repr(names: Sequence[str], of: object) -> str:
     """The text of these attributes, for a ``__repr__``."""
     shown = ", ".join(f"{name}={value!r}" for name, value in masked_fields(names, of))
     return f"{type(of).__name__}({shown})"
+
+
+def _in_query(text: str) -> str:
+    return _IN_QUERY.sub(rf"\g<before>{HIDDEN}", text)
