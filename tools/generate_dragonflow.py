@@ -70,8 +70,9 @@ A driver that is not installed is rejected by name, and the message names the re
   `default_topic=False`.
 - [`Store.before_write`](using.md#checks-before-a-write) replaces `on_create_pre` and
   `on_update_pre`. It gets the merged object, and runs in the same transaction.
-- `register_topic` returns whether the topic is new. `Replica.subscribe` and `unsubscribe` count the
-  users of a topic; the last `unsubscribe` drops the topic.
+- A driver's `register_topic` returns whether the topic is new in Dragonflow. Here it returns
+  nothing. `Replica.subscribe` and `unsubscribe` count the users of a topic; the last `unsubscribe`
+  drops the topic.
 - The first version of an object is 1 in Dragonflow. Here a version is the position of the object's
   last change; it also grows over delete and create.
 - A missing key raises in Dragonflow. `Store.get` and `Replica.get` return None.

@@ -46,7 +46,9 @@ REPLACED: Final[Mapping[str, Replaced]] = {
         "recount_time in [pubsub]",
         "Replicas compare counts and digests, and read only the objects that differ, instead of everything.",
     ),
-    "enable_df_db_consistency": Replaced("recount_time in [pubsub]", "The comparison is always on; 0 disables it."),
+    "enable_df_db_consistency": Replaced(
+        "recount_time in [pubsub]", "The comparison with hellos is always on; 0 disables the recount."
+    ),
     "enable_selective_topology_distribution": Replaced(
         "topics in [pubsub]", "A replica follows the topics that it names; without any it follows everything."
     ),
@@ -81,10 +83,10 @@ REPLACED: Final[Mapping[str, Replaced]] = {
 }
 """By the option's name in ``[df]``."""
 
-_BROKER: Final = "There is no driver for a broker; the ZeroMQ driver needs none."
+_REDIS: Final = "The driver over Redis carries the changes only; the objects stay in the SQL database."
 REPLACED_DRIVERS: Final[Mapping[str, Replaced]] = {
-    "redis_db_pubsub_driver": Replaced("zmq_pubsub_driver", _BROKER),
-    "etcd_pubsub_driver": Replaced("zmq_pubsub_driver", _BROKER),
+    "redis_db_pubsub_driver": Replaced("redis_pubsub_driver", _REDIS),
+    "etcd_pubsub_driver": Replaced("zmq_pubsub_driver", "There is no driver for etcd; ZeroMQ needs no server."),
     "zmq_bind_pubsub_driver": Replaced("zmq_pubsub_driver", "The ZeroMQ driver binds at the publisher's side."),
     "dragonflow.db.pubsub_drivers.zmq_pubsub_driver.ZMQPubSub": Replaced(
         "zmq_pubsub_driver", "Drivers are named by their entry point, not by their class."
@@ -92,7 +94,7 @@ REPLACED_DRIVERS: Final[Mapping[str, Replaced]] = {
     "dragonflow.db.pubsub_drivers.zmq_pubsub_driver.ZMQPubSubMultiproc": Replaced(
         "zmq_pubsub_multiproc_driver", "Drivers are named by their entry point, not by their class."
     ),
-    "dragonflow.db.pubsub_drivers.redis_db_pubsub_driver.RedisPubSub": Replaced("zmq_pubsub_driver", _BROKER),
+    "dragonflow.db.pubsub_drivers.redis_db_pubsub_driver.RedisPubSub": Replaced("redis_pubsub_driver", _REDIS),
 }
 """By the value of ``pub_sub_driver`` or ``pub_sub_multiproc_driver``."""
 

@@ -81,6 +81,14 @@ def test_replacements_of_options_and_drivers_exist() -> None:
     assert {each.by for each in dragonflow.REPLACED_DRIVERS.values()} <= set(installed_drivers.packages())
 
 
+def test_a_driver_is_replaced_by_the_one_over_the_same_transport() -> None:
+    transports = {each.partition("_pubsub")[0] for each in installed_drivers.packages()}
+    for name, replaced in dragonflow.REPLACED_DRIVERS.items():
+        same = [each for each in transports if name.rpartition(".")[2].lower().startswith(each)]
+        assert [replaced.by.partition("_")[0]] == (same or ["zmq"]), name
+    assert "redis" in transports
+
+
 def test_no_option_is_both_read_and_without_effect() -> None:
     assert not set(options.dragonflow_names()) & set(dragonflow.REPLACED)
 

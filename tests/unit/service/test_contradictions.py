@@ -53,7 +53,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "dragonflow: redis in between": (
         DRAGONFLOW.replace("zmq_pubsub_driver", "redis_db_pubsub_driver") + MOVED,
-        "zmq_pubsub_multiproc_driver: set zmq_pubsub_driver in its place",
+        "the driver 'redis_db_pubsub_driver' is not installed",
     ),
     "dragonflow: etcd in between": (
         DRAGONFLOW.replace("zmq_pubsub_driver", "etcd_pubsub_driver") + MOVED,
