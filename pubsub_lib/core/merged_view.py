@@ -214,6 +214,26 @@ class MergedView:
             self.lagging[topic] = still
         return events
 
+    def show_again(self, ident: Ident, entry: HeldObject) -> bool:
+        """For an object that a topic holds as ``entry``: show what the topics hold if the view has lost it, or has an
+        older one. Returns whether it was so.
+        """
+        table, key = ident
+        shown = self.shown[table]
+        contest = self.contested.get(ident)
+        if contest is None:
+            best: HeldObject | None = entry
+        else:
+            visible = [each for each in contest.holders.values() if each.version > contest.tombstone.version]
+            best = max(visible, key=lambda each: each.version, default=None)
+            held = [each for each in visible if each is shown.get(key)]
+            if held and best is not None and held[0].version == best.version:
+                best = held[0]  # of equal versions either may show
+        if best is None or shown.get(key) is best:
+            return False
+        shown[key] = best
+        return True
+
     def _resolve(
         self, ident: Ident, contest: Contest, deleted: int | None, position: int, written_at: float
     ) -> Event | None:

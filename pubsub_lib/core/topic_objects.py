@@ -133,10 +133,8 @@ class Walk:
             return
         real = fingerprint(table, key, entry.version, entry.value)
         self._sum += real
-        shown = self._merged.shown[table]
-        hidden = shown.get(key) is not entry and (table, key) not in self._merged.contested
-        if hidden:
-            shown[key] = entry  # its topic has it; only the merged view had lost it
+        # The topic has it; perhaps only the merged view has lost it.
+        hidden = self._merged.shown[table].get(key) is not entry and self._merged.show_again((table, key), entry)
         if real != entry.fingerprint or hidden:
             entry.fingerprint = real  # so that its bucket differs from the store's
             self._blame(table, key)

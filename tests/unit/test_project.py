@@ -245,6 +245,16 @@ def test_every_part_of_the_library_is_in_a_layer() -> None:
     assert parts - named == set(), "add the new part to the contract one-way in pyproject.toml"
 
 
+def test_page_of_the_scheduler_says_which_drivers_run_under_it() -> None:
+    page = (ROOT / "docs" / "contributing" / "scheduler.md").read_text()
+    run, _, others = page.partition("Ordinary tests with real threads alone cover")
+    others = others.partition("\n\n")[0]
+    tests = "".join(each.read_text() for each in (ROOT / "tests" / "scheduler").glob("*.py"))
+    for driver in DRIVERS:
+        runs = f"from {driver}" in tests
+        assert (f"`{driver}`" in run, f"`{driver}`" in others) == (runs, not runs), driver
+
+
 def test_every_driver_is_in_the_contracts() -> None:
     roots = set(PYPROJECT["tool"]["importlinter"]["root_packages"])
     assert sorted(roots - {"pubsub_lib", "simulator"}) == DRIVERS

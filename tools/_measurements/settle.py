@@ -2,12 +2,13 @@
 
 Real ZeroMQ over loopback, SQLite, default times; one process for each replica. Prints when all replicas are synced, how
 long a commit takes then and when all replicas have it, and the messages and bytes per replica and second while nothing
-is written. Exit code 1: not settled within the limit.
+is written. Exit code 1: not settled within the limit, or more messages while idle than ``--max-rate``.
 """
 
 import argparse
 import importlib
 import json
+import math
 import os
 import queue
 import sys
@@ -56,6 +57,10 @@ def options(parser: Parser) -> None:
         "--idle", type=float, default=20.0, metavar="S", help="seconds of the idle measurement (default: %(default)s)"
     )
     parser.add_argument(
+        "--max-rate", type=float, default=math.inf, metavar="N",
+        help="messages a second that an idle replica may receive (default: any number)",
+    )  # fmt: skip
+    parser.add_argument(
         "--limit", type=float, default=60.0, metavar="S", help="seconds until all is settled (default: %(default)s)"
     )
 
@@ -82,7 +87,7 @@ def measure(options: argparse.Namespace) -> Findings:
         except NotSettledError as error:
             yield Finding("settled", str(error), {"limit_seconds": options.limit}, met=False)
             return
-        yield from idle(replicas, publishers, options.idle)
+        yield from idle(replicas, publishers, options.idle, options.max_rate)
 
 
 def _load() -> float:
@@ -97,15 +102,18 @@ def _after(name: str, title: str, began: float, replicas: "Sequence[Following]",
     return Finding(name, words, {"seconds": seconds, "limit_seconds": limit, "load": _load()}, seconds <= limit)
 
 
-def idle(replicas: "Sequence[Following]", publishers: Sequence[Publisher], seconds: float) -> Findings:
-    """The messages and bytes that arrive while nothing is written."""
+def idle(
+    replicas: "Sequence[Following]", publishers: Sequence[Publisher], seconds: float, max_rate: float
+) -> Findings:
+    """The messages and bytes that arrive while nothing is written. ``max_rate``: messages a second that are allowed."""
     before = [dict(each.counters()) for each in publishers]
     figures = [each.report(time.monotonic() + 4 * seconds + 60) for each in replicas]
     asked = sum(each.counters()["asks"] - past["asks"] for each, past in zip(publishers, before, strict=True))
     messages = max(each["messages"] / each["seconds"] for each in figures)
     size = max(each["bytes"] / each["seconds"] for each in figures)
     words = f"idle, per replica  {messages:.2f} messages/s, {size:.0f} bytes/s at most"
-    yield Finding("idle", words, {"messages_per_second": messages, "bytes_per_second": size})
+    figures_of_one = {"messages_per_second": messages, "bytes_per_second": size}
+    yield Finding("idle", words, figures_of_one, messages <= max_rate)
     words = f"idle, requests     {asked / seconds:.1f} hello requests/s at all publishers"
     yield Finding("requests", words, {"hello_requests_per_second": asked / seconds})
     stale, polling = max(each["staleness"] for each in figures), sum(each["polling"] for each in figures)

@@ -91,6 +91,43 @@ def test_object_lost_in_the_merged_view_is_shown_again() -> None:
     assert whole(cache) is None
 
 
+def two_topics() -> tuple[Cache, History]:
+    """An object in two topics; the newer one shows."""
+    history, cache = History(), Cache()
+    for topic, value in (("u", "old"), ("t", "new")):
+        cache.apply(history.one(topic, "k1", value))
+    return cache, history
+
+
+def test_object_of_two_topics_that_the_merged_view_lost_is_shown_again() -> None:
+    cache, _ = two_topics()
+    del cache._merged.shown["port"]["k1"]
+    assert whole(cache) == Rot("t", 1, (("port", "k1"),))
+    assert cache.get("port", "k1") == b"new"
+    assert whole(cache) is None
+
+
+def test_older_object_of_two_topics_is_replaced_in_the_merged_view() -> None:
+    cache, _ = two_topics()
+    cache._merged.shown["port"]["k1"] = cache._topics["u"].tables["port"]["k1"]
+    assert cache.get("port", "k1") == b"old"
+    assert whole(cache) == Rot("t", 1, (("port", "k1"),))
+    assert cache.get("port", "k1") == b"new"
+
+
+def test_object_that_a_delete_in_another_topic_hides_stays_hidden() -> None:
+    cache, history = two_topics()
+    cache.apply(history.one("t", "k1", None))
+    hidden = cache.get("port", "k1")
+    assert whole(cache) is None
+    walk = cache.walk("u")
+    assert walk is not None
+    while not walk.done:
+        walk.step(7)
+    assert walk.result() is None
+    assert cache.get("port", "k1") == hidden
+
+
 def test_object_in_two_topics_is_no_fault() -> None:
     history, cache = History(), Cache()
     for topic in ("t", "u"):
