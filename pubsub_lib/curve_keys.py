@@ -40,14 +40,18 @@ def check_key(key: str) -> str:
 
 
 def new_pair() -> KeyPair:
-    """A new pair of keys. Raises ConfigError when ZeroMQ is missing or cannot use CURVE."""
+    """A new pair of keys. The public key does not begin with ``-``, so that a command line does not take it for an
+    option. Raises ConfigError when ZeroMQ is missing or cannot use CURVE.
+    """
     try:
         import zmq
     except ImportError as error:
         raise ConfigError(f"keys need ZeroMQ ({error}); run: pip install pubsub-lib[zmq]") from error
     check_zeromq(zmq.zmq_version_info(), zmq.has("curve"))
-    public, secret = zmq.curve_keypair()
-    return KeyPair(public.decode(), secret.decode())
+    while True:
+        public, secret = zmq.curve_keypair()
+        if not public.startswith(b"-"):
+            return KeyPair(public.decode(), secret.decode())
 
 
 def check_zeromq(version: tuple[int, ...], curve: bool) -> None:

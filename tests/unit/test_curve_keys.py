@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 
 import pytest
+import zmq
 import zmq.auth
 
 from pubsub_lib import curve_keys
@@ -15,6 +16,12 @@ def test_new_pairs_differ_and_hide_the_secret() -> None:
     assert one != two
     assert curve_keys.check_key(one.public) == one.public
     assert one.secret not in repr(one)
+
+
+def test_public_key_of_a_new_pair_is_never_taken_for_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = iter([(b"-" + b"a" * 39, b"b" * 40), (b"c" * 40, b"-" + b"d" * 39)])
+    monkeypatch.setattr(zmq, "curve_keypair", lambda: next(made))
+    assert curve_keys.new_pair() == ("c" * 40, "-" + "d" * 39)
 
 
 @pytest.mark.parametrize("bad", ["", "a" * 39, "a" * 41, "~" * 40, "a" * 40 + "\n"])

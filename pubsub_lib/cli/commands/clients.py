@@ -48,7 +48,8 @@ class AddClient(Act):
         where.add_argument(
             "--public-key",
             metavar="KEY",
-            help="the public key of a pair that the client has made itself; then no key is printed",
+            help="the public key of a pair that the client has made itself; then no key is printed "
+            "(--public-key=KEY if it begins with -)",
         )
         return parser
 

@@ -60,6 +60,9 @@ def test_client_brings_its_own_public_key(fresh: World) -> None:
     assert listed(fresh)[0] == {"name": "agent-7", "topics": [], "everything": False, "public_key": pair.public}
     fresh.run("clients", "add", "agent-8", "--public-key", pair.public).failed(1, "'agent-7' has this key")
     fresh.run("clients", "add", "agent-8", "--public-key", "x").failed(2, "not a CURVE key")
+    hyphen = "-" + "a" * 39
+    assert fresh.run("clients", "add", "agent-9", f"--public-key={hyphen}").code == 0
+    assert listed(fresh)[1]["public_key"] == hyphen
 
 
 def test_topics_are_granted_and_revoked(fresh: World) -> None:
