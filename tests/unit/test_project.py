@@ -245,7 +245,7 @@ def test_every_part_of_the_library_is_in_a_layer() -> None:
     assert parts - named == set(), "add the new part to the contract one-way in pyproject.toml"
 
 
-def test_page_of_the_scheduler_says_which_drivers_run_under_it() -> None:
+def test_page_of_the_scheduler_names_the_drivers_that_run_under_it() -> None:
     page = (ROOT / "docs" / "contributing" / "scheduler.md").read_text()
     run, _, others = page.partition("Ordinary tests with real threads alone cover")
     others = others.partition("\n\n")[0]
