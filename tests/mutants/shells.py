@@ -24,6 +24,7 @@ OUTGOING = partial(_mutant, "pubsub_lib/service/outgoing.py", "test_service.py")
 RECEIVING = partial(_mutant, "pubsub_lib/service/receiving.py", "test_service.py")
 LEASES = partial(_mutant, "pubsub_lib/service/leases.py", "test_leases.py")
 
+OPENED = "tests/unit/publisher/test_opening.py::test_the_opened_publisher_sends_commits_with_their_trace"
 ALTERED = "tests/unit/replica/test_journaling.py::test_an_altered_object_is_noted_logged_and_counted_once"
 
 WAKE_UPS = (
@@ -541,6 +542,25 @@ AGES = (
     ),
 )
 
+OPENING = (
+    Mutant(
+        "opened_worker_has_no_trace",
+        "pubsub_lib/publisher/opening.py",
+        "return Worker(settings, store, trace=trace)",
+        "return Worker(settings, store)",
+        (f"{OPENED}[Worker]",),
+        wrong="the links of a program that hands over have no trace context",
+    ),
+    Mutant(
+        "opened_publisher_has_no_trace",
+        "pubsub_lib/publisher/opening.py",
+        "return Publisher(settings, store, trace=trace)",
+        "return Publisher(settings, store)",
+        (f"{OPENED}[Publisher]",),
+        wrong="the links of a program that sends by itself have no trace context",
+    ),
+)
+
 FAULTS = (
     Mutant(
         "altered_objects_are_not_journalled",
@@ -576,4 +596,4 @@ FAULTS = (
     ),
 )
 
-MUTANTS = (*WAKE_UPS, *LOCKS, *ORDER, *AGES, *FAULTS)
+MUTANTS = (*WAKE_UPS, *LOCKS, *ORDER, *AGES, *OPENING, *FAULTS)
