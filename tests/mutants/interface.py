@@ -8,12 +8,14 @@ LEFT_OUT = "tests/unit/replica/test_unreadable.py"
 PUBLIC = "tests/unit/test_pubsub_lib.py"
 TABLES = "tests/unit/core/test_table.py"
 TYPED = "tests/unit/replica/test_replica.py"
+ASYNCIO = "tests/unit/replica/test_asyncio_replica.py"
 
 
 def _mutant(path: str, name: str, before: str, after: str, tests: str, wrong: str) -> Mutant:
     return Mutant(name, path, before, after, (tests,), wrong=wrong)
 
 
+ASYNCIO_REPLICA = partial(_mutant, "pubsub_lib/replica/asyncio_replica.py")
 INDEX = partial(_mutant, "pubsub_lib/core/index.py")
 TABLE = partial(_mutant, "pubsub_lib/core/table.py")
 FAULT_LOG = partial(_mutant, "pubsub_lib/replica/fault_log.py")
@@ -106,5 +108,26 @@ MUTANTS = (
         "        pass\n",
         f"{PUBLIC}::test_before_the_start",
         "a replica that was never started reports that it is ready",
+    ),
+    ASYNCIO_REPLICA(
+        "asyncio_iterate_drops_on_error",
+        "iterate(table, topic=topic, on_error=on_error)",
+        "iterate(table, topic=topic)",
+        f"{ASYNCIO}::test_iterate_raises_for_or_skips_an_unreadable_object",
+        "one unreadable object fails an iteration that was asked to skip it",
+    ),
+    ASYNCIO_REPLICA(
+        "asyncio_on_drops_the_order",
+        '"key": key, "order": order, "on_history_changed"',
+        '"key": key, "on_history_changed"',
+        f"{ASYNCIO}::test_on_with_an_order_delivers_in_the_order_of_tables",
+        "a coroutine handler gets a port before its switch",
+    ),
+    ASYNCIO_REPLICA(
+        "asyncio_changes_drops_the_order",
+        "topic=topic, key=key, order=order)",
+        "topic=topic, key=key)",
+        f"{ASYNCIO}::test_changes_with_an_order_delivers_in_the_order_of_tables",
+        "an iteration gets a port before its switch",
     ),
 )

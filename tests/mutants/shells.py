@@ -24,6 +24,9 @@ OUTGOING = partial(_mutant, "pubsub_lib/service/outgoing.py", "test_service.py")
 RECEIVING = partial(_mutant, "pubsub_lib/service/receiving.py", "test_service.py")
 LEASES = partial(_mutant, "pubsub_lib/service/leases.py", "test_leases.py")
 
+OPENED = "tests/unit/publisher/test_opening.py::test_the_opened_publisher_sends_commits_with_their_trace"
+ALTERED = "tests/unit/replica/test_journaling.py::test_an_altered_object_is_noted_logged_and_counted_once"
+
 WAKE_UPS = (
     ENGINE(
         "clock_is_not_woken_when_a_link_begins_to_wait",
@@ -539,4 +542,58 @@ AGES = (
     ),
 )
 
-MUTANTS = (*WAKE_UPS, *LOCKS, *ORDER, *AGES)
+OPENING = (
+    Mutant(
+        "opened_worker_has_no_trace",
+        "pubsub_lib/publisher/opening.py",
+        "return Worker(settings, store, trace=trace)",
+        "return Worker(settings, store)",
+        (f"{OPENED}[Worker]",),
+        wrong="the links of a program that hands over have no trace context",
+    ),
+    Mutant(
+        "opened_publisher_has_no_trace",
+        "pubsub_lib/publisher/opening.py",
+        "return Publisher(settings, store, trace=trace)",
+        "return Publisher(settings, store)",
+        (f"{OPENED}[Publisher]",),
+        wrong="the links of a program that sends by itself have no trace context",
+    ),
+)
+
+FAULTS = (
+    Mutant(
+        "altered_objects_are_not_journalled",
+        "pubsub_lib/replica/engine.py",
+        "                self._journal.rotted(rot)\n",
+        "                pass\n",
+        (ALTERED,),
+        wrong="the audit has no record of objects that were altered in a replica's memory",
+    ),
+    Mutant(
+        "altered_objects_are_not_logged",
+        "pubsub_lib/replica/engine.py",
+        "            log_rot(rot)\n",
+        "",
+        (ALTERED,),
+        wrong="no line in the log names the host whose memory is faulty",
+    ),
+    Mutant(
+        "altered_objects_are_not_counted",
+        "pubsub_lib/core/replica_state.py",
+        "            self.faults.rotted += rot.objects\n",
+        "",
+        (ALTERED,),
+        wrong="no metric shows that objects in a replica's memory were altered",
+    ),
+    Mutant(
+        "recount_of_the_store_has_no_journal",
+        "pubsub_lib/service/service.py",
+        "service.recount_time, self._journal\n",
+        "service.recount_time\n",
+        ("tests/unit/service/test_service.py::test_service_recounts_while_it_holds_the_lease",),
+        wrong="the audit has no record of rows that were altered in the database and repaired",
+    ),
+)
+
+MUTANTS = (*WAKE_UPS, *LOCKS, *ORDER, *AGES, *OPENING, *FAULTS)

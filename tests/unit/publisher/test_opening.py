@@ -3,9 +3,11 @@
 from typing import Any, ClassVar
 
 import pytest
+from _processes import poll
 
 from pubsub_lib import Publisher, Settings, Store, Worker, loader, open_publisher
 from pubsub_lib.api import Capabilities
+from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ConfigError, DriverError
 from pubsub_lib.publisher import opening
 from pubsub_memory import MemoryDriver
@@ -64,6 +66,28 @@ def test_the_opened_publisher_sends_commits(config: Settings) -> None:
         with store.transaction() as tx:
             tx.set("a", "1", 1, topic="t")
         assert sender.counters()["sent"] >= 1
+    subscriber.close()
+
+
+@pytest.mark.parametrize("kind", [Publisher, Worker])
+def test_the_opened_publisher_sends_commits_with_their_trace(kind: type[object], sqlite_url: str) -> None:
+    config = settings(sqlite_url)
+    subscriber = loader.load("memory").subscriber(config.for_driver())
+    if kind is Worker:  # the bus of the test is the hop to the publisher service
+        hop = {"multiproc_driver": "memory", "multiproc_socket": "/x", "multiproc_options": config.driver_options}
+        config = settings(sqlite_url, **BOUND, **hop)
+    traces: list[str] = []
+    subscriber.initialize(
+        lambda envelope: traces.extend(message.link.trace for message in envelope.messages), lambda: None
+    )
+    subscriber.register_topic(ALL)
+    subscriber.daemonize()
+    with Store(config) as store, open_publisher(config, store, trace=lambda: "00-1-2-01") as sender:
+        assert type(sender) is kind
+        with store.transaction() as tx:
+            tx.set("a", "1", 1, topic="t")
+        assert poll(lambda: bool(traces), 30), "no link is received"
+    assert traces == ["00-1-2-01"]
     subscriber.close()
 
 

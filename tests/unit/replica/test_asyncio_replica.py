@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
@@ -11,10 +11,11 @@ import msgspec
 import pytest
 from _processes import free_port, poll
 
-from pubsub_lib import Event, Publisher, Settings, Store
+from pubsub_lib import Event, Publisher, Settings, Store, Table
 from pubsub_lib.core.handler_queue import HandlerPolicy
-from pubsub_lib.errors import ClosedError, DriverError, NotStarted, UsageError, WaitTimeout
+from pubsub_lib.errors import ClosedError, DriverError, InvalidValueError, NotStarted, UsageError, WaitTimeout
 from pubsub_lib.replica.asyncio_replica import THREADS, AsyncReplica, Notifier
+from tests.unit.replica.test_replica import TABLES, write_in_the_wrong_order
 from tests.unit.world import busy, settings
 
 LONG = 120.0
@@ -59,13 +60,13 @@ class World:
 
 
 @asynccontextmanager
-async def world(config: Settings) -> AsyncIterator[World]:
+async def world(config: Settings, topics: Sequence[str] = ("t",), **given: Any) -> AsyncIterator[World]:
     with Store(config.store_url) as store:
         publisher = Publisher(config, store) if config.driver != "db_polling_pubsub_driver" else None
         if publisher is not None:
             publisher.start()
         try:
-            async with AsyncReplica(config, ["t"]) as replica:
+            async with AsyncReplica(config, topics, **given) as replica:
                 yield World(config, store, replica)
         finally:
             if publisher is not None:
@@ -590,6 +591,49 @@ def test_indexes_topics_and_types(sqlite_url: str) -> None:
                 assert await replica.lookup("by switch", "s1") == [("p1", Port("s1"))]
                 await replica.unsubscribe("u")
                 assert await replica.get("lport", "p1") is None
+
+    run(main())
+
+
+def test_iterate_raises_for_or_skips_an_unreadable_object(sqlite_url: str) -> None:
+    class Port(msgspec.Struct):
+        zone: str
+
+    ports = Table("a", Port)
+
+    async def main() -> None:
+        async with world(configured(sqlite_url), tables=[ports]) as w:
+            w.write("old", {"mac": "AA"})
+            commit = w.write("new", {"zone": "z1"})
+            await w.replica.wait_for(commit, LONG)
+            with pytest.raises(InvalidValueError, match="a 'old' cannot be decoded"):
+                await w.replica.iterate(ports)
+            assert await w.replica.iterate(ports, on_error="skip") == [("new", Port("z1"))]
+
+    run(main())
+
+
+def test_on_with_an_order_delivers_in_the_order_of_tables(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url), ["a", "b"]) as w:
+            write_in_the_wrong_order(w.store)
+            await w.replica.wait_for(6, LONG)
+            recorder = Recorder()
+            await w.replica.on(TABLES, recorder.handle, order=TABLES)
+            await w.replica.wait_handled(6, LONG)
+            assert [change.table for change in recorder.changes] == ["lswitch", "lswitch", "lport", "lport"]
+
+    run(main())
+
+
+def test_changes_with_an_order_delivers_in_the_order_of_tables(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url), ["a", "b"]) as w:
+            write_in_the_wrong_order(w.store)
+            await w.replica.wait_for(6, LONG)
+            async with aclosing(w.replica.changes(TABLES, order=TABLES)) as changes:
+                tables = [(await anext(changes)).table for _ in range(4)]
+            assert tables == ["lswitch", "lswitch", "lport", "lport"]
 
     run(main())
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from _processes import poll
 
 from pubsub_lib import Publisher, Replica, Settings, Store
 from pubsub_lib.audit.ingest.store_journal import journal_of_store
@@ -24,6 +25,7 @@ from pubsub_lib.journal.rows import Row
 from pubsub_lib.publisher.unsent import unsent
 from pubsub_lib.replica.fault_log import log_publishers
 from pubsub_lib.replica.journaling import ReplicaJournal
+from pubsub_lib.replica.metrics import ReplicaMetrics
 from tests.unit.audit.oracle import Oracle
 from tests.unit.world import QUICK, settings
 
@@ -93,6 +95,34 @@ def test_only_an_altered_object_is_an_anomaly(sqlite_url: str, tmp_path: Path) -
         ("r1", "lport", "p2", "wrong_value")
     ]
     assert one.bits() == 4
+
+
+def test_an_altered_object_is_noted_logged_and_counted_once(
+    sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The recount finds and repairs it. Without ``paranoid``, which would compare with the store after each sync."""
+    often = msgspec.structs.replace(QUICK, recount_time=0.2)
+    config = journalled(sqlite_url, tmp_path / "j", timing=often, paranoid=False)
+    with Store(sqlite_url) as store, Publisher(config, store), Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=30)
+        with store.transaction() as tx:
+            tx.set("lport", "p1", {"n": 1}, topic="t")
+        replica.wait_for(tx.commit, timeout=30)
+        replica._engine.read(lambda state: spoil(state.cache, "p1"))
+        assert poll(lambda: replica.get("lport", "p1") == {"n": 1}, 30), "the object is not repaired"
+        rounds = replica._engine.read(lambda state: state.recount.rounds)
+        # The round that runs now may have begun before the repair; the next one would find the object again.
+        assert poll(lambda: replica._engine.read(lambda state: state.recount.rounds) >= rounds + 2, 30)
+        found = {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in ReplicaMetrics(replica.status).collect()
+            for sample in family.samples
+        }
+    assert found["pubsub_replica_faults_total", "rotted"] == 1.0
+    (line,) = [each.getMessage() for each in caplog.records if "altered or lost" in each.getMessage()]
+    assert line.startswith("1 objects of the topic 't' were altered or lost in this process's memory (lport 'p1')")
+    noted = [(row.topic, row.cause, row.count) for row in rows(tmp_path / "j") if row.kind == "rot"]
+    assert noted == [("t", "memory", 1)]
 
 
 def test_a_publishers_journal_has_only_unsent_links_as_handed(

@@ -16,6 +16,7 @@ from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError, DriverError, TransportError
 from pubsub_lib.journal import JournalSettings
+from pubsub_lib.journal.reading import find, read
 from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.store import schema
@@ -160,7 +161,7 @@ def test_adjusted_service_trims_recounts_and_reads_at_once(config: Settings, sto
         assert service._max_quiet == slow.lease, "another lease needs a restart"
 
 
-def test_service_recounts_while_it_holds_the_lease(config: Settings, store: Store) -> None:
+def test_service_recounts_while_it_holds_the_lease(config: Settings, store: Store, tmp_path: Path) -> None:
     for value in range(5):
         write(store, value)
     engine = create_engine(config.store_url)
@@ -168,9 +169,13 @@ def test_service_recounts_while_it_holds_the_lease(config: Settings, store: Stor
         connection.execute(update(schema.objects).where(schema.objects.c.object_key == "1").values(value=b'"rot"'))
     engine.dispose()
     often = ServiceSettings(recount_time=0.1, follow_interval=0.02)
-    with PublisherService(config, often) as service:
+    folder = tmp_path / "journal"
+    journalled = msgspec.structs.replace(config, journal=JournalSettings(str(folder), to_parquet=False))
+    with PublisherService(journalled, often) as service:
         assert poll(lambda: service.counters()["recount"]["repaired"] == 1, LONG), service.counters()
     assert store.get("a", "1") == 4
+    found = [row for path in find([folder]).append for row in read(path) if row.kind == "rot"]
+    assert [(row.side, row.topic, row.cause, row.count, row.size) for row in found] == [("service", "t", "store", 1, 1)]
 
 
 def test_links_pushed_before_the_end_are_sent(config: Settings, store: Store) -> None:
