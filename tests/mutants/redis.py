@@ -16,6 +16,7 @@ PACKED = "tests/unit/test_send_queue.py"
 DRIVER = "drivers/pubsub_redis"
 QUEUE = partial(_mutant, "pubsub_lib/send_queue.py", PACKED)
 PAUSE = partial(_mutant, "pubsub_lib/reconnect_pause.py", "tests/unit/test_reconnect_pause.py")
+REQUESTS = partial(_mutant, "pubsub_lib/hello_requests.py", "tests/unit/test_hello_requests.py")
 PUBLISHER = partial(_mutant, f"{DRIVER}/publisher.py", UNIT)
 FRAMES = partial(_mutant, f"{DRIVER}/frames.py", UNIT)
 SUBSCRIBER = partial(_mutant, f"{DRIVER}/subscriber.py", SUITE)
@@ -63,6 +64,20 @@ MUTANTS = (
         "",
         "test_processes_that_lost_a_connection_together_retry_at_different_times",
         "a server that starts again gets all connections at one moment",
+    ),
+    REQUESTS(
+        "hello_requests_wait_without_a_limit_of_bytes",
+        " and self._bytes + len(frame) <= MAX_WAITING_BYTES",
+        "",
+        "test_requests_beyond_the_byte_limit_are_counted_and_dropped",
+        "requests of the maximum size fill 10 GB of a publisher's memory",
+    ),
+    REQUESTS(
+        "hello_requests_that_were_taken_count_as_waiting",
+        "                    self._bytes -= len(frame)\n",
+        "",
+        "test_requests_beyond_the_byte_limit_are_counted_and_dropped",
+        "after 64 MiB of requests in all, a publisher answers none",
     ),
     PUBLISHER(
         "redis_lost_envelopes_are_not_counted",
@@ -112,6 +127,13 @@ MUTANTS = (
         "Decoder(tuple[bytes, ...])",
         "test_a_message_that_is_no_pair_is_foreign",
         "the receiving thread gets an error that it does not expect",
+    ),
+    FRAMES(
+        "redis_request_without_a_nonce_is_kept",
+        '    if request[:1] != b"H" or request.find(b"\\0", 1, codec.MAX_NONCE_BYTES + 2) < 2:\n',
+        "    if False:\n",
+        "test_a_hello_request_without_a_valid_nonce_is_foreign_and_not_kept",
+        "anybody who may publish hello requests makes the memory of every publisher grow by 20 GB",
     ),
     FRAMES(
         "redis_reply_of_no_request_goes_to_everybody",

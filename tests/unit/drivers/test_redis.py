@@ -85,6 +85,17 @@ def test_a_hello_request_without_a_valid_inbox_is_foreign(inbox: bytes) -> None:
     assert caught.value.reason == "foreign"
 
 
+@pytest.mark.parametrize(
+    "request_", [b"", b"H", b"Hnonce", b"H\0\x90", b"Dn\0\x90", b"N" * 9000 + b"\0\x90", b"H" + b"n" * 65 + b"\0\x90"]
+)
+def test_a_hello_request_without_a_valid_nonce_is_foreign_and_not_kept(request_: bytes) -> None:
+    publisher = made()
+    publisher.message(b"message", (b"pubsub_lib:ask", encode_pair(b"inbox", request_)))
+    assert publisher.counters()["foreign"] == 1
+    assert publisher._inboxes == {}
+    assert not publisher._asks._waiting
+
+
 def test_the_largest_hello_request_fits_small_frames() -> None:
     topics = [f"{number:03}" + "t" * (MAX_NAME_BYTES - 3) for number in range(MAX_HELLO_TOPICS)]
     frame = codec.hello_request_frame("n" * codec.MAX_NONCE_BYTES, topics, for_requests(SMALL))
