@@ -22,6 +22,8 @@ CONNECTED: Final = b""
 """The item for new connections; a hello request is never empty."""
 MAX_WAITING: Final = 10_000
 """Maximum number of queued hello requests. Further ones are dropped; their subscribers ask again."""
+MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
+"""Maximum size of the queued hello requests together; a replica's largest request has 52 kB."""
 
 
 class Pace:
@@ -60,6 +62,8 @@ class HelloRequests:
         """Changed by the answering thread only. The names never change, so any thread may copy it."""
         self._changed = threading.Condition()
         self._waiting: deque[bytes] = deque()
+        self._bytes = 0
+        """Size of the queued requests together."""
         self._arrived = False
         self._closed = False
 
@@ -71,11 +75,16 @@ class HelloRequests:
 
     def put(self, frames: Sequence[bytes]) -> int:
         """Queue hello requests. Return the number dropped because the queue is full. Does not wait."""
+        dropped = 0
         with self._changed:
-            room = max(0, MAX_WAITING - len(self._waiting))
-            self._waiting.extend(frames[:room])
+            for frame in frames:
+                if len(self._waiting) < MAX_WAITING and self._bytes + len(frame) <= MAX_WAITING_BYTES:
+                    self._waiting.append(frame)
+                    self._bytes += len(frame)
+                else:
+                    dropped += 1
             self._changed.notify()
-        return len(frames[room:])
+        return dropped
 
     def take(self) -> bytes | None:
         """Wait for an item and return it: ``CONNECTED``, or the oldest request when the rate allows it. None when
@@ -88,7 +97,9 @@ class HelloRequests:
                     return CONNECTED
                 pause = self._pace.wait(time.monotonic())
                 if not pause:
-                    return self._waiting.popleft()
+                    frame = self._waiting.popleft()
+                    self._bytes -= len(frame)
+                    return frame
                 self._changed.wait(pause)
         return None
 
@@ -126,4 +137,5 @@ class HelloRequests:
         with self._changed:
             self._closed = True
             self._waiting.clear()
+            self._bytes = 0
             self._changed.notify_all()

@@ -18,7 +18,8 @@ from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, R
 
 from pubsub_lib.errors import TransportError
 from pubsub_lib.reconnect_pause import ReconnectPause
-from pubsub_redis.options import TLS, UNIX, RedisOptions, Server
+from pubsub_redis.opening import made
+from pubsub_redis.options import RedisOptions, Server
 
 Command = tuple[bytes | str, ...]
 
@@ -29,21 +30,25 @@ _ANSWERED: Final = ("PUBLISH", "PING")
 """The commands that have one ordinary reply; a subscription is confirmed by a message."""
 _GOODBYE: Final = 0.5
 """Maximum time that a stopped connection waits until the server has taken the last commands. In seconds."""
-_CHUNK: Final = 1000
-"""Maximum number of channels in one command."""
+_QUIET: Final = 60.0
+"""Seconds without a refusal, after which the same one is logged again: rights were corrected meanwhile."""
 
 
 class Half(Protocol):
     """The publisher or the subscriber, for its connection. The connection's thread calls everything."""
 
+    def own(self) -> Command:
+        """The subscription without which a connection is of no use: when the server refuses it, the connection ends."""
+
     def greeting(self) -> list[Command]:
-        """The subscriptions of a new connection. From now on, ``orders`` gives what follows them."""
+        """The other subscriptions of a new connection, each a command of its own: the server may refuse some of them.
+        From now on, ``orders`` gives what follows them."""
 
     def orders(self) -> list[Command]:
         """The commands to send now."""
 
     def connected(self) -> None:
-        """The greeting is in effect."""
+        """The greeting is in effect, except what the server refused."""
 
     def disconnected(self, reason: str, final: bool) -> None:
         """The connection was lost, or could not be made; ``reason`` is a sentence. ``final``: retries are of no use."""
@@ -52,7 +57,7 @@ class Half(Protocol):
         """A message of the server arrived: one that was published, or the confirmation of a subscription."""
 
     def refused(self, reason: str) -> None:
-        """The server refused a command."""
+        """The server refused a command. Called when the reason changes, and again after a time without refusals."""
 
 
 class Link:
@@ -70,15 +75,24 @@ class Link:
         """Held while the descriptor of the waker and the socket are used by other threads, or closed."""
         self._stopped = threading.Event()
         self._socket: socket.socket | None = None
+        """A copy of the connection's socket, made as soon as the socket connects; the library replaces its own for TLS.
+        """
         self._unanswered = 0
+        self._admitted = False
+        """Whether the server has accepted the half's own subscription."""
         self._since = 0.0
         """When the server was last known to be alive, or was asked for a sign of life."""
         self._ready = False
+        self._loss = ""
+        """Why there is no connection, as logged last."""
+        self._refusal, self._refused_at = "", 0.0
+        """Why the server refused a command last, and when."""
         self.busy_since = float("inf")
         """When the thread began the step in which it is; infinite while it waits."""
-        self.counts = {"connected": 0, "disconnected": 0, "unanswered": 0, "refused": 0, "errors": 0}
-        """``unanswered``: commands without a reply when the connection was lost. ``refused``: refused by the server.
-        ``errors``: of this driver. Changed by the thread only. The names never change, so any thread may copy it."""
+        self.counts = {"connected": 0, "disconnected": 0, "failed": 0, "unanswered": 0, "refused": 0, "errors": 0}
+        """``failed``: attempts to connect. ``unanswered``: commands without a reply when the connection was lost.
+        ``refused``: commands, by the server. ``errors``: of this driver. Changed by the thread only. The names
+        never change, so any thread may copy it."""
 
     def wake(self) -> None:
         """Make the thread ask for orders. Any thread."""
@@ -92,7 +106,7 @@ class Link:
         self.wake()
 
     def cut(self) -> None:
-        """End the connection at once, also while the thread sends. Any thread."""
+        """End the connection at once, also while the thread connects or sends. Any thread."""
         with self._lock:
             if self._socket is not None:
                 with suppress(OSError):  # the server ended it before
@@ -126,28 +140,41 @@ class Link:
 
     def _lost(self, half: Half, error: Exception) -> None:
         reason = explained(error, self._server)
-        self.counts["disconnected"] += self._ready
+        self.counts["disconnected" if self._ready else "failed"] += 1
         self.counts["unanswered"] += self._unanswered
-        if not self._stopped.is_set():
+        if reason != self._loss and not self._stopped.is_set():
             self._log.warning("%s; connecting is retried", reason)
+        self._loss = reason
         half.disconnected(reason, isinstance(error, ResponseError | AuthenticationError | InvalidResponse))
 
     def _once(self, half: Half) -> None:
-        self._ready = False
+        self._admitted = self._ready = False
         self._unanswered = 0
-        connection = made(self._options, self._server)
+        connection = made(self._options, self._server, self._keep)
         try:
             connection.connect()
             # Otherwise the library makes a text of each message, for its own log.
             connection._parser.set_pubsub_push_handler(_unchanged)
-            with self._lock:
-                self._socket = connection._sock
-            self._send(connection, [*half.greeting(), _PING])
+            self._send(connection, [half.own(), _PING, *half.greeting(), _PING])
             self._serve(connection, half)
         finally:
             with self._lock:
-                self._socket = None
+                self._drop_copy()
             connection.disconnect()
+
+    def _keep(self, connecting: socket.socket) -> None:
+        """Let ``cut`` end this socket, or raise OSError when it is too late to connect."""
+        with self._lock:
+            self._drop_copy()
+            if self._stopped.is_set():
+                raise OSError("closed meanwhile")
+            self._socket = connecting.dup()
+
+    def _drop_copy(self) -> None:
+        """The lock is held."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     def _serve(self, connection: Any, half: Half) -> None:
         poller = select.poll()
@@ -190,21 +217,30 @@ class Link:
                 reply = connection.read_response(disable_decoding=True, push_request=True)
             except ResponseError as error:
                 self._answered()
-                if not self._ready:
+                if not self._admitted:
                     raise
-                self.counts["refused"] += 1
-                half.refused(explained(error, self._server))
+                self._refused(half, explained(error, self._server))
                 continue
             if isinstance(reply, list):
                 self._since = time.monotonic()
                 half.message(reply[0], reply[1:])
             else:
                 self._answered()
-                if not self._ready:
+                if not self._admitted:
+                    self._admitted = True
+                elif not self._ready:
                     self._ready = True
                     self.counts["connected"] += 1
+                    self._loss = ""
                     half.connected()
         return True
+
+    def _refused(self, half: Half, reason: str) -> None:
+        self.counts["refused"] += 1
+        before, self._refused_at = self._refused_at, time.monotonic()
+        if reason != self._refusal or self._refused_at - before > _QUIET:
+            self._refusal = reason
+            half.refused(reason)
 
     def _answered(self) -> None:
         self._since = time.monotonic()
@@ -226,29 +262,6 @@ class Link:
 
 def _unchanged(message: Any) -> Any:
     return message
-
-
-def subscribing(command: str, channels: Sequence[bytes]) -> list[Command]:
-    """Commands that (un)subscribe these channels."""
-    return [(command, *channels[start : start + _CHUNK]) for start in range(0, len(channels), _CHUNK)]
-
-
-def made(options: RedisOptions, server: Server) -> Any:
-    """A connection of the client library, not connected yet."""
-    library: Any = redis  # the constructors have no types
-    settings: dict[str, Any] = {
-        "username": options.user or None, "password": options.password or None, "protocol": 3,
-        "socket_timeout": options.timeout, "socket_connect_timeout": options.connect_timeout,
-        "client_name": "pubsub_lib",
-    }  # fmt: skip
-    if server.scheme == UNIX:
-        return library.UnixDomainSocketConnection(path=server.path, **settings)
-    settings.update(host=server.host, port=server.port)
-    if server.scheme != TLS:
-        return library.Connection(**settings)
-    files = {"ssl_ca_certs": options.ca_file, "ssl_certfile": options.cert_file, "ssl_keyfile": options.key_file}
-    settings.update({name: file for name, file in files.items() if file})
-    return library.SSLConnection(ssl_cert_reqs="required", ssl_check_hostname=True, **settings)
 
 
 def explained(error: Exception, server: Server) -> str:

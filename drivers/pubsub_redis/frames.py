@@ -80,10 +80,13 @@ def read_pair(data: bytes, limits: Limits) -> tuple[bytes, bytes]:
 
 
 def read_request(data: bytes, limits: Limits) -> tuple[bytes, bytes]:
-    """(inbox, hello request) of a message on the channel of requests. Raises FrameError."""
+    """(inbox, hello request) of a message on the channel of requests, both with bounded names: the publisher keeps
+    these. Raises FrameError."""
     inbox, request = read_pair(data, limits)
     if not 0 < len(inbox) <= MAX_INBOX_BYTES:
         raise FrameError(f"a hello request has an inbox of {len(inbox)} bytes", "foreign")
+    if request[:1] != b"H" or request.find(b"\0", 1, codec.MAX_NONCE_BYTES + 2) < 2:
+        raise FrameError(f"a hello request that starts with {request[:40]!r} has no valid nonce", "foreign")
     return inbox, request
 
 

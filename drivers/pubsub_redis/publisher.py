@@ -16,7 +16,7 @@ from pubsub_lib.hello_requests import MAX_WAITING, HelloRequests
 from pubsub_lib.logs import logger
 from pubsub_lib.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_lib.threads.start import ReadyThread
-from pubsub_redis.connection import Command, Link, subscribing
+from pubsub_redis.connection import Command, Link
 from pubsub_redis.frames import Channels, encode_pair, for_requests, nonce_of, read_request
 from pubsub_redis.options import GROUP, RedisOptions, Server
 
@@ -40,7 +40,7 @@ class RedisPublisher(Publisher):
         self._lock = threading.Lock()
         self._settled = threading.Event()
         """Set at the first connection, and at an error that no retry repairs."""
-        self._reason = f"the Redis server {server.url} did not answer"
+        self._reason = f"start the Redis server {server.url}, or correct url in [{GROUP}]: the server did not answer"
         """Why there is no connection."""
         self._connected = False
         self._lost = 0
@@ -73,8 +73,9 @@ class RedisPublisher(Publisher):
             sending.run(partial(link.run, self))
         self._settled.wait(self._options.connect_timeout)
         if not self._connected:
+            reason = self._reason
             self.close()
-            raise TransportError(self._reason)
+            raise TransportError(reason)
 
     def send_event(self, envelope: Envelope) -> None:
         """Encode and queue. See :meth:`pubsub_lib.api.Publisher.send_event`. Waits at most ``send_wait`` seconds, and
@@ -113,6 +114,8 @@ class RedisPublisher(Publisher):
         if link is None:
             return
         link.stop()
+        if not self._connected:  # nothing is left to send
+            link.cut()
         for wait in (_STOP, _CUT):
             if threads[0] is not threading.current_thread():
                 threads[0].join(wait)
@@ -135,9 +138,13 @@ class RedisPublisher(Publisher):
 
     # -- the connection's thread --------------------------------------------------------------------------------------
 
-    def greeting(self) -> list[Command]:
+    def own(self) -> Command:
         """Subscribe to hello requests."""
-        return subscribing("SUBSCRIBE", [self._channels.requests])
+        return ("SUBSCRIBE", self._channels.requests)
+
+    def greeting(self) -> list[Command]:
+        """Nothing more."""
+        return []
 
     def orders(self) -> list[Command]:
         """Publish the queued envelopes."""
@@ -184,5 +191,5 @@ class RedisPublisher(Publisher):
         self._counts["overflow"] += self._asks.put([request])
 
     def refused(self, reason: str) -> None:
-        """A message was not published; replicas will find the loss."""
-        _log.warning("a message was lost: %s", reason)
+        """Messages are not published; replicas will find the loss."""
+        _log.warning("messages are lost: %s", reason)

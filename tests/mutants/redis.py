@@ -16,9 +16,12 @@ PACKED = "tests/unit/test_send_queue.py"
 DRIVER = "drivers/pubsub_redis"
 QUEUE = partial(_mutant, "pubsub_lib/send_queue.py", PACKED)
 PAUSE = partial(_mutant, "pubsub_lib/reconnect_pause.py", "tests/unit/test_reconnect_pause.py")
+REQUESTS = partial(_mutant, "pubsub_lib/hello_requests.py", "tests/unit/test_hello_requests.py")
 PUBLISHER = partial(_mutant, f"{DRIVER}/publisher.py", UNIT)
 FRAMES = partial(_mutant, f"{DRIVER}/frames.py", UNIT)
 SUBSCRIBER = partial(_mutant, f"{DRIVER}/subscriber.py", SUITE)
+REPLIES = partial(_mutant, f"{DRIVER}/connection.py", "tests/unit/drivers/test_redis_connection.py")
+OPENING = partial(_mutant, f"{DRIVER}/opening.py", "tests/unit/drivers/test_redis_connection.py")
 CONNECTION = partial(_mutant, f"{DRIVER}/connection.py", WHOLE)
 
 MUTANTS = (
@@ -63,6 +66,20 @@ MUTANTS = (
         "",
         "test_processes_that_lost_a_connection_together_retry_at_different_times",
         "a server that starts again gets all connections at one moment",
+    ),
+    REQUESTS(
+        "hello_requests_wait_without_a_limit_of_bytes",
+        " and self._bytes + len(frame) <= MAX_WAITING_BYTES",
+        "",
+        "test_requests_beyond_the_byte_limit_are_counted_and_dropped",
+        "requests of the maximum size fill 10 GB of a publisher's memory",
+    ),
+    REQUESTS(
+        "hello_requests_that_were_taken_count_as_waiting",
+        "                    self._bytes -= len(frame)\n",
+        "",
+        "test_requests_beyond_the_byte_limit_are_counted_and_dropped",
+        "after 64 MiB of requests in all, a publisher answers none",
     ),
     PUBLISHER(
         "redis_lost_envelopes_are_not_counted",
@@ -114,6 +131,13 @@ MUTANTS = (
         "the receiving thread gets an error that it does not expect",
     ),
     FRAMES(
+        "redis_request_without_a_nonce_is_kept",
+        '    if request[:1] != b"H" or request.find(b"\\0", 1, codec.MAX_NONCE_BYTES + 2) < 2:\n',
+        "    if False:\n",
+        "test_a_hello_request_without_a_valid_nonce_is_foreign_and_not_kept",
+        "anybody who may publish hello requests makes the memory of every publisher grow by 20 GB",
+    ),
+    FRAMES(
         "redis_reply_of_no_request_goes_to_everybody",
         'return self.of_inbox(inbox) if inbox else b""',
         'return self.of_inbox(inbox or b"")',
@@ -140,6 +164,81 @@ MUTANTS = (
         "            channels",
         "test_a_topic_is_delivered_after_everything_was_unregistered_while_cut_off",
         "after a connection without the pattern no message of a topic is delivered",
+    ),
+    REPLIES(
+        "redis_refused_topic_ends_the_connection",
+        "                if not self._admitted:\n                    raise\n",
+        "                if not self._ready:\n                    raise\n",
+        "test_a_refused_topic_does_not_end_the_connection",
+        "one topic without rights ends all topics at the next connection",
+    ),
+    REPLIES(
+        "redis_refused_channels_of_its_own_are_ignored",
+        "                if not self._admitted:\n                    raise\n",
+        "",
+        "test_a_connection_whose_own_channels_or_ping_are_refused_ends",
+        "a subscriber that can receive no hello reply reports a connection",
+    ),
+    REPLIES(
+        "redis_each_refusal_is_logged",
+        "        if reason != self._refusal or self._refused_at - before > _QUIET:\n",
+        "        if True:\n",
+        "test_a_refusal_is_logged_when_its_reason_changes_and_each_one_is_counted",
+        "a publisher without rights for one topic writes a line for each of its messages",
+    ),
+    REPLIES(
+        "redis_refusal_is_logged_once_for_ever",
+        " or self._refused_at - before > _QUIET",
+        "",
+        "test_a_refusal_is_logged_when_its_reason_changes_and_each_one_is_counted",
+        "rights that are lost again on the same connection show in no line",
+    ),
+    REPLIES(
+        "redis_each_retry_is_logged",
+        "        if reason != self._loss and not self._stopped.is_set():\n",
+        "        if not self._stopped.is_set():\n",
+        "test_a_loss_is_logged_when_its_reason_changes_and_after_a_connection",
+        "each half logs a line for each retry while the server is down",
+    ),
+    REPLIES(
+        "redis_loss_after_a_connection_is_not_logged",
+        '                    self._loss = ""\n',
+        "",
+        "test_a_loss_is_logged_when_its_reason_changes_and_after_a_connection",
+        "only the first of several outages of the server is logged",
+    ),
+    REPLIES(
+        "redis_close_cannot_end_an_attempt_to_connect",
+        "            self._socket = connecting.dup()\n",
+        "            pass\n",
+        "test_close_ends_an_attempt_to_connect",
+        "after close() a thread and a socket stay until connect_timeout",
+    ),
+    REPLIES(
+        "redis_closed_half_connects",
+        '            if self._stopped.is_set():\n                raise OSError("closed meanwhile")\n',
+        "",
+        "test_a_half_that_was_closed_connects_no_more",
+        "a half that is closed just before it connects stays until connect_timeout",
+    ),
+    OPENING(
+        "redis_socket_is_kept_after_it_was_connected",
+        "    keep(opened)\n    if code == errno.EINPROGRESS:\n        poller = select.poll()\n"
+        "        poller.register(opened, select.POLLOUT)\n        if not poller.poll(1000 * seconds):\n"
+        "            raise TimeoutError\n        code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)\n",
+        "    if code == errno.EINPROGRESS:\n        poller = select.poll()\n"
+        "        poller.register(opened, select.POLLOUT)\n        if not poller.poll(1000 * seconds):\n"
+        "            raise TimeoutError\n        code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)\n"
+        "    keep(opened)\n",
+        "test_close_ends_an_attempt_to_connect",
+        "close() does not end the wait for a host that drops packets",
+    ),
+    CONNECTION(
+        "redis_topics_share_a_command",
+        "[half.own(), _PING, *half.greeting(), _PING]",
+        '[half.own(), _PING, ("SUBSCRIBE", *(each[1] for each in half.greeting())), _PING]',
+        "test_a_topic_that_the_server_refuses_leaves_the_others_at_each_connection",
+        "one topic without rights ends all topics at the next connection",
     ),
     CONNECTION(
         "redis_silent_server_is_not_asked",

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.hello_requests import CONNECTED, MAX_WAITING, HelloRequests, Pace
+from pubsub_lib.hello_requests import CONNECTED, MAX_WAITING, MAX_WAITING_BYTES, HelloRequests, Pace
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0, 0.5), max_size=200))
@@ -38,6 +38,15 @@ def test_requests_beyond_the_queue_limit_are_counted_and_order_is_kept() -> None
     assert asks.put([b"%d" % number for number in range(MAX_WAITING + 3)]) == 3
     assert asks.put([b"more"]) == 1
     assert [asks.take() for _ in range(3)] == [b"0", b"1", b"2"]
+
+
+def test_requests_beyond_the_byte_limit_are_counted_and_dropped() -> None:
+    asks = HelloRequests(Limits())
+    large = b"l" * (MAX_WAITING_BYTES // 2)
+    assert asks.put([large, b"small", large, b"s"]) == 1
+    assert [asks.take() for _ in range(2)] == [large, b"small"]
+    assert asks.put([large, large]) == 1, "a request that was taken takes no room"
+    assert asks.take() == b"s"
 
 
 def test_connections_are_taken_at_once_as_one_item_at_any_request_rate() -> None:

@@ -85,6 +85,17 @@ def test_a_hello_request_without_a_valid_inbox_is_foreign(inbox: bytes) -> None:
     assert caught.value.reason == "foreign"
 
 
+@pytest.mark.parametrize(
+    "request_", [b"", b"H", b"Hnonce", b"H\0\x90", b"Dn\0\x90", b"N" * 9000 + b"\0\x90", b"H" + b"n" * 65 + b"\0\x90"]
+)
+def test_a_hello_request_without_a_valid_nonce_is_foreign_and_not_kept(request_: bytes) -> None:
+    publisher = made()
+    publisher.message(b"message", (b"pubsub_lib:ask", encode_pair(b"inbox", request_)))
+    assert publisher.counters()["foreign"] == 1
+    assert publisher._inboxes == {}
+    assert not publisher._asks._waiting
+
+
 def test_the_largest_hello_request_fits_small_frames() -> None:
     topics = [f"{number:03}" + "t" * (MAX_NAME_BYTES - 3) for number in range(MAX_HELLO_TOPICS)]
     frame = codec.hello_request_frame("n" * codec.MAX_NONCE_BYTES, topics, for_requests(SMALL))
@@ -266,6 +277,11 @@ def test_a_full_queue_names_the_option() -> None:
         ({"url": "redis://host?timeout=3"}, "is not the address of a server"),
         ({"url": "unix://"}, "is not the address of a server"),
         ({"url": "redis://me:secret@host"}, "set user and password in"),
+        ({"url": "redis:me:secret@host"}, "set user and password in"),
+        ({"url": "me:secret@host"}, "set user and password in"),
+        ({"url": "redis://me:secret/more@host"}, "set user and password in"),
+        ({"url": "unix://me:secret@/run/redis.sock"}, "set user and password in"),
+        ({"url": "unix:///run/redis.sock?password=secret"}, "is not the address of a server"),
         ({"prefix": "a\nb"}, "is not printable"),
         ({"cert_file": "c.pem", "url": "rediss://host"}, "belong together"),
         ({"ca_file": "ca.pem"}, "need TLS; set url = rediss"),
@@ -285,6 +301,7 @@ def test_options_name_the_server() -> None:
         ("redis://host", "redis", "host", 6379, ""),
         ("rediss://[::1]:7000/", "rediss", "::1", 7000, "/"),
         ("unix:///run/redis.sock", "unix", "", 6379, "/run/redis.sock"),
+        ("unix:///run/me@host.sock", "unix", "", 6379, "/run/me@host.sock"),
     ):
         server = checked({"url": url})[1]
         assert (server.scheme, server.host, server.port, server.path) == (scheme, host, port, path)
