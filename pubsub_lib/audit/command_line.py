@@ -1,17 +1,15 @@
 """The command line of ``pubsub-audit``."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
+from pubsub_lib.audit.arguments import PROGRAM, Parser, add_output_options
 from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.stream import command
-from pubsub_lib.command.exit_codes import AUDIT_USAGE
 
-PROGRAM: Final = "pubsub-audit"
 _SECONDS: Final = (
     ("window", 60.0, "length of a window"),
     ("grace", 30.0, "longest transit time of a message plus the largest clock difference"),
@@ -20,15 +18,9 @@ _SECONDS: Final = (
 )
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(AUDIT_USAGE, f"{self.prog}: {message}\n")
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = _Parser(prog=PROGRAM, description="Compare published with applied messages, from journals.")
+    top = Parser(prog=PROGRAM, description="Compare published with applied messages, from journals.")
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     run = commands.add_parser("run", help="audit journals and print the result")
@@ -54,8 +46,7 @@ def parser() -> argparse.ArgumentParser:
         "prepare", help="make an archive of Spark's classes, from which small audits start faster (some 200 MB)"
     )
     for each in (run, following, again, making):
-        each.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(%(default)s)")
-        each.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
+        add_output_options(each)
     return top
 
 
