@@ -8,6 +8,7 @@ from typing import Final
 from pubsub_lib.audit.arguments import PROGRAM, Parser, add_output_options
 from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.audit.show import command as show
 from pubsub_lib.audit.stream import command
 
 _SECONDS: Final = (
@@ -42,10 +43,12 @@ def parser() -> argparse.ArgumentParser:
     again = commands.add_parser("report", help="show the result of an earlier run")
     again.add_argument("folder", type=Path, metavar="FOLDER", help="the --out folder of that run")
     again.add_argument("--page", type=Path, metavar="FILE", help="also write the HTML page to this file")
+    shown = commands.add_parser(show.NAME, help=show.HELP)
+    show.add_options(shown)
     making = commands.add_parser(
         "prepare", help="make an archive of Spark's classes, from which small audits start faster (some 200 MB)"
     )
-    for each in (run, following, again, making):
+    for each in (run, following, again, shown, making):
         add_output_options(each)
     return top
 
@@ -79,8 +82,8 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
     command.add_argument("--memory", default="2g", help="memory of Spark's driver (default: %(default)s)")
     command.add_argument("--strict", action="store_true", help="count reordered and repeated messages as faults")
     for name, default, text in _SECONDS:
-        shown = f"{text} (%(default)s)"
-        command.add_argument(f"--{name}", type=seconds, default=default, metavar="SECONDS", help=shown)
+        help_text = f"{text} (%(default)s)"
+        command.add_argument(f"--{name}", type=seconds, default=default, metavar="SECONDS", help=help_text)
 
 
 def settings_of(options: argparse.Namespace) -> AuditSettings:

@@ -19,6 +19,7 @@ from pubsub_lib.audit.ingest.expected import read_expected
 from pubsub_lib.audit.prepare.command import prepare
 from pubsub_lib.audit.report import report, summary
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.show import command as show
 from pubsub_lib.audit.spark.early import EarlyStart, early
 from pubsub_lib.audit.spark.session import SMALL, adapt, root_cause, session, tuning
 from pubsub_lib.audit.stream import command
@@ -76,6 +77,8 @@ def _command(options: argparse.Namespace) -> int:
     if options.command == "follow":
         _configured(options)
         return command.run(options, settings_of(options), journals.folders_by_domain(options.journals))
+    if options.command == show.NAME:
+        return show.run(options)
     if options.command == "prepare":
         archive = prepare()
         return _print(_json(archive) if options.format == "json" else archive.text(), OK)
