@@ -89,7 +89,7 @@ def test_trail_of_an_object_through_real_journals(sqlite_url: str, tmp_path: Pat
         assert {row["side"] for row in records(folder, "--kind", "close")} == {"writer", "replica"}
         compact(folder)
     assert {each.suffix for each in folder.iterdir()} == {".parquet"}
-    table = show(folder, "--key", "p1", "--tail", "3")
+    table = show(folder, "--key", "p1")
     assert table.returncode == 0
     assert f"delete     {second}->{last}" in table.stdout
 

@@ -30,8 +30,9 @@ class JournalFile(msgspec.Struct, frozen=True):
 def journal_files(named: Iterable[Path]) -> tuple[list[JournalFile], list[str]]:
     """The files that are named, and those of the folders that are named; and a sentence for each folder without any.
 
-    The order is that of the arguments. In a folder, the parts of a run follow each other, and the run whose first part
-    is the oldest comes first. A file that does not exist is in the list, too.
+    The order is that of the arguments. In a folder, the parts of a run follow each other, and the run whose first file
+    is the oldest comes first: by the time of the file, because a look into each file would take long. A file that does
+    not exist is in the list, too.
     """
     files: list[JournalFile] = []
     problems: list[str] = []
