@@ -7,6 +7,7 @@ next line that is logged ends with the number of lines that were left out.
 Values are escaped where they are not printable, so that names and addresses of other programs cannot forge a line.
 """
 
+import json
 import logging
 import threading
 import time
@@ -83,6 +84,13 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def printable_json(text: str) -> str:
+    """As :func:`printable`, for JSON text: it uses JSON's own escapes, so that the value stays the same."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def _printable_args(args: Any) -> Any:

@@ -3,6 +3,7 @@
 An interrupt while a command's modules are being imported ends the process without a traceback.
 """
 
+import sys
 from importlib import import_module
 
 from pubsub_lib.command.entry import report_error
@@ -22,7 +23,8 @@ def publisher_service() -> int:
 def pubsub_audit() -> int:
     """Run ``pubsub-audit`` with the arguments of this process; its exit code. One sentence names a missing extra."""
     try:
-        return _run("pubsub_lib.audit.main")
+        # ``show`` starts without the packages of the other commands.
+        return _run("pubsub_lib.audit.show.main" if sys.argv[1:2] == ["show"] else "pubsub_lib.audit.main")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "pubsub_lib":
             raise

@@ -14,6 +14,7 @@ import msgspec
 from _generated import ROOT, write_or_check
 
 from pubsub_lib.audit import command_line
+from pubsub_lib.audit.arguments import PROGRAM as AUDIT
 from pubsub_lib.cli.app import PubsubDb
 from pubsub_lib.cli.completion import arguments_of
 from pubsub_lib.service import main as service
@@ -213,8 +214,8 @@ def of_audit() -> Page:
     commands = [
         Part(name, f"{about[name][:1].upper()}{about[name][1:]}.", found) for name, found in action.choices.items()
     ]
-    program = Part(command_line.PROGRAM, parser.description or "", parser)
-    return Page(command_line.PROGRAM, 1, program, commands, OF_AUDIT, [INI])
+    program = Part(AUDIT, parser.description or "", parser)
+    return Page(AUDIT, 1, program, commands, OF_AUDIT, [INI])
 
 
 def main(arguments: Sequence[str]) -> int:

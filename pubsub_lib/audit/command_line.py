@@ -1,17 +1,16 @@
 """The command line of ``pubsub-audit``."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
+from pubsub_lib.audit.arguments import PROGRAM, Parser, add_output_options
 from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.audit.show import command as show
 from pubsub_lib.audit.stream import command
-from pubsub_lib.command.exit_codes import AUDIT_USAGE
 
-PROGRAM: Final = "pubsub-audit"
 _SECONDS: Final = (
     ("window", 60.0, "length of a window"),
     ("grace", 30.0, "longest transit time of a message plus the largest clock difference"),
@@ -20,15 +19,9 @@ _SECONDS: Final = (
 )
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(AUDIT_USAGE, f"{self.prog}: {message}\n")
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = _Parser(prog=PROGRAM, description="Compare published with applied messages, from journals.")
+    top = Parser(prog=PROGRAM, description="Compare published with applied messages, from journals.")
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     run = commands.add_parser("run", help="audit journals and print the result")
@@ -50,12 +43,13 @@ def parser() -> argparse.ArgumentParser:
     again = commands.add_parser("report", help="show the result of an earlier run")
     again.add_argument("folder", type=Path, metavar="FOLDER", help="the --out folder of that run")
     again.add_argument("--page", type=Path, metavar="FILE", help="also write the HTML page to this file")
+    shown = commands.add_parser(show.NAME, help=show.HELP)
+    show.add_options(shown)
     making = commands.add_parser(
         "prepare", help="make an archive of Spark's classes, from which small audits start faster (some 200 MB)"
     )
-    for each in (run, following, again, making):
-        each.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(%(default)s)")
-        each.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
+    for each in (run, following, again, shown, making):
+        add_output_options(each)
     return top
 
 
@@ -88,8 +82,8 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
     command.add_argument("--memory", default="2g", help="memory of Spark's driver (default: %(default)s)")
     command.add_argument("--strict", action="store_true", help="count reordered and repeated messages as faults")
     for name, default, text in _SECONDS:
-        shown = f"{text} (%(default)s)"
-        command.add_argument(f"--{name}", type=seconds, default=default, metavar="SECONDS", help=shown)
+        help_text = f"{text} (%(default)s)"
+        command.add_argument(f"--{name}", type=seconds, default=default, metavar="SECONDS", help=help_text)
 
 
 def settings_of(options: argparse.Namespace) -> AuditSettings:

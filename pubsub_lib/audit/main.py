@@ -1,10 +1,8 @@
 """``pubsub-audit``: the command. Exit codes are bits (docs/audit.md)."""
 
 import argparse
-import io
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -13,18 +11,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pubsub_lib.audit.command_line import PROGRAM, parsed, settings_of
+from pubsub_lib.audit.arguments import PROGRAM
+from pubsub_lib.audit.command_line import parsed, settings_of
+from pubsub_lib.audit.guard import guarded
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.ingest.expected import read_expected
 from pubsub_lib.audit.prepare.command import prepare
 from pubsub_lib.audit.report import report, summary
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.show import command as show
 from pubsub_lib.audit.spark.early import EarlyStart, early
 from pubsub_lib.audit.spark.session import SMALL, adapt, root_cause, session, tuning
 from pubsub_lib.audit.stream import command
-from pubsub_lib.command import entry, signals
-from pubsub_lib.command.exit_codes import AUDIT_USAGE, CLOSED_PIPE, INTERNAL_ERROR, OK
-from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.command import entry
+from pubsub_lib.command.exit_codes import CLOSED_PIPE, OK
+from pubsub_lib.errors import ConfigError
 from pubsub_lib.masking import has_password
 from pubsub_lib.settings import Settings
 from pubsub_lib.version import __version__
@@ -44,37 +45,7 @@ def _started(arguments: Sequence[str] | None) -> int:
     options = parsed(arguments)
     if options.version:
         return _print(f"{PROGRAM} {__version__}", OK)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names of files and keys are whatever they are
-    with signals.interrupted_in_order():
-        return _guarded(options)
-
-
-def _guarded(options: argparse.Namespace) -> int:
-    try:
-        return _command(options)
-    except KeyboardInterrupt as stopped:
-        return _interrupted(stopped)
-    except ConfigError as error:
-        entry.report_error(PROGRAM, error)
-        return AUDIT_USAGE
-    except PubSubError as error:
-        entry.report_error(PROGRAM, error)
-        return summary.INCOMPLETE
-    except Exception as error:  # noqa: BLE001 - a user gets one sentence; --debug shows the traceback
-        signalled = signals.interruption(error)
-        if signalled is not None:
-            return _interrupted(signalled)
-        if options.debug:
-            traceback.print_exc()
-        entry.report_error(PROGRAM, entry.internal_error(error, "run it with --debug and report what it shows"))
-        return INTERNAL_ERROR
-
-
-def _interrupted(by: KeyboardInterrupt) -> int:
-    entry.report_error(PROGRAM, "interrupted; run it again")
-    return entry.code_of_interrupt(by)
+    return guarded(lambda: _command(options), debug=options.debug)
 
 
 def _configured(options: argparse.Namespace) -> Settings | None:
@@ -106,6 +77,8 @@ def _command(options: argparse.Namespace) -> int:
     if options.command == "follow":
         _configured(options)
         return command.run(options, settings_of(options), journals.folders_by_domain(options.journals))
+    if options.command == show.NAME:
+        return show.run(options)
     if options.command == "prepare":
         archive = prepare()
         return _print(_json(archive) if options.format == "json" else archive.text(), OK)

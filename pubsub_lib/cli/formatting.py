@@ -1,6 +1,5 @@
 """Times and numbers as text for people, and values that are text for people and structured for programs."""
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +8,7 @@ from cliff.columns import FormattableColumn
 from rich.cells import cell_len, set_cell_size
 
 from pubsub_lib.core.model import Link
-from pubsub_lib.logs import printable
+from pubsub_lib.logs import printable, printable_json
 
 
 class Shown(FormattableColumn[Any]):
@@ -57,10 +56,8 @@ def visible(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """As :func:`visible`, for JSON text: it uses JSON's own escapes, so that the value stays the same."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    """As :func:`visible`, for JSON text, as :func:`pubsub_lib.logs.printable_json`."""
+    return printable_json(text)
 
 
 def cut(text: str, width: int) -> str:

@@ -18,7 +18,8 @@ from pubsub_lib.journal.previous_versions import with_previous
 from pubsub_lib.journal.rows import SCHEMA, ChangeRow, Kind, Outcome, Row, Side, message_hash, signed, value_hash
 
 MAGIC: Final = b"pubsub-journal\n"
-_PREFIX: Final = struct.Struct("<II")  # before a frame's body: its length and its checksum
+PREFIX: Final = struct.Struct("<II")
+"""Before a frame's body: its length and its checksum."""
 MAX_FRAME: Final = 1 << 30
 """Maximum bytes of a frame. A longer one is not a valid entry, and is not read into memory."""
 
@@ -66,7 +67,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return len(self.messages) or len(self.objects) or 1
 
 
-_UNDECODABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+UNDECODABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """Errors of decoding any bytes; a text that is not UTF-8 is a ValueError."""
 
 _encoder = msgspec.msgpack.Encoder()
@@ -74,14 +75,15 @@ _header_decoder = msgspec.msgpack.Decoder(Header)
 _entry_decoder = msgspec.msgpack.Decoder(Entry)
 
 
-def _checksum(body: bytes | memoryview) -> int:
+def checksum_of(body: bytes | memoryview) -> int:
+    """The checksum of a frame's body, as its prefix has it."""
     return xxhash.xxh3_64_intdigest(body) & 0xFFFFFFFF
 
 
 def beginning(header: Header) -> bytes:
     """The first bytes of a file."""
     body = _encoder.encode(header)
-    return MAGIC + _PREFIX.pack(len(body), _checksum(body)) + body
+    return MAGIC + PREFIX.pack(len(body), checksum_of(body)) + body
 
 
 def frame_parts(entry: Entry, buffer: bytearray) -> tuple[bytes | bytearray, ...]:
@@ -90,11 +92,11 @@ def frame_parts(entry: Entry, buffer: bytearray) -> tuple[bytes | bytearray, ...
     """
     if isinstance(entry.messages, Packed):
         return _around(entry, entry.messages)
-    if len(buffer) < _PREFIX.size:
-        buffer.extend(bytes(_PREFIX.size))
-    _encoder.encode_into(entry, buffer, _PREFIX.size)
-    with memoryview(buffer) as whole, whole[_PREFIX.size :] as body:
-        _PREFIX.pack_into(buffer, 0, len(body), _checksum(body))
+    if len(buffer) < PREFIX.size:
+        buffer.extend(bytes(PREFIX.size))
+    _encoder.encode_into(entry, buffer, PREFIX.size)
+    with memoryview(buffer) as whole, whole[PREFIX.size :] as body:
+        PREFIX.pack_into(buffer, 0, len(body), checksum_of(body))
     return (buffer,)
 
 
@@ -114,7 +116,7 @@ def _around(entry: Entry, messages: Packed) -> tuple[bytes, bytes, bytes]:
     checksum.update(messages.encoded)
     checksum.update(after)
     length = len(begin) + len(messages.encoded) + len(after)
-    return _PREFIX.pack(length, checksum.intdigest() & 0xFFFFFFFF) + begin, messages.encoded, after
+    return PREFIX.pack(length, checksum.intdigest() & 0xFFFFFFFF) + begin, messages.encoded, after
 
 
 def frame(entry: Entry) -> bytes:
@@ -142,23 +144,29 @@ def parse(data: bytes, name: str) -> Contents:
         raise JournalError(f"{name} is not a journal; remove it from the journals' folder")
     frames = _frames(data, len(MAGIC))
     body, end = next(frames, (b"", 0))
+    header = header_of(body, name)
+    entries = []
+    for body, after in frames:
+        try:
+            entries.append(_entry_decoder.decode(body))
+        except UNDECODABLE:
+            break  # its checksum is right, so another program wrote it; no entry after it is trusted
+        end = after
+    return Contents(header, entries, len(data) - end, damaged=end < len(data) and not is_cut_at(data, end))
+
+
+def header_of(body: bytes, name: str) -> Header:
+    """The header in the first frame's body; ``name`` is for errors. Raises JournalError: invalid, newer schema."""
     try:
         header = _header_decoder.decode(body)
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise JournalError(f"{name} has no readable header ({error}); remove it, nothing else is readable") from error
     if header.schema > SCHEMA:
         raise JournalError(
             f"{name} has the schema version {header.schema}, this program reads up to {SCHEMA}; "
             "read it with a newer version of this library"
         )
-    entries = []
-    for body, after in frames:
-        try:
-            entries.append(_entry_decoder.decode(body))
-        except _UNDECODABLE:
-            break  # its checksum is right, so another program wrote it; no entry after it is trusted
-        end = after
-    return Contents(header, entries, len(data) - end, damaged=end < len(data) and not is_cut_at(data, end))
+    return header
 
 
 def whole_until(data: bytes) -> int:
@@ -168,22 +176,22 @@ def whole_until(data: bytes) -> int:
 
 def is_cut_at(data: bytes, at: int) -> bool:
     """Whether the frame at this offset would end beyond the end of the file."""
-    begin = at + _PREFIX.size
+    begin = at + PREFIX.size
     if begin > len(data):
         return True
-    length: int = _PREFIX.unpack_from(data, at)[0]
+    length: int = PREFIX.unpack_from(data, at)[0]
     return length <= MAX_FRAME and begin + length > len(data)
 
 
 def _frames(data: bytes, at: int) -> Iterator[tuple[bytes, int]]:
     """Bodies and the offsets after them, up to the first incomplete frame."""
-    while at + _PREFIX.size <= len(data):
-        length, checksum = _PREFIX.unpack_from(data, at)
-        begin, end = at + _PREFIX.size, at + _PREFIX.size + length
+    while at + PREFIX.size <= len(data):
+        length, checksum = PREFIX.unpack_from(data, at)
+        begin, end = at + PREFIX.size, at + PREFIX.size + length
         if length > MAX_FRAME or end > len(data):
             return
         body = data[begin:end]
-        if _checksum(body) != checksum:
+        if checksum_of(body) != checksum:
             return
         yield body, end
         at = end

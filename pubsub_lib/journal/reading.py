@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,6 +14,9 @@ from pubsub_lib.journal.entries import parse, rows
 from pubsub_lib.journal.parquet_metadata import RECORDS_KEY, SCHEMA_KEY
 from pubsub_lib.journal.rows import COLUMNS, SCHEMA, Row, arrow_schema, from_dict
 from pubsub_lib.journal.seal import check_seal
+
+_BATCH: Final = 4096
+"""Number of records of a Parquet file that are rows at once."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -119,7 +122,7 @@ def _read_parquet(path: Path) -> Iterator[Row]:
     except OSError as error:
         raise JournalError(unreadable(path, error)) from error
     try:
-        for batch in file.iter_batches(columns=list(COLUMNS)):
+        for batch in file.iter_batches(_BATCH, columns=list(COLUMNS)):
             yield from (from_dict(each) for each in batch.to_pylist())
     except (OSError, pa.ArrowException, ValueError) as error:
         raise _damaged(path, error) from error

@@ -1,5 +1,6 @@
 """Log lines: repeated lines are limited and counted, records have the fields, the program sets levels and handlers."""
 
+import json
 import logging
 import subprocess
 import sys
@@ -133,3 +134,10 @@ def test_the_library_adds_no_handler_and_sets_no_level() -> None:
         "assert logging.root.handlers == []\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("text", ["a", "\x1b[2J", "\x9b31m", "\u202e", "\n", "\u540d", "\U000e0041"])
+def test_printable_json_keeps_the_value_and_has_no_control_character(text: str) -> None:
+    escaped = logs.printable_json(json.dumps([text], ensure_ascii=False))
+    assert escaped.isprintable()
+    assert json.loads(escaped) == [text]

@@ -6,19 +6,14 @@ writer. And a damaged length hides all records that the writer appends behind it
 
 from pathlib import Path
 from time import sleep
-from typing import Final, Literal
+from typing import Literal
 
 from pubsub_lib.journal.entries import is_cut_at, whole_until
+from pubsub_lib.journal.streaming import LOOKS, PAUSE
 
 End = Literal["written", "torn", "damaged"]
 """``written``: a record was being written. ``torn``: a record is not whole, and no process completes it.
 ``damaged``: bytes that are no record stay before later bytes."""
-
-PAUSE: Final = 0.5
-"""Seconds between two looks. The kernel needs far less for a record; half a record that stays as long stays torn."""
-LOOKS: Final = 6
-"""The number of looks after which a record that still ends beyond the end of a growing file has a damaged length. The
-write of a true record would have to take longer than all pauses."""
 
 
 def end_of(path: Path) -> End:

@@ -15,7 +15,7 @@ def test_options_of_run_and_follow_become_settings() -> None:
         settings_of(parser().parse_args(["run", "--window", "0"]))
 
 
-@pytest.mark.parametrize("command", [["run"], ["follow", "--out", "x"], ["report", "x"], ["prepare"]])
+@pytest.mark.parametrize("command", [["run"], ["follow", "--out", "x"], ["report", "x"], ["show", "x"], ["prepare"]])
 def test_every_command_has_the_options_for_output_and_errors(command: list[str]) -> None:
     options = parser().parse_args([*command, "-f", "json", "--debug"])
     assert (options.command, options.format, options.debug) == (command[0], "json", True)
