@@ -3,10 +3,11 @@ the audit of the run, by the journals of all processes.
 
 ::
 
-    tools/demo                # exit code 0: all changes arrived, and the audit finds no error
-    tools/demo --driver nats  # over a NATS server, which is downloaded as a Debian package at the first time
-    tools/demo --sabotage     # exit code 4: one object was corrupted, and the audit names it
-    tools/demo --full         # the full routing table, on SQLite, PostgreSQL, MariaDB or a URL; without an audit
+    tools/demo                    # exit code 0: all changes arrived, and the audit finds no error
+    tools/demo --driver nats      # over a NATS server, which is downloaded as a Debian package at the first time
+    tools/demo --driver pgnotify  # on a private PostgreSQL server; replicas read the changelog after a NOTIFY
+    tools/demo --sabotage         # exit code 4: one object was corrupted, and the audit names it
+    tools/demo --full             # the full routing table, on SQLite, PostgreSQL, MariaDB or a URL; without an audit
 
 All files are in a temporary folder, which is removed afterwards, except the results of the audit. The tables (or
 JSON) go to stdout, progress to stderr.
@@ -20,8 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import _databases
 from _command_line import Parser, at_least
-from _databases import database
 from _routes import command, full
 from _routes.drivers import DRIVERS, ZMQ
 from _routes.plan import SERVICE, Kill, Plan, ReplicaPlan
@@ -61,8 +62,8 @@ TIMING = Timing(
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options."""
     about = (
-        "Loads BGP routes into SQLite, replays updates with workers of a publisher-service, kills a worker, the "
-        "service and a controller, checks that every replica equals the database, and audits the run."
+        "Loads BGP routes into a database (SQLite), replays updates with workers of a publisher-service, kills a "
+        "worker, the service and a controller, checks that every replica equals the database, and audits the run."
     )
     parser = Parser(prog=PROG, description=about, epilog=EXIT_CODES)
     parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help="of the report on stdout")
@@ -95,25 +96,41 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="a new folder for the results of the audit (default: named by the time, in the temporary folder)",
     )
     audited.add_argument(
-        "--driver", choices=tuple(DRIVERS), help="how the service sends; a broker is started for the run (zmq)"
+        "--driver",
+        choices=tuple(DRIVERS),
+        help="how the service sends; a broker, or PostgreSQL for pgnotify, is started for the run (zmq)",
     )
     full.add_options(parser)
     options = parser.parse_args(arguments)
+    check(parser, options)
+    return options
+
+
+def check(parser: Parser, options: argparse.Namespace) -> None:
+    """Set the database, and end with an error when options do not fit together."""
+    database = DRIVERS[options.driver or ZMQ].database
+    if database != DRIVERS[ZMQ].database and options.database and not options.full:
+        if options.database != database:
+            parser.error(
+                f"--driver {options.driver} needs a private PostgreSQL server, which it starts; leave out --database"
+            )
+        options.database = None
     for name in ("sabotage", "out", "driver") if options.full else ("transport", "database", "data"):
         if getattr(options, name):
             parser.error(f"--{name} is an option {'without' if options.full else 'with'} --full")
     if options.full:
         full.check(parser, options)
-    return options
+    else:
+        options.database = database
 
 
-def plan(options: argparse.Namespace, folder: Path) -> Plan:
-    """The plan of the run in this folder."""
+def plan(options: argparse.Namespace, url: str) -> Plan:
+    """The plan of the run in an empty database."""
     # With the process id, so that parallel runs use different folders.
     named = f"{time.strftime('pubsub-audit-%Y%m%d-%H%M%S')}-{os.getpid()}"
     return Plan(
-        database="SQLite",
-        url=f"sqlite:///{folder / 'demo.sqlite'}",
+        database=_databases.shown(options.database),
+        url=url,
         routes=DATA / "rib-small.jsonl.gz",
         changes=DATA / "updates-small.jsonl.gz",
         max_routes=options.routes,
@@ -131,14 +148,12 @@ def plan(options: argparse.Namespace, folder: Path) -> Plan:
 def main(arguments: Sequence[str]) -> int:
     """The exit code."""
     options = parse(arguments)
-    if not options.full:
-        return command.execute(PROG, options.format, lambda run, folder: run(plan(options, folder)))
 
-    def in_full(run: Callable[[Plan], int], folder: Path) -> int:
-        with database(options.database, folder) as url:
-            return run(full.plan(options, url))
+    def work(run: Callable[[Plan], int], folder: Path) -> int:
+        with _databases.database(options.database, folder) as url:
+            return run(full.plan(options, url) if options.full else plan(options, url))
 
-    return command.execute(PROG, options.format, in_full)
+    return command.execute(PROG, options.format, work)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,12 @@ class Session:
         poller = select.poll()
         poller.register(self._bell, select.POLLIN)
         if self._connection is not None:
-            poller.register(self._connection.fileno(), select.POLLIN)
+            try:
+                # It has no socket any more when libpq ended it because of what notifies() read.
+                poller.register(self._connection.fileno(), select.POLLIN)
+            except psycopg.Error as error:
+                self._lost(error)
+                return []
         poller.poll(math.ceil(1000 * min(seconds, _MAX_WAIT)))
         try:
             os.eventfd_read(self._bell)

@@ -94,7 +94,9 @@ class NotifiedSubscriber(PollingSubscriber):
             if left <= 0:
                 return
             for payload in self._session.wait(left):
-                until = min(until, self._due(payload))
+                due = self._due(payload)
+                if not self._failing:  # a changelog that cannot be read is read again after a growing wait
+                    until = min(until, due)
 
     def _due(self, payload: bytes) -> float:
         """The time of the next poll after this notification."""

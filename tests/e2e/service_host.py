@@ -228,6 +228,10 @@ class Watched:
     def must_come_to(self, position: int, store: Store) -> None:
         """Check that the replica equals the database in time, without a duplicate callback or another full sync."""
         self.replica.wait_handled(position, LONG, topics=self.topics)
+        self.must_equal(store)
+
+    def must_equal(self, store: Store) -> None:
+        """Check that the replica equals the database now, without a duplicate callback or another full sync."""
         assert self._have() == self._shown(store)
         for key, versions in self.versions.items():
             assert versions == sorted(set(versions)), f"the handler got {key} twice or out of order: {versions}"

@@ -251,6 +251,11 @@ def test_killed_demo_ends_its_processes(tmp_path: Path) -> None:
         ),
         (["--full", "--sabotage"], "--sabotage is an option without --full"),
         (["--database", "mariadb"], "--database is an option with --full"),
+        (["--driver", "nats", "--database", "sqlite"], "--database is an option with --full"),
+        (
+            ["--driver", "pgnotify", "--database", "mariadb"],
+            "--driver pgnotify needs a private PostgreSQL server, which it starts; leave out --database",
+        ),
     ],
 )
 def test_invalid_option_is_reported_in_one_sentence(arguments: Sequence[str], reason: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 GATE = partial(_mutant, "announcement.py", "test_announcement.py")
 NOTIFYING = partial(_mutant, "publisher.py", "test_publisher.py")
 NOTIFIED = partial(_mutant, "subscriber.py", "test_subscriber.py")
+SESSION = partial(_mutant, "session.py", "test_session.py")
 
 MUTANTS = (
     GATE(
@@ -114,6 +115,13 @@ MUTANTS = (
         "after a loss of the connection no change arrives for the interval of a listener",
     ),
     NOTIFIED(
+        "listener_forgets_the_growing_wait_for_an_announcement",
+        "                if not self._failing:  # a changelog that cannot be read is read again after a growing wait\n",
+        "                if True:\n",
+        "test_announcements_do_not_shorten_the_wait_after_a_failed_reading",
+        "every replica reads from a failing database as often as others commit",
+    ),
+    NOTIFIED(
         "listener_reads_for_a_foreign_notification",
         '            return float("inf")\n',
         "            return time.monotonic()\n",
@@ -133,6 +141,13 @@ MUTANTS = (
         "            pass\n",
         "test_subscriber_listens_on_the_channel_of_a_new_store_id",
         "after pubsub-db new-id no change is announced to the subscriber",
+    ),
+    SESSION(
+        "session_expects_a_socket_of_each_connection",
+        "            except psycopg.Error as error:\n                self._lost(error)\n",
+        "            except ZeroDivisionError as error:\n                self._lost(error)\n",
+        "test_connection_that_libpq_ended_while_parsing_is_a_loss",
+        "an unreadable message of the server ends the thread, and the replica gets changes by syncs only",
     ),
     NOTIFIED(
         "listener_keeps_its_connection_after_close",

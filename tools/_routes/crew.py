@@ -11,6 +11,7 @@ from _children import ChildError
 from _routes import data
 from _routes.children import Child, Children
 from _routes.configuration import Configuration
+from _routes.drivers import DRIVERS
 from _routes.messages import Away, Finish, Finished, Followed, GoOn, Message, Synced, Written
 from _routes.plan import SERVICE, Kill, Plan, ReplicaTask, Task, WriterTask
 from _routes.progress import Progress
@@ -192,7 +193,7 @@ class Crew:
 
     def _note(self, victim: str, unsent: int | None) -> None:
         self.kills.append(KillRow(victim, self._lines(), self._head(), unsent))
-        shown = "" if unsent is None else f", with {unsent:,} committed changes unsent"
+        shown = "" if unsent is None else f", with {unsent:,} committed changes {DRIVERS[self._plan.driver].unsent}"
         self._progress.log(f"{victim} was killed{shown}; starting it again")
 
     def _head(self) -> int:

@@ -36,6 +36,10 @@ class DemoDriver(msgspec.Struct, frozen=True):
     shown: str
     """Its transport, for people."""
     broker: Callable[[], AbstractContextManager[str]] = _no_broker
+    database: str = "sqlite"
+    """The database of the run, by its name in ``_databases``."""
+    unsent: str = "unsent"
+    """What a committed change is called that the service has not sent, for people."""
 
 
 ZMQ: Final = "zmq"
@@ -43,5 +47,6 @@ DRIVERS: Final[Mapping[str, DemoDriver]] = {
     ZMQ: DemoDriver("zmq_pubsub_driver", "ZeroMQ"),
     "nats": DemoDriver("nats_pubsub_driver", "NATS", _nats),
     "redis": DemoDriver("redis_pubsub_driver", "Redis", _redis),
+    "pgnotify": DemoDriver("pgnotify_pubsub_driver", "NOTIFY", database="postgresql", unsent="unannounced"),
 }
 """By the value of ``--driver``."""

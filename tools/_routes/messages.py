@@ -75,6 +75,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     deltas: int
     fulls: int
     faults: int
+    notifications: int | None
+    """Received notifications of changes; None: the driver has none."""
     latency_p50: float | None
     """From the writer's timestamp just before COMMIT to the handler; of changes written while no process was away."""
     latency_p99: float | None

@@ -82,6 +82,8 @@ class ReplicaRow(Account, frozen=True, kw_only=True):
             yield f"the handler of {self.name} was called twice for {self.twice:,} versions"
         if self.resyncs:
             yield f"{self.name} needed {self.resyncs:,} full syncs after its first"
+        if self.notifications == 0:
+            yield f"{self.name} received no notification, so it only polled"
 
 
 class Sabotaged(msgspec.Struct, frozen=True):
@@ -112,6 +114,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     writers: Sequence[WriterRow]
     kills: Sequence[KillRow]
     planned_kills: int
+    unsent_means: str = "unsent"
+    """What the ``unsent`` changes of a kill are called with this driver, for people."""
     replicas: Sequence[ReplicaRow]
     sabotaged: Sabotaged | None = None
     audit: Audit | None = None
@@ -129,7 +133,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             found.append(f"the database differs from the files in {self.from_files}")
         if len(self.kills) != self.planned_kills:
             found.append(f"{len(self.kills)} processes were killed instead of {self.planned_kills}")
-        found += [f"nothing was unsent when {kill.victim} was killed" for kill in self.kills if kill.unsent == 0]
+        found += [
+            f"nothing was {self.unsent_means} when {kill.victim} was killed" for kill in self.kills if kill.unsent == 0
+        ]
         found += [sentence for row in self.replicas for sentence in row.broken()]
         if self.audit is not None and self.audit.exit_code:
             found.append(f"the audit failed: {self.audit.sentence}")
@@ -156,7 +162,7 @@ def show(report: Report, console: Console) -> None:
         console.print(sentence, soft_wrap=True, highlight=False, markup=False)
 
     for kill in report.kills:
-        unsent = "" if kill.unsent is None else f": {kill.unsent:,} committed changes were unsent"
+        unsent = "" if kill.unsent is None else f": {kill.unsent:,} committed changes were {report.unsent_means}"
         write(f"{kill.victim} was killed after {kill.lines:,} updates, at position {kill.position:,}{unsent}.")
     for writer in report.writers:
         if writer.killed_at is not None:
@@ -170,9 +176,11 @@ def show(report: Report, console: Console) -> None:
         f"{sum(row.resyncs for row in report.replicas):,} full syncs after the first."
     )
     for row in report.replicas:
+        notified = "" if row.notifications is None else f"{row.notifications:,} notifications, "
+        killed = " (* killed: of the second process)" if row.kills else ""
         write(
-            f"{row.name}: first sync {row.sync_seconds:.1f} s after its start, {row.memory / 1e6:.0f} MB at the end, "
-            f"longest latency {_ms(row.max_latency)} ms{' (* killed: of the second process)' if row.kills else ''}."
+            f"{row.name}: {notified}first sync {row.sync_seconds:.1f} s after its start, {row.memory / 1e6:.0f} MB at "
+            f"the end, longest latency {_ms(row.max_latency)} ms{killed}."
         )
     write(
         f"{report.routes:,} routes loaded in {report.load_seconds:.1f} s "

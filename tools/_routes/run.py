@@ -79,6 +79,7 @@ class Run:
             writers=[_writer_row(crew, name) for name in sorted(crew.written)],
             kills=crew.kills,
             planned_kills=len(plan.kills),
+            unsent_means=DRIVERS[plan.driver].unsent,
             replicas=[_replica_row(plan, crew, replica, objects) for replica in plan.replicas],
             sabotaged=_sabotaged(crew),
             audit=audited,

@@ -154,6 +154,7 @@ def row(**changed: Any) -> ReplicaRow:
         "fulls": 1,
         "resyncs": 0,
         "faults": 0,
+        "notifications": None,
         "latency_p50": 0.0301,
         "latency_p99": None,
         "max_latency": 1.5,
@@ -227,16 +228,41 @@ def test_the_table_fits_into_80_columns() -> None:
         (report(row(faults=1)), "replica-1 counted 1 faults that must never happen"),
         (report(row(twice=3)), "the handler of replica-1 was called twice for 3 versions"),
         (report(row(resyncs=2)), "replica-1 needed 2 full syncs after its first"),
+        (report(row(notifications=0)), "replica-1 received no notification, so it only polled"),
         (report(kills=[KillRow("worker-2", 10, 20, 0)]), "nothing was unsent when worker-2 was killed"),
+        (
+            report(kills=[KillRow("worker-2", 10, 20, 0)], unsent_means="unannounced"),
+            "nothing was unannounced when worker-2 was killed",
+        ),
         (report(kills=[]), "0 processes were killed instead of 1"),
         (report(audit=audited(8)), "the audit failed: Of 9 expected deliveries: a sentence."),
         (report(row(kills=0), audit=audited(0)), "45 changes never came to replica-1, which was not killed"),
     ],
-    ids=["replica", "files", "faults", "twice", "full sync", "nothing unsent", "no kill", "audit", "excused"],
+    ids=[
+        "replica",
+        "files",
+        "faults",
+        "twice",
+        "full sync",
+        "no notification",
+        "nothing unsent",
+        "nothing unannounced",
+        "no kill",
+        "audit",
+        "excused",
+    ],
 )
 def test_report_names_each_failed_check(ended: Report, sentence: str) -> None:
     (found,) = ended.broken()
     assert found.startswith(sentence)
+
+
+def test_notifications_and_unannounced_changes_are_shown() -> None:
+    console = Console(width=80, file=io.StringIO(), record=True)
+    show(report(row(driver="NOTIFY", notifications=1234), unsent_means="unannounced"), console)
+    shown = console.export_text()
+    assert "position 20: 4 committed changes were unannounced." in shown
+    assert "replica-1: 1,234 notifications, first sync 1.0 s after its start" in shown
 
 
 def test_unsent_changes_are_not_checked_without_a_service() -> None:

@@ -3,6 +3,7 @@
 Polls have an interval of an hour while it listens, so that only what the test does can cause one.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import Heads, Point
+from pubsub_lib.core.model import Heads, Link, Point
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.testing.rig import Collector, Connections
 from pubsub_pgnotify import announcement
@@ -19,6 +20,7 @@ from tests.unit.drivers.pgnotify.session_double import LONG, SessionDouble
 from tests.unit.drivers.test_polling import Changelog
 
 HOUR = 3600.0
+FASTEST = 0.001
 FORGED = b"999999 1"
 
 
@@ -75,20 +77,27 @@ class Log(Changelog):
     failing = False
 
     def read_heads(self, topics: Any, /) -> Heads:
+        self._check()
+        return super().read_heads(topics)
+
+    def read_links(self, after: Point | None, maximum: int, /) -> tuple[list[Link], Point, bool]:
+        self._check()
+        return super().read_links(after, maximum)
+
+    def _check(self) -> None:
         if self.failing:
             raise StoreUnavailable("the database is away; start it")
-        return super().read_heads(topics)
 
 
 class World:
-    """A running subscriber."""
+    """A running subscriber. ``max_backoff``: maximum seconds between two polls of a changelog that fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_backoff: float = 0.01) -> None:
         self.ear, self.log = Ear(), Log()
         self.received, self.connected = Collector(LONG), Connections()
         self.subscriber = NotifiedSubscriber(
             lambda: self.log, Limits(), self.ear,  # type: ignore[arg-type]
-            listening=HOUR, fastest=0.001, slowest=0.01, batch=100, max_backoff=0.01,
+            listening=HOUR, fastest=FASTEST, slowest=0.01, batch=100, max_backoff=max_backoff,
         )  # fmt: skip
         self.subscriber.initialize(self.received, self.connected)
         self.subscriber.register_topic("t")
@@ -177,7 +186,7 @@ def test_forged_announcements_are_read_at_a_bounded_rate(world: World) -> None:
     for _ in range(300):
         world.ear.notify(FORGED)
         world.idle()
-    assert world.polls - polls <= 1 + (time.monotonic() - begun) / 0.001
+    assert world.polls - polls <= 1 + (time.monotonic() - begun) / FASTEST
 
 
 def test_announcement_after_forged_ones_is_read(world: World) -> None:
@@ -186,6 +195,22 @@ def test_announcement_after_forged_ones_is_read(world: World) -> None:
     point = world.commit()
     world.announce(point)
     world.until(point)
+
+
+def test_announcements_do_not_shorten_the_wait_after_a_failed_reading() -> None:
+    world = World(max_backoff=HOUR)
+    try:
+        world.start()
+        world.log.failing = True
+        begun = time.monotonic()
+        for position in range(1, 301):
+            world.announce(Point(1_000_000 + position, 1))
+            world.idle()
+        elapsed = time.monotonic() - begun
+        # The waits are 2, 4, 8 … times the first one.
+        assert 0 < world.subscriber.counters()["store_errors"] <= 1 + math.log2(2 + elapsed / FASTEST)
+    finally:
+        world.subscriber.close()
 
 
 def test_hello_request_and_topic_wake_the_thread(world: World) -> None:
