@@ -233,7 +233,7 @@ class Handle:
             if error is None:
                 self._queue.done(now)
                 if self._latencies is not None:
-                    self._latencies.observe(event.written_at, time.time())
+                    self._latencies.observe((event,), time.time())
                 parked = None
             else:
                 parked = self._queue.failed(now, error)

@@ -20,8 +20,8 @@ class MeasuredCache(Cache):
 
     def apply_run(self, links: Sequence[Link], events: list[Event] | None) -> list[Fault]:
         """Apply these links, then read the clock once for all of them."""
-        faults = super().apply_run(links, events)
-        self.latencies.observe_links(links, time.time())
+        faults = Cache.apply_run(self, links, events)  # super() costs more
+        self.latencies.observe(links, time.time())
         return faults
 
 

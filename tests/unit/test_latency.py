@@ -1,6 +1,7 @@
 """Histograms of the time since a commit: known answers for the buckets, the sum and the negative values."""
 
 import math
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -44,20 +45,20 @@ def test_bounds_go_from_a_millisecond_to_a_minute() -> None:
     ],
 )
 def test_latency_is_counted_in_the_bucket_of_the_next_bound(latency: float, bucket: int) -> None:
-    one, of_links = LatencyHistogram(), LatencyHistogram()
-    one.observe(NOW - latency, NOW)
-    of_links.observe_links([link(NOW - latency)] * 3, NOW)
+    one, together = LatencyHistogram(), LatencyHistogram()
+    one.observe([link(NOW - latency)], NOW)
+    together.observe([link(NOW - latency)] * 3, NOW)
     assert filled(one.taken()) == {bucket: 1}
-    assert filled(of_links.taken()) == {bucket: 3}
-    assert (one.taken().total, of_links.taken().total) == (latency, 3 * latency)
-    assert one.taken().negative == of_links.taken().negative == 0
+    assert filled(together.taken()) == {bucket: 3}
+    assert (one.taken().total, together.taken().total) == (latency, 3 * latency)
+    assert one.taken().negative == together.taken().negative == 0
 
 
 @pytest.mark.parametrize("written_at", [NOW + 2.0, math.inf, math.nan])
 def test_negative_latency_counts_as_zero_and_is_counted_separately(written_at: float) -> None:
     histogram = LatencyHistogram()
-    histogram.observe(written_at, NOW)
-    histogram.observe_links([link(written_at), link(NOW - 1.0), link(written_at)], NOW)
+    histogram.observe([link(written_at)], NOW)
+    histogram.observe([link(written_at), link(NOW - 1.0), link(written_at)], NOW)
     taken = histogram.taken()
     assert filled(taken) == {0: 3, BOUNDS.index(1.0): 1}
     assert (taken.total, taken.negative) == (1.0, 3)
@@ -65,30 +66,33 @@ def test_negative_latency_counts_as_zero_and_is_counted_separately(written_at: f
 
 def test_unknown_time_of_a_commit_is_not_counted() -> None:
     histogram = LatencyHistogram()
-    histogram.observe(0.0, NOW)
-    histogram.observe_links([link(0.0), link(NOW - 100.0), link(0.0)], NOW)
+    histogram.observe([link(0.0)], NOW)
+    histogram.observe([link(0.0), link(NOW - 100.0), link(0.0)], NOW)
     assert filled(histogram.taken()) == {BEYOND: 1}
     assert histogram.taken().total == 100.0
 
 
 @given(st.lists(st.floats(-10.0, 2000.0)))
 def test_links_of_one_step_count_as_if_each_was_observed_alone(latencies: list[float]) -> None:
-    one, of_links = LatencyHistogram(), LatencyHistogram()
+    one, together = LatencyHistogram(), LatencyHistogram()
     links = [link(NOW - latency) for latency in latencies]
     for each in links:
-        one.observe(each.written_at, NOW)
-    of_links.observe_links(links, NOW)
-    assert of_links.taken().counts == one.taken().counts
-    assert of_links.taken().negative == one.taken().negative
-    assert of_links.taken().total == pytest.approx(one.taken().total)
+        one.observe([each], NOW)
+    together.observe(links, NOW)
+    known = [NOW - each.written_at for each in links if each.written_at]
+    for taken in (one.taken(), together.taken()):
+        assert taken.count == len(known)
+        assert list(accumulate(taken.counts))[:-1] == [sum(each <= bound for each in known) for bound in BOUNDS]
+        assert taken.negative == sum(each < 0.0 for each in known)
+        assert taken.total == pytest.approx(sum(max(each, 0.0) for each in known))
 
 
 def test_taken_values_do_not_change_and_can_be_added() -> None:
     histogram = LatencyHistogram()
     assert histogram.taken() == NO_LATENCIES
-    histogram.observe(NOW - 1.0, NOW)
+    histogram.observe([link(NOW - 1.0)], NOW)
     first = histogram.taken()
-    histogram.observe(NOW + 1.0, NOW)
+    histogram.observe([link(NOW + 1.0)], NOW)
     assert first.count == 1
     total = first + histogram.taken()
     assert filled(total) == {0: 1, BOUNDS.index(1.0): 2}

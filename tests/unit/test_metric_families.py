@@ -1,5 +1,7 @@
 """Prometheus families of histograms and of the version: names, buckets and values."""
 
+from typing import NamedTuple
+
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import exposition, parser
@@ -11,6 +13,10 @@ from pubsub_lib.latency import BOUNDS, LatencyHistogram
 from pubsub_lib.metric_families import build_info, histogram, negative_latencies
 
 NOW = 1024.0
+
+
+class Commit(NamedTuple):
+    written_at: float
 
 
 class Fixed(Collector):
@@ -30,7 +36,7 @@ def registry(*families: Metric) -> CollectorRegistry:
 def test_histogram_has_cumulative_buckets_count_and_sum() -> None:
     latencies = LatencyHistogram()
     for latency in (0.0, 0.25, 0.25, 60.0, 1000.0):
-        latencies.observe(NOW - latency, NOW)
+        latencies.observe([Commit(NOW - latency)], NOW)
     text = generate_latest(registry(histogram("x_seconds", "About it.", latencies.taken()))).decode()
     (family,) = text_string_to_metric_families(text)
     buckets = {each.labels["le"]: each.value for each in family.samples if each.name == "x_seconds_bucket"}
@@ -44,7 +50,7 @@ def test_histogram_has_cumulative_buckets_count_and_sum() -> None:
 
 def test_openmetrics_accepts_the_families() -> None:
     latencies = LatencyHistogram()
-    latencies.observe(NOW - 1.0, NOW)
+    latencies.observe([Commit(NOW - 1.0)], NOW)
     made = registry(histogram("x_seconds", "About it.", latencies.taken()), build_info())
     text = exposition.generate_latest(made).decode()  # type: ignore[no-untyped-call]
     families = parser.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
@@ -53,7 +59,7 @@ def test_openmetrics_accepts_the_families() -> None:
 
 def test_negative_latencies_are_a_counter_by_step() -> None:
     latencies = LatencyHistogram()
-    latencies.observe(NOW + 1.0, NOW)
+    latencies.observe([Commit(NOW + 1.0)], NOW)
     family = negative_latencies("x_", {"sent": latencies.taken()})
     assert [(each.name, each.labels, each.value) for each in family.samples] == [
         ("x_negative_latencies_total", {"what": "sent"}, 1)
