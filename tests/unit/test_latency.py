@@ -54,6 +54,13 @@ def test_latency_is_counted_in_the_bucket_of_the_next_bound(latency: float, buck
     assert one.taken().negative == together.taken().negative == 0
 
 
+def test_bound_belongs_to_the_lower_bucket_also_after_a_latency_of_the_upper_one() -> None:
+    histogram = LatencyHistogram()
+    histogram.observe([link(NOW - latency) for latency in (1.5, 1.0, 1.5, 2.0, 0.5)], NOW)
+    histogram.observe([link(NOW - 0.5)], NOW)
+    assert filled(histogram.taken()) == {BOUNDS.index(0.5): 2, BOUNDS.index(1.0): 1, BOUNDS.index(2.0): 3}
+
+
 @pytest.mark.parametrize("written_at", [NOW + 2.0, math.inf, math.nan])
 def test_negative_latency_counts_as_zero_and_is_counted_separately(written_at: float) -> None:
     histogram = LatencyHistogram()
