@@ -40,6 +40,15 @@ def _rate(metric: str, more: str = "") -> str:
     return f"rate({_of(metric, more)}{_RATE})"
 
 
+def _quantiles(metric: str) -> dict[str, str]:
+    """Median and 99th percentile of a histogram, for each instance."""
+    buckets = f"sum by (instance, le) ({_rate(metric + '_bucket')})"
+    return {
+        f"{{{{instance}}}} {name}": f"histogram_quantile({quantile}, {buckets})"
+        for name, quantile in (("median", "0.5"), ("99 %", "0.99"))
+    }
+
+
 REPLICAS: Final = (
     Panel(
         "Staleness",
@@ -82,6 +91,24 @@ REPLICAS: Final = (
         "Changes for handlers",
         "Per second, by outcome.",
         {"{{instance}} {{what}}": _rate("pubsub_replica_handlers_total")},
+        "ops",
+    ),
+    Panel(
+        "From the commit to the replica",
+        "Time until links are applied. Clocks of different hosts differ. Full syncs are not in it.",
+        _quantiles("pubsub_replica_commit_to_applied_seconds"),
+        "s",
+    ),
+    Panel(
+        "From the commit to the end of handlers",
+        "Time until handlers have returned. Clocks of different hosts differ. Full syncs are not in it.",
+        _quantiles("pubsub_replica_commit_to_handled_seconds"),
+        "s",
+    ),
+    Panel(
+        "Latencies below 0",
+        "Per second. They are counted as 0. Many: the clocks of hosts differ.",
+        {"{{instance}} {{what}}": _rate("pubsub_replica_negative_latencies_total")},
         "ops",
     ),
     Panel(
@@ -129,6 +156,17 @@ SERVICES: Final = (
         "Per second; they are repeated.",
         {"{{instance}} {{what}}": _rate("publisher_service_failures_total")},
         "ops",
+    ),
+    Panel(
+        "From the commit to the message",
+        "Time until the driver has accepted links. Clocks of different hosts differ.",
+        _quantiles("publisher_service_commit_to_sent_seconds"),
+        "s",
+    ),
+    Panel(
+        "Versions",
+        "Number of replicas and services of each version.",
+        {"{{version}}": f"count by (version) ({_of('pubsub_build_info')})"},
     ),
 )
 

@@ -5,7 +5,7 @@ the contents of :class:`Applied`. Objects are kept per topic, since count and di
 merged view of :mod:`.merged_view`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -73,7 +73,7 @@ class Cache:
         _, guarded, intact = faults[0] if faults else (link, 0, True)
         return Applied(events, intact, guarded)
 
-    def apply_run(self, links: Iterable[Link], events: list[Event] | None) -> list[Fault]:
+    def apply_run(self, links: Sequence[Link], events: list[Event] | None) -> list[Fault]:
         """:meth:`apply` for links that follow one another, of any topics. Adds to ``events``; None: no events are
         needed. Returns the mismatches, which nearly always is an empty list.
 

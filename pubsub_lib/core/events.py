@@ -42,8 +42,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     :attr:`new` decode them. ``topic`` is the topic of the object now (for a delete: its last topic), ``old_topic``
     the topic under which it was shown before. ``position`` is that of the point that the replica reached by this.
     ``trace`` is the writer's trace context, as the link carried it ("" = none; a change that a sync brought has none).
-    ``written_at`` is the writer's wall clock in Unix seconds, 0.0 when a sync brought the change: for latency
-    figures only.
+    ``written_at`` is the writer's wall clock in Unix seconds, 0.0 when a full sync brought the change: for
+    latency figures only.
     """
 
     table: str

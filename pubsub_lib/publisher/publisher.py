@@ -16,17 +16,10 @@ from pubsub_lib.constructor_checks import check_limits, check_settings, check_st
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import ALL, Heads, Link
 from pubsub_lib.core.sequencer import Progress, Sequencer
-from pubsub_lib.errors import (
-    ClosedError,
-    ConfigError,
-    NotStarted,
-    PubSubError,
-    StoreError,
-    TransportError,
-    UsageError,
-)
+from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, PubSubError, StoreError, TransportError, UsageError
 from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
+from pubsub_lib.latency import Latencies, LatencyHistogram
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.admission import admission_of
 from pubsub_lib.publisher.required_store import PublishedStore
@@ -92,6 +85,7 @@ class Publisher:
         self._initialized = False
         self._closing = False
         self._counts = dict.fromkeys(("unsent", "hellos", "answers"), 0)
+        self._latencies = LatencyHistogram()
         self._loop = PeriodicThread("publisher", self._step)
         self._stop_callback: Callable[[], None] = lambda: None
         self.admission = admission_of(settings, store, self._driver, "" if entered else self._core.uuid)
@@ -185,6 +179,8 @@ class Publisher:
                     self._journal.messages(_SENT, envelope)
                 self._driver.send_event(envelope)
                 sent.append(envelope)
+                whole = [each.link for each in envelope.messages if each.part == each.parts]
+                self._latencies.observe(whole, time.time())
         finally:
             self._lock.release()
 
@@ -193,6 +189,10 @@ class Publisher:
         kinds).
         """
         return {**self._driver.counters(), **self._counts}
+
+    def commit_to_sent(self) -> Latencies:
+        """The time from each link's commit until the driver had accepted all of it. Any thread, does not block."""
+        return self._latencies.taken()
 
     def progress(self, timeout: float) -> Progress | None:
         """What was sent, and the last reading of the heads; None when the lock is still held after ``timeout`` s."""

@@ -14,6 +14,7 @@ from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue, Parked, S
 from pubsub_lib.core.history_change import HistoryChange, is_barrier, of_event
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
 from pubsub_lib.failpoints import armed, hit
+from pubsub_lib.latency import NO_LATENCIES, Latencies, LatencyHistogram
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.threads.start import start_thread
 
@@ -32,7 +33,9 @@ HistoryHandler = Callable[[HistoryChange], object]
 
 
 class HandlerCounters(msgspec.Struct, frozen=True):
-    """Counts of events since the start, by outcome, and of waiting events. ``lag``: wait of the oldest, in seconds."""
+    """Counts of events since the start, by outcome, and of waiting events. ``lag``: wait of the oldest, in seconds.
+    ``commit_to_handled``: the time from the commit until a handler returned; only with ``replica_metrics_port``.
+    """
 
     handled: int = 0
     failed: int = 0
@@ -41,6 +44,7 @@ class HandlerCounters(msgspec.Struct, frozen=True):
     conflated: int = 0
     waiting: int = 0
     lag: float = 0.0
+    commit_to_handled: Latencies = NO_LATENCIES
 
 
 class Handle:
@@ -69,6 +73,7 @@ class Handle:
         """The thread that runs the handler now."""
         self._next_log = -float("inf")
         self._not_logged = 0
+        self._latencies = LatencyHistogram() if owner.measured else None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True) if owner.threaded else None
 
     def remove(self) -> None:
@@ -86,8 +91,9 @@ class Handle:
             queue = self._queue
             waiting = len(queue)
             lag = queue.lag(self._clock())
+            taken = NO_LATENCIES if self._latencies is None else self._latencies.taken()
             return HandlerCounters(
-                queue.handled, queue.failures, queue.retried, queue.parked_count, queue.conflated, waiting, lag
+                queue.handled, queue.failures, queue.retried, queue.parked_count, queue.conflated, waiting, lag, taken
             )
 
     def parked(self) -> list[Parked]:
@@ -226,6 +232,8 @@ class Handle:
         with self._changed:
             if error is None:
                 self._queue.done(now)
+                if self._latencies is not None:
+                    self._latencies.observe((event,), time.time())
                 parked = None
             else:
                 parked = self._queue.failed(now, error)
@@ -259,7 +267,8 @@ class Handle:
 
 class Handlers:
     """All handlers of a replica. ``clock`` is monotonic, in seconds. ``threaded`` False is for tests: events wait until
-    :meth:`run_ready` is called. Waiting methods then wait by ``condition``, which may call it.
+    :meth:`run_ready` is called. Waiting methods then wait by ``condition``, which may call it. ``measured``: count the
+    time from the commit until each handler returned, by the wall clock.
 
     :meth:`add` and :meth:`push` are called under one lock of the caller (the replica's), so that a new handler misses
     no event between its initial events and the first pushed one. No method calls back into the caller.
@@ -273,10 +282,12 @@ class Handlers:
         *,
         threaded: bool = True,
         condition: Callable[[], threading.Condition] = threading.Condition,
+        measured: bool = False,
     ) -> None:
         self.clock = clock
         self.threaded = threaded
         self.condition = condition
+        self.measured = measured
         self._policy = policy or HandlerPolicy()
         self._name = name
         self._lock = threading.Lock()
@@ -480,4 +491,5 @@ def _sum(one: HandlerCounters, other: HandlerCounters) -> HandlerCounters:
         one.conflated + other.conflated,
         one.waiting + other.waiting,
         max(one.lag, other.lag),
+        one.commit_to_handled + other.commit_to_handled,
     )

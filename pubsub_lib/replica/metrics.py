@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from pubsub_lib.http_endpoint import Endpoint
 from pubsub_lib.http_routes import Route
+from pubsub_lib.metric_families import build_info, histogram, negative_latencies
 from pubsub_lib.replica.status import Status
 from pubsub_lib.settings import Settings
 
@@ -52,9 +53,11 @@ class ReplicaMetrics(Collector):
         yield _counters("dropped", "Received messages that were dropped.", "why", now.dropped)
         yield _counters("driver", "Counters of the driver.", "what", now.driver)
         yield from _handlers(now)
+        yield from _latencies(now)
         yield from _left_out(now)
         yield _counters("journal_records", "Records of the journal.", "what", now.journal)
         yield _gauge("journal_failing", "1 while the journal cannot be written.", bool(now.journal_error))
+        yield build_info()
 
 
 def _freshness(now: Status) -> Iterable[Metric]:
@@ -108,6 +111,15 @@ def _handlers(now: Status) -> Iterable[Metric]:
     yield _gauge("handlers_waiting", "Changes that wait for handlers.", of.waiting)
     yield _gauge("handlers_lag_seconds", "Wait of the oldest change for handlers.", of.lag)
     yield _gauge("handlers_parked_objects", "Objects that are parked now.", len(now.parked))
+
+
+def _latencies(now: Status) -> Iterable[Metric]:
+    steps = {"applied": now.commit_to_applied, "handled": now.handlers.commit_to_handled}
+    texts = {"applied": "the link was applied", "handled": "a handler of the change returned"}
+    for step, taken in steps.items():
+        text = f"Seconds from the commit until {texts[step]}, by the wall clocks of both hosts."
+        yield histogram(f"{PREFIX}commit_to_{step}_seconds", text, taken)
+    yield negative_latencies(PREFIX, steps)
 
 
 def _left_out(now: Status) -> Iterable[Metric]:

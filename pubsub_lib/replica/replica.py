@@ -44,6 +44,7 @@ from pubsub_lib.replica.engine import Engine
 from pubsub_lib.replica.handlers import Handle, Handlers
 from pubsub_lib.replica.inspection_routes import Contents
 from pubsub_lib.replica.journaling import ReplicaJournal
+from pubsub_lib.replica.measured_cache import applied_latencies, cache_of
 from pubsub_lib.replica.own_store import open_own_store
 from pubsub_lib.replica.readback import RETRY, Committed, Readback, check_position
 from pubsub_lib.replica.scheduling import Scheduler, Threads
@@ -141,12 +142,15 @@ class Replica:
         return Threads()
 
     def _make_handlers(self, settings: Settings, scheduler: Scheduler) -> Handlers:
-        return Handlers(settings.handling, scheduler.now, threaded=scheduler.threaded, condition=scheduler.condition)
+        return Handlers(
+            settings.handling, scheduler.now, threaded=scheduler.threaded, condition=scheduler.condition,
+            measured=bool(settings.replica_metrics_port),
+        )  # fmt: skip
 
     def _make_engine(self, settings: Settings, scheduler: Scheduler, rng: random.Random) -> Engine:
         return Engine(
-            settings, Cache(self._decoders), self._reader, self._subscriber, self._handlers, scheduler, rng,
-            self._discovery, self._journal,
+            settings, cache_of(self._decoders, measured=bool(settings.replica_metrics_port)), self._reader,
+            self._subscriber, self._handlers, scheduler, rng, self._discovery, self._journal,
         )  # fmt: skip
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -460,6 +464,7 @@ class Replica:
             ),
             sequences=msgspec.structs.replace(tracker.gaps.tally),
             faults=msgspec.structs.replace(state.faults),
+            commit_to_applied=applied_latencies(cache),
             driver=self._subscriber.counters(),
             handlers=self._handlers.counters(),
             parked=parked,

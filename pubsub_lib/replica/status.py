@@ -13,6 +13,7 @@ from pubsub_lib.core.sequence_gaps import Tally
 from pubsub_lib.core.timing import Timing, no_publisher_bound
 from pubsub_lib.core.tracker_counters import Counters, Faults
 from pubsub_lib.errors import PubSubError
+from pubsub_lib.latency import NO_LATENCIES, Latencies
 from pubsub_lib.replica.handlers import HandlerCounters
 from pubsub_lib.replica.unreadable import UnreadableObject
 
@@ -72,6 +73,10 @@ class Status(msgspec.Struct, frozen=True):
     """
     unreadable_reads: int = 0
     """Number of reads that failed so since the start."""
+    commit_to_applied: Latencies = NO_LATENCIES
+    """The time from the commit until a link was applied, by the wall clocks of both hosts. Nothing is counted without
+    ``replica_metrics_port``, nor for what a full sync brought.
+    """
     store_id: str = ""
     """The id of the store, as hex digits, in the last reading; "" before the first one."""
     journal: Mapping[str, int] = {}

@@ -191,7 +191,9 @@ def _endpoint(serving: PublisherService, settings: Settings, service: ServiceSet
     make = _import_metrics().endpoint_of
     status = serving.status_reader(settings.driver, service.address)
     routes = status_page.routes(status) if service.status_page else {}
-    made: Endpoint = make(service, serving.counters, serving.gauges, serving.problems, settings.insecure, routes)
+    made: Endpoint = make(
+        service, serving.counters, serving.gauges, serving.latencies, serving.problems, settings.insecure, routes
+    )
     made.start()
     return made
 

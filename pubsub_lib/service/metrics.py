@@ -10,16 +10,21 @@ from prometheus_client.registry import Collector
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.http_endpoint import Endpoint, Problems
 from pubsub_lib.http_routes import Route
+from pubsub_lib.latency import Latencies
+from pubsub_lib.metric_families import build_info, histogram, negative_latencies
 
 PREFIX: Final = "publisher_service_"
 
 Counters = Callable[[], Mapping[str, Mapping[str, float]]]
+Times = Callable[[], Mapping[str, Latencies]]
+"""The time from the commit until each step, by its name."""
 
 
 def endpoint_of(
     settings: ServiceSettings,
     counters: Counters,
     gauges: Counters,
+    latencies: Times,
     problems: Problems,
     insecure: bool = False,
     routes: Mapping[str, Route] = MappingProxyType({}),
@@ -30,7 +35,7 @@ def endpoint_of(
     return Endpoint(
         settings.metrics_address,
         settings.metrics_port,
-        ServiceMetrics(counters, gauges, problems),
+        ServiceMetrics(counters, gauges, latencies, problems),
         problems,
         "metrics_port in [publisher_service]",
         routes,
@@ -42,13 +47,14 @@ def endpoint_of(
 class ServiceMetrics(Collector):
     """Reads the service's counters at each request; keeps no state."""
 
-    def __init__(self, counters: Counters, gauges: Counters, problems: Problems) -> None:
+    def __init__(self, counters: Counters, gauges: Counters, latencies: Times, problems: Problems) -> None:
         self._counters = counters
         self._gauges = gauges
+        self._latencies = latencies
         self._problems = problems
 
     def collect(self) -> Iterable[Metric]:
-        """One family per part of the service, with the counters' names as label."""
+        """One family per part of the service, with the counters' names as label; histograms; the version."""
         for part, values in self._counters().items():
             text = f"Counters of the service's part {part!r}."
             counter = CounterMetricFamily(f"{PREFIX}{part}", text, labels=["what"])
@@ -61,4 +67,10 @@ class ServiceMetrics(Collector):
             for what, value in values.items():
                 gauge.add_metric([what], value)
             yield gauge
+        latencies = self._latencies()
+        for step, taken in latencies.items():
+            text = f"Seconds from the commit until the link was {step}, by the wall clocks of both hosts."
+            yield histogram(f"{PREFIX}commit_to_{step}_seconds", text, taken)
+        yield negative_latencies(PREFIX, latencies)
+        yield build_info()
         yield GaugeMetricFamily(f"{PREFIX}ready", "1 when the service is ready.", value=float(not self._problems()))

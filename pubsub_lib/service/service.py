@@ -23,6 +23,7 @@ from pubsub_lib.core.model import Link
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.journal import open_journal
+from pubsub_lib.latency import Latencies
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.service import settings as service_settings
@@ -193,9 +194,7 @@ class PublisherService:
     def problems(self) -> list[str]:
         """The reasons why the service is not ready, one sentence each; empty when it is. Any thread, does not block."""
         now = time.monotonic()
-        found = []
-        if not self._running:
-            found.append("the service is not running")
+        found = [] if self._running else ["the service is not running"]
         if not self._leases.registered(now):
             found.append("the entry in the directory is not renewed")
         if now - self._loops["changelog"].last_success > self._max_quiet:
@@ -222,8 +221,7 @@ class PublisherService:
         """
         now = time.monotonic()
         busy = {name: loop.running_for(now) for name, loop in self._loops.items()} | dict(self._publisher.busy(now))
-        if self._commits is not None:
-            busy["commits"] = self._commits.running_for(now)
+        busy |= {} if self._commits is None else {"commits": self._commits.running_for(now)}
         return [
             f"the thread {name!r} has been hanging for {taken:.0f} s"
             for name, taken in busy.items()
@@ -249,14 +247,16 @@ class PublisherService:
         """Leases that are held, excluded workers, unrepaired topics, a broken journal. Any thread, does not block."""
         now = time.monotonic()
         held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, MAINTENANCE)}
-        leases = {
+        return {
             "leases": {**held, "entry": float(self._leases.registered(now))},
             "excluded": {"workers": float(self._outgoing.excluded_workers)},
             "unrepaired": {"topics": float(len(self._recount.unrepaired()))},
+            **({"broken": {"journal": float(bool(self._journal.error))}} if self._journal is not None else {}),
         }
-        if self._journal is None:
-            return leases
-        return {**leases, "broken": {"journal": float(bool(self._journal.error))}}
+
+    def latencies(self) -> Mapping[str, Latencies]:
+        """The time from the commit until each step, by its name. Any thread, does not block."""
+        return {"sent": self._publisher.commit_to_sent()}
 
     def status_reader(self, driver: str, address: str) -> StatusReader:
         """For the status page: ``driver`` sends to replicas, which find the service at ``address``, or ""."""

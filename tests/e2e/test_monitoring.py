@@ -20,7 +20,7 @@ from pubsub_lib.replica.metrics import ReplicaMetrics
 from tests.e2e.service_host import LONG, ROOT, Host, Watched, write
 
 RULES = ROOT / "etc" / "prometheus-rules.yml"
-SELECTOR = re.compile(r"\b((?:pubsub_replica|publisher_service)_\w+)(?:\{([^}]*)\})?")
+SELECTOR = re.compile(r"\b((?:pubsub_replica|pubsub_build|publisher_service)_\w+)(?:\{([^}]*)\})?")
 LABEL = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
 
 Known = Mapping[str, Mapping[str, set[str]]]

@@ -16,6 +16,7 @@ from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.errors import ClosedError, ConfigError, StoreUnavailable, TransportError, UsageError
 from pubsub_lib.journal.settings import JournalSettings
+from pubsub_lib.latency import NO_LATENCIES
 from pubsub_lib.publisher import publisher as module
 from pubsub_lib.store import OnCommit, administration
 from tests.unit.world import settings
@@ -76,6 +77,28 @@ def test_commits_are_numbered_per_topic_and_sent(config: Settings, store: Store,
     assert (last.service, last.uuid, last.topic) == ("writer", publisher.uuid, "t")
     assert last.messages[0].link.changes[0].value == b"2"
     assert publisher.counters()["sent"] >= 3
+
+
+def test_accepted_link_counts_the_time_since_its_commit(
+    config: Settings, store: Store, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SEND_TIMEOUT", LONG)
+    with Publisher(config, store) as publisher:
+        assert publisher.commit_to_sent() == NO_LATENCIES
+        with store.transaction() as tx:
+            tx.set("a", "1", 1, topic="t")
+            tx.set("a", "2", 2, topic="u")
+        taken = publisher.commit_to_sent()
+        assert (taken.count, taken.negative) == (2, 0)
+        assert 0.0 <= taken.total < LONG
+        with store.transaction() as tx:  # one link in many messages: counted when the last one is accepted
+            for number in range(8):
+                tx.set("b", str(number), "x" * 200_000, topic="t")
+        listener.wait(lambda envelope: any(each.parts > 1 for each in envelope.messages))
+        assert publisher.commit_to_sent().count == 3
+        publisher._driver.close()
+        write(store, 7)  # the driver refuses it
+        assert publisher.commit_to_sent().count == 3
 
 
 def test_progress_is_none_while_the_lock_is_held(config: Settings, store: Store, listener: Listener) -> None:

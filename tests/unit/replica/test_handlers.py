@@ -3,13 +3,16 @@
 import functools
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.handler_queue import HandlerPolicy, Selector, selector
 from pubsub_lib.errors import ClosedError, TransportError, UsageError, WaitTimeout
+from pubsub_lib.latency import BOUNDS, NO_LATENCIES, Latencies
 from pubsub_lib.replica.handlers import Handle, Handlers
 
 LONG = 120.0
@@ -372,3 +375,46 @@ def test_many_threads_push_and_add_and_remove_at_once(handlers: Handlers) -> Non
         thread.join(LONG)
     handlers.wait_handled(None, LONG)
     assert got == {f"k{number}": list(range(1, 201)) for number in range(4)}
+
+
+def test_successful_call_counts_the_time_since_the_commit_of_its_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 2.0**30
+    monkeypatch.setattr(time, "time", lambda: now)
+    failing = iter([True, False, True, True, True])
+
+    def fail(e: Event) -> None:
+        if e.key != "good" and next(failing):
+            raise ValueError("not now")
+
+    handlers = Handlers(HandlerPolicy(tries=3, backoff=0.001, max_backoff=0.002), measured=True)
+    try:
+        first = handlers.add(Selector(), lambda e: None, [event("first", 1)])  # not of a link: without a time
+        handlers.add(Selector(), fail)
+        retried, parked, good = (
+            msgspec.structs.replace(event(key, version), written_at=at)
+            for key, version, at in (("retried", 2, now - 4.0), ("parked", 3, now - 60.0), ("good", 4, now + 2.0))
+        )
+        for each in (retried, parked, good):
+            handlers.push([each])
+            handlers.wait_handled(None, LONG)
+        assert filled(first.counters().commit_to_handled) == {0: 1, BOUNDS.index(5.0): 1, BOUNDS.index(60.0): 1}
+        first.remove()
+        taken = handlers.counters().commit_to_handled
+        assert filled(taken) == {0: 2, BOUNDS.index(5.0): 2, BOUNDS.index(60.0): 1}
+        assert (taken.total, taken.negative) == (68.0, 2)
+        assert handlers.counters().handled == 6
+    finally:
+        assert handlers.close(LONG)
+
+
+def filled(taken: Latencies) -> dict[int, int]:
+    """The buckets that are not empty."""
+    return {place: number for place, number in enumerate(taken.counts) if number}
+
+
+def test_no_time_is_counted_without_metrics(handlers: Handlers) -> None:
+    handlers.add(Selector(), lambda e: None)
+    handlers.push([msgspec.structs.replace(event("x", 1), written_at=1.0)])
+    handlers.wait_handled(None, LONG)
+    assert handlers.counters().handled == 1
+    assert handlers.counters().commit_to_handled == NO_LATENCIES

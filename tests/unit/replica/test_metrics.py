@@ -9,7 +9,7 @@ import pytest
 from _processes import free_port
 from prometheus_client.parser import text_string_to_metric_families
 
-from pubsub_lib import Replica, Settings, Store
+from pubsub_lib import Publisher, Replica, Settings, Store, __version__
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import ClosedError, ConfigError, TransportError
 from pubsub_lib.journal import JournalSettings
@@ -71,6 +71,65 @@ def test_metrics_have_the_values_of_the_status(sqlite_url: str) -> None:
         assert (name, ()) in found
     with pytest.raises(urllib.error.URLError):
         get(config, "/ready")
+
+
+def test_histograms_count_links_and_calls_but_no_full_sync(sqlite_url: str) -> None:
+    config = with_endpoint(sqlite_url)
+    with Store(sqlite_url) as store, Publisher(config, store), Replica(config, ["t"], default_topic=False) as replica:
+        with store.transaction() as tx:
+            tx.set("a", "read", 0, topic="t")
+        replica.on("a", lambda change: None)
+        replica.on("a", lambda change: None, key="1")
+        replica.wait_for(tx.commit, LONG)
+        before = samples(get(config, "/metrics")[1])
+        for value in range(3):
+            with store.transaction() as tx:
+                tx.set("a", str(value), value, topic="t")
+                tx.set("b", str(value), value, topic="t")
+        replica.wait_for(tx.commit, LONG)
+        replica.wait_handled(tx.commit, LONG)
+        found = samples(get(config, "/metrics")[1])
+        status = replica.status()
+
+    def grown(name: str, *labels: str) -> float:
+        return found[name, labels] - before[name, labels]
+
+    assert grown("commit_to_applied_seconds_count") == grown("links_applied_total") == 3.0
+    assert grown("commit_to_handled_seconds_count") == 4.0  # two handlers of one of the changes
+    for step in ("applied", "handled"):
+        assert grown(f"commit_to_{step}_seconds_bucket", "60.0") >= 3.0
+        assert 0.0 <= grown(f"commit_to_{step}_seconds_sum") < LONG
+        assert found["negative_latencies_total", (step,)] >= 0.0
+    assert status.commit_to_applied.count == found["commit_to_applied_seconds_count", ()]
+    assert status.handlers.commit_to_handled.count == found["commit_to_handled_seconds_count", ()]
+    assert found["pubsub_build_info", (__version__,)] == 1.0
+
+
+def test_first_sync_is_not_in_the_histograms(sqlite_url: str) -> None:
+    config = with_endpoint(sqlite_url)
+    with Store(sqlite_url) as store, store.transaction() as tx:
+        tx.set("a", "k", 1, topic="t")
+    with Replica(config, ["t"]) as replica:
+        replica.on("a", lambda change: None)
+        replica.wait_handled(1, LONG, topics=["t"])
+        found = samples(get(config, "/metrics")[1])
+    assert found["handlers_total", ("handled",)] == 1.0
+    assert found["commit_to_applied_seconds_count", ()] == found["commit_to_handled_seconds_count", ()] == 0.0
+
+
+def test_changes_of_a_delta_are_in_the_histograms(sqlite_url: str) -> None:
+    """The changelog has the time of each commit. Without a publisher the replica polls, and reads deltas."""
+    config = with_endpoint(sqlite_url)
+    with Store(sqlite_url) as store, Replica(config, ["t"], default_topic=False) as replica:
+        replica.on("a", lambda change: None)
+        replica.wait_synced(LONG)
+        with store.transaction() as tx:
+            tx.set("a", "k", 1, topic="t")
+        replica.wait_for(tx.commit, LONG)
+        replica.wait_handled(tx.commit, LONG)
+        found = samples(get(config, "/metrics")[1])
+        assert sum(replica.status().counters.deltas.values()) > 0
+    assert found["commit_to_applied_seconds_count", ()] == found["commit_to_handled_seconds_count", ()] == 1.0
 
 
 def test_ready_answers_503_with_the_reason_before_the_first_sync(sqlite_url: str) -> None:

@@ -2,13 +2,15 @@
 
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from _processes import poll
+from _processes import free_port, poll
+from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import create_engine, update
 
 from pubsub_lib import Replica, Settings, Store
@@ -18,6 +20,7 @@ from pubsub_lib.errors import ConfigError, DriverError, TransportError
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.publisher.worker import Worker
+from pubsub_lib.service.metrics import endpoint_of
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.store import schema
 from pubsub_zmq.publisher import ZmqPublisher
@@ -64,6 +67,44 @@ def test_workers_commit_reaches_the_replica_through_the_service(config: Settings
         replica.wait_for(commit, timeout=LONG)
         assert replica.get("a", "1") == 19
         assert service.counters()["links"]["handed"] == 20
+
+
+def test_time_from_the_commit_is_counted_at_service_and_replica(config: Settings, store: Store) -> None:
+    """Over HTTP, from a service and a replica of their own endpoints."""
+    watched = msgspec.structs.replace(config, replica_metrics_port=free_port())
+    with (
+        PublisherService(config, ServiceSettings(grace=60.0)) as service,
+        Replica(watched, ["t"], default_topic=False) as replica,
+        Worker(config, store),
+    ):
+        endpoint = endpoint_of(
+            ServiceSettings(metrics_port=0), service.counters, service.gauges, service.latencies, service.problems
+        )
+        endpoint.start()
+        try:
+            replica.on("a", lambda change: None)
+            replica.wait_handled(write(store, 0), LONG)
+            before = scraped(watched.replica_metrics_port)
+            for value in range(1, 21):
+                commit = write(store, value)
+            replica.wait_handled(commit, LONG)
+            after = scraped(watched.replica_metrics_port)
+            sent = "publisher_service_commit_to_sent_seconds"  # counted a moment after the replica has received a link
+            assert poll(lambda: scraped(endpoint.port)[f"{sent}_count"] == 21.0, LONG), scraped(endpoint.port)
+            assert 0.0 <= scraped(endpoint.port)[f"{sent}_sum"] < 21 * LONG
+        finally:
+            endpoint.close()
+    for step in ("applied", "handled"):
+        name = f"pubsub_replica_commit_to_{step}_seconds"
+        assert after[f"{name}_count"] - before[f"{name}_count"] == 20.0, step
+        assert 0.0 <= after[f"{name}_sum"] - before[f"{name}_sum"] < 20 * LONG, step
+
+
+def scraped(port: int) -> dict[str, float]:
+    """The values of all metrics without labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LONG) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
 
 
 @pytest.mark.parametrize("traced", [False, True])
