@@ -1,5 +1,7 @@
 """The demo over each driver that needs a server, which it starts itself."""
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,22 @@ from tests.e2e.test_demo import CUT, call, processes_of
 MARKS = {"pgnotify": pytest.mark.postgresql}
 
 
-def demo(name: str, tmp_path: Path) -> dict[str, Any]:
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """An empty temporary folder that a database server reaches, which runs as another user when this one is root."""
+    with tempfile.TemporaryDirectory(prefix="pubsub-demo-") as made:
+        Path(made).chmod(0o711)
+        yield Path(made)
+
+
+def demo(name: str, folder: Path, tmp_path: Path) -> dict[str, Any]:
     """Return the output with ``-f json`` of a short run over this driver."""
     try:
         with DRIVERS[name].broker(), database(DRIVERS[name].database, tmp_path):
             pass
     except (LeftOutError, ConfigError) as error:
         pytest.skip(str(error))
-    folder, results = tmp_path / "tmp", tmp_path / "results"
-    folder.mkdir()
+    results = tmp_path / "results"
     done = call("demo_app.py", "-f", "json", "--driver", name, *CUT, "--out", str(results), folder=folder)
     assert done.returncode == 0, done.stderr
     assert list(folder.iterdir()) == []
@@ -37,8 +46,8 @@ def demo(name: str, tmp_path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=MARKS.get(each, ())) for each in sorted(set(DRIVERS) - {ZMQ})]
 )
-def test_demo_over_a_server_ends_equal_and_leaves_nothing(name: str, tmp_path: Path) -> None:
-    report = demo(name, tmp_path)
+def test_demo_over_a_server_ends_equal_and_leaves_nothing(name: str, folder: Path, tmp_path: Path) -> None:
+    report = demo(name, folder, tmp_path)
     shown = DRIVERS[name].shown
     assert [row["transport"] for row in report["replicas"]] == [shown, shown, "polling"]
     assert [row["verdict"] for row in report["replicas"]] == ["equal"] * 3
