@@ -12,7 +12,7 @@ from pubsub_lib.errors import TransportError
 from pubsub_lib.logs import logger
 from pubsub_lib.reconnect_pause import ReconnectPause
 from pubsub_lib.threads.start import ReadyThread
-from pubsub_nats.client import Access, NatsClient, NoConnectionError
+from pubsub_nats.client import Access, NatsClient, NoConnectionError, OnMessage
 
 _log = logger(__name__)
 
@@ -25,7 +25,7 @@ OnClient = Callable[[NatsClient], Awaitable[None]]
 
 class Connection:
     """``opened`` subscribes on a new connection. When that is in effect, ``connected`` is called, and ``work`` runs
-    until the connection ends; all three on the connection's thread.
+    until the connection ends. ``on_message`` is called for each message; all four on the connection's thread.
 
     ``min_payload``: size of messages that the server must accept.
     """
@@ -35,6 +35,7 @@ class Connection:
         access: Access,
         name: str,
         opened: OnClient,
+        on_message: OnMessage,
         connected: Callable[[], None],
         work: OnClient,
         min_payload: int = 0,
@@ -43,6 +44,7 @@ class Connection:
         self._options = access.options
         self._name = name
         self._opened = opened
+        self._on_message = on_message
         self._connected = connected
         self._work = work
         self._min_payload = min_payload
@@ -60,7 +62,7 @@ class Connection:
         servers = ", ".join(access.options.servers)
         self.reason = f"no NATS server of {servers} has answered; start one, or correct servers in [pubsub_nats]"
         """Why there is no connection."""
-        self.counts = {"connected": 0, "disconnected": 0, "lost": 0}
+        self.counts = {"connected": 0, "disconnected": 0}
 
     # -- any thread ----------------------------------------------------------------------------------------------
 
@@ -161,7 +163,7 @@ class Connection:
             if not lost.done():
                 lost.set_result(None)
 
-        client = NatsClient(self._access, url, self._on_error, on_closed)
+        client = NatsClient(self._access, url, self._on_message, self._on_error, on_closed)
         try:
             await self._prepared(client, url, lost)
             if not self._stopping.done():
@@ -232,9 +234,7 @@ class Connection:
             ping.result()
 
     def _on_error(self, error: Exception) -> None:
-        if isinstance(error, errors.SlowConsumerError):
-            self.counts["lost"] += 1
-        elif "permissions violation" in str(error) and str(error) not in self._logged:
+        if "permissions violation" in str(error) and str(error) not in self._logged:
             self._logged.add(str(error))
             _log.error("the NATS server refuses a subject: %s; grant it to this user", error)
 

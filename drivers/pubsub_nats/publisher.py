@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from nats.aio.msg import Msg
-
 from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
@@ -42,8 +40,8 @@ class NatsPublisher(Publisher):
         self._subjects = Subjects(access.options.prefix)
         self._life = PublisherState()
         self._asks = HelloRequests(limits)
-        name, subscribe, connected = "pubsub-nats-publisher", self._subscribe, self._asks.connected
-        self._connection = Connection(access, name, subscribe, connected, self._send, limits.max_frame_bytes)
+        calls = self._subscribe, self._take, self._asks.connected, self._send
+        self._connection = Connection(access, "pubsub-nats-publisher", *calls, limits.max_frame_bytes)
         self._queue = SendQueue(self._options.send_queue, self._connection.wake, "pubsub_nats")
         self._inboxes: OrderedDict[str, str] = OrderedDict()
         """Reply subjects of the last requests, by nonce. Only of the connection's thread, as the counters."""
@@ -106,18 +104,18 @@ class NatsPublisher(Publisher):
     # -- the connection's thread ---------------------------------------------------------------------------------
 
     async def _subscribe(self, client: NatsClient) -> None:
-        await client.subscribe(self._subjects.ask, cb=self._take)
+        await client.subscribe(self._subjects.ask)
 
-    async def _take(self, request: Msg) -> None:
+    def _take(self, subject: str, reply: str, data: bytes) -> None:
         try:
-            nonce = self._subjects.nonce(request.reply)
+            nonce = self._subjects.nonce(reply)
         except FrameError:
             self._foreign += 1
             return
-        self._inboxes[nonce] = request.reply
+        self._inboxes[nonce] = reply
         if len(self._inboxes) > MAX_REQUESTS:
             self._inboxes.popitem(last=False)
-        self._counts["overflow"] += self._asks.put((request.data,))
+        self._counts["overflow"] += self._asks.put((data,))
 
     async def _send(self, client: NatsClient) -> None:
         """Send the queued envelopes until the publisher is closed."""

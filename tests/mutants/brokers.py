@@ -11,6 +11,7 @@ def _mutant(path: str, name: str, before: str, after: str, test: str, wrong: str
 
 UNIT = "unit/drivers/nats/test_nats.py::"
 SERVER = "unit/drivers/nats/test_server.py::"
+FAKE = "unit/drivers/nats/test_fake_server.py::"
 CONFORMANCE = "conformance/test_nats.py::TestNats"
 SUBJECTS = partial(_mutant, "subjects.py")
 CLIENT = partial(_mutant, "client.py")
@@ -43,17 +44,17 @@ MUTANTS = (
     ),
     CLIENT(
         "subject_that_is_not_text_ends_receiving",
-        'each.decode(errors="replace").encode()',
-        "each",
+        'self._on_message(subject.decode(errors="replace")',
+        "self._on_message(subject.decode()",
         f"{SERVER}test_foreign_messages_are_counted_and_do_not_end_receiving",
         "one message of any program ends the receiving of every replica of all topics",
     ),
     CLIENT(
-        "headers_are_read",
-        "async def _process_headers(self",
-        "async def _process_no_headers(self",
-        f"{SERVER}test_foreign_messages_are_counted_and_do_not_end_receiving",
-        "a damaged header of any program ends the receiving of a replica",
+        "messages_and_hellos_overtake_each_other",
+        "self._on_message(subject.decode",
+        "self._reading_task.get_loop().call_later(sid / 10, self._on_message, subject.decode",
+        f"{FAKE}test_messages_and_hellos_do_not_overtake_each_other",
+        "a hello names a sequence whose messages are not received yet, and the replica reads a delta without need",
     ),
     CLIENT(
         "server_without_encryption_gets_the_password",
@@ -99,7 +100,7 @@ MUTANTS = (
     ),
     PUBLISHER(
         "request_without_its_inbox",
-        "        self._inboxes[nonce] = request.reply\n",
+        "        self._inboxes[nonce] = reply\n",
         "",
         CONFORMANCE,
         "no hello request is answered",
@@ -120,7 +121,7 @@ MUTANTS = (
     ),
     SUBSCRIBER(
         "message_without_room_is_not_counted",
-        "            self._lose(1)\n",
+        '            self._life.counts["lost"] += 1\n',
         "            pass\n",
         "e2e/test_nats.py::test_slow_replica_counts_lost_messages_and_converges_by_deltas",
         "no counter shows that a replica is too slow",

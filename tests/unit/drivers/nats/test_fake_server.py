@@ -1,0 +1,52 @@
+"""The NATS driver with a server of the test: order of messages, the confirmed subscription, connections that end."""
+
+from collections.abc import Iterator
+
+import pytest
+from _processes import poll
+
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope, Hello
+from pubsub_lib.core.model import ZERO
+from tests.unit.drivers.nats.fake_server import FakeServer, Peer, message
+from tests.unit.drivers.nats.test_server import LONG, WHO, Listener, envelope, listening, settings
+
+DATA, HELLO = b"pubsub.data.a", b"pubsub.hello"
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeServer]:
+    with FakeServer() as made:
+        yield made
+
+
+def body(sequence: int) -> bytes:
+    return codec.encode(envelope(sequence))[1]
+
+
+HELLO_BODY = codec.encode(Envelope("nats", WHO, "", 0, [], Hello({"a": 1}, {}, ZERO, 0.0, "")))[1]
+
+
+def received(listener: Listener, *wanted: int) -> bool:
+    """Whether envelopes with these sequences come, and no others in between; a hello has 0."""
+    assert poll(lambda: len(listener.sequences) >= len(wanted), LONG), listener.sequences
+    return listener.sequences == list(wanted)
+
+
+def test_messages_and_hellos_do_not_overtake_each_other(fake: FakeServer) -> None:
+    with listening(settings(fake.url), "a") as listener:
+        peer = fake.peers[0]
+        hello = message(peer.subjects[HELLO], HELLO, HELLO_BODY)
+        data = [message(peer.subjects[DATA], DATA, body(sequence)) for sequence in range(1, 5)]
+        peer.send(hello + data[0] + data[1] + data[2] + hello + data[3] + hello)
+        assert received(listener, 0, 1, 2, 3, 0, 4, 0), listener.sequences
+
+
+def test_messages_in_transit_are_received_when_all_topics_are_registered(fake: FakeServer) -> None:
+    with listening(settings(fake.url), "a") as listener:
+        peer: Peer = fake.peers[0]
+        listener.subscriber.register_topic("")
+        assert poll(lambda: any(each.startswith(b"UNSUB") for each in peer.commands), LONG)
+        peer.send(message(peer.subjects[DATA], DATA, body(1)) + message(peer.subjects[b"pubsub.data.>"], DATA, body(2)))
+        assert received(listener, 1, 2), listener.sequences
+        assert listener.subscriber.counters()["lost"] == 0
