@@ -130,6 +130,13 @@ class NatsClient(Client):
             raise _PlainError("it does not require TLS")  # before it gets the password
         return super()._connect_command()
 
+    async def _send_ping(self, future: "asyncio.Future[Any] | None" = None) -> None:
+        # The base class writes a ping past the commands that wait to be written. The answer must show that the server
+        # has handled them, above all the subscriptions.
+        self._pongs.append(future or asyncio.get_running_loop().create_future())
+        await self._send_command(b"PING\r\n")
+        await self._flush_pending()
+
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
         # The base class has a queue and a task for each subscription, so that messages would overtake hellos. It would
         # also drop what arrives for a subscription that has just ended. Headers are not read, because this library

@@ -70,6 +70,13 @@ MUTANTS = (
         f"{SERVER}test_an_unavailable_server_is_one_sentence_in_time",
         "the client tries one server in a loop, and no error names it",
     ),
+    CLIENT(
+        "ping_overtakes_the_subscriptions",
+        "async def _send_ping(self",
+        "async def _send_slow_ping(self",
+        f"{FAKE}test_a_connection_is_reported_when_the_server_has_handled_the_subscriptions",
+        "on_connected is called before the server has the subscriptions, and what is sent then is lost",
+    ),
     CONNECTION(
         "server_may_accept_less_than_a_frame",
         "if client.max_payload < self._min_payload:",

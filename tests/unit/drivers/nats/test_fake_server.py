@@ -50,3 +50,10 @@ def test_messages_in_transit_are_received_when_all_topics_are_registered(fake: F
         peer.send(message(peer.subjects[DATA], DATA, body(1)) + message(peer.subjects[b"pubsub.data.>"], DATA, body(2)))
         assert received(listener, 1, 2), listener.sequences
         assert listener.subscriber.counters()["lost"] == 0
+
+
+def test_a_connection_is_reported_when_the_server_has_handled_the_subscriptions(fake: FakeServer) -> None:
+    with listening(settings(fake.url, keepalive_interval=3600.0), "a"):
+        *before, last = [each.split()[0] for each in fake.peers[0].commands]
+        assert last == b"PING"
+        assert before.count(b"SUB") == 3, fake.peers[0].commands
