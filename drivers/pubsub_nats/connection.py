@@ -3,6 +3,7 @@
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -56,6 +57,7 @@ class Connection:
         self._discovered: list[str] = []
         """Addresses of further servers of the cluster, which the last server named."""
         self._logged: set[str] = set()
+        self._connected_at = 0.0
         self.settled = threading.Event()
         """Set when the first connection was made, or refused."""
         self.is_connected = False
@@ -128,9 +130,11 @@ class Connection:
             loop.close()
 
     async def _connect_until_stopped(self) -> None:
-        pause = ReconnectPause(self._options.reconnect_interval, self._options.max_reconnect_interval)
+        longest = self._options.max_reconnect_interval
+        pause = ReconnectPause(self._options.reconnect_interval, longest)
         while not self._stopping.done():
-            if await self._one_of(random.sample(self._options.servers, len(self._options.servers)) + self._discovered):
+            servers = random.sample(self._options.servers, len(self._options.servers)) + self._discovered
+            if await self._one_of(servers) and time.monotonic() - self._connected_at > longest:
                 pause.reset()
             await asyncio.wait({self._stopping}, timeout=pause.next())
 
@@ -168,6 +172,7 @@ class Connection:
             await self._prepared(client, url, lost)
             if not self._stopping.done():
                 self.is_connected = True
+                self._connected_at = time.monotonic()
                 self.counts["connected"] += 1
                 if self.reason and self.counts["connected"] > 1:
                     _log.info("connected to the NATS server %s again", url)

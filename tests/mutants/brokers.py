@@ -100,10 +100,17 @@ MUTANTS = (
     ),
     CONNECTION(
         "other_servers_of_the_cluster_are_not_used",
-        " + self._discovered):",
-        "):",
+        " + self._discovered\n",
+        "\n",
         f"{SERVER}test_a_client_moves_to_another_server_of_the_cluster",
         "a client that knows one server waits for it although its cluster works",
+    ),
+    CONNECTION(
+        "connection_that_ends_at_once_is_made_again_at_once",
+        " and time.monotonic() - self._connected_at > longest:",
+        ":",
+        f"{FAKE}test_a_connection_that_ends_at_once_is_retried_with_growing_waits",
+        "each process connects ten times a second to a server that ends each connection",
     ),
     PUBLISHER(
         "request_without_its_inbox",

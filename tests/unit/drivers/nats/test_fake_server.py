@@ -1,5 +1,6 @@
 """The NATS driver with a server of the test: order of messages, the confirmed subscription, connections that end."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -57,3 +58,21 @@ def test_a_connection_is_reported_when_the_server_has_handled_the_subscriptions(
         *before, last = [each.split()[0] for each in fake.peers[0].commands]
         assert last == b"PING"
         assert before.count(b"SUB") == 3, fake.peers[0].commands
+
+
+def test_a_connection_that_ends_at_once_is_retried_with_growing_waits() -> None:
+    made: list[float] = []
+
+    def end_when_ready(peer: Peer) -> None:
+        if peer.commands.count(b"PING") == 2:
+            made.append(time.monotonic())
+            peer.end()
+
+    with FakeServer(end_when_ready) as fake:
+        listener = Listener(settings(fake.url, reconnect_interval=0.01, max_reconnect_interval=1.0), "a")
+        try:
+            assert poll(lambda: len(made) > 6, LONG)
+        finally:
+            listener.subscriber.close()
+    assert listener.subscriber.counters()["connected"] >= 1
+    assert made[6] - made[5] >= 0.01 * 2**5 / 2
