@@ -74,7 +74,11 @@ class Connection:
             if self._stopped:
                 raise TransportError("it was closed; make a new one")
             ready = ReadyThread(self._name)
-            self._loop = asyncio.new_event_loop()
+            try:
+                self._loop = asyncio.new_event_loop()
+            except OSError as error:
+                ready.drop()
+                raise TransportError(f"cannot open an event loop: {error}; raise the limit of open files") from error
             self._woken = asyncio.Event()
             self._stopping = self._loop.create_future()
             self._thread = ready.thread

@@ -64,7 +64,7 @@ class NatsPublisher(Publisher):
             self._connection.settled.wait(self._options.connect_timeout)
             if not self._connection.is_connected:
                 raise TransportError(self._connection.reason)
-        except TransportError:
+        except BaseException:
             self.close()
             raise
 

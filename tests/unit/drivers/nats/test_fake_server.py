@@ -1,14 +1,20 @@
 """The NATS driver with a server of the test: order of messages, the confirmed subscription, connections that end."""
 
+import asyncio
+import errno
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from _processes import poll
 
+from pubsub_lib.api import DriverSettings, Publisher, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.model import ZERO
+from pubsub_lib.errors import TransportError
+from pubsub_nats.driver import NatsDriver
 from tests.unit.drivers.nats.fake_server import FakeServer, Peer, message
 from tests.unit.drivers.nats.test_server import LONG, WHO, Listener, envelope, listening, settings
 
@@ -76,3 +82,31 @@ def test_a_connection_that_ends_at_once_is_retried_with_growing_waits() -> None:
             listener.subscriber.close()
     assert listener.subscriber.counters()["connected"] >= 1
     assert made[6] - made[5] >= 0.01 * 2**5 / 2
+
+
+@pytest.mark.parametrize("half", [NatsDriver.publisher, NatsDriver.subscriber])
+def test_without_a_free_descriptor_the_start_fails_with_one_sentence_and_leaves_no_thread(
+    half: Callable[[DriverSettings], Publisher | Subscriber], fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = half(settings(fake.url))
+    if isinstance(made, Subscriber):
+        made.initialize(lambda received: None, lambda: None)
+
+    def start() -> None:
+        if isinstance(made, Subscriber):
+            made.daemonize()
+        else:
+            made.initialize(lambda request: None, lambda: None)
+
+    def full() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "new_event_loop", full)
+        with pytest.raises(TransportError, match="Too many open files; raise the limit of open files"):
+            start()
+    assert poll(lambda: not [each for each in threading.enumerate() if each.name.startswith("pubsub-nats")], LONG)
+    if isinstance(made, Subscriber):
+        start()  # possible again
+        assert poll(lambda: made.counters()["connected"] == 1, LONG)
+    made.close()
