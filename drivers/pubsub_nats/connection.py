@@ -20,6 +20,8 @@ _log = logger(__name__)
 _GRACE: Final = 0.2
 """Maximum seconds until a cancelled task has ended."""
 _NO_TIMEOUT: Final = 2**31
+_MAX_LOGGED: Final = 20
+"""Maximum number of kinds of refused subjects that are logged; there are fewer, unless a server invents them."""
 
 OnClient = Callable[[NatsClient], Awaitable[None]]
 
@@ -57,6 +59,7 @@ class Connection:
         self._discovered: list[str] = []
         """Addresses of further servers of the cluster, which the last server named."""
         self._logged: set[str] = set()
+        """Kinds of refused subjects."""
         self._connected_at = 0.0
         self.settled = threading.Event()
         """Set when the first connection was made, or refused."""
@@ -64,7 +67,7 @@ class Connection:
         servers = ", ".join(access.options.servers)
         self.reason = f"no NATS server of {servers} has answered; start one, or correct servers in [pubsub_nats]"
         """Why there is no connection."""
-        self.counts = {"connected": 0, "disconnected": 0}
+        self.counts = {"connected": 0, "disconnected": 0, "refused": 0}
 
     # -- any thread ----------------------------------------------------------------------------------------------
 
@@ -243,9 +246,17 @@ class Connection:
             ping.result()
 
     def _on_error(self, error: Exception) -> None:
-        if "permissions violation" in str(error) and str(error) not in self._logged:
-            self._logged.add(str(error))
-            _log.error("the NATS server refuses a subject: %s; grant it to this user", error)
+        text = str(error)
+        if "permissions violation" not in text:
+            return
+        self.counts["refused"] += 1
+        # The text up to the token after the prefix, because each hello reply has its own subject.
+        kind = ".".join(text.split(".")[: self._options.prefix.count(".") + 2])
+        if kind not in self._logged and len(self._logged) < _MAX_LOGGED:
+            self._logged.add(kind)
+            _log.error(
+                "the NATS server refuses a subject: %s; grant it to this user; more of this kind are only counted", text
+            )
 
 
 async def _ended(task: "asyncio.Future[Any]") -> BaseException | None:

@@ -112,6 +112,13 @@ MUTANTS = (
         f"{FAKE}test_a_connection_that_ends_at_once_is_retried_with_growing_waits",
         "each process connects ten times a second to a server that ends each connection",
     ),
+    CONNECTION(
+        "each_refused_subject_is_logged",
+        '".".join(text.split(".")[: self._options.prefix.count(".") + 2])',
+        "text",
+        f"{FAKE}test_refused_subjects_are_counted_and_logged_once_for_each_kind",
+        "a publisher without the right to reply logs an error for each hello request",
+    ),
     PUBLISHER(
         "request_without_its_inbox",
         "        self._inboxes[nonce] = reply\n",

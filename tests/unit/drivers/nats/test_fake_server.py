@@ -110,3 +110,18 @@ def test_without_a_free_descriptor_the_start_fails_with_one_sentence_and_leaves_
         start()  # possible again
         assert poll(lambda: made.counters()["connected"] == 1, LONG)
     made.close()
+
+
+def test_refused_subjects_are_counted_and_logged_once_for_each_kind(
+    fake: FakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with listening(settings(fake.url)) as listener:
+        for number in range(100):
+            for kind in ("Publish", "Subscription"):
+                text = f"'Permissions Violation for {kind} to \"pubsub.reply.c.n{number}\"'"
+                fake.peers[0].send(b"-ERR %b\r\n" % text.encode())
+            fake.peers[0].send(b"-ERR 'Permissions Violation %d'\r\n" % number)
+        assert poll(lambda: listener.subscriber.counters()["refused"] == 300, LONG)
+        kept = len(listener.subscriber._connection._logged)
+    assert caplog.text.count("pubsub.reply.c.n") == 2
+    assert kept <= 20
