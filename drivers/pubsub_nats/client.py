@@ -130,6 +130,14 @@ class NatsClient(Client):
             raise _PlainError("it does not require TLS")  # before it gets the password
         return super()._connect_command()
 
+    async def _flush_pending(self, force_flush: bool = False) -> Any:
+        # The base class swallows the cancellation of a task that waits here for a server that does not read.
+        flushed = await super()._flush_pending(force_flush)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        return flushed
+
     async def _send_ping(self, future: "asyncio.Future[Any] | None" = None) -> None:
         # The base class writes a ping past the commands that wait to be written. The answer must show that the server
         # has handled them, above all the subscriptions.

@@ -17,7 +17,7 @@ from pubsub_lib.core.sequencer import MAX_REQUESTS
 from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.hello_requests import HelloRequests
-from pubsub_lib.send_queue import QueuedMessage, SendQueue, frames
+from pubsub_lib.send_queue import QueuedMessage, SendQueue, counted_frames
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_nats.client import Access, NatsClient
 from pubsub_nats.connection import Connection
@@ -77,8 +77,8 @@ class NatsPublisher(Publisher):
         self._queue.put(QueuedMessage(envelope, head, body), self._options.send_wait)
 
     def counters(self) -> Mapping[str, int]:
-        """See :meth:`pubsub_lib.api.Publisher.counters`. ``lost``: frames that were accepted, and not sent when the
-        connection ended. ``unrequested``: hello replies that no subscriber requested."""
+        """See :meth:`pubsub_lib.api.Publisher.counters`. ``lost``: envelopes that were accepted, and not sent when the
+        connection or the publisher ended. ``unrequested``: hello replies that no subscriber requested."""
         counts = {**self._connection.counts, **self._asks.counts, **self._counts, "sent": self._queue.accepted}
         counts["foreign"] += self._foreign
         return counts
@@ -92,12 +92,13 @@ class NatsPublisher(Publisher):
         if self._life.inherited:
             return
         with self._lock:
+            self._queue.close()  # first: the thread ends when a closed publisher's queue is empty
             self._life.closed = True
             thread = self._thread
-        self._queue.close()
         self._asks.close()
         self._connection.stop(_LINGER)
         self._connection.join(_STOP)
+        self._lose(len(self._queue.take()))
         if thread is not None and thread is not threading.current_thread():
             thread.join(_STOP)
 
@@ -123,24 +124,29 @@ class NatsPublisher(Publisher):
             closed = self._life.closed
             batch = self._queue.take()
             if batch:
-                await self._publish(client, list(frames(batch, self._limits)))
+                await self._publish(client, list(counted_frames(batch, self._limits)))
                 await asyncio.sleep(_PAUSE)
             elif closed:
                 return
             else:
                 await self._connection.woken()
 
-    async def _publish(self, client: NatsClient, packed: list[tuple[bytes, bytes]]) -> None:
+    async def _publish(self, client: NatsClient, packed: list[tuple[bytes, bytes, int]]) -> None:
         self._sending_since = time.monotonic()
-        done = 0
+        left = sum(number for _, _, number in packed)
         try:
-            for head, body in packed:
+            for head, body, number in packed:
                 subject = self._subjects.subject(head, self._inboxes)
                 if subject:
                     await client.publish(subject, body)
                 else:
                     self._counts["unrequested"] += 1
-                done += 1
+                left -= number
         finally:
             self._sending_since = math.inf
-            self._counts["lost"] += len(packed) - done
+            self._lose(left)
+
+    def _lose(self, number: int) -> None:
+        """On any thread."""
+        with self._lock:
+            self._counts["lost"] += number

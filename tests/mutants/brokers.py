@@ -11,6 +11,7 @@ def _mutant(path: str, name: str, before: str, after: str, test: str, wrong: str
 
 UNIT = "unit/drivers/nats/test_nats.py::"
 SERVER = "unit/drivers/nats/test_server.py::"
+LOSSES = "unit/drivers/nats/test_losses.py::"
 FAKE = "unit/drivers/nats/test_fake_server.py::"
 CONFORMANCE = "conformance/test_nats.py::TestNats"
 SUBJECTS = partial(_mutant, "subjects.py")
@@ -125,6 +126,35 @@ MUTANTS = (
         "",
         CONFORMANCE,
         "no hello request is answered",
+    ),
+    PUBLISHER(
+        "publisher_is_closed_before_its_queue",
+        "            self._queue.close()  # first: the thread ends when a closed publisher's queue is empty\n"
+        "            self._life.closed = True\n",
+        "            self._life.closed = True\n            self._queue.close()\n",
+        f"{LOSSES}test_an_envelope_accepted_while_the_publisher_closes_is_sent",
+        "an accepted envelope is not sent",
+    ),
+    PUBLISHER(
+        "envelopes_left_in_the_queue_are_not_lost",
+        "        self._lose(len(self._queue.take()))\n",
+        "",
+        f"{LOSSES}test_envelopes_that_wait_without_a_connection_are_lost_at_the_end",
+        "accepted envelopes are neither sent nor counted",
+    ),
+    PUBLISHER(
+        "lost_frames_are_counted_instead_of_envelopes",
+        "left -= number",
+        "left -= 1",
+        f"{LOSSES}test_envelopes_that_were_sent_are_not_lost",
+        "envelopes that were sent count as lost",
+    ),
+    CLIENT(
+        "cancellation_is_swallowed",
+        "if task is not None and task.cancelling():",
+        "if task is None:",
+        f"{LOSSES}test_envelopes_that_a_stalled_server_leaves_in_the_queue_are_lost_at_the_end",
+        "a publisher that closes while its server stalls logs an internal error, and counts late",
     ),
     SUBSCRIBER(
         "topics_are_subscribed_to_beside_everything",
