@@ -46,7 +46,8 @@ class NatsPublisher(Publisher):
         self._inboxes: OrderedDict[str, str] = OrderedDict()
         """Reply subjects of the last requests, by nonce. Only of the connection's thread, as the counters."""
         self._counts = dict.fromkeys(("lost", "overflow", "unrequested"), 0)
-        self._foreign = 0
+        self._bad = {"foreign": 0, "oversized": 0}
+        """Hello requests that are not queued."""
         self._sending_since = math.inf
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -80,8 +81,7 @@ class NatsPublisher(Publisher):
         """See :meth:`pubsub_lib.api.Publisher.counters`. ``lost``: envelopes that were accepted, and not sent when the
         connection or the publisher ended. ``unrequested``: hello replies that no subscriber requested."""
         counts = {**self._connection.counts, **self._asks.counts, **self._counts, "sent": self._queue.accepted}
-        counts["foreign"] += self._foreign
-        return counts
+        return {**counts, **{reason: counts[reason] + number for reason, number in self._bad.items()}}
 
     def sending_for(self, now: float) -> float:
         """See :meth:`pubsub_lib.api.Publisher.sending_for`."""
@@ -110,8 +110,10 @@ class NatsPublisher(Publisher):
     def _take(self, subject: str, reply: str, data: bytes) -> None:
         try:
             nonce = self._subjects.nonce(reply)
-        except FrameError:
-            self._foreign += 1
+            if len(data) > self._limits.max_frame_bytes:
+                raise FrameError(f"a hello request of {len(data)} bytes exceeds max_frame_bytes", "oversized")
+        except FrameError as error:
+            self._bad[error.reason] += 1
             return
         self._inboxes[nonce] = reply
         if len(self._inboxes) > MAX_REQUESTS:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from _processes import poll
 from nats import errors
 
 from pubsub_lib.core import codec
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.send_queue import QueuedMessage
 from pubsub_nats.client import NatsClient
 from pubsub_nats.publisher import NatsPublisher
 from tests.conformance.nats_wire import server
+from tests.unit.drivers.nats.fake_server import FakeServer, message
 from tests.unit.drivers.nats.test_server import LONG, envelope, listening, paused, publishing, settings
 
 
@@ -93,3 +96,22 @@ def test_envelopes_that_were_sent_are_not_lost() -> None:
             send_in_one_batch(publisher, 1, 2, 3, 7)
         assert poll(lambda: listener.sequences == [1, 7], LONG)
         assert publisher.counters()["lost"] == 0
+
+
+def test_a_hello_request_that_is_too_large_is_counted_and_not_queued() -> None:
+    limits = Limits(max_frame_bytes=2000, max_value_bytes=100)
+    with FakeServer() as fake, publishing(settings(fake.url, limits)) as publisher:
+        put: list[bytes] = []
+
+        def keep(frames: Sequence[bytes]) -> int:
+            put.extend(frames)
+            return 0
+
+        publisher._asks.put = keep  # type: ignore[method-assign]
+        peer = fake.peers[0]
+        sid = peer.subjects[b"pubsub.ask"]
+        for size in (2001, 2000):
+            peer.send(message(sid, b"pubsub.ask", b"H" * size, b"pubsub.reply.c.n"))
+        assert poll(lambda: len(put) == 1, LONG)
+        assert len(put[0]) == 2000
+        assert publisher.counters()["oversized"] == 1
