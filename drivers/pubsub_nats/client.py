@@ -75,6 +75,11 @@ class NatsClient(Client):
         self._on_error = on_error
         self._on_closed = on_closed
 
+    @property
+    def is_reading(self) -> bool:
+        """False when reading has ended by an error of the client, which it only logs: pings then count as answered."""
+        return self._reading_task is not None and not self._reading_task.done()
+
     async def open(self, name: str) -> None:
         """Connect. Raises NoConnectionError."""
         options = self._access.options

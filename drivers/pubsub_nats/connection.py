@@ -232,9 +232,11 @@ class Connection:
                 _log.error("internal error in the thread %s; please report this", self._name, exc_info=error)
 
     async def _keep_alive(self, client: NatsClient) -> None:
-        """Return when the server neither answers a ping nor sends messages."""
+        """Return when the server neither answers a ping nor sends messages, or the client no longer reads."""
         while True:
             await asyncio.sleep(self._options.keepalive_interval)
+            if not client.is_reading:
+                return
             # Without a timeout of the client, whose reading would end when the answer came late.
             ping = asyncio.ensure_future(client.flush(_NO_TIMEOUT))
             while not ping.done():

@@ -100,6 +100,13 @@ MUTANTS = (
         "a server that vanished without a FIN is never left",
     ),
     CONNECTION(
+        "connection_that_is_not_read_stays",
+        "            if not client.is_reading:\n                return\n",
+        "",
+        f"{FAKE}test_a_connection_whose_reading_failed_is_made_again",
+        "after an error of the client a replica receives nothing more",
+    ),
+    CONNECTION(
         "other_servers_of_the_cluster_are_not_used",
         " + self._discovered\n",
         "\n",

@@ -125,3 +125,11 @@ def test_refused_subjects_are_counted_and_logged_once_for_each_kind(
         kept = len(listener.subscriber._connection._logged)
     assert caplog.text.count("pubsub.reply.c.n") == 2
     assert kept <= 20
+
+
+def test_a_connection_whose_reading_failed_is_made_again(fake: FakeServer) -> None:
+    with listening(settings(fake.url, keepalive_interval=0.05), "a") as listener:
+        fake.peers[0].send(b"-ERR '\xff'\r\n")
+        assert poll(lambda: listener.subscriber.counters()["connected"] == 2, LONG)
+        fake.peers[-1].send(message(fake.peers[-1].subjects[DATA], DATA, body(1)))
+        assert received(listener, 1)
