@@ -91,15 +91,21 @@ def frames(waiting: Sequence[QueuedMessage], limits: Limits) -> Iterator[tuple[b
     A single envelope is sent as it is. The order within a topic is kept. No message overtakes a hello and no hello
     overtakes a message, because a hello's sequences must be correct when it arrives.
     """
+    for head, body, _ in counted_frames(waiting, limits):
+        yield head, body
+
+
+def counted_frames(waiting: Sequence[QueuedMessage], limits: Limits) -> Iterator[tuple[bytes, bytes, int]]:
+    """As :func:`frames`, each with the number of its envelopes."""
     for start in range(0, len(waiting), WINDOW):
         window = waiting[start : start + WINDOW]
         if len(window) == 1:
-            yield window[0].head, window[0].body
+            yield window[0].head, window[0].body, 1
         else:
             yield from _shared(window, limits)
 
 
-def _shared(window: Sequence[QueuedMessage], limits: Limits) -> Iterator[tuple[bytes, bytes]]:
+def _shared(window: Sequence[QueuedMessage], limits: Limits) -> Iterator[tuple[bytes, bytes, int]]:
     runs: dict[tuple[str, str], _Run] = {}
     max_bytes = min(limits.max_frame_bytes, codec.SHARED_BYTES)
     for item in window:
@@ -107,7 +113,7 @@ def _shared(window: Sequence[QueuedMessage], limits: Limits) -> Iterator[tuple[b
             for run in runs.values():
                 yield run.frame()
             runs.clear()
-            yield item.head, item.body
+            yield item.head, item.body, 1
             continue
         key = (item.envelope.uuid, item.envelope.topic)
         found = runs.get(key)
@@ -151,9 +157,10 @@ class _Run:
         self._size = size
         return True
 
-    def frame(self) -> tuple[bytes, bytes]:
-        """Return topic frame and body. The messages are not encoded again: their senders' bytes are joined."""
+    def frame(self) -> tuple[bytes, bytes, int]:
+        """Return topic frame, body and number of envelopes. The messages are not encoded again: their senders' bytes
+        are joined."""
         first = self._first
         if not self._messages:
-            return first.head, first.body
-        return first.head, codec.join(first.envelope, self._count, self._messages)
+            return first.head, first.body, 1
+        return first.head, codec.join(first.envelope, self._count, self._messages), len(self._messages)

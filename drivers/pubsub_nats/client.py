@@ -17,6 +17,9 @@ from pubsub_nats.options import NatsOptions
 _CLOSE_TIMEOUT: Final = 0.5
 """Maximum seconds for writing the last bytes to a server that may read nothing."""
 
+OnMessage = Callable[[str, str, bytes], None]
+"""Called with the subject, the reply subject and the data of a message."""
+
 
 class NoConnectionError(TransportError):
     """A connection could not be made. ``refused``: the server refuses this client, so that waiting does not help."""
@@ -52,16 +55,30 @@ def access(options: NatsOptions) -> Access:
 
 
 class NatsClient(Client):
-    """One connection to one server. It is not made again: :mod:`.connection` makes a new client."""
+    """One connection to one server. It is not made again: :mod:`.connection` makes a new client.
+
+    ``on_message`` is called for the messages of all subscriptions, in the order in which the server sent them.
+    """
 
     def __init__(
-        self, access: Access, url: str, on_error: Callable[[Exception], None], on_closed: Callable[[], Awaitable[None]]
+        self,
+        access: Access,
+        url: str,
+        on_message: OnMessage,
+        on_error: Callable[[Exception], None],
+        on_closed: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__()
         self._access = access
         self._url = url
+        self._on_message = on_message
         self._on_error = on_error
         self._on_closed = on_closed
+
+    @property
+    def is_reading(self) -> bool:
+        """False when reading has ended by an error of the client, which it only logs: pings then count as answered."""
+        return self._reading_task is not None and not self._reading_task.done()
 
     async def open(self, name: str) -> None:
         """Connect. Raises NoConnectionError."""
@@ -118,13 +135,27 @@ class NatsClient(Client):
             raise _PlainError("it does not require TLS")  # before it gets the password
         return super()._connect_command()
 
-    async def _process_headers(self, headers: Any) -> None:
-        """This library sends none; those of others could be damaged, which would end the client's reading."""
+    async def _flush_pending(self, force_flush: bool = False) -> Any:
+        # The base class swallows the cancellation of a task that waits here for a server that does not read.
+        flushed = await super()._flush_pending(force_flush)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        return flushed
 
-    def _build_message(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> Any:
-        # A subject that is not UTF-8 would end the client's reading. It is counted as foreign instead.
-        subject, reply = (each.decode(errors="replace").encode() for each in (subject, reply))
-        return super()._build_message(sid, subject, reply, data, headers)
+    async def _send_ping(self, future: "asyncio.Future[Any] | None" = None) -> None:
+        # The base class writes a ping past the commands that wait to be written. The answer must show that the server
+        # has handled them, above all the subscriptions.
+        self._pongs.append(future or asyncio.get_running_loop().create_future())
+        await self._send_command(b"PING\r\n")
+        await self._flush_pending()
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
+        # The base class has a queue and a task for each subscription, so that messages would overtake hellos. It would
+        # also drop what arrives for a subscription that has just ended. Headers are not read, because this library
+        # sends none, and those of others may be damaged; a subject that is not UTF-8 is counted as foreign.
+        self.stats["in_bytes"] += len(data)
+        self._on_message(subject.decode(errors="replace"), reply.decode(errors="replace"), data)
 
 
 class _FailedError(Exception):

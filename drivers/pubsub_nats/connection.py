@@ -3,6 +3,7 @@
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -12,20 +13,22 @@ from pubsub_lib.errors import TransportError
 from pubsub_lib.logs import logger
 from pubsub_lib.reconnect_pause import ReconnectPause
 from pubsub_lib.threads.start import ReadyThread
-from pubsub_nats.client import Access, NatsClient, NoConnectionError
+from pubsub_nats.client import Access, NatsClient, NoConnectionError, OnMessage
 
 _log = logger(__name__)
 
 _GRACE: Final = 0.2
 """Maximum seconds until a cancelled task has ended."""
 _NO_TIMEOUT: Final = 2**31
+_MAX_LOGGED: Final = 20
+"""Maximum number of kinds of refused subjects that are logged; there are fewer, unless a server invents them."""
 
 OnClient = Callable[[NatsClient], Awaitable[None]]
 
 
 class Connection:
     """``opened`` subscribes on a new connection. When that is in effect, ``connected`` is called, and ``work`` runs
-    until the connection ends; all three on the connection's thread.
+    until the connection ends. ``on_message`` is called for each message; all four on the connection's thread.
 
     ``min_payload``: size of messages that the server must accept.
     """
@@ -35,6 +38,7 @@ class Connection:
         access: Access,
         name: str,
         opened: OnClient,
+        on_message: OnMessage,
         connected: Callable[[], None],
         work: OnClient,
         min_payload: int = 0,
@@ -43,6 +47,7 @@ class Connection:
         self._options = access.options
         self._name = name
         self._opened = opened
+        self._on_message = on_message
         self._connected = connected
         self._work = work
         self._min_payload = min_payload
@@ -54,13 +59,15 @@ class Connection:
         self._discovered: list[str] = []
         """Addresses of further servers of the cluster, which the last server named."""
         self._logged: set[str] = set()
+        """Kinds of refused subjects."""
+        self._connected_at = 0.0
         self.settled = threading.Event()
         """Set when the first connection was made, or refused."""
         self.is_connected = False
         servers = ", ".join(access.options.servers)
         self.reason = f"no NATS server of {servers} has answered; start one, or correct servers in [pubsub_nats]"
         """Why there is no connection."""
-        self.counts = {"connected": 0, "disconnected": 0, "lost": 0}
+        self.counts = {"connected": 0, "disconnected": 0, "refused": 0}
 
     # -- any thread ----------------------------------------------------------------------------------------------
 
@@ -70,7 +77,11 @@ class Connection:
             if self._stopped:
                 raise TransportError("it was closed; make a new one")
             ready = ReadyThread(self._name)
-            self._loop = asyncio.new_event_loop()
+            try:
+                self._loop = asyncio.new_event_loop()
+            except OSError as error:
+                ready.drop()
+                raise TransportError(f"cannot open an event loop: {error}; raise the limit of open files") from error
             self._woken = asyncio.Event()
             self._stopping = self._loop.create_future()
             self._thread = ready.thread
@@ -126,9 +137,11 @@ class Connection:
             loop.close()
 
     async def _connect_until_stopped(self) -> None:
-        pause = ReconnectPause(self._options.reconnect_interval, self._options.max_reconnect_interval)
+        longest = self._options.max_reconnect_interval
+        pause = ReconnectPause(self._options.reconnect_interval, longest)
         while not self._stopping.done():
-            if await self._one_of(random.sample(self._options.servers, len(self._options.servers)) + self._discovered):
+            servers = random.sample(self._options.servers, len(self._options.servers)) + self._discovered
+            if await self._one_of(servers) and time.monotonic() - self._connected_at > longest:
                 pause.reset()
             await asyncio.wait({self._stopping}, timeout=pause.next())
 
@@ -161,11 +174,12 @@ class Connection:
             if not lost.done():
                 lost.set_result(None)
 
-        client = NatsClient(self._access, url, self._on_error, on_closed)
+        client = NatsClient(self._access, url, self._on_message, self._on_error, on_closed)
         try:
             await self._prepared(client, url, lost)
             if not self._stopping.done():
                 self.is_connected = True
+                self._connected_at = time.monotonic()
                 self.counts["connected"] += 1
                 if self.reason and self.counts["connected"] > 1:
                     _log.info("connected to the NATS server %s again", url)
@@ -218,9 +232,11 @@ class Connection:
                 _log.error("internal error in the thread %s; please report this", self._name, exc_info=error)
 
     async def _keep_alive(self, client: NatsClient) -> None:
-        """Return when the server neither answers a ping nor sends messages."""
+        """Return when the server neither answers a ping nor sends messages, or the client no longer reads."""
         while True:
             await asyncio.sleep(self._options.keepalive_interval)
+            if not client.is_reading:
+                return
             # Without a timeout of the client, whose reading would end when the answer came late.
             ping = asyncio.ensure_future(client.flush(_NO_TIMEOUT))
             while not ping.done():
@@ -232,11 +248,17 @@ class Connection:
             ping.result()
 
     def _on_error(self, error: Exception) -> None:
-        if isinstance(error, errors.SlowConsumerError):
-            self.counts["lost"] += 1
-        elif "permissions violation" in str(error) and str(error) not in self._logged:
-            self._logged.add(str(error))
-            _log.error("the NATS server refuses a subject: %s; grant it to this user", error)
+        text = str(error)
+        if "permissions violation" not in text:
+            return
+        self.counts["refused"] += 1
+        # The text up to the token after the prefix, because each hello reply has its own subject.
+        kind = ".".join(text.split(".")[: self._options.prefix.count(".") + 2])
+        if kind not in self._logged and len(self._logged) < _MAX_LOGGED:
+            self._logged.add(kind)
+            _log.error(
+                "the NATS server refuses a subject: %s; grant it to this user; more of this kind are only counted", text
+            )
 
 
 async def _ended(task: "asyncio.Future[Any]") -> BaseException | None:

@@ -10,6 +10,7 @@ from msgspec import Meta
 from pubsub_lib.config.driver_options import SEND_WAIT, SendWait, reconnect_conflict
 from pubsub_lib.config.fields import checked_options, option, opts_of
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.masking import masked_url
 
 EXTRA: Final = "nats"
 """The extra of this distribution that brings the NATS client."""
@@ -111,8 +112,8 @@ def _wrong_server(url: str) -> str:
         known = parts.scheme in ("nats", "tls") and parts.hostname and parts.port != 0
     except ValueError:
         known, parts = False, urlsplit("")
-    if "@" in parts.netloc:
-        return f"an address of servers holds a user or a password ({parts.hostname}); set the options for them"
+    if "@" in url:
+        return "an address of servers holds a user or a password; set the options for them, and remove it"
     if not known or parts.path.strip("/") or parts.query or parts.fragment:
-        return f"the address {url!r} of servers is not nats://host:port or tls://host:port; correct it"
+        return f"the address {masked_url(url)!r} of servers is not nats://host:port or tls://host:port; correct it"
     return ""

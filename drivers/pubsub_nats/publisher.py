@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from nats.aio.msg import Msg
-
 from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
@@ -19,7 +17,7 @@ from pubsub_lib.core.sequencer import MAX_REQUESTS
 from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.hello_requests import HelloRequests
-from pubsub_lib.send_queue import QueuedMessage, SendQueue, frames
+from pubsub_lib.send_queue import QueuedMessage, SendQueue, counted_frames
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_nats.client import Access, NatsClient
 from pubsub_nats.connection import Connection
@@ -42,13 +40,14 @@ class NatsPublisher(Publisher):
         self._subjects = Subjects(access.options.prefix)
         self._life = PublisherState()
         self._asks = HelloRequests(limits)
-        name, subscribe, connected = "pubsub-nats-publisher", self._subscribe, self._asks.connected
-        self._connection = Connection(access, name, subscribe, connected, self._send, limits.max_frame_bytes)
+        calls = self._subscribe, self._take, self._asks.connected, self._send
+        self._connection = Connection(access, "pubsub-nats-publisher", *calls, limits.max_frame_bytes)
         self._queue = SendQueue(self._options.send_queue, self._connection.wake, "pubsub_nats")
         self._inboxes: OrderedDict[str, str] = OrderedDict()
         """Reply subjects of the last requests, by nonce. Only of the connection's thread, as the counters."""
         self._counts = dict.fromkeys(("lost", "overflow", "unrequested"), 0)
-        self._foreign = 0
+        self._bad = {"foreign": 0, "oversized": 0}
+        """Hello requests that are not queued."""
         self._sending_since = math.inf
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -66,7 +65,7 @@ class NatsPublisher(Publisher):
             self._connection.settled.wait(self._options.connect_timeout)
             if not self._connection.is_connected:
                 raise TransportError(self._connection.reason)
-        except TransportError:
+        except BaseException:
             self.close()
             raise
 
@@ -79,11 +78,10 @@ class NatsPublisher(Publisher):
         self._queue.put(QueuedMessage(envelope, head, body), self._options.send_wait)
 
     def counters(self) -> Mapping[str, int]:
-        """See :meth:`pubsub_lib.api.Publisher.counters`. ``lost``: frames that were accepted, and not sent when the
-        connection ended. ``unrequested``: hello replies that no subscriber requested."""
+        """See :meth:`pubsub_lib.api.Publisher.counters`. ``lost``: envelopes that were accepted, and not sent when the
+        connection or the publisher ended. ``unrequested``: hello replies that no subscriber requested."""
         counts = {**self._connection.counts, **self._asks.counts, **self._counts, "sent": self._queue.accepted}
-        counts["foreign"] += self._foreign
-        return counts
+        return {**counts, **{reason: counts[reason] + number for reason, number in self._bad.items()}}
 
     def sending_for(self, now: float) -> float:
         """See :meth:`pubsub_lib.api.Publisher.sending_for`."""
@@ -94,30 +92,33 @@ class NatsPublisher(Publisher):
         if self._life.inherited:
             return
         with self._lock:
+            self._queue.close()  # first: the thread ends when a closed publisher's queue is empty
             self._life.closed = True
             thread = self._thread
-        self._queue.close()
         self._asks.close()
         self._connection.stop(_LINGER)
         self._connection.join(_STOP)
+        self._lose(len(self._queue.take()))
         if thread is not None and thread is not threading.current_thread():
             thread.join(_STOP)
 
     # -- the connection's thread ---------------------------------------------------------------------------------
 
     async def _subscribe(self, client: NatsClient) -> None:
-        await client.subscribe(self._subjects.ask, cb=self._take)
+        await client.subscribe(self._subjects.ask)
 
-    async def _take(self, request: Msg) -> None:
+    def _take(self, subject: str, reply: str, data: bytes) -> None:
         try:
-            nonce = self._subjects.nonce(request.reply)
-        except FrameError:
-            self._foreign += 1
+            nonce = self._subjects.nonce(reply)
+            if len(data) > self._limits.max_frame_bytes:
+                raise FrameError(f"a hello request of {len(data)} bytes exceeds max_frame_bytes", "oversized")
+        except FrameError as error:
+            self._bad[error.reason] += 1
             return
-        self._inboxes[nonce] = request.reply
+        self._inboxes[nonce] = reply
         if len(self._inboxes) > MAX_REQUESTS:
             self._inboxes.popitem(last=False)
-        self._counts["overflow"] += self._asks.put((request.data,))
+        self._counts["overflow"] += self._asks.put((data,))
 
     async def _send(self, client: NatsClient) -> None:
         """Send the queued envelopes until the publisher is closed."""
@@ -125,24 +126,29 @@ class NatsPublisher(Publisher):
             closed = self._life.closed
             batch = self._queue.take()
             if batch:
-                await self._publish(client, list(frames(batch, self._limits)))
+                await self._publish(client, list(counted_frames(batch, self._limits)))
                 await asyncio.sleep(_PAUSE)
             elif closed:
                 return
             else:
                 await self._connection.woken()
 
-    async def _publish(self, client: NatsClient, packed: list[tuple[bytes, bytes]]) -> None:
+    async def _publish(self, client: NatsClient, packed: list[tuple[bytes, bytes, int]]) -> None:
         self._sending_since = time.monotonic()
-        done = 0
+        left = sum(number for _, _, number in packed)
         try:
-            for head, body in packed:
+            for head, body, number in packed:
                 subject = self._subjects.subject(head, self._inboxes)
                 if subject:
                     await client.publish(subject, body)
                 else:
                     self._counts["unrequested"] += 1
-                done += 1
+                left -= number
         finally:
             self._sending_since = math.inf
-            self._counts["lost"] += len(packed) - done
+            self._lose(left)
+
+    def _lose(self, number: int) -> None:
+        """On any thread."""
+        with self._lock:
+            self._counts["lost"] += number

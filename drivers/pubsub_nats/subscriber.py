@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
@@ -38,7 +37,8 @@ class NatsSubscriber(Subscriber):
         self._limits = limits
         self._subjects = Subjects(access.options.prefix)
         self._inbox = self._subjects.inbox(uuid.uuid4().hex)
-        self._connection = Connection(access, "pubsub-nats-subscriber", self._open, self._mark, self._follow)
+        calls = self._open, self._take, self._mark, self._follow
+        self._connection = Connection(access, "pubsub-nats-subscriber", *calls)
         self._queue = Pending(access.options.pending_messages, access.options.pending_bytes)
         self._lock = threading.Lock()
         self._topics: set[str] = set()
@@ -46,6 +46,7 @@ class NatsSubscriber(Subscriber):
         """Topics that were registered or unregistered since the connection's thread looked."""
         self._asks: deque[tuple[str, bytes]] = deque(maxlen=_MAX_ASKS)
         self._life = SubscriberState(self._lock, _log, ("lost",))
+        """Its counter ``lost`` is only of the connection's thread."""
         self._subscribed: dict[str, Subscription] = {}
         """By topic, of this connection. Only of the connection's thread."""
 
@@ -92,8 +93,7 @@ class NatsSubscriber(Subscriber):
     def counters(self) -> Mapping[str, int]:
         """The counters that the API requires; ``lost``: messages that found no room in the queue."""
         self._life.check_process()
-        made = self._connection.counts
-        return {**self._life.counts, **made, "lost": self._life.counts["lost"] + made["lost"]}
+        return {**self._life.counts, **self._connection.counts}
 
     def close(self) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.close`."""
@@ -113,7 +113,7 @@ class NatsSubscriber(Subscriber):
         with self._lock:
             self._changed = set(self._topics)
         for subject in (self._subjects.hello, f"{self._inbox}.>"):
-            await client.subscribe(subject, cb=self._take)
+            await client.subscribe(subject)
         await self._subscribe(client)
 
     def _mark(self) -> None:
@@ -137,20 +137,13 @@ class NatsSubscriber(Subscriber):
                 changed = set(self._subscribed)
                 wanted = wanted if ALL in self._topics else set(self._topics)
         for topic in wanted - self._subscribed.keys():
-            self._subscribed[topic] = await client.subscribe(self._subjects.pattern(topic), cb=self._take)
+            self._subscribed[topic] = await client.subscribe(self._subjects.pattern(topic))
         for topic in (changed & self._subscribed.keys()) - wanted:
-            ended = self._subscribed.pop(topic)
-            self._lose(ended.pending_msgs)
-            await ended.unsubscribe()
+            await self._subscribed.pop(topic).unsubscribe()
 
-    async def _take(self, message: Msg) -> None:
-        if not self._queue.put((message.subject, message.data), len(message.data)):
-            self._lose(1)
-
-    def _lose(self, number: int) -> None:
-        if number and not self._life.closed:
-            with self._lock:
-                self._life.counts["lost"] += number
+    def _take(self, subject: str, reply: str, data: bytes) -> None:
+        if not self._queue.put((subject, data), len(data)) and not self._life.closed:
+            self._life.counts["lost"] += 1
 
     # -- the receiving thread --------------------------------------------------------------------------------------
 

@@ -74,19 +74,19 @@ class ReportsAConnectionTooEarly(NatsSubscriber):
 class DeliversEveryTopic(NatsSubscriber):
     async def _subscribe(self, client: NatsClient) -> None:
         if not self._subscribed:
-            self._subscribed[ALL] = await client.subscribe(self._subjects.pattern(ALL), cb=self._take)
+            self._subscribed[ALL] = await client.subscribe(self._subjects.pattern(ALL))
 
 
 class SubscribesToOneTopicTwice(NatsSubscriber):
     async def _subscribe(self, client: NatsClient) -> None:
         for topic in self._topics - self._subscribed.keys():
-            self._subscribed[topic] = await client.subscribe(self._subjects.pattern(topic), cb=self._take)
+            self._subscribed[topic] = await client.subscribe(self._subjects.pattern(topic))
 
 
 class ReceivesAllHelloReplies(NatsSubscriber):
     async def _open(self, client: NatsClient) -> None:
         await super()._open(client)
-        await client.subscribe(self._subjects.inbox(">"), cb=self._take)
+        await client.subscribe(self._subjects.inbox(">"))
 
 
 BROKEN: Table = {

@@ -11,6 +11,8 @@ def _mutant(path: str, name: str, before: str, after: str, test: str, wrong: str
 
 UNIT = "unit/drivers/nats/test_nats.py::"
 SERVER = "unit/drivers/nats/test_server.py::"
+LOSSES = "unit/drivers/nats/test_losses.py::"
+FAKE = "unit/drivers/nats/test_fake_server.py::"
 CONFORMANCE = "conformance/test_nats.py::TestNats"
 SUBJECTS = partial(_mutant, "subjects.py")
 CLIENT = partial(_mutant, "client.py")
@@ -43,17 +45,17 @@ MUTANTS = (
     ),
     CLIENT(
         "subject_that_is_not_text_ends_receiving",
-        'each.decode(errors="replace").encode()',
-        "each",
+        'self._on_message(subject.decode(errors="replace")',
+        "self._on_message(subject.decode()",
         f"{SERVER}test_foreign_messages_are_counted_and_do_not_end_receiving",
         "one message of any program ends the receiving of every replica of all topics",
     ),
     CLIENT(
-        "headers_are_read",
-        "async def _process_headers(self",
-        "async def _process_no_headers(self",
-        f"{SERVER}test_foreign_messages_are_counted_and_do_not_end_receiving",
-        "a damaged header of any program ends the receiving of a replica",
+        "messages_and_hellos_overtake_each_other",
+        "self._on_message(subject.decode",
+        "self._reading_task.get_loop().call_later(sid / 10, self._on_message, subject.decode",
+        f"{FAKE}test_messages_and_hellos_do_not_overtake_each_other",
+        "a hello names a sequence whose messages are not received yet, and the replica reads a delta without need",
     ),
     CLIENT(
         "server_without_encryption_gets_the_password",
@@ -68,6 +70,13 @@ MUTANTS = (
         "            return",
         f"{SERVER}test_an_unavailable_server_is_one_sentence_in_time",
         "the client tries one server in a loop, and no error names it",
+    ),
+    CLIENT(
+        "ping_overtakes_the_subscriptions",
+        "async def _send_ping(self",
+        "async def _send_slow_ping(self",
+        f"{FAKE}test_a_connection_is_reported_when_the_server_has_handled_the_subscriptions",
+        "on_connected is called before the server has the subscriptions, and what is sent then is lost",
     ),
     CONNECTION(
         "server_may_accept_less_than_a_frame",
@@ -91,18 +100,75 @@ MUTANTS = (
         "a server that vanished without a FIN is never left",
     ),
     CONNECTION(
+        "connection_that_is_not_read_stays",
+        "            if not client.is_reading:\n                return\n",
+        "",
+        f"{FAKE}test_a_connection_whose_reading_failed_is_made_again",
+        "after an error of the client a replica receives nothing more",
+    ),
+    CONNECTION(
         "other_servers_of_the_cluster_are_not_used",
-        " + self._discovered):",
-        "):",
+        " + self._discovered\n",
+        "\n",
         f"{SERVER}test_a_client_moves_to_another_server_of_the_cluster",
         "a client that knows one server waits for it although its cluster works",
     ),
+    CONNECTION(
+        "connection_that_ends_at_once_is_made_again_at_once",
+        " and time.monotonic() - self._connected_at > longest:",
+        ":",
+        f"{FAKE}test_a_connection_that_ends_at_once_is_retried_with_growing_waits",
+        "each process connects ten times a second to a server that ends each connection",
+    ),
+    CONNECTION(
+        "each_refused_subject_is_logged",
+        '".".join(text.split(".")[: self._options.prefix.count(".") + 2])',
+        "text",
+        f"{FAKE}test_refused_subjects_are_counted_and_logged_once_for_each_kind",
+        "a publisher without the right to reply logs an error for each hello request",
+    ),
     PUBLISHER(
         "request_without_its_inbox",
-        "        self._inboxes[nonce] = request.reply\n",
+        "        self._inboxes[nonce] = reply\n",
         "",
         CONFORMANCE,
         "no hello request is answered",
+    ),
+    PUBLISHER(
+        "publisher_is_closed_before_its_queue",
+        "            self._queue.close()  # first: the thread ends when a closed publisher's queue is empty\n"
+        "            self._life.closed = True\n",
+        "            self._life.closed = True\n            self._queue.close()\n",
+        f"{LOSSES}test_an_envelope_accepted_while_the_publisher_closes_is_sent",
+        "an accepted envelope is not sent",
+    ),
+    PUBLISHER(
+        "hello_request_of_any_size_is_queued",
+        "if len(data) > self._limits.max_frame_bytes:",
+        "if False:",
+        f"{LOSSES}test_a_hello_request_that_is_too_large_is_counted_and_not_queued",
+        "programs that may send hello requests fill the memory of a publisher",
+    ),
+    PUBLISHER(
+        "envelopes_left_in_the_queue_are_not_lost",
+        "        self._lose(len(self._queue.take()))\n",
+        "",
+        f"{LOSSES}test_envelopes_that_wait_without_a_connection_are_lost_at_the_end",
+        "accepted envelopes are neither sent nor counted",
+    ),
+    PUBLISHER(
+        "lost_frames_are_counted_instead_of_envelopes",
+        "left -= number",
+        "left -= 1",
+        f"{LOSSES}test_envelopes_that_were_sent_are_not_lost",
+        "envelopes that were sent count as lost",
+    ),
+    CLIENT(
+        "cancellation_is_swallowed",
+        "if task is not None and task.cancelling():",
+        "if task is None:",
+        f"{LOSSES}test_envelopes_that_a_stalled_server_leaves_in_the_queue_are_lost_at_the_end",
+        "a publisher that closes while its server stalls logs an internal error, and counts late",
     ),
     SUBSCRIBER(
         "topics_are_subscribed_to_beside_everything",
@@ -120,7 +186,7 @@ MUTANTS = (
     ),
     SUBSCRIBER(
         "message_without_room_is_not_counted",
-        "            self._lose(1)\n",
+        '            self._life.counts["lost"] += 1\n',
         "            pass\n",
         "e2e/test_nats.py::test_slow_replica_counts_lost_messages_and_converges_by_deltas",
         "no counter shows that a replica is too slow",

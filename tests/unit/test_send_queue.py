@@ -13,7 +13,7 @@ from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ZERO
 from pubsub_lib.errors import TransportError
-from pubsub_lib.send_queue import WINDOW, QueuedMessage, SendQueue, frames
+from pubsub_lib.send_queue import WINDOW, QueuedMessage, SendQueue, counted_frames, frames
 from tests.unit.drivers.zmq.world import envelope
 
 UUIDS = ("aa" * 16, "bb" * 16)
@@ -99,6 +99,13 @@ def test_messages_of_a_topic_share_a_frame_up_to_its_limit() -> None:
     got = list(frames(waiting, LIMITS))
     assert len(got) < 10
     assert all(len(body) <= LIMITS.max_frame_bytes for _, body in got)
+
+
+def test_each_frame_comes_with_the_number_of_its_envelopes() -> None:
+    numbers = (1, 2, 3, 7, 8)  # a gap ends a frame
+    waiting = [hello(0), *(outgoing(envelope("a", number, UUIDS[0])) for number in numbers), hello(1)]
+    assert [number for _, _, number in counted_frames(waiting, LIMITS)] == [1, 3, 2, 1]
+    assert [pair for *pair, _ in counted_frames(waiting, LIMITS)] == [list(pair) for pair in frames(waiting, LIMITS)]
 
 
 def test_single_waiting_message_is_sent_as_it_was_encoded() -> None:

@@ -128,9 +128,15 @@ def test_options_that_cannot_be_used_are_refused(options: dict[str, Any], wrong:
     assert "[pubsub_nats]" in str(caught.value)
 
 
-def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
-    with pytest.raises(ConfigError, match="set the options for them") as caught:
-        checked({"servers": ("nats://me:secret-1@a:4222",)})
+@pytest.mark.parametrize(
+    "url",
+    ["nats://me:secret-1@a:4222", "nats:me:secret-1@a:4222", "me:secret-1@a", "nats://[me:secret-1@a:4222",
+     "nats://me:secret-1@a@b:4222", "nats://me:/secret-1@a:4222", "nats://a:4222?password=secret-1",
+     "nats:/me:secret-1@a:4222"],
+)  # fmt: skip
+def test_a_password_in_an_address_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ConfigError, match="servers") as caught:
+        checked({"servers": (url,)})
     assert "secret-1" not in str(caught.value)
 
 

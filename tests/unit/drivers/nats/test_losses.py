@@ -1,0 +1,117 @@
+"""The NATS publisher sends or counts each envelope that it accepted."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from _processes import poll
+from nats import errors
+
+from pubsub_lib.core import codec
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.send_queue import QueuedMessage
+from pubsub_nats.client import NatsClient
+from pubsub_nats.publisher import NatsPublisher
+from tests.conformance.nats_wire import server
+from tests.unit.drivers.nats.fake_server import FakeServer, message
+from tests.unit.drivers.nats.test_server import LONG, envelope, listening, paused, publishing, settings
+
+
+def queued(sequence: int) -> QueuedMessage:
+    made = envelope(sequence)
+    return QueuedMessage(made, *codec.encode(made))
+
+
+def test_an_envelope_accepted_while_the_publisher_closes_is_sent() -> None:
+    with server() as broker, listening(settings(broker.url), "a") as listener:
+        slow = settings(broker.url, reconnect_interval=10.0, max_reconnect_interval=10.0)
+        with publishing(slow) as publisher:
+            queue = publisher._queue
+            really, woken = queue.close, threading.Event()
+
+            def close() -> None:
+                # A sender that passed the check before, while the connection's thread looks at an empty queue.
+                publisher._connection.wake()
+                woken.wait(0.3)
+                if not woken.is_set():
+                    queue.put(queued(1), 0)
+                    woken.set()
+                really()
+
+            queue.close = close  # type: ignore[method-assign]
+        assert publisher.counters()["sent"] == 1
+        assert poll(lambda: listener.sequences == [1], LONG)
+        assert publisher.counters()["lost"] == 0
+
+
+def test_envelopes_that_wait_without_a_connection_are_lost_at_the_end() -> None:
+    with server() as broker, publishing(settings(broker.url)) as publisher:
+        broker.kill()
+        assert poll(lambda: not publisher._connection.is_connected, LONG)
+        for sequence in range(1, 4):  # of senders that passed the check before
+            publisher._queue.put(queued(sequence), 0)
+        publisher.close()
+        publisher.close()
+        assert publisher.counters()["lost"] == 3
+
+
+def test_envelopes_that_a_stalled_server_leaves_in_the_queue_are_lost_at_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with server() as stalling, publishing(settings(stalling.url, send_queue=1000)) as publisher, paused(stalling):
+        for sequence in range(1, 100):
+            made = envelope(2 * sequence, b"1" * 200_000)
+            publisher._queue.put(QueuedMessage(made, *codec.encode(made)), 0)
+        assert poll(lambda: publisher.sending_for(time.monotonic()) > 0.1, LONG)
+        publisher.close()
+        counters = publisher.counters()
+        assert "ERROR" not in caplog.text
+        assert 50 < counters["lost"] < counters["sent"] == 99
+
+
+def send_in_one_batch(publisher: NatsPublisher, *sequences: int) -> None:
+    loop, full = publisher._connection._loop, threading.Event()
+    assert loop is not None
+    loop.call_soon_threadsafe(full.wait, LONG)
+    for sequence in sequences:
+        publisher.send_event(envelope(sequence))
+    full.set()
+
+
+def test_lost_counts_envelopes_and_not_the_frames_that_they_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def publish(*_: Any) -> None:
+        raise errors.ConnectionClosedError
+
+    with server() as broker, publishing(settings(broker.url)) as publisher:
+        monkeypatch.setattr(NatsClient, "publish", publish)
+        send_in_one_batch(publisher, 1, 2, 3)
+        assert poll(lambda: publisher.counters()["lost"] == 3, LONG), publisher.counters()
+
+
+def test_envelopes_that_were_sent_are_not_lost() -> None:
+    with server() as broker, listening(settings(broker.url), "a") as listener:
+        with publishing(settings(broker.url)) as publisher:
+            send_in_one_batch(publisher, 1, 2, 3, 7)
+        assert poll(lambda: listener.sequences == [1, 7], LONG)
+        assert publisher.counters()["lost"] == 0
+
+
+def test_a_hello_request_that_is_too_large_is_counted_and_not_queued() -> None:
+    limits = Limits(max_frame_bytes=2000, max_value_bytes=100)
+    with FakeServer() as fake, publishing(settings(fake.url, limits)) as publisher:
+        put: list[bytes] = []
+
+        def keep(frames: Sequence[bytes]) -> int:
+            put.extend(frames)
+            return 0
+
+        publisher._asks.put = keep  # type: ignore[method-assign]
+        peer = fake.peers[0]
+        sid = peer.subjects[b"pubsub.ask"]
+        for size in (2001, 2000):
+            peer.send(message(sid, b"pubsub.ask", b"H" * size, b"pubsub.reply.c.n"))
+        assert poll(lambda: len(put) == 1, LONG)
+        assert len(put[0]) == 2000
+        assert publisher.counters()["oversized"] == 1
