@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pubsub_lib.core.model import ZERO, Point
@@ -80,6 +80,8 @@ def test_gate_does_not_wait_after_a_regular_read_without_a_change() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 1.0), st.integers(0, 20), st.booleans()), max_size=200))
+@example([(0.001, 6, False)] * 50)  # forged
+@example([(0.001, 4, False)] * 50)  # late
 def test_gate_bounds_the_reads_of_any_announcements(events: list[tuple[float, int, bool]]) -> None:
     """Each event: seconds since the last one, the announced position, and whether a change was committed before."""
     gate, now, reads, head, found = gate_at(5, 0.0), 0.0, 0, 5, 0
