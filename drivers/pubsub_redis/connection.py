@@ -29,21 +29,23 @@ _ANSWERED: Final = ("PUBLISH", "PING")
 """The commands that have one ordinary reply; a subscription is confirmed by a message."""
 _GOODBYE: Final = 0.5
 """Maximum time that a stopped connection waits until the server has taken the last commands. In seconds."""
-_CHUNK: Final = 1000
-"""Maximum number of channels in one command."""
 
 
 class Half(Protocol):
     """The publisher or the subscriber, for its connection. The connection's thread calls everything."""
 
+    def own(self) -> Command:
+        """The subscription without which a connection is of no use: when the server refuses it, the connection ends."""
+
     def greeting(self) -> list[Command]:
-        """The subscriptions of a new connection. From now on, ``orders`` gives what follows them."""
+        """The other subscriptions of a new connection, each a command of its own: the server may refuse some of them.
+        From now on, ``orders`` gives what follows them."""
 
     def orders(self) -> list[Command]:
         """The commands to send now."""
 
     def connected(self) -> None:
-        """The greeting is in effect."""
+        """The greeting is in effect, except what the server refused."""
 
     def disconnected(self, reason: str, final: bool) -> None:
         """The connection was lost, or could not be made; ``reason`` is a sentence. ``final``: retries are of no use."""
@@ -71,6 +73,8 @@ class Link:
         self._stopped = threading.Event()
         self._socket: socket.socket | None = None
         self._unanswered = 0
+        self._admitted = False
+        """Whether the server has accepted the half's own subscription."""
         self._since = 0.0
         """When the server was last known to be alive, or was asked for a sign of life."""
         self._ready = False
@@ -133,7 +137,7 @@ class Link:
         half.disconnected(reason, isinstance(error, ResponseError | AuthenticationError | InvalidResponse))
 
     def _once(self, half: Half) -> None:
-        self._ready = False
+        self._admitted = self._ready = False
         self._unanswered = 0
         connection = made(self._options, self._server)
         try:
@@ -142,7 +146,7 @@ class Link:
             connection._parser.set_pubsub_push_handler(_unchanged)
             with self._lock:
                 self._socket = connection._sock
-            self._send(connection, [*half.greeting(), _PING])
+            self._send(connection, [half.own(), _PING, *half.greeting(), _PING])
             self._serve(connection, half)
         finally:
             with self._lock:
@@ -190,7 +194,7 @@ class Link:
                 reply = connection.read_response(disable_decoding=True, push_request=True)
             except ResponseError as error:
                 self._answered()
-                if not self._ready:
+                if not self._admitted:
                     raise
                 self.counts["refused"] += 1
                 half.refused(explained(error, self._server))
@@ -200,7 +204,9 @@ class Link:
                 half.message(reply[0], reply[1:])
             else:
                 self._answered()
-                if not self._ready:
+                if not self._admitted:
+                    self._admitted = True
+                elif not self._ready:
                     self._ready = True
                     self.counts["connected"] += 1
                     half.connected()
@@ -226,11 +232,6 @@ class Link:
 
 def _unchanged(message: Any) -> Any:
     return message
-
-
-def subscribing(command: str, channels: Sequence[bytes]) -> list[Command]:
-    """Commands that (un)subscribe these channels."""
-    return [(command, *channels[start : start + _CHUNK]) for start in range(0, len(channels), _CHUNK)]
 
 
 def made(options: RedisOptions, server: Server) -> Any:

@@ -16,7 +16,7 @@ from pubsub_lib.hello_requests import MAX_WAITING, HelloRequests
 from pubsub_lib.logs import logger
 from pubsub_lib.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_lib.threads.start import ReadyThread
-from pubsub_redis.connection import Command, Link, subscribing
+from pubsub_redis.connection import Command, Link
 from pubsub_redis.frames import Channels, encode_pair, for_requests, nonce_of, read_request
 from pubsub_redis.options import GROUP, RedisOptions, Server
 
@@ -135,9 +135,13 @@ class RedisPublisher(Publisher):
 
     # -- the connection's thread --------------------------------------------------------------------------------------
 
-    def greeting(self) -> list[Command]:
+    def own(self) -> Command:
         """Subscribe to hello requests."""
-        return subscribing("SUBSCRIBE", [self._channels.requests])
+        return ("SUBSCRIBE", self._channels.requests)
+
+    def greeting(self) -> list[Command]:
+        """Nothing more."""
+        return []
 
     def orders(self) -> list[Command]:
         """Publish the queued envelopes."""

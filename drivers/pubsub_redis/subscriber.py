@@ -13,7 +13,7 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import FrameError
 from pubsub_lib.logs import logger
-from pubsub_redis.connection import Command, Link, subscribing
+from pubsub_redis.connection import Command, Link
 from pubsub_redis.frames import Channels, encode_pair, for_requests, read_pair
 from pubsub_redis.options import RedisOptions, Server
 
@@ -98,9 +98,11 @@ class RedisSubscriber(Subscriber):
                 return
             (self._topics.add if wanted else self._topics.discard)(topic)
             if self._attached:
-                command = "SUBSCRIBE" if wanted else "UNSUBSCRIBE"
-                every = self._channels.everything
-                self._order([(command, self._channels.of_topic(topic)) if topic else (f"P{command}", every)])
+                self._order([self._subscribing(topic, wanted)])
+
+    def _subscribing(self, topic: str, wanted: bool = True) -> Command:
+        command = "SUBSCRIBE" if wanted else "UNSUBSCRIBE"
+        return (command, self._channels.of_topic(topic)) if topic else (f"P{command}", self._channels.everything)
 
     def _order(self, commands: list[Command]) -> None:
         self._orders += commands
@@ -109,15 +111,17 @@ class RedisSubscriber(Subscriber):
 
     # -- the connection's thread --------------------------------------------------------------------------------------
 
+    def own(self) -> Command:
+        """Subscribe to the inbox, and to hellos to every subscriber."""
+        return ("SUBSCRIBE", *self._own)
+
     def greeting(self) -> list[Command]:
-        """Subscribe to everything that is registered, to the inbox, and to hellos to every subscriber."""
+        """Subscribe to everything that is registered."""
         with self._lock:
             self._attached = True
             self._orders.clear()
             self._everything = False
-            channels = [*self._own, *(self._channels.of_topic(topic) for topic in self._topics if topic)]
-            patterns = [self._channels.everything] if ALL in self._topics else []
-        return subscribing("PSUBSCRIBE", patterns) + subscribing("SUBSCRIBE", channels)
+            return [self._subscribing(topic) for topic in self._topics]
 
     def orders(self) -> list[Command]:
         """What callers ordered."""
@@ -126,7 +130,7 @@ class RedisSubscriber(Subscriber):
         return taken
 
     def connected(self) -> None:
-        """All registered topics are subscribed to."""
+        """All registered topics are subscribed to, except those that the server refused."""
         self._life.connected()
 
     def disconnected(self, reason: str, final: bool) -> None:
@@ -146,7 +150,7 @@ class RedisSubscriber(Subscriber):
             self._everything = kind == b"psubscribe"
 
     def refused(self, reason: str) -> None:
-        """A topic that was registered just now is not received, or a hello request was not sent."""
+        """A topic is not received, or a hello request was not sent."""
         _log.warning("%s", reason)
 
     def _deliver(self, channel: bytes, data: bytes) -> None:

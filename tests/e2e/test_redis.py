@@ -19,7 +19,7 @@ from _redis_server import PrivateRedis
 from pubsub_lib import Publisher, Replica, Settings, Store, Timing, loader
 from pubsub_lib.api import DriverSettings, Subscriber
 from pubsub_lib.core.envelope import Envelope, Message
-from pubsub_lib.core.model import ZERO, Change, Link, Point
+from pubsub_lib.core.model import ALL, ZERO, Change, Link, Point
 from pubsub_lib.errors import DriverError, TransportError
 from pubsub_redis.driver import RedisDriver
 from tests.conftest import IN_CI
@@ -292,6 +292,31 @@ def test_passwords_and_rights_are_checked_and_named() -> None:
         assert poll(lambda: subscriber.counters()["refused"] == 1, LONG)
         subscriber.close()
         assert "refused a command" in refused(url=server.url, user="stranger", password="pw")
+
+
+def test_a_topic_that_the_server_refuses_leaves_the_others_at_each_connection(private_redis: PrivateRedis) -> None:
+    options = {"url": private_redis.url, "user": "replica", "password": "pw", **FAST}
+    received: list[int] = []
+    with private_redis.client() as client:
+        channels = "resetchannels &pubsub_lib:D &pubsub_lib:Da &pubsub_lib:Dc &pubsub_lib:H* &pubsub_lib:ask"
+        client.execute_command("ACL", "SETUSER", "replica", "on", ">pw", "+@all", *channels.split())
+        connected = threading.Semaphore(0)
+        subscriber = RedisDriver.subscriber(DriverSettings(options=options))
+        subscriber.initialize(lambda each: received.extend(sequences(each)), connected.release)
+        for topic in (*TOPICS, ALL):
+            subscriber.register_topic(topic)
+        subscriber.daemonize()
+        publisher = RedisDriver.publisher(DriverSettings(options={"url": private_redis.url, **FAST}))
+        publisher.initialize(lambda ask: None, lambda: None)
+        for number in (1, 2):
+            assert connected.acquire(timeout=LONG)
+            assert subscriber.counters()["refused"] == 2 * number, "topic b and the pattern of all topics"
+            for topic in TOPICS:
+                publisher.send_event(envelope(number, topic))
+            assert poll(lambda number=number: received.count(number) == 2, LONG)  # type: ignore[misc]
+            client.execute_command("CLIENT", "KILL", "USER", "replica")
+        publisher.close()
+        subscriber.close()
 
 
 def test_tls_needs_a_certificate_that_the_authority_signed(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ REQUESTS = partial(_mutant, "pubsub_lib/hello_requests.py", "tests/unit/test_hel
 PUBLISHER = partial(_mutant, f"{DRIVER}/publisher.py", UNIT)
 FRAMES = partial(_mutant, f"{DRIVER}/frames.py", UNIT)
 SUBSCRIBER = partial(_mutant, f"{DRIVER}/subscriber.py", SUITE)
+REPLIES = partial(_mutant, f"{DRIVER}/connection.py", "tests/unit/drivers/test_redis_connection.py")
 CONNECTION = partial(_mutant, f"{DRIVER}/connection.py", WHOLE)
 
 MUTANTS = (
@@ -158,10 +159,31 @@ MUTANTS = (
     ),
     SUBSCRIBER(
         "redis_pattern_of_the_last_connection_counts",
-        "            self._everything = False\n            channels",
-        "            channels",
+        "            self._everything = False\n            return [self",
+        "            return [self",
         "test_a_topic_is_delivered_after_everything_was_unregistered_while_cut_off",
         "after a connection without the pattern no message of a topic is delivered",
+    ),
+    REPLIES(
+        "redis_refused_topic_ends_the_connection",
+        "                if not self._admitted:\n                    raise\n",
+        "                if not self._ready:\n                    raise\n",
+        "test_a_refused_topic_does_not_end_the_connection",
+        "one topic without rights ends all topics at the next connection",
+    ),
+    REPLIES(
+        "redis_refused_channels_of_its_own_are_ignored",
+        "                if not self._admitted:\n                    raise\n",
+        "",
+        "test_a_connection_whose_own_channels_or_ping_are_refused_ends",
+        "a subscriber that can receive no hello reply reports a connection",
+    ),
+    CONNECTION(
+        "redis_topics_share_a_command",
+        "[half.own(), _PING, *half.greeting(), _PING]",
+        '[half.own(), _PING, ("SUBSCRIBE", *(each[1] for each in half.greeting())), _PING]',
+        "test_a_topic_that_the_server_refuses_leaves_the_others_at_each_connection",
+        "one topic without rights ends all topics at the next connection",
     ),
     CONNECTION(
         "redis_silent_server_is_not_asked",
