@@ -12,6 +12,7 @@ from typing import Final
 from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import Point
 from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.hello_requests import HelloRequests
 from pubsub_lib.threads.start import ReadyThread
@@ -32,8 +33,9 @@ class NotifyingPublisher(Publisher):
         self._life = PublisherState()
         self._callbacks = HelloRequests(limits)
         self._counts = dict.fromkeys(("sent", "notifications", "unneeded"), 0)
-        self._waiting: tuple[str, str] | None = None
-        """Channel and payload of the newest position that is not announced yet."""
+        self._waiting: tuple[str, Point] | None = None
+        """Channel and point of the newest position that is not announced yet. Threads may pass positions of one store
+        on in another order than that of the changelog."""
         self._busy_since = 0.0
         self._thread: threading.Thread | None = None
 
@@ -61,8 +63,10 @@ class NotifyingPublisher(Publisher):
             if not envelope.messages:
                 self._counts["unneeded"] += 1
                 return
-            point = envelope.messages[-1].link.point
-            self._waiting = announcement.channel(envelope.store_id), announcement.payload(point)
+            point, channel = envelope.messages[-1].link.point, announcement.channel(envelope.store_id)
+            waiting = self._waiting
+            if waiting is None or waiting[0] != channel or waiting[1].position <= point.position:
+                self._waiting = channel, point
             self._counts["sent"] += 1
         self._session.wake()
 
@@ -112,7 +116,10 @@ class NotifyingPublisher(Publisher):
     def _announce(self) -> None:
         with self._lock:
             taken = self._waiting
-        if taken is None or not self._session.execute("SELECT pg_notify(%s, %s)", taken):
+        if taken is None:
+            return
+        channel, point = taken
+        if not self._session.execute("SELECT pg_notify(%s, %s)", (channel, announcement.payload(point))):
             return
         with self._lock:
             self._counts["notifications"] += 1

@@ -65,6 +65,20 @@ MUTANTS = (
         "the last change of a burst is not announced",
     ),
     NOTIFYING(
+        "announcer_replaces_a_newer_position",
+        "            if waiting is None or waiting[0] != channel or waiting[1].position <= point.position:\n",
+        "            if True:\n",
+        "test_publisher_announces_the_newest_of_positions_that_come_in_another_order",
+        "the newest change waits for the next regular poll",
+    ),
+    NOTIFYING(
+        "announcer_keeps_a_position_of_the_last_store_id",
+        " or waiting[0] != channel",
+        "",
+        "test_publisher_announces_an_earlier_position_of_another_store",
+        "after pubsub-db new-id the first changes are not announced",
+    ),
+    NOTIFYING(
         "announcer_drops_the_last_position_at_close",
         "                    if closed and self._waiting is None:\n",
         "                    if closed:\n",

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from pubsub_lib.core.envelope import Envelope, Hello, Message
@@ -105,6 +106,31 @@ def test_publisher_sends_one_notification_for_positions_that_wait(line: Line, pu
     publisher.close()
     assert line.sent == [(CHANNEL, "1 7"), (CHANNEL, "499 7")]
     assert {"sent": 499, "notifications": 2}.items() <= publisher.counters().items()
+
+
+def test_publisher_announces_the_newest_of_positions_that_come_in_another_order(
+    line: Line, publisher: NotifyingPublisher
+) -> None:
+    line.change(up=False)
+    start(publisher)
+    for position in (9, 11, 10):
+        publisher.send_event(envelope(position))
+    line.change(up=True)
+    line.until(lambda: line.sent)
+    publisher.close()
+    assert line.sent == [(CHANNEL, "11 7")]
+    assert {"sent": 3, "notifications": 1}.items() <= publisher.counters().items()
+
+
+def test_publisher_announces_an_earlier_position_of_another_store(line: Line, publisher: NotifyingPublisher) -> None:
+    line.change(up=False)
+    start(publisher)
+    publisher.send_event(envelope(11))
+    other = bytes(16)
+    publisher.send_event(msgspec.structs.replace(envelope(2), store_id=other))
+    line.change(up=True)
+    line.until(lambda: line.sent)
+    assert line.sent == [(f"pubsub_{other.hex()}", "2 7")]
 
 
 def test_publisher_does_not_wait_for_the_database(line: Line, publisher: NotifyingPublisher) -> None:
