@@ -29,6 +29,8 @@ _ANSWERED: Final = ("PUBLISH", "PING")
 """The commands that have one ordinary reply; a subscription is confirmed by a message."""
 _GOODBYE: Final = 0.5
 """Maximum time that a stopped connection waits until the server has taken the last commands. In seconds."""
+_QUIET: Final = 60.0
+"""Seconds without a refusal, after which the same one is logged again: rights were corrected meanwhile."""
 
 
 class Half(Protocol):
@@ -54,7 +56,7 @@ class Half(Protocol):
         """A message of the server arrived: one that was published, or the confirmation of a subscription."""
 
     def refused(self, reason: str) -> None:
-        """The server refused a command."""
+        """The server refused a command. Called when the reason changes, and again after a time without refusals."""
 
 
 class Link:
@@ -78,11 +80,16 @@ class Link:
         self._since = 0.0
         """When the server was last known to be alive, or was asked for a sign of life."""
         self._ready = False
+        self._loss = ""
+        """Why there is no connection, as logged last."""
+        self._refusal, self._refused_at = "", 0.0
+        """Why the server refused a command last, and when."""
         self.busy_since = float("inf")
         """When the thread began the step in which it is; infinite while it waits."""
-        self.counts = {"connected": 0, "disconnected": 0, "unanswered": 0, "refused": 0, "errors": 0}
-        """``unanswered``: commands without a reply when the connection was lost. ``refused``: refused by the server.
-        ``errors``: of this driver. Changed by the thread only. The names never change, so any thread may copy it."""
+        self.counts = {"connected": 0, "disconnected": 0, "failed": 0, "unanswered": 0, "refused": 0, "errors": 0}
+        """``failed``: attempts to connect. ``unanswered``: commands without a reply when the connection was lost.
+        ``refused``: commands, by the server. ``errors``: of this driver. Changed by the thread only. The names
+        never change, so any thread may copy it."""
 
     def wake(self) -> None:
         """Make the thread ask for orders. Any thread."""
@@ -130,10 +137,11 @@ class Link:
 
     def _lost(self, half: Half, error: Exception) -> None:
         reason = explained(error, self._server)
-        self.counts["disconnected"] += self._ready
+        self.counts["disconnected" if self._ready else "failed"] += 1
         self.counts["unanswered"] += self._unanswered
-        if not self._stopped.is_set():
+        if reason != self._loss and not self._stopped.is_set():
             self._log.warning("%s; connecting is retried", reason)
+        self._loss = reason
         half.disconnected(reason, isinstance(error, ResponseError | AuthenticationError | InvalidResponse))
 
     def _once(self, half: Half) -> None:
@@ -196,8 +204,7 @@ class Link:
                 self._answered()
                 if not self._admitted:
                     raise
-                self.counts["refused"] += 1
-                half.refused(explained(error, self._server))
+                self._refused(half, explained(error, self._server))
                 continue
             if isinstance(reply, list):
                 self._since = time.monotonic()
@@ -209,8 +216,16 @@ class Link:
                 elif not self._ready:
                     self._ready = True
                     self.counts["connected"] += 1
+                    self._loss = ""
                     half.connected()
         return True
+
+    def _refused(self, half: Half, reason: str) -> None:
+        self.counts["refused"] += 1
+        before, self._refused_at = self._refused_at, time.monotonic()
+        if reason != self._refusal or self._refused_at - before > _QUIET:
+            self._refusal = reason
+            half.refused(reason)
 
     def _answered(self) -> None:
         self._since = time.monotonic()

@@ -188,5 +188,5 @@ class RedisPublisher(Publisher):
         self._counts["overflow"] += self._asks.put([request])
 
     def refused(self, reason: str) -> None:
-        """A message was not published; replicas will find the loss."""
-        _log.warning("a message was lost: %s", reason)
+        """Messages are not published; replicas will find the loss."""
+        _log.warning("messages are lost: %s", reason)

@@ -150,7 +150,7 @@ class RedisSubscriber(Subscriber):
             self._everything = kind == b"psubscribe"
 
     def refused(self, reason: str) -> None:
-        """A topic is not received, or a hello request was not sent."""
+        """Topics are not received, or hello requests are not sent."""
         _log.warning("%s", reason)
 
     def _deliver(self, channel: bytes, data: bytes) -> None:

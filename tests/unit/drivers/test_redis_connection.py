@@ -87,3 +87,29 @@ def test_a_connection_whose_own_channels_or_ping_are_refused_ends(link: Link, ha
     with pytest.raises(exceptions.NoPermissionError):
         link._receive(Replies(*replies), half)
     assert "connected" not in half.called
+
+
+def test_a_refusal_is_logged_when_its_reason_changes_and_each_one_is_counted(link: Link, half: Half) -> None:
+    other = exceptions.ResponseError("OOM")
+    link._receive(Replies(PONG, PONG, REFUSED, REFUSED, 1, REFUSED, other, other, REFUSED), half)
+    reasons = [each for each in half.called if each.startswith("refused")]
+    assert ["OOM" in each for each in reasons] == [False, True, False]
+    assert link.counts["refused"] == 6
+    link._refused_at -= 61
+    link._receive(Replies(REFUSED, REFUSED), half)
+    assert len([each for each in half.called if each.startswith("refused")]) == 4, "not logged after a minute without"
+
+
+def test_a_loss_is_logged_when_its_reason_changes_and_after_a_connection(
+    link: Link, half: Half, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone, silent = exceptions.ConnectionError("gone"), exceptions.TimeoutError("silent")
+    for error in (gone, gone, silent, silent, gone):
+        link._lost(half, error)
+    logged = [record.getMessage() for record in caplog.records]
+    assert [("gone" in each, "silent" in each) for each in logged] == [(True, False), (False, True), (True, False)]
+    assert half.called == ["disconnected"] * 5, "the half does not learn of every loss"
+    link._receive(Replies(PONG, PONG), half)
+    link._lost(half, gone)
+    assert len(caplog.records) == 4
+    assert (link.counts["failed"], link.counts["disconnected"]) == (5, 1)
