@@ -18,7 +18,8 @@ from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, R
 
 from pubsub_lib.errors import TransportError
 from pubsub_lib.reconnect_pause import ReconnectPause
-from pubsub_redis.options import TLS, UNIX, RedisOptions, Server
+from pubsub_redis.opening import made
+from pubsub_redis.options import RedisOptions, Server
 
 Command = tuple[bytes | str, ...]
 
@@ -74,6 +75,11 @@ class Link:
         """Held while the descriptor of the waker and the socket are used by other threads, or closed."""
         self._stopped = threading.Event()
         self._socket: socket.socket | None = None
+        """A copy of the connection's socket, made as soon as the socket connects; the library replaces its own for TLS.
+        """
+        self._shutdown = socket.SHUT_RD
+        """How ``cut`` ends it. While connecting only for reading: ``ssl`` leaves a socket open that was shut down both
+        ways before the handshake."""
         self._unanswered = 0
         self._admitted = False
         """Whether the server has accepted the half's own subscription."""
@@ -103,11 +109,11 @@ class Link:
         self.wake()
 
     def cut(self) -> None:
-        """End the connection at once, also while the thread sends. Any thread."""
+        """End the connection at once, also while the thread connects or sends. Any thread."""
         with self._lock:
             if self._socket is not None:
                 with suppress(OSError):  # the server ended it before
-                    self._socket.shutdown(socket.SHUT_RDWR)
+                    self._socket.shutdown(self._shutdown)
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
@@ -147,19 +153,35 @@ class Link:
     def _once(self, half: Half) -> None:
         self._admitted = self._ready = False
         self._unanswered = 0
-        connection = made(self._options, self._server)
+        connection = made(self._options, self._server, self._keep)
         try:
+            self._shutdown = socket.SHUT_RD
             connection.connect()
+            self._shutdown = socket.SHUT_RDWR
+            if self._stopped.is_set():
+                return
             # Otherwise the library makes a text of each message, for its own log.
             connection._parser.set_pubsub_push_handler(_unchanged)
-            with self._lock:
-                self._socket = connection._sock
             self._send(connection, [half.own(), _PING, *half.greeting(), _PING])
             self._serve(connection, half)
         finally:
             with self._lock:
-                self._socket = None
+                self._drop_copy()
             connection.disconnect()
+
+    def _keep(self, connecting: socket.socket) -> None:
+        """Let ``cut`` end this socket, or raise OSError when it is too late to connect."""
+        with self._lock:
+            self._drop_copy()
+            if self._stopped.is_set():
+                raise OSError("closed meanwhile")
+            self._socket = connecting.dup()
+
+    def _drop_copy(self) -> None:
+        """The lock is held."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     def _serve(self, connection: Any, half: Half) -> None:
         poller = select.poll()
@@ -247,24 +269,6 @@ class Link:
 
 def _unchanged(message: Any) -> Any:
     return message
-
-
-def made(options: RedisOptions, server: Server) -> Any:
-    """A connection of the client library, not connected yet."""
-    library: Any = redis  # the constructors have no types
-    settings: dict[str, Any] = {
-        "username": options.user or None, "password": options.password or None, "protocol": 3,
-        "socket_timeout": options.timeout, "socket_connect_timeout": options.connect_timeout,
-        "client_name": "pubsub_lib",
-    }  # fmt: skip
-    if server.scheme == UNIX:
-        return library.UnixDomainSocketConnection(path=server.path, **settings)
-    settings.update(host=server.host, port=server.port)
-    if server.scheme != TLS:
-        return library.Connection(**settings)
-    files = {"ssl_ca_certs": options.ca_file, "ssl_certfile": options.cert_file, "ssl_keyfile": options.key_file}
-    settings.update({name: file for name, file in files.items() if file})
-    return library.SSLConnection(ssl_cert_reqs="required", ssl_check_hostname=True, **settings)
 
 
 def explained(error: Exception, server: Server) -> str:

@@ -40,7 +40,7 @@ class RedisPublisher(Publisher):
         self._lock = threading.Lock()
         self._settled = threading.Event()
         """Set at the first connection, and at an error that no retry repairs."""
-        self._reason = f"the Redis server {server.url} did not answer"
+        self._reason = f"start the Redis server {server.url}, or correct url in [{GROUP}]: the server did not answer"
         """Why there is no connection."""
         self._connected = False
         self._lost = 0
@@ -73,8 +73,9 @@ class RedisPublisher(Publisher):
             sending.run(partial(link.run, self))
         self._settled.wait(self._options.connect_timeout)
         if not self._connected:
+            reason = self._reason
             self.close()
-            raise TransportError(self._reason)
+            raise TransportError(reason)
 
     def send_event(self, envelope: Envelope) -> None:
         """Encode and queue. See :meth:`pubsub_lib.api.Publisher.send_event`. Waits at most ``send_wait`` seconds, and
@@ -113,6 +114,8 @@ class RedisPublisher(Publisher):
         if link is None:
             return
         link.stop()
+        if not self._connected:  # nothing is left to send
+            link.cut()
         for wait in (_STOP, _CUT):
             if threads[0] is not threading.current_thread():
                 threads[0].join(wait)

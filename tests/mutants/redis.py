@@ -21,6 +21,7 @@ PUBLISHER = partial(_mutant, f"{DRIVER}/publisher.py", UNIT)
 FRAMES = partial(_mutant, f"{DRIVER}/frames.py", UNIT)
 SUBSCRIBER = partial(_mutant, f"{DRIVER}/subscriber.py", SUITE)
 REPLIES = partial(_mutant, f"{DRIVER}/connection.py", "tests/unit/drivers/test_redis_connection.py")
+OPENING = partial(_mutant, f"{DRIVER}/opening.py", "tests/unit/drivers/test_redis_connection.py")
 CONNECTION = partial(_mutant, f"{DRIVER}/connection.py", WHOLE)
 
 MUTANTS = (
@@ -205,6 +206,32 @@ MUTANTS = (
         "",
         "test_a_loss_is_logged_when_its_reason_changes_and_after_a_connection",
         "only the first of several outages of the server is logged",
+    ),
+    REPLIES(
+        "redis_close_cannot_end_an_attempt_to_connect",
+        "            self._socket = connecting.dup()\n",
+        "            pass\n",
+        "test_close_ends_an_attempt_to_connect",
+        "after close() a thread and a socket stay until connect_timeout",
+    ),
+    REPLIES(
+        "redis_closed_half_connects",
+        '            if self._stopped.is_set():\n                raise OSError("closed meanwhile")\n',
+        "",
+        "test_a_half_that_was_closed_connects_no_more",
+        "a half that is closed just before it connects stays until connect_timeout",
+    ),
+    OPENING(
+        "redis_socket_is_kept_after_it_was_connected",
+        "    keep(opened)\n    if code == errno.EINPROGRESS:\n        poller = select.poll()\n"
+        "        poller.register(opened, select.POLLOUT)\n        if not poller.poll(1000 * seconds):\n"
+        "            raise TimeoutError\n        code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)\n",
+        "    if code == errno.EINPROGRESS:\n        poller = select.poll()\n"
+        "        poller.register(opened, select.POLLOUT)\n        if not poller.poll(1000 * seconds):\n"
+        "            raise TimeoutError\n        code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)\n"
+        "    keep(opened)\n",
+        "test_close_ends_an_attempt_to_connect",
+        "close() does not end the wait for a host that drops packets",
     ),
     CONNECTION(
         "redis_topics_share_a_command",

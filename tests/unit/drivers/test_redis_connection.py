@@ -1,18 +1,29 @@
-"""The connection of the Redis driver without a server: what it makes of replies, and of errors."""
+"""The connection of the Redis driver without a Redis server: what it makes of replies and errors, and its end."""
 
 import logging
 import os
+import socket
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import Mock
 
+import msgspec
 import pytest
+from _patience import longest
+from _processes import poll
 from redis import exceptions
 
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.errors import TransportError
 from pubsub_redis.connection import Command, Link
 from pubsub_redis.options import checked
+from pubsub_redis.publisher import RedisPublisher
+from pubsub_redis.subscriber import RedisSubscriber
 
 LOG = logging.getLogger("pubsub_redis.test")
+LONG = longest(30.0)
 PONG = b"PONG"
 REFUSED = exceptions.NoPermissionError("no permissions")
 
@@ -113,3 +124,79 @@ def test_a_loss_is_logged_when_its_reason_changes_and_after_a_connection(
     link._lost(half, gone)
     assert len(caplog.records) == 4
     assert (link.counts["failed"], link.counts["disconnected"]) == (5, 1)
+
+
+# -- the end of an attempt to connect ---------------------------------------------------------------------------------
+
+
+SLOW = {"connect_timeout": 3600.0, "timeout": 3600.0}
+
+
+@contextmanager
+def silent_server() -> Iterator[socket.socket]:
+    """Accepts connections, and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+@contextmanager
+def full_server() -> Iterator[socket.socket]:
+    """Accepts no further connection, and refuses none: as a host that drops packets."""
+    with ExitStack() as ending:
+        server = ending.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            filler = ending.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(server.getsockname())
+        yield server
+
+
+ENDLESS = [("redis", silent_server), ("rediss", silent_server), ("redis", full_server)]
+
+
+@pytest.mark.parametrize(("scheme", "endless"), ENDLESS)
+def test_close_ends_an_attempt_to_connect(scheme: str, endless: Callable[[], Any]) -> None:
+    with endless() as server:
+        before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
+        subscriber = RedisSubscriber(*checked({"url": url, **SLOW}), Limits())
+        subscriber.initialize(lambda envelope: None, lambda: None)
+        subscriber.daemonize()
+        link, thread = subscriber._link, subscriber._life._thread
+        assert link is not None
+        assert thread is not None
+        assert poll(lambda: link._socket is not None, LONG)
+        subscriber.close()
+        thread.join(LONG)
+        assert not thread.is_alive()
+        assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+@pytest.mark.parametrize(("scheme", "endless"), ENDLESS)
+def test_a_publisher_that_cannot_connect_leaves_nothing(scheme: str, endless: Callable[[], Any]) -> None:
+    with endless() as server:
+        url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
+        options, address = checked({"url": url, **SLOW})
+        publisher = RedisPublisher(msgspec.structs.replace(options, connect_timeout=0.1), address, Limits())
+        with pytest.raises(TransportError, match=r"start the Redis server .*: the server did not answer|unavailable"):
+            publisher.initialize(lambda request: None, lambda: None)
+        for thread in publisher._threads:
+            thread.join(LONG)
+            assert not thread.is_alive()
+
+
+def test_a_half_that_was_closed_while_it_connected_sends_nothing(
+    link: Link, half: Half, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = Mock(spec=["connect", "disconnect"], connect=Mock(side_effect=link.stop))
+    monkeypatch.setattr("pubsub_redis.connection.made", lambda *_: connection)
+    link._once(half)
+    connection.disconnect.assert_called_once_with()
+
+
+def test_a_half_that_was_closed_connects_no_more(link: Link) -> None:
+    with silent_server() as server, socket.create_connection(server.getsockname()) as connecting:
+        link.stop()
+        with pytest.raises(OSError, match="closed meanwhile"):
+            link._keep(connecting)
+        assert link._socket is None

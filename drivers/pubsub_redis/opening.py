@@ -1,0 +1,99 @@
+"""Connections of the client library whose making another thread can end.
+
+The library shows a socket only when it is connected and TLS was negotiated, so the sockets are opened here.
+"""
+
+import errno
+import os
+import select
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import redis
+
+from pubsub_redis.options import TLS, UNIX, RedisOptions, Server
+
+Keep = Callable[[socket.socket], None]
+"""Called with each socket as soon as it connects: from then on, a shutdown of it ends all waits. May raise OSError."""
+
+
+class _Opening:
+    """Replaces the library's way to a connected socket."""
+
+    opened: Callable[[], socket.socket]
+
+    def _connect(self) -> socket.socket:
+        return self.opened()
+
+
+class _TcpConnection(_Opening, redis.Connection):
+    """Without TLS."""
+
+
+class _UnixConnection(_Opening, redis.UnixDomainSocketConnection):
+    """Over a socket in the file system."""
+
+
+class _TlsConnection(redis.SSLConnection, _TcpConnection):
+    """The library negotiates TLS over the socket of the second base class."""
+
+
+def made(options: RedisOptions, server: Server, keep: Keep) -> Any:
+    """A connection of the client library, not connected yet."""
+    settings: dict[str, Any] = {
+        "username": options.user or None, "password": options.password or None, "protocol": 3,
+        "socket_timeout": options.timeout, "client_name": "pubsub_lib",
+    }  # fmt: skip
+    files = {"ssl_ca_certs": options.ca_file, "ssl_certfile": options.cert_file, "ssl_keyfile": options.key_file}
+    kind: Any  # the constructors have no types
+    if server.scheme == UNIX:
+        kind = _UnixConnection
+        settings["path"] = server.path
+    else:
+        kind = _TcpConnection
+        settings.update(host=server.host, port=server.port)
+    if server.scheme == TLS:
+        kind = _TlsConnection
+        settings.update({name: file for name, file in files.items() if file})
+        settings.update(ssl_cert_reqs="required", ssl_check_hostname=True)
+    connection = kind(**settings)
+    connection.opened = partial(_opened, options, server, keep)
+    return connection
+
+
+def _opened(options: RedisOptions, server: Server, keep: Keep) -> socket.socket:
+    """A socket with a connection to the first address of the server that accepts one. Raises OSError."""
+    addresses: list[tuple[int, Any]] = [(socket.AF_UNIX, server.path)]
+    if server.scheme != UNIX:
+        found = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
+        addresses = [(each[0], each[4]) for each in found]
+    failure = OSError("no address")
+    for family, address in addresses:
+        opened = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            _connect(opened, address, options.connect_timeout, keep)
+        except OSError as error:
+            opened.close()
+            failure = error
+        else:
+            opened.settimeout(options.timeout)
+            return opened
+    raise failure
+
+
+def _connect(opened: socket.socket, address: Any, seconds: float, keep: Keep) -> None:
+    if opened.family != socket.AF_UNIX:
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setblocking(False)
+    code = opened.connect_ex(address)
+    keep(opened)
+    if code == errno.EINPROGRESS:
+        poller = select.poll()
+        poller.register(opened, select.POLLOUT)
+        if not poller.poll(1000 * seconds):
+            raise TimeoutError
+        code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))
