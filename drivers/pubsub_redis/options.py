@@ -10,7 +10,7 @@ from msgspec import Meta
 from pubsub_lib.config.driver_options import MAX_RECONNECT_INTERVAL, RECONNECT_INTERVAL, SendWait
 from pubsub_lib.config.fields import checked_options, option, opts_of
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.masking import masked_repr
+from pubsub_lib.masking import masked, masked_repr
 
 EXTRA: Final = "redis"
 """The extra of this distribution that brings the client library."""
@@ -96,18 +96,18 @@ def checked(given: Mapping[str, Any]) -> tuple[RedisOptions, Server]:
 
 def server_of(url: str) -> Server:
     """The server of a URL. Raises ConfigError, without quoting a password."""
+    if "@" in url and not url.startswith(f"{UNIX}:///"):
+        raise ConfigError(f"url has a user or a password; set user and password in [{GROUP}] instead")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or _PORT
     except ValueError as error:
         raise ConfigError(f"url is not valid: {error}; set redis://host:port in [{GROUP}]") from None
-    if "@" in parts.netloc:
-        raise ConfigError(f"url has a user or a password; set user and password in [{GROUP}] instead")
     socket = parts.scheme == UNIX and not host and len(parts.path) > 1
     network = parts.scheme in (TCP, TLS) and host and parts.path in ("", "/")
     if not (socket or network) or parts.query or parts.fragment:
         raise ConfigError(
-            f"url = {url!r} is not the address of a server; set redis://host:port, rediss://host:port or unix:///path "
-            f"in [{GROUP}]"
+            f"url = {masked(url)!r} is not the address of a server; set redis://host:port, rediss://host:port or "
+            f"unix:///path in [{GROUP}]"
         )
     return Server(url, parts.scheme, host, port, parts.path)

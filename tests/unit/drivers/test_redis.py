@@ -277,6 +277,11 @@ def test_a_full_queue_names_the_option() -> None:
         ({"url": "redis://host?timeout=3"}, "is not the address of a server"),
         ({"url": "unix://"}, "is not the address of a server"),
         ({"url": "redis://me:secret@host"}, "set user and password in"),
+        ({"url": "redis:me:secret@host"}, "set user and password in"),
+        ({"url": "me:secret@host"}, "set user and password in"),
+        ({"url": "redis://me:secret/more@host"}, "set user and password in"),
+        ({"url": "unix://me:secret@/run/redis.sock"}, "set user and password in"),
+        ({"url": "unix:///run/redis.sock?password=secret"}, "is not the address of a server"),
         ({"prefix": "a\nb"}, "is not printable"),
         ({"cert_file": "c.pem", "url": "rediss://host"}, "belong together"),
         ({"ca_file": "ca.pem"}, "need TLS; set url = rediss"),
@@ -296,6 +301,7 @@ def test_options_name_the_server() -> None:
         ("redis://host", "redis", "host", 6379, ""),
         ("rediss://[::1]:7000/", "rediss", "::1", 7000, "/"),
         ("unix:///run/redis.sock", "unix", "", 6379, "/run/redis.sock"),
+        ("unix:///run/me@host.sock", "unix", "", 6379, "/run/me@host.sock"),
     ):
         server = checked({"url": url})[1]
         assert (server.scheme, server.host, server.port, server.path) == (scheme, host, port, path)
