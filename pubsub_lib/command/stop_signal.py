@@ -12,6 +12,8 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 """They stop the program."""
 MAX_PENDING: Final = 65536
 """Bytes of the pipe that one call of ``wait`` reads."""
+_MAX_WAIT: Final = 2**31 - 1
+"""Of ``select.poll``, in milliseconds."""
 _ASKED: Final = 0
 """In the pipe, in place of a signal's number."""
 
@@ -60,11 +62,14 @@ class StopSignal:
                 os.write(self._ends[1], bytes([_ASKED]))
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait for a request for ``seconds`` (None: without end); returns whether the stop was requested. Another
-        signal that has a handler ends the wait earlier, with False. The main thread.
+        """Wait for a request for ``seconds`` (None: without end; otherwise at most 24 days); returns whether the stop
+        was requested. Another signal that has a handler ends the wait earlier, with False. The main thread.
         """
-        if self._ends is not None and not self._asked and select.select([self._ends[0]], [], [], seconds)[0]:
-            self._take(os.read(self._ends[0], MAX_PENDING))
+        if self._ends is not None and not self._asked:
+            poller = select.poll()  # select.select() fails for descriptors of 1024 and more
+            poller.register(self._ends[0], select.POLLIN)
+            if poller.poll(None if seconds is None else min(1000 * max(0.0, seconds), _MAX_WAIT)):
+                self._take(os.read(self._ends[0], MAX_PENDING))
         return self._asked
 
     def _take(self, received: bytes) -> None:

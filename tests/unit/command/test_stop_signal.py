@@ -1,11 +1,15 @@
 """The stop of a program: by a signal at any instruction, and by any thread."""
 
+import fcntl
 import os
+import resource
 import select
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -70,6 +74,30 @@ def test_wait_may_take_as_long_as_threads_may_wait() -> None:
         sender.start()
         assert stop.wait(threading.TIMEOUT_MAX)
         sender.join(LONG)
+
+
+def test_wait_works_in_a_process_with_more_than_a_thousand_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``select.select`` does not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    monkeypatch.setattr(os, "pipe2", partial(high_pipe, os.pipe2))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2048, hard), hard))
+    try:
+        with StopSignal() as stop:
+            assert not stop.wait(0.0)
+            assert not stop.wait(0.001)
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.wait(None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def high_pipe(pipe: Callable[[int], tuple[int, int]], flags: int) -> tuple[int, int]:
+    """A pipe with descriptors of 1024 and more."""
+    ends = pipe(flags)
+    first, second = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 1024) for end in ends)
+    for end in ends:
+        os.close(end)
+    return first, second
 
 
 def test_other_signal_ends_the_wait_and_is_no_stop() -> None:
