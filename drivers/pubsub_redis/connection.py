@@ -77,6 +77,9 @@ class Link:
         self._socket: socket.socket | None = None
         """A copy of the connection's socket, made as soon as the socket connects; the library replaces its own for TLS.
         """
+        self._shutdown = socket.SHUT_RD
+        """How ``cut`` ends it. While connecting only for reading: ``ssl`` leaves a socket open that was shut down both
+        ways before the handshake."""
         self._unanswered = 0
         self._admitted = False
         """Whether the server has accepted the half's own subscription."""
@@ -110,7 +113,7 @@ class Link:
         with self._lock:
             if self._socket is not None:
                 with suppress(OSError):  # the server ended it before
-                    self._socket.shutdown(socket.SHUT_RDWR)
+                    self._socket.shutdown(self._shutdown)
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
@@ -152,7 +155,11 @@ class Link:
         self._unanswered = 0
         connection = made(self._options, self._server, self._keep)
         try:
+            self._shutdown = socket.SHUT_RD
             connection.connect()
+            self._shutdown = socket.SHUT_RDWR
+            if self._stopped.is_set():
+                return
             # Otherwise the library makes a text of each message, for its own log.
             connection._parser.set_pubsub_push_handler(_unchanged)
             self._send(connection, [half.own(), _PING, *half.greeting(), _PING])

@@ -160,8 +160,8 @@ MUTANTS = (
     ),
     SUBSCRIBER(
         "redis_pattern_of_the_last_connection_counts",
-        "            self._everything = False\n            return",
-        "            return",
+        "            self._everything = False\n            return [self",
+        "            return [self",
         "test_a_topic_is_delivered_after_everything_was_unregistered_while_cut_off",
         "after a connection without the pattern no message of a topic is delivered",
     ),

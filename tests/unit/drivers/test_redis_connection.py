@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -182,6 +183,15 @@ def test_a_publisher_that_cannot_connect_leaves_nothing(scheme: str, endless: Ca
         for thread in publisher._threads:
             thread.join(LONG)
             assert not thread.is_alive()
+
+
+def test_a_half_that_was_closed_while_it_connected_sends_nothing(
+    link: Link, half: Half, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = Mock(spec=["connect", "disconnect"], connect=Mock(side_effect=link.stop))
+    monkeypatch.setattr("pubsub_redis.connection.made", lambda *_: connection)
+    link._once(half)
+    connection.disconnect.assert_called_once_with()
 
 
 def test_a_half_that_was_closed_connects_no_more(link: Link) -> None:
