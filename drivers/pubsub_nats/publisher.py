@@ -46,7 +46,7 @@ class NatsPublisher(Publisher):
         self._inboxes: OrderedDict[str, str] = OrderedDict()
         """Reply subjects of the last requests, by nonce. Only of the connection's thread, as the counters."""
         self._counts = dict.fromkeys(("lost", "overflow", "unrequested"), 0)
-        self._bad = {"foreign": 0, "oversized": 0}
+        self._bad = {"foreign": 0, "oversized": 0, "truncated": 0}
         """Hello requests that are not queued."""
         self._sending_since = math.inf
         self._lock = threading.Lock()
@@ -112,6 +112,8 @@ class NatsPublisher(Publisher):
             nonce = self._subjects.nonce(reply)
             if len(data) > self._limits.max_frame_bytes:
                 raise FrameError(f"a hello request of {len(data)} bytes exceeds max_frame_bytes", "oversized")
+            if not data:  # the queue would take it for a new connection
+                raise FrameError("a hello request is empty", "truncated")
         except FrameError as error:
             self._bad[error.reason] += 1
             return

@@ -146,7 +146,7 @@ MUTANTS = (
         "hello_request_of_any_size_is_queued",
         "if len(data) > self._limits.max_frame_bytes:",
         "if False:",
-        f"{LOSSES}test_a_hello_request_that_is_too_large_is_counted_and_not_queued",
+        f"{LOSSES}test_a_hello_request_that_is_too_large_or_empty_is_counted_and_not_queued",
         "programs that may send hello requests fill the memory of a publisher",
     ),
     PUBLISHER(

@@ -98,7 +98,7 @@ def test_envelopes_that_were_sent_are_not_lost() -> None:
         assert publisher.counters()["lost"] == 0
 
 
-def test_a_hello_request_that_is_too_large_is_counted_and_not_queued() -> None:
+def test_a_hello_request_that_is_too_large_or_empty_is_counted_and_not_queued() -> None:
     limits = Limits(max_frame_bytes=2000, max_value_bytes=100)
     with FakeServer() as fake, publishing(settings(fake.url, limits)) as publisher:
         put: list[bytes] = []
@@ -110,8 +110,9 @@ def test_a_hello_request_that_is_too_large_is_counted_and_not_queued() -> None:
         publisher._asks.put = keep  # type: ignore[method-assign]
         peer = fake.peers[0]
         sid = peer.subjects[b"pubsub.ask"]
-        for size in (2001, 2000):
+        for size in (2001, 0, 2000):
             peer.send(message(sid, b"pubsub.ask", b"H" * size, b"pubsub.reply.c.n"))
         assert poll(lambda: len(put) == 1, LONG)
         assert len(put[0]) == 2000
-        assert publisher.counters()["oversized"] == 1
+        counters = publisher.counters()
+        assert (counters["oversized"], counters["truncated"]) == (1, 1)
