@@ -19,7 +19,7 @@ from pubsub_lib.core.sequencer import Progress, Sequencer
 from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, PubSubError, StoreError, TransportError, UsageError
 from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
-from pubsub_lib.latency import Latencies, LatencyHistogram
+from pubsub_lib.latency import NO_LATENCIES, Latencies, LatencyHistogram
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.admission import admission_of
 from pubsub_lib.publisher.required_store import PublishedStore
@@ -52,12 +52,13 @@ class Publisher:
         trace: TraceSource | None = None,
         journal: Journal | None = None,
         entered: bool = False,
+        measured: bool = False,
     ) -> None:
         """``journal``: the caller's, which closes it; by default a writer's journal, when the settings name a folder.
         ``trace`` (:func:`pubsub_lib.tracing.current_trace`) returns each commit's trace context; it is called in the
         writer's thread. ``entered``: the caller enters this publisher in the directory; by default a publisher with
-        keys does that itself. Raises ConfigError without a service name, or for a store with other limits than the
-        settings, DriverError when the driver is unavailable.
+        keys does that itself. ``measured``: count for :meth:`commit_to_sent`. Raises ConfigError without a service
+        name, or for a store with other limits than the settings, DriverError when the driver is unavailable.
         """
         check_settings(settings)
         check_store(store, "read_heads", "on_commit")
@@ -85,7 +86,7 @@ class Publisher:
         self._initialized = False
         self._closing = False
         self._counts = dict.fromkeys(("unsent", "hellos", "answers"), 0)
-        self._latencies = LatencyHistogram()
+        self._latencies = LatencyHistogram() if measured else None
         self._loop = PeriodicThread("publisher", self._step)
         self._stop_callback: Callable[[], None] = lambda: None
         self.admission = admission_of(settings, store, self._driver, "" if entered else self._core.uuid)
@@ -179,8 +180,9 @@ class Publisher:
                     self._journal.messages(_SENT, envelope)
                 self._driver.send_event(envelope)
                 sent.append(envelope)
-                whole = [each.link for each in envelope.messages if each.part == each.parts]
-                self._latencies.observe(whole, time.time())
+                if self._latencies is not None:
+                    whole = [each.link for each in envelope.messages if each.part == each.parts]
+                    self._latencies.observe(whole, time.time())
         finally:
             self._lock.release()
 
@@ -192,7 +194,7 @@ class Publisher:
 
     def commit_to_sent(self) -> Latencies:
         """The time from each link's commit until the driver had accepted all of it. Any thread, does not block."""
-        return self._latencies.taken()
+        return NO_LATENCIES if self._latencies is None else self._latencies.taken()
 
     def progress(self, timeout: float) -> Progress | None:
         """What was sent, and the last reading of the heads; None when the lock is still held after ``timeout`` s."""

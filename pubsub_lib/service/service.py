@@ -85,7 +85,7 @@ class PublisherService:
         sender, hop = drivers(settings)
         self._store = Store(msgspec.structs.replace(settings, group_commit="process"))
         self._journal = open_journal(settings.journal, "service", name)
-        self._publisher = Publisher(settings, self._store, sender, journal=self._journal, entered=True)
+        self._publisher = Publisher(settings, self._store, sender, journal=self._journal, entered=True, measured=True)
         unpublished = UnpublishedLinks(name, service.grace, KEEP_LEASES * service.lease)
         self._outgoing = Outgoing(name, unpublished, self._publisher, self._journal)
         self._commits = (

@@ -86,6 +86,7 @@ PUBLISHER: Final[Table] = {
     "counters": (lambda p: p.counters(), Gives(lambda answer: answer["unsent"] == 0), ANY),
     "busy": (lambda p: p.busy(0.0), Gives(lambda answer: answer == {"publisher": 0.0, "sending": 0.0}), ANY),
     "progress": (lambda p: p.progress(1.0), Gives(lambda answer: not answer.sequences), ANY),
+    "commit_to_sent": (lambda p: p.commit_to_sent(), Gives(lambda answer: answer.count == 0), ANY),
     "uuid": (lambda p: p.uuid, ANY, ANY),
 }
 

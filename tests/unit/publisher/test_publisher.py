@@ -83,7 +83,7 @@ def test_accepted_link_counts_the_time_since_its_commit(
     config: Settings, store: Store, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_SEND_TIMEOUT", LONG)
-    with Publisher(config, store) as publisher:
+    with Publisher(config, store, measured=True) as publisher:
         assert publisher.commit_to_sent() == NO_LATENCIES
         with store.transaction() as tx:
             tx.set("a", "1", 1, topic="t")
