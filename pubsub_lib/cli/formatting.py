@@ -8,7 +8,7 @@ from cliff.columns import FormattableColumn
 from rich.cells import cell_len, set_cell_size
 
 from pubsub_lib.core.model import Link
-from pubsub_lib.logs import printable, printable_json
+from pubsub_lib.logs import printable
 
 
 class Shown(FormattableColumn[Any]):
@@ -53,11 +53,6 @@ def transaction(link: Link) -> int:
 def visible(text: str) -> str:
     """A text that is safe for a terminal, as :func:`pubsub_lib.logs.printable`."""
     return printable(text)
-
-
-def visible_json(text: str) -> str:
-    """As :func:`visible`, for JSON text, as :func:`pubsub_lib.logs.printable_json`."""
-    return printable_json(text)
 
 
 def cut(text: str, width: int) -> str:

@@ -14,10 +14,11 @@ from cliff.command import Command
 from cliff.formatters.base import Formatter, ListFormatter, SingleFormatter
 from stevedore import NamedExtensionManager
 
-from pubsub_lib.cli.formatting import Shown, visible, visible_json
+from pubsub_lib.cli.formatting import Shown, visible
 from pubsub_lib.command import exit_codes
 from pubsub_lib.core import values
 from pubsub_lib.errors import UsageError
+from pubsub_lib.logs import printable_json
 
 _log = logging.getLogger("pubsub_lib.cli")
 
@@ -39,7 +40,7 @@ class Json:
 
     def visible(self) -> str:
         """The text, with control characters escaped."""
-        return visible_json(self._data.decode())
+        return printable_json(self._data.decode())
 
 
 class _Result(Command):

@@ -10,9 +10,10 @@ from typing import Any, Final, Self, TextIO
 import msgspec
 from cliff.formatters.base import ListFormatter
 
-from pubsub_lib.cli.formatting import cut, padded, visible, visible_json
+from pubsub_lib.cli.formatting import cut, padded, visible
 from pubsub_lib.cli.output import List, check_columns, normal, plain
 from pubsub_lib.errors import UsageError
+from pubsub_lib.logs import printable_json
 
 _GAP: Final = "  "
 
@@ -83,7 +84,7 @@ class RowPrinter:
         names = [each.name for each in self._columns]
         if kind == "json":
             line = json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False)
-            self._out.write(visible_json(line) + "\n")
+            self._out.write(printable_json(line) + "\n")
             return
         text = io.StringIO()
         self._formatter.emit_list(names, [values], text, self._args)

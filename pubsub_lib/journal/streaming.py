@@ -85,7 +85,7 @@ class AppendReader:
         """The next frame, which would end beyond the end of the file, when a process still writes it."""
         before = self._size
         for _ in range(LOOKS - 1):
-            written = self._being_written()
+            written = self.being_written()
             if written:
                 sleep(PAUSE)
             self._file.seek(self._at)
@@ -98,7 +98,8 @@ class AppendReader:
         self.damaged = True
         return None
 
-    def _being_written(self) -> bool:
+    def being_written(self) -> bool:
+        """Whether a process writes the file. Raises OSError."""
         try:
             return being_written(self._path)
         except FileNotFoundError:  # it was converted to Parquet, so its writer has ended

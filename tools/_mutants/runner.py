@@ -11,6 +11,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from _children import Child
+from _patience import HURRY
 from _processes import alive, kill_tree, poll
 
 from _mutants.warm_pytest import Request
@@ -45,12 +46,15 @@ class Runner:
     def run(self, arguments: Sequence[str], timeout: float, planted: bool) -> tuple[int | None, str]:
         """The exit status of pytest, or None when it did not end within ``timeout`` seconds, and its output.
 
-        ``planted``: see :class:`.warm_pytest.Request`. Raises RunnerError.
+        ``planted``: a mutant is planted. Then no bytecode is written, and tests wait a shorter time for an event.
+        Raises RunnerError.
         """
         # A new file, because a process that a mutant left behind may still write to the previous one.
         self._output.unlink(missing_ok=True)
+        only_planted = "1" if planted else ""
         request: Request = {
-            "arguments": list(arguments), "output": str(self._output), "planted": planted,
+            "arguments": list(arguments), "output": str(self._output),
+            "variables": {"PYTHONDONTWRITEBYTECODE": only_planted, HURRY: only_planted},
         }  # fmt: skip
         self._process.write(json.dumps(request).encode())
         self._running = self._answer(START)

@@ -23,8 +23,6 @@ LIBRARIES = (
     "tenacity", "xdist.workermanage", "xxhash", "zmq",
 )  # fmt: skip
 """Only modules that start no thread, because a forked copy has no other thread than the one that forked."""
-HURRY = "PUBSUB_TEST_HURRY"
-"""The environment variable that ``tools/_patience.py`` reads."""
 ALREADY_IMPORTED = "ignore::pytest.PytestAssertRewriteWarning"
 """pytest warns that it cannot rewrite the assertions of plugins that are imported here."""
 
@@ -35,8 +33,8 @@ class Request(TypedDict):
     arguments: list[str]
     output: str
     """The file for its stdout and stderr."""
-    planted: bool
-    """Whether a mutant is planted: then no bytecode is written, and tests wait a shorter time for an event."""
+    variables: dict[str, str]
+    """Added to the environment, ``PYTHONDONTWRITEBYTECODE`` among them."""
 
 
 def main() -> None:
@@ -75,10 +73,8 @@ def _run(request: Request) -> NoReturn:
         os.dup2(given, standard)
     os.close(output)
     os.close(nothing)
-    sys.dont_write_bytecode = request["planted"]
-    only_planted = "1" if request["planted"] else ""
-    os.environ["PYTHONDONTWRITEBYTECODE"] = only_planted  # for the run's own children
-    os.environ[HURRY] = only_planted
+    os.environ.update(request["variables"])  # also for the run's own children
+    sys.dont_write_bytecode = bool(os.environ["PYTHONDONTWRITEBYTECODE"])
     import pytest
 
     sys.exit(pytest.main(["-W", ALREADY_IMPORTED, *request["arguments"]]))

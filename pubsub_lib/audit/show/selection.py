@@ -22,11 +22,6 @@ class Selection(msgspec.Struct, frozen=True):
     until: int | None = None
     """The first moment that is not selected any more."""
 
-    @property
-    def everything(self) -> bool:
-        """Whether there is no condition."""
-        return self == Selection()
-
     def has(self, row: Row) -> bool:
         """Whether the record is selected."""
         return (

@@ -3,7 +3,6 @@
 import stat
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -11,7 +10,6 @@ import msgspec
 from pubsub_lib.audit.show.decoding import KINDS, entry_of
 from pubsub_lib.audit.show.files import JournalFile
 from pubsub_lib.errors import JournalError
-from pubsub_lib.journal.appending import being_written
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX
 from pubsub_lib.journal.entries import Contents, Entry, Header, rows_of
 from pubsub_lib.journal.parquet_metadata import metadata_of, torn_problem
@@ -105,7 +103,7 @@ class Source:
 
     def _appended(self) -> Iterator[Row]:
         with AppendReader(self.path) as reader:
-            self.growing = _is_locked(self.path)
+            self.growing = reader.being_written()
             for body in reader.frames():
                 yield from self._decoded(reader.header, body)
             torn = metadata_of(Contents(reader.header, (), reader.torn, reader.damaged))
@@ -144,13 +142,6 @@ def _is_whole(row: Row) -> bool:
     if None in msgspec.structs.astuple(row):
         return False
     return all(None not in msgspec.structs.astuple(each)[:-1] for each in row.changes)  # all but ``before``
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        return being_written(path)
-    except FileNotFoundError:  # it was converted to Parquet just now
-        return False
 
 
 def _with_previous(rows: Iterable[Row]) -> Iterator[Row]:

@@ -1,7 +1,6 @@
 """The longest time that tests wait for an event."""
 
 import pytest
-from _mutants import warm_pytest
 from _patience import HURRY, longest
 
 
@@ -14,5 +13,5 @@ def test_only_a_planted_mutant_shortens_the_wait(monkeypatch: pytest.MonkeyPatch
     assert longest(120.0) == 12.0
 
 
-def test_runs_of_mutants_set_the_same_variable() -> None:
-    assert warm_pytest.HURRY == HURRY
+def test_name_of_the_variable_is_that_which_the_tests_of_the_runner_expect() -> None:
+    assert HURRY == "PUBSUB_TEST_HURRY"
