@@ -29,13 +29,13 @@ from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.changelog_reader import ChangelogReader
 from pubsub_lib.service.commit_server import CommitServer
+from pubsub_lib.service.health import Health
 from pubsub_lib.service.leases import MAINTENANCE, ORPHANS, Leases
 from pubsub_lib.service.maintenance import Maintenance
 from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
 from pubsub_lib.service.recount import StoreRecount
 from pubsub_lib.service.status import About, Sources, StatusReader
-from pubsub_lib.service.step_times import longest_step, max_quiet
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 from pubsub_lib.threads.periodic_thread import PeriodicThread
@@ -45,8 +45,6 @@ _log = logger(__name__)
 
 CLOSE_TIMEOUT: Final = 2.0
 """Seconds that ``close`` waits for threads in the middle of a query, and again for unregistering."""
-MAX_PROBLEMS: Final = 5
-"""Maximum number of unrepaired topics that ``problems`` names."""
 KEEP_LEASES: Final = 3
 """Lease times for which a link of another service is kept; one lease time passes until its death is detected."""
 
@@ -113,9 +111,9 @@ class PublisherService:
             "maintenance": PeriodicThread("maintenance", self._maintenance.step),
             "recount": PeriodicThread("recount", self._recount.step),
         }
-        self._lease = service.lease
-        self._max_quiet = max_quiet(service.lease, service.follow_interval)
-        self._max_busy = longest_step(settings.store)
+        self._health = Health(
+            name, self._loops, self._publisher, self._commits, self._leases, self._recount, service, settings.store
+        )
         self._running = self._to_leave = False
 
     def _receiving_from(self, hop: Subscriber | None, limits: Limits) -> Receiving | None:
@@ -185,7 +183,7 @@ class PublisherService:
         no other ones. Any thread, does not block.
         """
         self._changelog_reader.adjust(service.follow_interval)
-        self._max_quiet = max_quiet(self._lease, service.follow_interval)
+        self._health.adjust(service.follow_interval)
         self._maintenance.adjust(service.trim_interval, service.keep_links, service.keep_time)
         self._recount.adjust(service.recount_time)
         for name in ("changelog", "maintenance", "recount"):
@@ -193,66 +191,46 @@ class PublisherService:
 
     def problems(self) -> list[str]:
         """The reasons why the service is not ready, one sentence each; empty when it is. Any thread, does not block."""
-        now = time.monotonic()
-        found = [] if self._running else ["the service is not running"]
-        if not self._leases.registered(now):
-            found.append("the entry in the directory is not renewed")
-        if now - self._loops["changelog"].last_success > self._max_quiet:
-            found.append("the changelog is not being followed")
-        if self._publisher.busy(now)["sending"] > self._max_quiet:
-            found.append("the thread that sends messages hangs")
-        if self._publisher.admission is not None and self._publisher.admission.is_stale(now):
-            found.append("the clients and their topics are not being read")
-        found += [
-            f"objects of the topic {topic!r} were altered in the database without the library and could not be "
-            f"repaired; see `pubsub-db verify {topic}`, and run `pubsub-db accept --topic {topic}` to accept the "
-            "current rows"
-            for topic in self._recount.unrepaired()[:MAX_PROBLEMS]
-        ]
-        younger = self._leases.name_conflicts.younger
-        if younger is not None:
-            found.append(f"another service {self._name!r} is registered at {younger.address}; give it another name")
-        return found
+        stopped = [] if self._running else ["the service is not running"]
+        return stopped + self._health.problems()
 
-    def stuck(self) -> list[str]:
+    def stuck(self) -> Sequence[str]:
         """The hanging threads, one sentence each: a step takes longer than all timeouts of the database together. An
         unreachable database causes none; a stopped one (SIGSTOP) does, because PostgreSQL's client waits for an answer
         as long as the connection is open. Any thread, does not block.
         """
-        now = time.monotonic()
-        busy = {name: loop.running_for(now) for name, loop in self._loops.items()} | dict(self._publisher.busy(now))
-        busy |= {} if self._commits is None else {"commits": self._commits.running_for(now)}
-        return [
-            f"the thread {name!r} has been hanging for {taken:.0f} s"
-            for name, taken in busy.items()
-            if taken > self._max_busy
-        ]
+        return self._health.stuck()
 
     def counters(self) -> Mapping[str, Mapping[str, float]]:
         """Counters, by part of the service. Any thread, does not block."""
-        return {
+        found = {
             "links": self._outgoing.counters(),
             "workers": self._outgoing.worker_counters(),
             "sending": self._publisher.counters(),
             "receiving": self._receiving.counters() if self._receiving is not None else {},
-            **({"commits": self._commits.counters()} if self._commits is not None else {}),
             "maintenance": self._maintenance.counters(),
             "recount": self._recount.counters(),
             "failures": {name: loop.failures for name, loop in self._loops.items()},
             "jumps": {"changelog": self._changelog_reader.jumps},
-            **({"journal": self._journal.counters()} if self._journal is not None else {}),
         }
+        if self._commits is not None:
+            found["commits"] = self._commits.counters()
+        if self._journal is not None:
+            found["journal"] = self._journal.counters()
+        return found
 
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
         """Leases that are held, excluded workers, unrepaired topics, a broken journal. Any thread, does not block."""
         now = time.monotonic()
         held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, MAINTENANCE)}
-        return {
+        found = {
             "leases": {**held, "entry": float(self._leases.registered(now))},
             "excluded": {"workers": float(self._outgoing.excluded_workers)},
             "unrepaired": {"topics": float(len(self._recount.unrepaired()))},
-            **({"broken": {"journal": float(bool(self._journal.error))}} if self._journal is not None else {}),
         }
+        if self._journal is not None:
+            found["broken"] = {"journal": float(bool(self._journal.error))}
+        return found
 
     def latencies(self) -> Mapping[str, Latencies]:
         """The time from the commit until each step, by its name. Any thread, does not block."""

@@ -23,7 +23,6 @@ from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.service.metrics import endpoint_of
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.store import schema
-from pubsub_zmq.publisher import ZmqPublisher
 from tests.unit.world import settings
 
 LONG = 120.0
@@ -199,7 +198,7 @@ def test_adjusted_service_trims_recounts_and_reads_at_once(config: Settings, sto
         assert poll(lambda: service.counters()["maintenance"]["trimmed"] == 3, LONG), service.counters()
         assert poll(lambda: service.counters()["links"]["followed"] == 5, LONG), service.counters()
         assert poll(lambda: service.counters()["recount"]["rounds"] > 1, LONG), service.counters()
-        assert service._max_quiet == slow.lease, "another lease needs a restart"
+        assert service._health._max_quiet == slow.lease, "another lease needs a restart"
 
 
 def test_service_recounts_while_it_holds_the_lease(config: Settings, store: Store, tmp_path: Path) -> None:
@@ -284,47 +283,6 @@ def test_second_service_of_the_same_name_stops_and_the_first_continues(config: S
             assert poll(lambda: any("another service 'api-1'" in each for each in first.problems()), LONG)
         assert poll(lambda: first.problems() == [], LONG), first.problems()
         assert first.failure is None
-
-
-def test_hanging_thread_is_named_and_unreachable_database_hangs_none(
-    config: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with PublisherService(config, QUICK) as service:
-        assert poll(lambda: service.problems() == [], LONG)
-        assert service.stuck() == []
-        maximum = 7 * (30.0 + 5.0 + 30.0 + 5.0)  # every query of a step lasts as long as its timeouts allow
-        monkeypatch.setattr(service._loops["leases"], "running_for", lambda now: maximum)
-        assert service.stuck() == []
-        monkeypatch.setattr(service._loops["leases"], "running_for", lambda now: maximum + 1.0)
-        assert service.stuck() == ["the thread 'leases' has been hanging for 491 s"]
-
-
-def test_service_whose_sending_thread_hangs_is_not_ready(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its other threads work, and messages are queued, but none reaches a replica."""
-    inside, goes_on = threading.Event(), threading.Event()
-    receive = ZmqPublisher._receive
-
-    def hang(publisher: ZmqPublisher, xpub: Any) -> bool:
-        inside.set()
-        goes_on.wait(LONG)
-        return receive(publisher, xpub)
-
-    tcp = {"driver": "zmq_pubsub_driver", "driver_options": {}, "multiproc_driver": "", "multiproc_options": {}}
-    config = both(sqlite_url, bind_address="tcp://127.0.0.1:*", **tcp)
-    with Store(sqlite_url, origin="api-1") as store, PublisherService(config, QUICK) as service:
-        assert poll(lambda: service.problems() == [], LONG)
-        monkeypatch.setattr(ZmqPublisher, "_receive", hang)
-        monkeypatch.setattr(service, "_max_quiet", 0.2)
-        try:
-            write(store, 1)  # its link is followed and sent
-            assert inside.wait(LONG)
-            assert poll(lambda: "the thread that sends messages hangs" in service.problems(), LONG)
-            monkeypatch.setattr(service, "_max_busy", 0.1)
-            assert any("the thread 'sending' has been hanging for" in each for each in service.stuck())
-        finally:
-            goes_on.set()
-        monkeypatch.setattr(service, "_max_quiet", 60.0)
-        assert poll(lambda: service.problems() == [], LONG)
 
 
 def test_service_without_a_hop_only_follows_the_changelog(sqlite_url: str) -> None:

@@ -1,0 +1,83 @@
+"""Whether the service is ready, and which of its threads hang."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.publisher.publisher import Publisher
+from pubsub_lib.service.commit_server import CommitServer
+from pubsub_lib.service.leases import Leases
+from pubsub_lib.service.recount import StoreRecount
+from pubsub_lib.service.step_times import longest_step, max_quiet
+from pubsub_lib.settings import StoreSettings
+from pubsub_lib.threads.periodic_thread import PeriodicThread
+
+MAX_TOPICS: Final = 5
+"""Maximum number of unrepaired topics that ``problems`` names."""
+
+
+class Health:
+    """Reads the parts of a service and changes none of them. Any thread; no method blocks."""
+
+    def __init__(
+        self,
+        name: str,
+        loops: Mapping[str, PeriodicThread],
+        publisher: Publisher,
+        commits: CommitServer | None,
+        leases: Leases,
+        recount: StoreRecount,
+        service: ServiceSettings,
+        store: StoreSettings,
+    ) -> None:
+        """``name`` is the service's; the times of ``service`` and ``store`` tell how long a thread may take."""
+        self._name = name
+        self._loops = loops
+        self._publisher = publisher
+        self._commits = commits
+        self._leases = leases
+        self._recount = recount
+        self._lease = service.lease
+        self._max_quiet = max_quiet(service.lease, service.follow_interval)
+        self._max_busy = longest_step(store)
+
+    def adjust(self, follow_interval: float) -> None:
+        """The changelog is read every ``follow_interval`` seconds from now on."""
+        self._max_quiet = max_quiet(self._lease, follow_interval)
+
+    def problems(self) -> list[str]:
+        """The reasons why the started service is not ready, one sentence each."""
+        now = time.monotonic()
+        found = []
+        if not self._leases.registered(now):
+            found.append("the entry in the directory is not renewed")
+        if now - self._loops["changelog"].last_success > self._max_quiet:
+            found.append("the changelog is not being followed")
+        if self._publisher.busy(now)["sending"] > self._max_quiet:
+            found.append("the thread that sends messages hangs")
+        if self._publisher.admission is not None and self._publisher.admission.is_stale(now):
+            found.append("the clients and their topics are not being read")
+        found += [
+            f"objects of the topic {topic!r} were altered in the database without the library and could not be "
+            f"repaired; see `pubsub-db verify {topic}`, and run `pubsub-db accept --topic {topic}` to accept the "
+            "current rows"
+            for topic in self._recount.unrepaired()[:MAX_TOPICS]
+        ]
+        younger = self._leases.name_conflicts.younger
+        if younger is not None:
+            found.append(f"another service {self._name!r} is registered at {younger.address}; give it another name")
+        return found
+
+    def stuck(self) -> Sequence[str]:
+        """The hanging threads, one sentence each."""
+        now = time.monotonic()
+        busy = {name: loop.running_for(now) for name, loop in self._loops.items()}
+        busy.update(self._publisher.busy(now))
+        if self._commits is not None:
+            busy["commits"] = self._commits.running_for(now)
+        return [
+            f"the thread {name!r} has been hanging for {taken:.0f} s"
+            for name, taken in busy.items()
+            if taken > self._max_busy
+        ]
