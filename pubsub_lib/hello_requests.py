@@ -6,24 +6,38 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from functools import partial
-from typing import Final
+from typing import Final, Literal
+
+import msgspec
 
 from pubsub_lib.api import OnConnected, OnHelloRequest
 from pubsub_lib.core import codec
-from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
+from pubsub_lib.core.model import MAX_NAME_BYTES
 from pubsub_lib.errors import FrameError, PubSubError
 from pubsub_lib.logs import logger
 
 _log = logger(__name__)
 
-CONNECTED: Final = b""
-"""The item for new connections; a hello request is never empty."""
 MAX_WAITING: Final = 10_000
 """Maximum number of queued hello requests. Further ones are dropped; their subscribers ask again."""
 MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of the queued hello requests together; a replica's largest request has 52 kB."""
+
+
+class Event(Enum):
+    """What is queued beside hello requests."""
+
+    CONNECTED = "connected"
+
+
+def request_limits(limits: Limits) -> Limits:
+    """The limits of hello requests. A request for as many topics as a replica names in one always fits."""
+    size = MAX_HELLO_TOPICS * (MAX_NAME_BYTES + 5) + codec.MAX_HEADER_BYTES + 64
+    return msgspec.structs.replace(limits, max_frame_bytes=max(limits.max_frame_bytes, size))
 
 
 class Pace:
@@ -60,6 +74,8 @@ class HelloRequests:
         self._pace = Pace(per_second)
         self.counts = dict.fromkeys(("asks", "callback_errors", "foreign", "oversized", "truncated", "version"), 0)
         """Changed by the answering thread only. The names never change, so any thread may copy it."""
+        self._refused = dict.fromkeys(("foreign", "oversized", "truncated"), 0)
+        """Changed by the receiving thread only."""
         self._changed = threading.Condition()
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
@@ -86,15 +102,23 @@ class HelloRequests:
             self._changed.notify()
         return dropped
 
-    def take(self) -> bytes | None:
-        """Wait for an item and return it: ``CONNECTED``, or the oldest request when the rate allows it. None when
+    def refuse(self, error: FrameError) -> None:
+        """Count a hello request that cannot be queued. The receiving thread."""
+        self._refused[error.reason] += 1
+
+    def counters(self) -> Mapping[str, int]:
+        """``counts``, with the requests that were refused. Any thread."""
+        return {name: number + self._refused.get(name, 0) for name, number in self.counts.items()}
+
+    def take(self) -> bytes | Literal[Event.CONNECTED] | None:
+        """Wait for an item and return it: ``Event.CONNECTED``, or the oldest request when the rate allows it. None when
         closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._arrived or self._closed)
             while not self._closed:
                 if self._arrived:
                     self._arrived = False
-                    return CONNECTED
+                    return Event.CONNECTED
                 pause = self._pace.wait(time.monotonic())
                 if not pause:
                     frame = self._waiting.popleft()
@@ -106,7 +130,7 @@ class HelloRequests:
     def answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         """The answering thread: call the callbacks until :meth:`close`. Their exceptions are logged and counted."""
         while (frame := self.take()) is not None:
-            if frame == CONNECTED:
+            if frame is Event.CONNECTED:
                 self.call(on_connected)
             else:
                 self.pass_on(frame, on_hello_request)

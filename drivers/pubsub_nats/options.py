@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from pubsub_lib.config.driver_options import SEND_WAIT, SendWait, reconnect_conflict
+from pubsub_lib.config import driver_options as shared
 from pubsub_lib.config.fields import checked_options, option, opts_of
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.masking import masked_url
@@ -49,38 +49,20 @@ class NatsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connect_timeout: Annotated[
         _Seconds, option("Maximum duration of connecting to one server, and of a publisher's start. In seconds.")
     ] = 5.0
-    reconnect_interval: Annotated[
-        _Seconds,
-        option("Wait before lost connections are retried; it doubles when no server can be reached. In seconds."),
-    ] = 0.1
-    max_reconnect_interval: Annotated[
-        _Seconds, option("Maximum wait before lost connections are retried. In seconds.")
-    ] = 2.0
+    reconnect_interval: Annotated[_Seconds, shared.RECONNECT_INTERVAL] = 0.1
+    max_reconnect_interval: Annotated[_Seconds, shared.MAX_RECONNECT_INTERVAL] = 2.0
     keepalive_interval: Annotated[_Seconds, option("Wait between two pings of the server. In seconds.")] = 2.0
     keepalive_timeout: Annotated[
-        _Seconds,
-        option(
-            "Time after which a connection is lost on which the server neither answers a ping nor sends messages. In "
-            "seconds."
-        ),
+        _Seconds, option("Time without a message or an answer to a ping, after which a connection is lost. In seconds.")
     ] = 5.0
     pending_messages: Annotated[
-        _Count,
-        option(
-            "Maximum number of received messages that wait in a subscriber. Further ones are dropped, and counted as "
-            "lost."
-        ),
+        _Count, option("Maximum number of received messages that wait in a subscriber; further ones are lost.")
     ] = 10_000
     pending_bytes: Annotated[_Count, option("Maximum size of the waiting messages together, in bytes.")] = (
         64 * 1024 * 1024
     )
-    send_queue: Annotated[
-        _Count,
-        option(
-            "Maximum number of envelopes that wait in a publisher to be sent. While the queue is full, senders wait."
-        ),
-    ] = 10_000
-    send_wait: Annotated[SendWait, SEND_WAIT] = 0.5
+    send_queue: Annotated[_Count, shared.SEND_QUEUE] = 10_000
+    send_wait: Annotated[shared.SendWait, shared.SEND_WAIT] = 0.5
 
 
 OPTIONS: Final = opts_of(NatsOptions)
@@ -103,7 +85,7 @@ def _conflict(options: NatsOptions) -> str:
         return "user and credentials_file are both given; remove one"
     if bool(options.tls_cert_file) != bool(options.tls_key_file):
         return "of tls_cert_file and tls_key_file only one is given; set both or none"
-    return reconnect_conflict(options)
+    return shared.reconnect_conflict(options)
 
 
 def _wrong_server(url: str) -> str:

@@ -16,7 +16,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.sequencer import MAX_REQUESTS
 from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import FrameError, TransportError
-from pubsub_lib.hello_requests import HelloRequests
+from pubsub_lib.hello_requests import HelloRequests, request_limits
 from pubsub_lib.send_queue import QueuedMessage, SendQueue, counted_frames
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_nats.client import Access, NatsClient
@@ -39,15 +39,14 @@ class NatsPublisher(Publisher):
         self._limits = limits
         self._subjects = Subjects(access.options.prefix)
         self._life = PublisherState()
-        self._asks = HelloRequests(limits)
+        self._request_limits = request_limits(limits)
+        self._asks = HelloRequests(self._request_limits)
         calls = self._subscribe, self._take, self._asks.connected, self._send
         self._connection = Connection(access, "pubsub-nats-publisher", *calls, limits.max_frame_bytes)
         self._queue = SendQueue(self._options.send_queue, self._connection.wake, "pubsub_nats")
         self._inboxes: OrderedDict[str, str] = OrderedDict()
         """Reply subjects of the last requests, by nonce. Only of the connection's thread, as the counters."""
         self._counts = dict.fromkeys(("lost", "overflow", "unrequested"), 0)
-        self._bad = {"foreign": 0, "oversized": 0, "truncated": 0}
-        """Hello requests that are not queued."""
         self._sending_since = math.inf
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -80,8 +79,8 @@ class NatsPublisher(Publisher):
     def counters(self) -> Mapping[str, int]:
         """See :meth:`pubsub_lib.api.Publisher.counters`. ``lost``: envelopes that were accepted, and not sent when the
         connection or the publisher ended. ``unrequested``: hello replies that no subscriber requested."""
-        counts = {**self._connection.counts, **self._asks.counts, **self._counts, "sent": self._queue.accepted}
-        return {**counts, **{reason: counts[reason] + number for reason, number in self._bad.items()}}
+        sent = {"sent": self._queue.accepted, **self._counts}
+        return {**sent, **self._connection.counts, **self._asks.counters()}
 
     def sending_for(self, now: float) -> float:
         """See :meth:`pubsub_lib.api.Publisher.sending_for`."""
@@ -110,12 +109,10 @@ class NatsPublisher(Publisher):
     def _take(self, subject: str, reply: str, data: bytes) -> None:
         try:
             nonce = self._subjects.nonce(reply)
-            if len(data) > self._limits.max_frame_bytes:
-                raise FrameError(f"a hello request of {len(data)} bytes exceeds max_frame_bytes", "oversized")
-            if not data:  # the queue would take it for a new connection
-                raise FrameError("a hello request is empty", "truncated")
+            if len(data) > self._request_limits.max_frame_bytes:
+                raise FrameError(f"a hello request of {len(data)} bytes exceeds the maximum", "oversized")
         except FrameError as error:
-            self._bad[error.reason] += 1
+            self._asks.refuse(error)
             return
         self._inboxes[nonce] = reply
         if len(self._inboxes) > MAX_REQUESTS:

@@ -14,10 +14,11 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import FrameError
+from pubsub_lib.hello_requests import request_limits
 from pubsub_lib.logs import logger
+from pubsub_lib.receive_queue import ReceiveQueue
 from pubsub_nats.client import Access, NatsClient
 from pubsub_nats.connection import Connection
-from pubsub_nats.pending import Pending
 from pubsub_nats.subjects import Subjects, token
 
 _log = logger(__name__)
@@ -37,9 +38,11 @@ class NatsSubscriber(Subscriber):
         self._limits = limits
         self._subjects = Subjects(access.options.prefix)
         self._inbox = self._subjects.inbox(uuid.uuid4().hex)
+        options = access.options
+        self._queue = ReceiveQueue[tuple[str, bytes]](options.pending_messages, options.pending_bytes)
+        """Subject and body of each message."""
         calls = self._open, self._take, self._mark, self._follow
         self._connection = Connection(access, "pubsub-nats-subscriber", *calls)
-        self._queue = Pending(access.options.pending_messages, access.options.pending_bytes)
         self._lock = threading.Lock()
         self._topics: set[str] = set()
         self._changed: set[str] = set()
@@ -76,7 +79,7 @@ class NatsSubscriber(Subscriber):
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`. Without a connection the request is dropped: the
         library asks again when there is one."""
         self._life.check_open()
-        frame = codec.hello_request_frame(nonce, topics)
+        frame = codec.hello_request_frame(nonce, topics, request_limits(self._limits))
         if self._connection.is_connected:
             self._asks.append((f"{self._inbox}.{token(nonce)}", frame))
             self._connection.wake()

@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 
 from pubsub_lib.core import codec
-from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
-from pubsub_lib.core.model import MAX_NAME_BYTES
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import FrameError
 
 MAX_INBOX_BYTES: Final = 64
@@ -88,12 +87,6 @@ def read_request(data: bytes, limits: Limits) -> tuple[bytes, bytes]:
     if request[:1] != b"H" or request.find(b"\0", 1, codec.MAX_NONCE_BYTES + 2) < 2:
         raise FrameError(f"a hello request that starts with {request[:40]!r} has no valid nonce", "foreign")
     return inbox, request
-
-
-def for_requests(limits: Limits) -> Limits:
-    """The limits of hello requests: one about as many topics as a replica asks for at once always fits."""
-    size = MAX_HELLO_TOPICS * (MAX_NAME_BYTES + 5) + _OVERHEAD
-    return msgspec.structs.replace(limits, max_frame_bytes=max(limits.max_frame_bytes, size))
 
 
 def nonce_of(frame: bytes) -> bytes:

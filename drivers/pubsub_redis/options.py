@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from pubsub_lib.config.driver_options import MAX_RECONNECT_INTERVAL, RECONNECT_INTERVAL, SendWait
+from pubsub_lib.config import driver_options as shared
 from pubsub_lib.config.fields import checked_options, option, opts_of
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.masking import masked, masked_repr
@@ -50,15 +50,10 @@ class RedisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ping_interval: Annotated[
         _Seconds, option("Silence after which the server must answer a PING within timeout. In seconds.")
     ] = 2.0
-    reconnect_interval: Annotated[_Seconds, RECONNECT_INTERVAL] = 0.1
-    max_reconnect_interval: Annotated[_Seconds, MAX_RECONNECT_INTERVAL] = 2.0
-    send_queue: Annotated[
-        _Count,
-        option("Maximum number of envelopes queued for the sending thread. While the queue is full, senders wait."),
-    ] = 10_000
-    send_wait: Annotated[SendWait, option("Maximum time that a sender waits for room in a full queue. In seconds.")] = (
-        0.5
-    )
+    reconnect_interval: Annotated[_Seconds, shared.RECONNECT_INTERVAL] = 0.1
+    max_reconnect_interval: Annotated[_Seconds, shared.MAX_RECONNECT_INTERVAL] = 2.0
+    send_queue: Annotated[_Count, shared.SEND_QUEUE] = 10_000
+    send_wait: Annotated[shared.SendWait, shared.SEND_WAIT] = 0.5
     questions_per_second: Annotated[
         _Count, option("Maximum number of hello requests that a publisher answers in a second; further ones wait.")
     ] = 2000
@@ -88,6 +83,8 @@ def checked(given: Mapping[str, Any]) -> tuple[RedisOptions, Server]:
         raise ConfigError(f"the prefix {options.prefix!r} is not printable; correct it in [{GROUP}]")
     if bool(options.cert_file) != bool(options.key_file):
         raise ConfigError(f"cert_file and key_file belong together; set both or none in [{GROUP}]")
+    if conflict := shared.reconnect_conflict(options):
+        raise ConfigError(f"redis_pubsub_driver cannot use its options: {conflict} in [{GROUP}]")
     server = server_of(options.url)
     if server.scheme != TLS and (options.ca_file or options.cert_file):
         raise ConfigError(f"ca_file, cert_file and key_file need TLS; set url = rediss://… in [{GROUP}]")

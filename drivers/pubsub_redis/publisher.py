@@ -12,12 +12,12 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import FrameError, TransportError
-from pubsub_lib.hello_requests import MAX_WAITING, HelloRequests
+from pubsub_lib.hello_requests import MAX_WAITING, HelloRequests, request_limits
 from pubsub_lib.logs import logger
 from pubsub_lib.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_redis.connection import Command, Link
-from pubsub_redis.frames import Channels, encode_pair, for_requests, nonce_of, read_request
+from pubsub_redis.frames import Channels, encode_pair, nonce_of, read_request
 from pubsub_redis.options import GROUP, RedisOptions, Server
 
 _log = logger(__name__)
@@ -48,13 +48,12 @@ class RedisPublisher(Publisher):
         """Held to change the two above, and to drop the queued envelopes."""
         self._link: Link | None = None
         self._queue = SendQueue(options.send_queue, self._wake, GROUP)
-        self._asks = HelloRequests(for_requests(limits), options.questions_per_second)
+        self._asks = HelloRequests(request_limits(limits), options.questions_per_second)
         self._inboxes: dict[bytes, bytes] = {}
         """The inbox of each hello request by its nonce, in the order of the requests. Changed by the connection's
         thread only."""
         # Changed by the connection's thread only.
         self._counts = {"messages": 0, "unrequested": 0, "overflow": 0}
-        self._bad = {"foreign": 0, "oversized": 0, "truncated": 0}
         self._threads: tuple[threading.Thread, ...] = ()
 
     def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
@@ -91,10 +90,8 @@ class RedisPublisher(Publisher):
         """The counters that the API requires, and: ``messages`` (fewer than ``sent`` when envelopes shared them),
         ``lost`` (queued envelopes that a lost connection dropped), ``unrequested`` (hello replies that no subscriber
         requested), ``asks`` (hello requests) with their errors, and those of :class:`.connection.Link`."""
-        asks, link = self._asks.counts, self._link
-        bad = {reason: asks[reason] + self._bad[reason] for reason in self._bad}
-        more = link.counts if link is not None else {}
-        return {"sent": self._queue.accepted, "lost": self._lost, **self._counts, **asks, **bad, **more}
+        link = self._link.counts if self._link is not None else {}
+        return {"sent": self._queue.accepted, "lost": self._lost, **self._counts, **self._asks.counters(), **link}
 
     def sending_for(self, now: float) -> float:
         """See :meth:`pubsub_lib.api.Publisher.sending_for`."""
@@ -179,9 +176,9 @@ class RedisPublisher(Publisher):
         if kind != b"message":
             return
         try:
-            inbox, request = read_request(rest[1], for_requests(self._limits))
+            inbox, request = read_request(rest[1], request_limits(self._limits))
         except FrameError as error:
-            self._bad[error.reason] += 1
+            self._asks.refuse(error)
             return
         nonce = nonce_of(request)
         self._inboxes.pop(nonce, None)

@@ -12,9 +12,10 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import FrameError
+from pubsub_lib.hello_requests import request_limits
 from pubsub_lib.logs import logger
 from pubsub_redis.connection import Command, Link
-from pubsub_redis.frames import Channels, encode_pair, for_requests, read_pair
+from pubsub_redis.frames import Channels, encode_pair, read_pair
 from pubsub_redis.options import RedisOptions, Server
 
 _log = logger(__name__)
@@ -61,7 +62,7 @@ class RedisSubscriber(Subscriber):
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`. Without a connection nothing is sent: the
         replica asks again after the next one."""
         self._life.check_open()
-        request = encode_pair(self._inbox, codec.hello_request_frame(nonce, topics, for_requests(self._limits)))
+        request = encode_pair(self._inbox, codec.hello_request_frame(nonce, topics, request_limits(self._limits)))
         with self._lock:
             if self._attached and len(self._orders) < _MAX_ORDERS:
                 self._order([("PUBLISH", self._channels.requests, request)])

@@ -12,6 +12,9 @@ from pubsub_lib.config.fields import option
 SendWait = Annotated[float, Meta(ge=0, le=1)]
 """Seconds that ``send_event`` may block: at most what its contract allows."""
 
+SEND_QUEUE: Final = option(
+    "Maximum number of envelopes queued for the sending thread. While the queue is full, senders wait."
+)
 SEND_WAIT: Final = option(
     "Maximum time that a sender waits for room in a full queue before it gets an error. In seconds."
 )

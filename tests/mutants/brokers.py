@@ -19,7 +19,6 @@ CLIENT = partial(_mutant, "client.py")
 CONNECTION = partial(_mutant, "connection.py")
 PUBLISHER = partial(_mutant, "publisher.py")
 SUBSCRIBER = partial(_mutant, "subscriber.py")
-PENDING = partial(_mutant, "pending.py")
 
 MUTANTS = (
     SUBJECTS(
@@ -191,11 +190,19 @@ MUTANTS = (
         "e2e/test_nats.py::test_slow_replica_counts_lost_messages_and_converges_by_deltas",
         "no counter shows that a replica is too slow",
     ),
-    PENDING(
-        "pending_is_not_bounded_by_size",
+    Mutant(
+        "received_messages_are_not_bounded_by_size",
+        "pubsub_lib/receive_queue.py",
         "or self._bytes + size > self._max_bytes",
         "",
-        f"{UNIT}test_pending_is_bounded_by_number_and_size_and_takes_one_item_of_any_size",
-        "a slow replica needs ever more memory",
+        ("tests/unit/test_receive_queue.py::test_queue_is_bounded_by_number_and_size_and_takes_one_item_of_any_size",),
+        wrong="a slow replica needs ever more memory",
+    ),
+    PUBLISHER(
+        "hello_request_is_limited_like_an_envelope",
+        "len(data) > self._request_limits.max_frame_bytes",
+        "len(data) > self._limits.max_frame_bytes",
+        f"{LOSSES}test_only_a_hello_request_over_the_limit_of_requests_is_not_queued",
+        "with a small max_frame_bytes a replica with many topics gets no hello, and syncs again and again",
     ),
 )

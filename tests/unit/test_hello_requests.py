@@ -2,11 +2,13 @@
 
 import threading
 
+from _processes import poll
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.hello_requests import CONNECTED, MAX_WAITING, MAX_WAITING_BYTES, HelloRequests, Pace
+from pubsub_lib.errors import FrameError
+from pubsub_lib.hello_requests import MAX_WAITING, MAX_WAITING_BYTES, Event, HelloRequests, Pace
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0, 0.5), max_size=200))
@@ -55,7 +57,22 @@ def test_connections_are_taken_at_once_as_one_item_at_any_request_rate() -> None
     assert asks.take() == b"first"  # no further request for a second
     asks.connected()
     asks.connected()
-    assert [asks.take(), asks.take()] == [CONNECTED, b"second"]
+    assert [asks.take(), asks.take()] == [Event.CONNECTED, b"second"]
+
+
+def test_empty_request_is_foreign_and_no_connection() -> None:
+    asks = HelloRequests(Limits())
+    asks.put([b""])
+    asks.refuse(FrameError("its inbox cannot be read", "foreign"))
+    connected: list[str] = []
+    thread = threading.Thread(target=asks.answer, args=(None, lambda: connected.append("yes")))
+    thread.start()
+    assert poll(lambda: asks.counters()["foreign"] == 2, 10)
+    asks.close()
+    thread.join(10)
+    assert connected == []
+    assert asks.counters() == {**asks.counts, "foreign": 2}
+    assert asks.counts["foreign"] == 1
 
 
 def test_close_ends_every_wait() -> None:
@@ -64,7 +81,7 @@ def test_close_ends_every_wait() -> None:
         asks.put(waiting)
         for each in waiting[:1]:
             assert asks.take() == each
-        taken: list[bytes | None] = []
+        taken: list[bytes | Event | None] = []
         thread = threading.Thread(target=lambda asks=asks, taken=taken: taken.append(asks.take()))
         thread.start()
         asks.close()

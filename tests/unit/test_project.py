@@ -66,8 +66,8 @@ OTHER_MIRRORS = {"drivers", "pubsub_pytest", "tools"}
 
 DRIVER_MAY_IMPORT = {
     "api", "config.driver_options", "config.fields", "core", "curve_keys", "driver_state", "errors", "fault_injection",
-    "hello_requests", "logs", "masking", "port_owner", "reconnect_pause", "send_queue", "socket_lock", "socket_path",
-    "subscriptions", "threads", "zmq_frames",
+    "hello_requests", "logs", "masking", "port_owner", "receive_queue", "reconnect_pause", "send_queue", "socket_lock",
+    "socket_path", "subscriptions", "threads", "zmq_frames",
 }  # fmt: skip
 MAY_IMPORT_STORE = {"pubsub_pgnotify", "pubsub_sql"}  # their transport is the store itself
 

@@ -15,10 +15,11 @@ from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
 from pubsub_lib.core.model import ALL, MAX_NAME_BYTES, ZERO
 from pubsub_lib.errors import ConfigError, FrameError, TransportError
+from pubsub_lib.hello_requests import request_limits
 from pubsub_lib.send_queue import QueuedMessage
 from pubsub_redis.connection import explained
 from pubsub_redis.driver import RedisDriver
-from pubsub_redis.frames import Channels, encode_pair, for_requests, nonce_of, read_pair, read_request
+from pubsub_redis.frames import Channels, encode_pair, nonce_of, read_pair, read_request
 from pubsub_redis.options import checked
 from pubsub_redis.publisher import RedisPublisher
 from tests.unit.drivers.zmq.world import envelope
@@ -98,9 +99,9 @@ def test_a_hello_request_without_a_valid_nonce_is_foreign_and_not_kept(request_:
 
 def test_the_largest_hello_request_fits_small_frames() -> None:
     topics = [f"{number:03}" + "t" * (MAX_NAME_BYTES - 3) for number in range(MAX_HELLO_TOPICS)]
-    frame = codec.hello_request_frame("n" * codec.MAX_NONCE_BYTES, topics, for_requests(SMALL))
-    assert read_request(encode_pair(b"i" * 32, frame), for_requests(SMALL))[1] == frame
-    assert len(codec.read_hello_request(frame, for_requests(SMALL)).topics) == MAX_HELLO_TOPICS
+    frame = codec.hello_request_frame("n" * codec.MAX_NONCE_BYTES, topics, request_limits(SMALL))
+    assert read_request(encode_pair(b"i" * 32, frame), request_limits(SMALL))[1] == frame
+    assert len(codec.read_hello_request(frame, request_limits(SMALL)).topics) == MAX_HELLO_TOPICS
 
 
 # -- channels --------------------------------------------------------------------------------------------------------
@@ -284,6 +285,7 @@ def test_a_full_queue_names_the_option() -> None:
         ({"url": "unix:///run/redis.sock?password=secret"}, "is not the address of a server"),
         ({"prefix": "a\nb"}, "is not printable"),
         ({"cert_file": "c.pem", "url": "rediss://host"}, "belong together"),
+        ({"reconnect_interval": 2.0, "max_reconnect_interval": 1.0}, "is below reconnect_interval"),
         ({"ca_file": "ca.pem"}, "need TLS; set url = rediss"),
         ({"send_queue": 0}, "redis_pubsub_driver cannot use its options"),
         ({"colour": "red"}, "redis_pubsub_driver cannot use its options"),

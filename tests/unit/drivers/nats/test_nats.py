@@ -1,10 +1,9 @@
-"""The NATS driver's parts that need no server: subjects, options, queue."""
+"""The NATS driver's parts that need no server: subjects, options."""
 
 import importlib.util
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,7 +18,6 @@ from pubsub_lib.core.model import ALL, MAX_NAME_BYTES
 from pubsub_lib.errors import ConfigError, FrameError, InvalidValueError
 from pubsub_nats import client
 from pubsub_nats.options import checked
-from pubsub_nats.pending import Pending
 from pubsub_nats.subjects import Subjects, text, token
 
 SUBJECTS = Subjects("net.one")
@@ -170,31 +168,3 @@ def test_the_driver_without_its_extra_is_refused_with_the_extra_and_its_options_
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "pubsub-lib[nats]" in done.stdout, done.stdout
     assert done.stdout.count("\n") == 1
-
-
-def test_pending_is_bounded_by_number_and_size_and_takes_one_item_of_any_size() -> None:
-    queue = Pending(3, 100)
-    assert queue.put(("a", b""), 1000)
-    assert not queue.put(("b", b""), 1)
-    assert queue.wait() == [("a", b"")]
-    assert [queue.put(("c", b""), 50) for _ in range(4)] == [True, True, False, False]
-    assert len(queue.wait()) == 2
-    assert [queue.put(("c", b""), 1) for _ in range(4)] == [True, True, True, False]
-
-
-def test_pending_takes_a_mark_when_full_and_once_in_a_row() -> None:
-    queue, mark = Pending(1, 100), ("", b"")
-    queue.put(("a", b""), 1)
-    queue.mark(mark)
-    queue.mark(mark)
-    assert queue.wait() == [("a", b""), mark]
-
-
-def test_close_of_pending_ends_the_wait() -> None:
-    queue = Pending(1, 100)
-    taken: list[list[tuple[str, bytes]]] = []
-    waiting = threading.Thread(target=lambda: taken.append(queue.wait()))
-    waiting.start()
-    queue.close()
-    waiting.join(10)
-    assert taken == [[]]

@@ -1,13 +1,15 @@
-"""The bounded queue from a subscriber's connection to its receiving thread."""
+"""A bounded queue from a subscriber's connection to its receiving thread, for drivers whose connection has a thread of
+its own.
+"""
 
 import threading
+from typing import Generic, TypeVar
 
-Item = tuple[str, bytes]
-"""A subject and a body."""
+Item = TypeVar("Item")
 
 
-class Pending:
-    """Bounded by number and by size. No method but ``wait`` blocks."""
+class ReceiveQueue(Generic[Item]):
+    """Bounded by number and by size, which the caller states. Any thread; no method but ``wait`` blocks."""
 
     def __init__(self, max_items: int, max_bytes: int) -> None:
         self._max_items = max_items
