@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from pubsub_lib.config import driver_options as shared
+import pubsub_lib.config.driver_options as shared
 from pubsub_lib.config.fields import checked_options, option, opts_of
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.masking import masked_url

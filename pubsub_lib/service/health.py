@@ -31,7 +31,7 @@ class Health:
         service: ServiceSettings,
         store: StoreSettings,
     ) -> None:
-        """``name`` is the service's; the times of ``service`` and ``store`` tell how long a thread may take."""
+        """``name`` is the service's; the times of ``service`` and ``store`` bound how long a step may take."""
         self._name = name
         self._loops = loops
         self._publisher = publisher

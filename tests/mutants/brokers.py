@@ -143,9 +143,9 @@ MUTANTS = (
     ),
     PUBLISHER(
         "hello_request_of_any_size_is_queued",
-        "if len(data) > self._limits.max_frame_bytes:",
+        "if len(data) > self._request_limits.max_frame_bytes:",
         "if False:",
-        f"{LOSSES}test_a_hello_request_that_is_too_large_or_empty_is_counted_and_not_queued",
+        f"{LOSSES}test_only_a_hello_request_over_the_limit_of_requests_is_not_queued",
         "programs that may send hello requests fill the memory of a publisher",
     ),
     PUBLISHER(
@@ -166,7 +166,7 @@ MUTANTS = (
         "cancellation_is_swallowed",
         "if task is not None and task.cancelling():",
         "if task is None:",
-        f"{LOSSES}test_envelopes_that_a_stalled_server_leaves_in_the_queue_are_lost_at_the_end",
+        f"{LOSSES}test_a_task_that_waits_for_a_server_that_does_not_read_can_be_cancelled",
         "a publisher that closes while its server stalls logs an internal error, and counts late",
     ),
     SUBSCRIBER(

@@ -17,6 +17,7 @@ DRIVER = "drivers/pubsub_redis"
 QUEUE = partial(_mutant, "pubsub_lib/send_queue.py", PACKED)
 PAUSE = partial(_mutant, "pubsub_lib/reconnect_pause.py", "tests/unit/test_reconnect_pause.py")
 REQUESTS = partial(_mutant, "pubsub_lib/hello_requests.py", "tests/unit/test_hello_requests.py")
+LIMITS = partial(_mutant, "pubsub_lib/hello_requests.py", UNIT)
 PUBLISHER = partial(_mutant, f"{DRIVER}/publisher.py", UNIT)
 FRAMES = partial(_mutant, f"{DRIVER}/frames.py", UNIT)
 SUBSCRIBER = partial(_mutant, f"{DRIVER}/subscriber.py", SUITE)
@@ -144,7 +145,7 @@ MUTANTS = (
         "test_a_frame_is_sent_on_the_channel_on_which_it_is_accepted",
         "a reply without a receiver is published, and not counted",
     ),
-    FRAMES(
+    LIMITS(
         "redis_requests_are_limited_like_messages",
         "max_frame_bytes=max(limits.max_frame_bytes, size)",
         "max_frame_bytes=limits.max_frame_bytes",

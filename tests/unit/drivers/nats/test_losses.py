@@ -1,5 +1,6 @@
 """The NATS publisher sends or counts each envelope that it accepted."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.hello_requests import request_limits
 from pubsub_lib.send_queue import QueuedMessage
-from pubsub_nats.client import NatsClient
+from pubsub_nats.client import NatsClient, access
+from pubsub_nats.options import checked
 from pubsub_nats.publisher import NatsPublisher
 from tests.conformance.nats_wire import server
 from tests.unit.drivers.nats.fake_server import FakeServer, message
@@ -70,6 +72,22 @@ def test_envelopes_that_a_stalled_server_leaves_in_the_queue_are_lost_at_the_end
         counters = publisher.counters()
         assert "ERROR" not in caplog.text
         assert 50 < counters["lost"] < counters["sent"] == 99
+
+
+def test_a_task_that_waits_for_a_server_that_does_not_read_can_be_cancelled() -> None:
+    async def ends_cancelled() -> bool:
+        client = NatsClient(access(checked({})), "nats://127.0.0.1:4222", print, print, lambda: asyncio.sleep(0))
+        client._status = client.CONNECTED
+        client._flush_queue = asyncio.Queue()
+        client._flusher_task = flusher = asyncio.create_task(asyncio.sleep(LONG))
+        task = asyncio.create_task(client._flush_pending(force_flush=True))
+        await client._flush_queue.get()
+        task.cancel()
+        await asyncio.wait({task}, timeout=LONG)
+        flusher.cancel()
+        return task.cancelled()
+
+    assert asyncio.run(ends_cancelled())
 
 
 def send_in_one_batch(publisher: NatsPublisher, *sequences: int) -> None:
