@@ -138,8 +138,10 @@ def hidden_at_publisher(settings: AuditSettings) -> Column:
 def publications(rows: DataFrame) -> DataFrame:
     """One row per (domain, uuid, topic, sequence) that was sent."""
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
-    first = F.struct("wall", "run", "number", "host", "service", "position", "nonce", "written")
-    sent = sent.select(*ID, "wall", "run", "number", "host", "service", "position", "nonce", "written", "hash")
+    first = F.struct("wall", "run", "number", "host", "service", "position", "nonce", "written", "parts")
+    sent = sent.select(
+        *ID, "wall", "run", "number", "host", "service", "position", "nonce", "written", "parts", "hash"
+    )
     return (
         partitioned(sent, *ID)  # aggregates of structs sort their input: so once only, and not before the exchange, too
         .groupBy(*ID)
@@ -152,41 +154,11 @@ def publications(rows: DataFrame) -> DataFrame:
             "first.position",
             "first.nonce",
             "first.written",
+            (F.col("first.parts") == 1).alias("whole"),
             "sent_low",
             "sent_high",
         )
     )
-
-
-def commits(rows: DataFrame, settings: AuditSettings) -> DataFrame:
-    """One row per (domain, topic, position, nonce) that was committed, with the hops that are recorded in time."""
-    way = F.col("outcome").isin("committed", "handed", "taken")
-    first = [F.min(F.when(F.col("outcome") == name, F.col("wall"))).alias(name) for name in ("handed", "taken")]
-    return (
-        rows.filter((F.col("kind") == "data") & way)
-        .groupBy(*POINT)
-        .agg(
-            F.coalesce(F.min(F.when(F.col("written") > 0, F.col("written"))), F.min("wall")).alias("p"),
-            F.coalesce(F.min(F.when(F.col("cause") != "", F.col("cause"))), F.lit("")).alias("service"),
-            F.max(F.col("outcome") == "committed").alias("committed"),
-            *first,
-        )
-        .withColumns(
-            {name: F.coalesce(F.col(name) <= F.col("p") + settings.reach, F.lit(False)) for name in ("handed", "taken")}
-        )
-    )
-
-
-def sent_points(rows: DataFrame) -> DataFrame:
-    """The distinct points per topic that were sent, and the time of the first sending (``sent_at``)."""
-    sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
-    return sent.groupBy(*POINT).agg(F.min("wall").alias("sent_at"))
-
-
-def unpublished(commits: DataFrame, sent_points: DataFrame, settings: AuditSettings) -> DataFrame:
-    """The commits without a publication before their horizon."""
-    unsent = F.col("sent_at").isNull() | (F.col("sent_at") > F.col("p") + settings.reach)
-    return commits.join(hashed(sent_points), POINT, "left").filter(unsent).drop("sent_at")
 
 
 def intervals(events: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:

@@ -10,15 +10,17 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.rules import applications, contents
 from pubsub_lib.audit.rules.base_tables import (
     ID,
     POINT,
     closed,
     hidden_at_publisher,
-    unpublished,
     window_of,
     with_skew,
 )
+from pubsub_lib.audit.rules.commit_tables import unpublished
+from pubsub_lib.audit.rules.contents import different
 from pubsub_lib.audit.rules.receipts import neighbours, received
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import checkpointed, hashed, lookup
@@ -82,11 +84,13 @@ def items(
         "sequence": F.lit(0).cast("bigint"),
         "written": F.lit(0).cast("bigint"),
         "publisher_host": F.lit(""),
+        "whole": F.lit(False),
         "sent_low": F.lit(None).cast("bigint"),
         "sent_high": F.lit(None).cast("bigint"),
     }
     published = {"kind": F.lit("publication"), "taken": F.lit(False), "handed": F.lit(False), "shown": F.lit(False)}
-    return publications.withColumns(published).unionByName(of_commits.withColumns(nothing).drop("committed"))
+    of_commits = of_commits.withColumns(nothing).drop("committed", "low", "high", "strange")
+    return publications.withColumns(published).unionByName(of_commits)
 
 
 def expected(items: DataFrame, histories: DataFrame) -> DataFrame:
@@ -101,6 +105,7 @@ def delivery(
     receipts: DataFrame,
     histories: DataFrame,
     applied: DataFrame,
+    commits: DataFrame,
     stale: DataFrame,
     skews: DataFrame,
     domains: DataFrame,
@@ -120,7 +125,7 @@ def delivery(
     slow = checkpointed(slow.withColumn("intervals", _until_horizon(settings)).filter(F.size("intervals") > 0))
     if slow.isEmpty():
         return at_once
-    slow = _with_applied(slow, applied)
+    slow = applications.with_applications(slow, applied, commits)
     slow = slow.join(
         lookup(domains.select("domain", "closed_until", "publisher_gaps", "service_since")), "domain", "left"
     )
@@ -143,7 +148,13 @@ def _with_receipts(
     joined = expected.join(hashed(received), [*ID, "name"], "left").withColumn("first_run", F.col("first.run"))
     joined = with_skew(joined.withColumn("first_host", F.col("first.host")), "first_host", skews, settings)
     low, high = F.least("sent_low", "received_low"), F.greatest("sent_high", "received_high")
-    joined = joined.withColumn("differs", F.coalesce(low != high, F.lit(False)))
+    differs = different(low, high) | (F.col("changed_at") != "")
+    where = (
+        F.when(F.col("changed_at") != "", F.col("changed_at"))
+        .when(different(F.col("sent_low"), F.col("sent_high")), contents.PUBLISHER)
+        .otherwise(contents.WIRE)
+    )
+    joined = joined.withColumns({"differs": differs, "differs_at": where})
     in_time = F.col("first.settled") - F.col("skew") <= F.col("p") + settings.bound
     return joined.join(
         lookup(stale.withColumnRenamed("run", "first_run")),
@@ -174,26 +185,13 @@ def _judged(rows: DataFrame, verdict: Column) -> DataFrame:
     return rows.select(
         "domain", "name", *_ITEM[1:-1],
         verdict.alias("verdict"),
-        F.lit("").alias("detail"),
+        F.when(verdict == "corrupt", F.col("differs_at")).otherwise("").alias("detail"),
         F.lit("").alias("blame"),
         F.lit(MESSAGE).alias("way"),
         F.col("first.settled").alias("settled"),
         F.lit(None).cast("bigint").alias("detected"),
         "written", F.col("first.received").alias("received"), "skew",
     )  # fmt: skip
-
-
-def _with_applied(slow: DataFrame, applied: DataFrame) -> DataFrame:
-    """Adds the replica's applications of the item's point: by a delta, late, or from another publisher."""
-    points = hashed(slow.select(*POINT, "name").distinct())
-    found = (
-        applied.join(points, [*POINT, "name"], "left_semi")
-        .groupBy(*POINT, "name")
-        .agg(F.collect_list(F.struct("run", "number", "wall", "outcome")).alias("applications"))
-    )
-    none = F.array().cast("array<struct<run:string,number:bigint,wall:bigint,outcome:string>>")
-    some = F.coalesce("applications", none)
-    return slow.join(hashed(found), [*POINT, "name"], "left").withColumn("applications", some)
 
 
 def _base(interval: Column) -> Column:
@@ -227,7 +225,8 @@ def _judge(slow: DataFrame, receipts: DataFrame, settings: AuditSettings) -> Dat
         _delivered(settings, F.col("of_receipt_settled"))
     )
     # "verdict:detail"; split below, so that each rule is written once.
-    rule = F.when(by_message, F.concat(first_table, F.lit(":"))).otherwise(_second_table(settings))
+    detail = F.when(F.col("differs"), F.col("differs_at")).otherwise("")
+    rule = F.when(by_message, F.concat(first_table, F.lit(":"), detail)).otherwise(_second_table(settings))
     blame = (
         F.when(got, "subscriber")
         .when(F.col("kind") == "publication", "wire")
@@ -241,7 +240,8 @@ def _judge(slow: DataFrame, receipts: DataFrame, settings: AuditSettings) -> Dat
     way = (
         F.when(F.col("by_message"), MESSAGE)
         .when(F.col("verdict").isin("ok", "late") & F.col("asked_polled").isNotNull(), POLLING)
-        .when(F.col("verdict").isin("repaired", "late"), REPAIR)
+        .when((F.col("verdict") == "corrupt") & (F.col("kind") == "polled"), POLLING)
+        .when(F.col("verdict").isin("repaired", "late", "corrupt"), REPAIR)
         .otherwise(NO_WAY)
     )
     slow = slow.withColumn("way", way)
@@ -278,33 +278,15 @@ def _settled(interval: Column, settings: AuditSettings) -> Column:
     skew = _skew(interval, settings)
     by_receipt = F.when(F.col("first.run") == interval["run"], F.col("first.settled"))
     syncs = F.filter(interval["syncs"], _covers(F.col("position")))
-    # least() ignores nulls.
-    any_way = F.least(
-        by_receipt, _applied_at(interval, settings), F.array_min(F.transform(syncs, lambda each: each["wall"]))
-    )
+    by_sync = F.array_min(F.transform(syncs, lambda each: each["wall"]))
+    any_way = F.least(by_receipt, applications.applied_at(interval, settings), by_sync)  # it ignores nulls
     in_time = F.coalesce(by_receipt - skew <= F.col("p") + settings.bound, F.lit(False))
     return F.when(in_time, by_receipt).otherwise(any_way)
 
 
-def _applied_at(interval: Column, settings: AuditSettings) -> Column:
-    """The time when the replica applied the item's link in an interval (polling: or found it old); null: never."""
-    polled = F.col("kind") == "polled"
-    applications = F.filter(
-        "applications",
-        lambda each: (
-            (each["run"] == interval["run"])
-            & (each["number"] > interval["begin"])
-            & (each["number"] < interval["end"])
-            & (each["wall"] <= F.col("p") + settings.reach)
-            & ((each["outcome"] == "applied") | (polled & (each["outcome"] == "old")))
-        ),
-    )
-    return F.array_min(F.transform(applications, lambda each: each["wall"]))
-
-
 def _polled(settings: AuditSettings) -> Column:
     """The time when polling brought the item; null: polling did not, or something else settled the item before."""
-    at = _applied_at(F.col("asked"), settings)
+    at = applications.applied_at(F.col("asked"), settings)
     return F.when((F.col("kind") == "polled") & (at == F.col("asked_settled")), at)
 
 
@@ -344,11 +326,14 @@ def _second_table(settings: AuditSettings) -> Column:
         .when(F.col("sequence") < F.col("lowest"), "prefix")
         .otherwise("middle")
     )
+    by_itself = F.when(F.col("kind") == "polled", contents.POLLING).otherwise(contents.SYNC)
+    changed_at = F.when(F.col("changed_at") != "", F.col("changed_at")).otherwise(by_itself)
     return (
         F.when(none & based, "excused:covered")
         .when(none & ended, "excused:not following")
         .when(none & is_closed, "unknown:no sync")
         .when(none, "pending:")
+        .when(applications.applied_other(F.col("asked"), settings), F.concat(F.lit("corrupt:"), changed_at))
         .when(F.col("asked_polled") <= p + settings.bound, "ok:")
         .when(F.col("asked_polled").isNotNull(), "late:")
         .when(gap, "unknown:gap")

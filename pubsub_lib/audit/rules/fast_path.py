@@ -12,6 +12,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.rules import contents
 from pubsub_lib.audit.rules.base_tables import with_skew
 from pubsub_lib.audit.rules.delivery import MESSAGE
 from pubsub_lib.audit.rules.stream_ids import STREAM, item, lane, named, number
@@ -54,12 +55,14 @@ def fast_path(
     received: DataFrame,
     skews: DataFrame,
     stale: DataFrame,
+    evidence: DataFrame | None,
     settings: AuditSettings,
 ) -> FastPath:
     """Find the clean streams and judge their messages. Blocks for the jobs.
 
     ``raw_receipts``: see ``receipts.raw_receipts``; ``listeners``: (domain, topic, name); ``streams``: see
-    ``base_tables.streams``; ``received``: see ``base_tables.received_streams``; ``stale``: see ``receipts.stale``.
+    ``base_tables.streams``; ``received``: see ``base_tables.received_streams``; ``stale``: see ``receipts.stale``;
+    ``evidence``: see ``contents.evidence``.
     """
     lanes = number(streams, listeners)
     one_clock = skews.isEmpty()  # hosts are needed only to find the skew between them
@@ -67,7 +70,8 @@ def fast_path(
     wrong = lanes.of(joined.filter(~F.col("fine")).select(lane(F.col("item")).alias("lane")).distinct())
     unexpected = received.join(lanes.table, [*STREAM, "name"], "left_anti").select(*STREAM)
     of_stale = streams.join(stale.select("domain", "topic").distinct(), ["domain", "topic"]).select(*STREAM)
-    for more in (lanes.without, unexpected, of_stale):
+    changed = [] if evidence is None else [contents.streams_of(evidence, rows)]
+    for more in (lanes.without, unexpected, of_stale, *changed):
         wrong = wrong.unionByName(more)
     wrong = settled(wrong.unionByName(lanes.of(_out_of_order(joined))).distinct())
     every = wrong.isEmpty()

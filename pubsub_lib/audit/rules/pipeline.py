@@ -9,6 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pubsub_lib.audit.rules import (
     base_tables,
     changelog,
+    commit_tables,
+    contents,
     contradictions,
     delivery,
     fast_path,
@@ -21,7 +23,7 @@ from pubsub_lib.audit.rules import (
 from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.session import compiled, compiling
-from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, settled
+from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, observed, settled
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -113,16 +115,20 @@ class _Known(msgspec.Struct, frozen=True):
     skews: DataFrame
     histories: DataFrame
     stale: DataFrame
+    evidence: DataFrame | None
+    """See ``contents.evidence``; None: all contents are as they were committed."""
 
 
 def _known(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFrame, settings: AuditSettings) -> _Known:
     intervals = settled(base_tables.intervals(events, rows, runs))
-    commits = settled(base_tables.commits(rows, settings))
+    commits, strange = observed(commit_tables.commits(rows, settings), F.col("strange"))
     # The sent points are compared with commits and the changelog only.
     rare = events.filter(F.col("kind").isin("changelog", contradictions.VERDICT))
     kinds = {row["kind"] for row in rare.groupBy("kind").count().collect()}  # one job for both
     has_changelog = "changelog" in kinds
     needs_points = has_changelog or not commits.isEmpty()
+    sent_points = commit_tables.sent_points(rows if needs_points else rows.limit(0))
+    sent_points, changed = contents.compared(sent_points, commits)
     raw_receipts = receipts.raw_receipts(rows, runs, intervals, settings)
     skews = settled(_all_skews(base_tables.skews(events, settings), overview, raw_receipts, rows, settings))
     topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
@@ -135,10 +141,11 @@ def _known(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFr
         domains=settled(base_tables.domains(runs, settings)),
         intervals=intervals,
         commits=commits,
-        sent_points=settled(base_tables.sent_points(rows if needs_points else rows.limit(0))),
+        sent_points=sent_points,
         skews=skews,
         histories=settled(delivery.histories(intervals, topics, skews)),
         stale=settled(receipts.stale(rows, events)),
+        evidence=contents.evidence(rows, commits, sent_points) if strange or changed else None,
     )
 
 
@@ -154,7 +161,7 @@ def _judged(
     streams = settled(base_tables.streams(known.overview))
     received = base_tables.received_streams(known.overview, known.runs)
     clean = fast_path.fast_path(
-        rows, known.raw_receipts, listeners, streams, received, known.skews, known.stale, settings
+        rows, known.raw_receipts, listeners, streams, received, known.skews, known.stale, known.evidence, settings
     )
     at_once = clean.delivery.select(*delivery.COLUMNS)
     if clean.every and known.commits.isEmpty():
@@ -175,12 +182,13 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
         publications, publishers, received, unsent, known.histories, known.commits, known.sent_points, settings
     )
     items = delivery.items(publications, known.commits, known.sent_points, unrecorded.shown, settings)
+    items = contents.with_changed_at(items, known.evidence, settings)
     expected = delivery.expected(items, known.histories)
     applied = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & F.col("outcome").isin("applied", "old")
-    ).select(*RUN, "name", "topic", "position", "nonce", "number", "wall", "outcome")
+    ).select(*RUN, "name", "topic", "position", "nonce", "number", "wall", "outcome", "parts", "hash")
     judged = delivery.delivery(
-        expected, received, known.histories, applied, known.stale, known.skews, known.domains, settings
+        expected, received, known.histories, applied, known.commits, known.stale, known.skews, known.domains, settings
     )
     delivered = judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded.items))
     return delivered, unexpected_receipts.strays(received, known.runs, unsent)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pubsub_lib.audit.spark.session import PARTITIONS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 def single(spark: "SparkSession") -> bool:
@@ -28,6 +28,16 @@ def settled(table: "DataFrame") -> "DataFrame":
     counted = Observation()  # counts while the table is computed: a query of its own would be another job
     found = checkpointed(table.observe(counted, F.count(F.lit(1)).alias("rows")))
     return found if counted.get["rows"] else found.limit(0)
+
+
+def observed(table: "DataFrame", condition: "Column") -> tuple["DataFrame", bool]:
+    """:func:`settled`, and whether any row fulfils the condition, without a job of its own."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    counted = Observation()
+    found = settled(table.observe(counted, F.count(F.when(condition, 1)).alias("rows")))
+    return found, bool(counted.get["rows"])
 
 
 def checkpointed(table: "DataFrame") -> "DataFrame":

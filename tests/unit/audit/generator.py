@@ -168,6 +168,7 @@ class Generator:
         origin = services[0].name if services else "s0"
         if self.chance(0.05):
             return
+        columns = self._changed(columns)
         writer.record(self.time + 1, **columns, outcome="handed", cause=origin)
         if not services or self.chance(0.05):
             return
@@ -175,10 +176,17 @@ class Generator:
             time = self.time + rng.randrange(2, 30)
             if not service.alive(time):
                 continue
-            service.record(time, **columns, outcome="taken", cause=origin)
+            taken = self._changed(columns)
+            service.record(time, **taken, outcome="taken", cause=origin)
             if self.chance(0.05):
                 continue
-            self._publish(service, time + 1, columns, replicas)
+            self._publish(service, time + 1, self._changed(taken), replicas)
+
+    def _changed(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """The columns of a link with another content, rarely; or those of a part of it."""
+        if self.chance(0.01):
+            return {**columns, "parts": 2, "hash": self.rng.getrandbits(62)}
+        return {**columns, "hash": self.rng.getrandbits(62)} if self.chance(0.02) else columns
 
     def _publish(self, service: Participant, time: int, columns: dict[str, Any], replicas: list[Participant]) -> None:
         rng = self.rng
@@ -301,7 +309,7 @@ class Generator:
             for link in visible:
                 if link["position"] > known[link["topic"]]:
                     brought += 1
-                    replica.record(end - 1, **{**link, "outcome": "applied", "cause": "delta"})
+                    replica.record(end - 1, **{**self._changed(link), "outcome": "applied", "cause": "delta"})
                     known[link["topic"]] = link["position"]
         elif outcome == "full":
             brought = 1

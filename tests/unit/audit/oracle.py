@@ -348,14 +348,48 @@ class Oracle:
         ]
         if walls and min(walls) - skew <= item.p + self.bound:
             return min(walls)
-        good = ("applied", "old") if item.kind == "polled" else ("applied",)
-        for row in self.runs[interval.run]:
-            inside = interval.begin < row.number < interval.end
-            same = (row.topic, row.position, row.nonce) == (item.topic, item.position, item.nonce)
-            if row.kind == "data" and row.outcome in good and inside and same and row.wall <= self.horizon(item.p):
-                walls.append(row.wall)
+        walls += [row.wall for row in self._applications(item, interval)]
         walls += [row.wall for row in interval.syncs if self._covers(row, item.position)]
         return min(walls, default=None)
+
+    def _applications(self, item: Item, interval: Interval) -> list[Row]:
+        """What the replica applied of the item's point in the interval."""
+        good = ("applied", "old") if item.kind == "polled" else ("applied",)
+        return [
+            row
+            for row in self.runs[interval.run]
+            if row.kind == "data"
+            and row.outcome in good
+            and interval.begin < row.number < interval.end
+            and (row.topic, row.position, row.nonce) == (item.topic, item.position, item.nonce)
+            and row.wall <= self.horizon(item.p)
+        ]
+
+    def _sent(self, item: Item) -> list[Row]:
+        if item.kind != "publication":
+            return []
+        return self.publications[item.uuid, item.topic, item.sequence]
+
+    def _contents(self, item: Item) -> list[set[int]]:
+        """The hashes that were recorded until each hop: committed, handed, taken, sent."""
+        rows = [
+            row
+            for row in self.commits.get((item.topic, item.position, item.nonce), [])
+            if row.parts == 1 and (row.outcome == "committed" or row.wall <= self.horizon(item.p))
+        ]
+        found: list[set[int]] = [set()]
+        for outcome in ("committed", "handed", "taken"):
+            found.append(found[-1] | {row.hash for row in rows if row.outcome == outcome})
+        sent = self._sent(item)
+        found.append(found[-1] | {row.hash for row in sent if sent[0].parts == 1})
+        return found[1:]
+
+    def _changed_at(self, item: Item) -> str:
+        """The first hop behind which another content is recorded; "" if there is none until the sending."""
+        for hashes, hop in zip(self._contents(item), ("writer", "writer", "hop", "publisher"), strict=True):
+            if len(hashes) > 1:
+                return hop
+        return ""
 
     def _covers(self, end: Row, position: int) -> bool:
         """Whether a sync read the commit at a position. A delta reads no commits before its begin."""
@@ -386,18 +420,21 @@ class Oracle:
             return Verdict(name, *item[:7], what, detail, blame, way)
 
         every = self._received(item, name)
-        hashes = {row.hash for row in every}
-        if item.kind == "publication":
-            hashes |= {row.hash for row in self.publications[item.uuid, item.topic, item.sequence]}
+        sent = self._sent(item)
+        hashes = {row.hash for row in [*every, *sent]}
+        changed_at = self._changed_at(item)
+        where = changed_at or ("publisher" if len({row.hash for row in sent}) > 1 else "wire")
+        is_other = len(hashes) > 1 or changed_at != ""
         received = [row for row in every if not self.astray(row)]
         if received:
             first = received[0]
             interval = [each for each in intervals if each.run == first.run and each.begin < first.number][-1]
             settled = self._settled(item, interval, received)
             if settled is not None:
-                return verdict(self._delivered(item, first, received, hashes, settled), way="message")
-            if len(hashes) > 1:
-                return verdict("corrupt", way="message")
+                what = "corrupt" if is_other else self._delivered(item, first, received, settled)
+                return verdict(what, where if is_other else "", way="message")
+            if is_other:
+                return verdict("corrupt", where, way="message")
         candidates = [each for each in intervals if each.base is not None and each.base < item.position]
         if not candidates:
             if any(each.base is not None for each in intervals):
@@ -409,6 +446,11 @@ class Oracle:
         interval = candidates[-1]
         skew = self.skew(self.runs[interval.run][0].host, item.host, item.p)
         settled, polled = self._settled(item, interval, received), self._polled(item, interval)
+        applied = {row.hash for row in self._applications(item, interval) if row.parts == 1}
+        if applied and len(applied | self._contents(item)[-1]) > 1:
+            if item.kind == "polled":
+                return verdict("corrupt", changed_at or "polling", way="polling")
+            return verdict("corrupt", changed_at or "sync", self._blame(item, bool(received)), "repair")
         if settled is not None and settled == polled:
             return verdict("ok" if polled <= item.p + self.bound else "late", way="polling")
         if self._hidden(item, interval, skew):
@@ -433,11 +475,9 @@ class Oracle:
             return interval.dropped.wall
         return self.last_wall(interval.run) if self.over(interval.run) else None
 
-    def _delivered(self, item: Item, first: Row, received: list[Row], hashes: set[int], settled: int) -> str:
+    def _delivered(self, item: Item, first: Row, received: list[Row], settled: int) -> str:
         run = first.run
         here = [row for row in received if row.run == run]
-        if len(hashes) > 1:
-            return "corrupt"
         if sum(row.outcome == "applied" for row in here) > 1:
             return "duplicate_applied"
         if self._stale(item, run):

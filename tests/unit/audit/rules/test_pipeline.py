@@ -414,7 +414,7 @@ def one_of_two_services_has_no_journal(world: Scenario) -> list[Row]:
     return [row for row in world.rows() if row.run != other.run]
 
 
-@case({("corrupt", "", ""): 1}, 2)
+@case({("corrupt", "wire", ""): 1}, 2)
 def one_sequence_has_two_hashes(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(2)
@@ -422,12 +422,78 @@ def one_sequence_has_two_hashes(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("corrupt", "", ""): 1}, 2)
+@case({("corrupt", "publisher", ""): 1}, 2)
 def a_publisher_sends_one_sequence_with_two_hashes(world: Scenario) -> list[Row]:
     world.follow()
     sent = world.publish()
     world.service.record(world.time + 4, **{**sent, "hash": 1})
     world.receive(sent)
+    return world.rows()
+
+
+def changed(world: Scenario, at: str) -> list[Row]:
+    """The second of three messages has another content from one place on; each later record agrees with it."""
+    world.follow()
+    world.deliver(1)
+    columns = world.link()
+    for place, record in (("writer", world.hand), ("hop", world.take), ("publisher", None)):
+        if place == at:
+            columns = {**columns, "hash": 1}
+        if record is not None:
+            record(columns)
+    world.receive(world.send(columns))
+    world.deliver(1)
+    return world.rows()
+
+
+@case({("corrupt", "writer", ""): 1}, 2)
+def the_changelog_has_another_content_than_all_others(world: Scenario) -> list[Row]:
+    return changed(world, "writer")
+
+
+@case({("corrupt", "hop", ""): 1}, 2)
+def the_hop_changes_a_content(world: Scenario) -> list[Row]:
+    return changed(world, "hop")
+
+
+@case({("corrupt", "publisher", ""): 1}, 2)
+def the_publisher_changes_a_content(world: Scenario) -> list[Row]:
+    return changed(world, "publisher")
+
+
+@case({("corrupt", "hop", ""): 1}, 2)
+def a_content_is_changed_and_the_store_is_not_audited(world: Scenario) -> list[Row]:
+    return [row for row in changed(world, "hop") if row.side != "store"]
+
+
+@case({("corrupt", "polling", ""): 1}, 2)
+def polling_brings_another_content(world: Scenario) -> list[Row]:
+    world.follow(polls=True)
+    world.poll()
+    world.poll()
+    world.replica.events[-1][1]["hash"] = 1
+    world.poll()
+    return world.rows()
+
+
+@case({("corrupt", "sync", "wire"): 1}, 2)
+def a_delta_brings_another_content(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(1)
+    lost = world.publish()
+    world.receive({**lost, "uuid": "", "sequence": 0, "hash": 1}, at=world.time + BOUND // 2)
+    world.sync(world.time + BOUND // 2 + 10, "t", world.position, after=1)
+    return world.rows()
+
+
+@case({("repaired", "", "wire"): 1}, 0)
+def a_part_of_a_large_link_is_not_compared_with_the_whole(world: Scenario) -> list[Row]:
+    world.follow()
+    columns = world.link()
+    world.hand(columns)
+    world.take(columns)
+    world.send({**columns, "parts": 2, "hash": 1})
+    world.receive({**columns, "cause": "delta"}, at=world.time + 50)
     return world.rows()
 
 
@@ -812,12 +878,15 @@ def a_thousand_journals_with_planted_faults(tables: "Tables", generated: dict[st
             pipeline, brute = Counter(mine), Counter(theirs)
             assert pipeline == brute, (domain, list(pipeline - brute)[:3], list(brute - pipeline)[:3])
             seen.update(row.verdict for row in theirs)
+            seen.update(f"corrupt {row.detail}" for row in theirs if row.verdict == "corrupt")
     every = {
         "ok", "reordered", "duplicate_dropped", "duplicate_applied", "late", "repaired", "lost", "corrupt", "phantom",
         "misrouted", "stale_applied", "pending", "excused", "unknown", "unpublished", "phantom_publish",
         "chain_broken", "missing", "zombie", "stale", "wrong_value", "behind",
     }  # fmt: skip
     assert every <= seen.keys()
+    places = {"corrupt writer", "corrupt hop", "corrupt publisher", "corrupt wire", "corrupt polling", "corrupt sync"}
+    assert len(generated) < NUMBER or min(seen[place] for place in places) >= 5, seen
     assert len(generated) < NUMBER or min(seen[kind] for kind in every) >= 20, seen
 
 

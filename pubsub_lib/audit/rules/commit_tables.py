@@ -1,0 +1,52 @@
+"""What was committed, what of it was sent, and what was not (audit-verdicts.md, "Commit")."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.rules.base_tables import POINT
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import hashed
+
+
+def commits(rows: DataFrame, settings: AuditSettings) -> DataFrame:
+    """One row per (domain, topic, position, nonce) that was committed, with the hops that are recorded in time, and the
+    lowest and highest hash. ``strange``: the hashes differ, or a hop is recorded after the horizon.
+    """
+    way = F.col("outcome").isin("committed", "handed", "taken")
+    first = [F.min(F.when(F.col("outcome") == name, F.col("wall"))).alias(name) for name in ("handed", "taken")]
+    whole = F.when(F.col("parts") == 1, F.col("hash"))
+    horizon = F.col("p") + settings.reach
+    return (
+        rows.filter((F.col("kind") == "data") & way)
+        .groupBy(*POINT)
+        .agg(
+            F.coalesce(F.min(F.when(F.col("written") > 0, F.col("written"))), F.min("wall")).alias("p"),
+            F.coalesce(F.min(F.when(F.col("cause") != "", F.col("cause"))), F.lit("")).alias("service"),
+            F.max(F.col("outcome") == "committed").alias("committed"),
+            *first,
+            F.min(whole).alias("low"),
+            F.max(whole).alias("high"),
+            F.max(F.when(F.col("outcome") != "committed", F.col("wall"))).alias("last"),
+        )
+        .withColumn("strange", F.coalesce((F.col("low") != F.col("high")) | (F.col("last") > horizon), F.lit(False)))
+        .withColumns({name: F.coalesce(F.col(name) <= horizon, F.lit(False)) for name in ("handed", "taken")})
+        .drop("last")
+    )
+
+
+def sent_points(rows: DataFrame) -> DataFrame:
+    """The distinct points per topic that were sent, the time of the first sending (``sent_at``), and the lowest and
+    highest hash of messages that were not split.
+    """
+    sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
+    whole = F.when(F.col("parts") == 1, F.col("hash"))
+    return sent.groupBy(*POINT).agg(
+        F.min("wall").alias("sent_at"), F.min(whole).alias("sent_low"), F.max(whole).alias("sent_high")
+    )
+
+
+def unpublished(commits: DataFrame, sent_points: DataFrame, settings: AuditSettings) -> DataFrame:
+    """The commits without a publication before their horizon."""
+    unsent = F.col("sent_at").isNull() | (F.col("sent_at") > F.col("p") + settings.reach)
+    times = sent_points.select(*POINT, "sent_at")
+    return commits.join(hashed(times), POINT, "left").filter(unsent).drop("sent_at")
