@@ -156,14 +156,18 @@ def test_headings_and_tables_are_semantic() -> None:
     assert all(tag in tags for tag in ("header", "main", "nav", "footer"))
 
 
-def test_route_answers_with_a_page_that_is_loaded_again_unless_it_must_not() -> None:
+def test_page_is_loaded_again_only_on_request() -> None:
     ((path, route),) = routes(status).items()
     assert path == "GET /status"
     code, body, kind = route({})
     assert (code, kind) == (200, "text/html; charset=utf-8")
-    assert b'http-equiv="refresh" content="10"' in body
-    assert b'http-equiv="refresh"' not in route({"refresh": ["0"]})[1]
-    assert b'http-equiv="refresh"' in route({"refresh": ["<"]})[1]
+    assert b'http-equiv="refresh"' not in body
+    assert b'href="?refresh=10"' in body
+    again = route({"refresh": ["10"]})[1]
+    assert b'http-equiv="refresh" content="10"' in again
+    assert b'href="?refresh=0"' in again
+    for other in ("0", "<", "1"):
+        assert route({"refresh": [other]})[1] == body
 
 
 @pytest.mark.parametrize("width", WIDTHS)
