@@ -12,6 +12,7 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"pubsub_lib {release}"
+templates_path = ["_templates"]
 
 # A link to a heading must lead to a heading: "page.md#some-heading".
 myst_heading_anchors = 4

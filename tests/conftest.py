@@ -12,10 +12,11 @@ import signal
 import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import hypothesis
 import pytest
+from _axe import script_path
 from _bench.e2e.side import LeftOutError
 from _redis_server import PrivateRedis
 from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer, port_variable
@@ -24,6 +25,9 @@ from xdist.workermanage import WorkerController
 
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import RepeatFilter
+
+if TYPE_CHECKING:
+    from selenium import webdriver
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 SEED_VARIABLE = "PUBSUB_TEST_SEED"
@@ -169,6 +173,21 @@ def redis_server() -> Iterator[PrivateRedis]:
 def private_redis() -> Iterator[PrivateRedis]:
     """A Redis server for this test alone, which it may kill and restart."""
     yield from _serve(PrivateRedis())
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[webdriver.Chrome]":
+    """A headless Chromium that the tests of a module share, and axe-core for its pages."""
+    from tests.browser import chromium  # it imports selenium, which few tests need
+
+    try:
+        script_path()
+        with chromium(tmp_path_factory.mktemp("profile")) as running:
+            yield running
+    except ConfigError as error:
+        if IN_CI:
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from _axe import script_path
 from _servers import mariadb_binaries, postgres_binaries
 
 from pubsub_lib.audit.spark.java import java_home
@@ -53,8 +54,9 @@ def ensure(probe: Callable[[], object], command: Sequence[str], note: str) -> st
 
 
 def ensure_servers() -> list[str]:
-    """Private servers, tmux, Java for the audit, a browser for its page. Returns a sentence per missing program."""
+    """Private servers, tmux, Java for the audit, a browser and its checker. Returns a sentence per missing one."""
     pip = [sys.executable, "-m", "pip", "install", "-q", "pgserver"]
+    axe = [sys.executable, str(ROOT / "tools" / "_axe.py")]
     missing = [
         ensure(postgres_binaries, pip, "No PostgreSQL found; installing the wheel pgserver"),
         # The core packages contain the programs without a system service, so that no service is started.
@@ -62,6 +64,7 @@ def ensure_servers() -> list[str]:
         ensure_package(tmux, "tmux", "tmux"),
         ensure_package(java_home, "Java", "default-jre-headless"),
         ensure_package(chromium, "Chromium", "chromium chromium-driver"),
+        ensure(script_path, axe, "No axe-core found; getting its package from the npm registry"),
     ]
     return [each for each in missing if each]
 
@@ -83,7 +86,7 @@ def tmux() -> str:
 
 
 def chromium() -> str:
-    """The browser that opens the audit's page, with its driver. Raises ConfigError."""
+    """The browser that opens pages, with its driver. Raises ConfigError."""
     for program in ("chromium", "chromedriver"):
         if shutil.which(program) is None:
             raise ConfigError(f"no {program} found; install the packages chromium and chromium-driver")

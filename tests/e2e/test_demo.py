@@ -16,8 +16,8 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from pubsub_lib.errors import ConfigError
+from tests.browser import chromium
 from tests.conftest import IN_CI
-from tests.unit.audit.browser import chromium
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / "tools" / "data"

@@ -1,4 +1,4 @@
-"""The documentation is built as a site, strictly: every page is included, and every link has a target."""
+"""The documentation is built as a site, strictly: every page and every link's target; pages can be read."""
 
 import os
 import shutil
@@ -6,8 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.browser import SCHEMES, WIDTHS, faults
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+LOOKED_AT = ("index", "tutorial", "configuration", "reference/replica")
+"""Pages with lists, code, tables and docstrings."""
 
 
 def build(docs: Path, site: Path) -> "subprocess.CompletedProcess[str]":
@@ -23,7 +29,7 @@ def build(docs: Path, site: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_the_site_is_built_strictly(tmp_path: Path) -> None:
+def test_the_site_is_built_strictly_and_can_be_read(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     site = tmp_path / "site"
     done = build(DOCS, site)
     assert done.returncode == 0, done.stderr
@@ -32,6 +38,11 @@ def test_the_site_is_built_strictly(tmp_path: Path) -> None:
     reference = (site / "reference" / "replica.html").read_text()
     assert "Block until everything up to" in reference, "docstrings are in it"
     assert 'href="../using.html#handlers"' in (site / "examples" / "README.html").read_text()
+    browser = request.getfixturevalue("browser")  # now: without a browser, only the rest is skipped
+    for name in LOOKED_AT:
+        page = (site / name).with_suffix(".html").as_uri()
+        for width, scheme in zip(WIDTHS, SCHEMES, strict=True):
+            assert faults(browser, page, width, scheme, tmp_path) == [], f"{name}, {width} px, {scheme}"
 
 
 def test_missing_link_targets_are_errors(tmp_path: Path) -> None:

@@ -3,32 +3,17 @@
 import http.client
 import re
 import urllib.request
-from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
-import pytest
 from _processes import poll
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from pubsub_lib import Store
-from pubsub_lib.errors import ConfigError
-from tests.conftest import IN_CI
+from tests.browser import SCHEMES, WIDTHS, faults
 from tests.e2e.service_host import LONG, Host, Watched, write
-from tests.unit.audit.browser import chromium
-from tests.unit.service.statuses import HOSTILE, SCHEMES, WIDTHS, faults, shown
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
-    try:
-        with chromium(tmp_path / "profile") as running:
-            yield running
-    except ConfigError as error:
-        if IN_CI:
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+from tests.unit.service.statuses import BACKGROUNDS, HOSTILE, background
 
 
 def fetch(host: Host) -> str:
@@ -88,16 +73,16 @@ def test_page_can_be_turned_off(host: Host) -> None:
     assert status_of(host, "localhost") == 404
 
 
-def test_browser_shows_the_page_of_a_service(host: Host, browser: webdriver.Chrome) -> None:
+def test_browser_shows_the_page_of_a_service(host: Host, browser: webdriver.Chrome, tmp_path: Path) -> None:
     host.service()
     write(host.worker(), 20)
     with Store(host.database) as store, store.transaction(origin="api-1") as tx:
         tx.set("item", "hostile", 1, topic=HOSTILE)
-    page = f"http://{host.address}:{host.metrics_port}/status?refresh=0"  # else it could be loaded again in a check
+    page = f"http://{host.address}:{host.metrics_port}/status"
     for width in WIDTHS:
         for scheme in SCHEMES:
-            shown(browser, page, width, scheme)
-            assert faults(browser, width, scheme) == []
+            assert faults(browser, page, width, scheme, tmp_path) == []
+            assert background(browser) == BACKGROUNDS[scheme]
     assert browser.execute_script("return window.harmed") is None
     browser.find_element(By.LINK_TEXT, "/ready").click()
     assert browser.find_element(By.TAG_NAME, "body").text == "ready"

@@ -1,6 +1,5 @@
-"""Made statuses for the tests of the status page, and the checks of a page in a browser."""
+"""Made statuses for the tests of the status page, and its colours in a browser."""
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,35 +11,8 @@ from pubsub_lib.service.status import Entry, Status, Thread, Topic, Topics
 HOSTILE: Final = "<script>window.harmed=1</script><img src=x onerror=window.harmed=2>\"'&\x1b\u202e\u200f\n"
 """Markup, quotes, a control character, an end of line, and marks that change the writing direction."""
 LONG: Final = "x" * 255
-SCHEMES: Final = ("light", "dark")
-WIDTHS: Final = (1280, 400)
-
-_WIDE: Final = """
-const sections = [...document.querySelectorAll("section")];
-return sections.filter(each => each.scrollWidth > each.clientWidth).map(each => each.id);
-"""
-_CONTRASTS: Final = """
-const channel = c => { c /= 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
-const parsed = text => text.match(/[\\d.]+/g).map(Number);
-const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-const behind = element => {
-  for (let at = element; at; at = at.parentElement) {
-    const color = parsed(getComputedStyle(at).backgroundColor);
-    if (color.length === 3 || color[3] === 1) return color;
-    if (color[3] > 0) throw new Error("a translucent background");
-  }
-  throw new Error("no background");
-};
-const found = [];
-const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-while (walk.nextNode()) {
-  const element = walk.currentNode.parentElement;
-  if (!walk.currentNode.data.trim()) continue;
-  const pair = [luminance(parsed(getComputedStyle(element).color)), luminance(behind(element))].sort((a, b) => b - a);
-  found.push([element.tagName, walk.currentNode.data.slice(0, 40), (pair[0] + 0.05) / (pair[1] + 0.05)]);
-}
-return found;
-"""
+BACKGROUNDS: Final = {"light": "rgb(243, 245, 247)", "dark": "rgb(18, 24, 29)"}
+"""The colours of the page behind its sections."""
 
 
 def status(**changes: Any) -> Status:
@@ -93,26 +65,6 @@ def hostile() -> Status:
     )
 
 
-def shown(browser: webdriver.Chrome, url: str, width: int, scheme: str) -> None:
-    """Open a page with this width, light or dark."""
-    feature = {"name": "prefers-color-scheme", "value": scheme}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-    browser.get(url)
-
-
-def faults(browser: webdriver.Chrome, width: int, scheme: str) -> Sequence[object]:
-    """What is wrong with the page that is shown: overflow, errors in the console, texts with a low contrast."""
-    found: list[object] = list(browser.get_log("browser"))  # type: ignore[no-untyped-call]
-    inner, scrolled = browser.execute_script("return [innerWidth, document.documentElement.scrollWidth]")
-    if (inner, scrolled > inner) != (width, False):
-        found.append(f"a window of {inner} px instead of {width} px, and contents of {scrolled} px")
-    wide = browser.execute_script(_WIDE)
-    found += [f"the contents of the section {each!r} are wider than the section" for each in wide]
-    contrasts = browser.execute_script(_CONTRASTS)
-    found += [each for each in contrasts if each[2] < 4.5]
-    dark = browser.execute_script("return getComputedStyle(document.body).backgroundColor") != "rgb(243, 245, 247)"
-    if len(contrasts) < 30 or dark != (scheme == "dark"):
-        found.append(f"{len(contrasts)} texts, and a background that is {'dark' if dark else 'light'}")
-    return found
+def background(browser: webdriver.Chrome) -> str:
+    """The colour behind the sections of the page that is open."""
+    return str(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))

@@ -1,7 +1,6 @@
 """The status page from data: in words, escaped, bounded, and in a browser."""
 
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,12 +9,10 @@ from selenium import webdriver
 
 from pubsub_lib.api import Client
 from pubsub_lib.core.model import ALL
-from pubsub_lib.errors import ConfigError
 from pubsub_lib.service.status import MAX_ROWS, Entry, Topic, Topics
 from pubsub_lib.service.status_page import page, routes
-from tests.conftest import IN_CI
-from tests.unit.audit.browser import chromium
-from tests.unit.service.statuses import HOSTILE, SCHEMES, WIDTHS, faults, hostile, shown, status
+from tests.browser import SCHEMES, WIDTHS, faults
+from tests.unit.service.statuses import BACKGROUNDS, HOSTILE, background, hostile, status
 
 EMPTY = Topics((), 0, 3.0, 0.0, None, None)
 
@@ -37,17 +34,6 @@ class Words(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self._parts.append(data)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    try:
-        with chromium(tmp_path_factory.mktemp("profile")) as running:
-            yield running
-    except ConfigError as error:
-        if IN_CI:
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
 
 
 def test_page_shows_services_leases_topics_and_links() -> None:
@@ -156,14 +142,18 @@ def test_headings_and_tables_are_semantic() -> None:
     assert all(tag in tags for tag in ("header", "main", "nav", "footer"))
 
 
-def test_route_answers_with_a_page_that_is_loaded_again_unless_it_must_not() -> None:
+def test_page_is_loaded_again_only_on_request() -> None:
     ((path, route),) = routes(status).items()
     assert path == "GET /status"
     code, body, kind = route({})
     assert (code, kind) == (200, "text/html; charset=utf-8")
-    assert b'http-equiv="refresh" content="10"' in body
-    assert b'http-equiv="refresh"' not in route({"refresh": ["0"]})[1]
-    assert b'http-equiv="refresh"' in route({"refresh": ["<"]})[1]
+    assert b'http-equiv="refresh"' not in body
+    assert b'href="?refresh=10"' in body
+    again = route({"refresh": ["10"]})[1]
+    assert b'http-equiv="refresh" content="10"' in again
+    assert b'href="?refresh=0"' in again
+    for other in ("0", "<", "1"):
+        assert route({"refresh": [other]})[1] == body
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -171,7 +161,7 @@ def test_route_answers_with_a_page_that_is_loaded_again_unless_it_must_not() -> 
 @pytest.mark.parametrize("kind", ["usual", "hostile"])
 def test_browser_shows_the_page(browser: webdriver.Chrome, tmp_path: Path, kind: str, scheme: str, width: int) -> None:
     made = hostile() if kind == "hostile" else status()
-    (tmp_path / "page.html").write_text(page(made, 0))
-    shown(browser, (tmp_path / "page.html").as_uri(), width, scheme)
-    assert faults(browser, width, scheme) == []
+    (tmp_path / "page.html").write_text(page(made))
+    assert faults(browser, (tmp_path / "page.html").as_uri(), width, scheme, tmp_path) == []
+    assert background(browser) == BACKGROUNDS[scheme]
     assert browser.execute_script("return window.harmed") is None

@@ -1,6 +1,5 @@
 """The page opens in a browser without a network, shows the summary, and escapes every text from data."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +10,10 @@ from selenium.webdriver.common.by import By
 from pubsub_lib.audit.report.page import LIMIT, ROWS, page
 from pubsub_lib.audit.report.report import save_summary
 from pubsub_lib.audit.report.summary import Balance, Summary, nothing
-from pubsub_lib.errors import ConfigError
-from tests.conftest import IN_CI
-from tests.unit.audit.browser import chromium
+from tests.browser import SCHEMES, WIDTHS, faults
 from tests.unit.audit.pages import FAULTS, HOSTILE, summary
 
 FIGURES = {"figure-balance", "figure-over-time", "figure-latencies", "figure-losses", "figure-timeline"}
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    try:
-        with chromium(tmp_path_factory.mktemp("profile")) as running:
-            yield running
-    except ConfigError as error:
-        if IN_CI:
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
 
 
 def opened(browser: webdriver.Chrome, folder: Path, one: Summary) -> webdriver.Chrome:
@@ -79,6 +65,17 @@ def test_page_without_anomalies(browser: webdriver.Chrome, tmp_path: Path, one: 
     shown = opened(browser, tmp_path, one)
     assert shown.title.startswith("Audit: ")
     assert shown.find_element(By.ID, "verdict").get_attribute("class") == f"verdict {state}"
+
+
+@pytest.mark.parametrize(("width", "scheme"), zip(WIDTHS, SCHEMES, strict=True))  # its colours are the same in both
+def test_page_has_no_faults(browser: webdriver.Chrome, tmp_path: Path, scheme: str, width: int) -> None:
+    save_summary(summary(5, HOSTILE), tmp_path)
+    assert faults(browser, (tmp_path / "page.html").as_uri(), width, scheme, tmp_path) == []
+
+
+def test_empty_page_has_no_faults(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    save_summary(nothing(["no journals in x"]), tmp_path)
+    assert faults(browser, (tmp_path / "page.html").as_uri(), WIDTHS[-1], SCHEMES[0], tmp_path) == []
 
 
 def test_page_size_is_bounded_for_long_texts() -> None:
