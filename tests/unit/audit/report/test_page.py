@@ -67,7 +67,7 @@ def test_page_without_anomalies(browser: webdriver.Chrome, tmp_path: Path, one: 
     assert shown.find_element(By.ID, "verdict").get_attribute("class") == f"verdict {state}"
 
 
-@pytest.mark.parametrize(("width", "scheme"), zip(WIDTHS, SCHEMES, strict=True))  # its colours are the same in both
+@pytest.mark.parametrize(("width", "scheme"), list(zip(WIDTHS, SCHEMES, strict=True)))
 def test_page_has_no_faults(browser: webdriver.Chrome, tmp_path: Path, scheme: str, width: int) -> None:
     save_summary(summary(5, HOSTILE), tmp_path)
     assert faults(browser, (tmp_path / "page.html").as_uri(), width, scheme, tmp_path) == []
