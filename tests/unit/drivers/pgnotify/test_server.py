@@ -141,7 +141,7 @@ def test_subscriber_survives_a_killed_server(private_postgres: PrivateServer, ca
         assert on.publisher.counters()["lost_connections"] >= 1
 
 
-@pytest.mark.parametrize("query", ["LISTEN", "SELECT pg_notify"])
+@pytest.mark.parametrize("query", ["LISTEN", "PREPARE announce"])
 def test_subscriber_survives_a_terminated_backend(
     query: str, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -258,7 +258,7 @@ def test_writers_transaction_holds_no_notification(postgres_url: str) -> None:
     """NOTIFY takes a lock of the whole server when its transaction commits."""
     with listening(postgres_url) as on:
         on.until(on.commit())
-        notifying = backends(postgres_url, "SELECT pg_notify")
+        notifying = backends(postgres_url, "PREPARE announce")
         assert len(notifying) == 1
         statements: Sequence[str] = sql(
             postgres_url, "SELECT query FROM pg_stat_activity WHERE application_name = 'pubsub_lib'"
