@@ -29,7 +29,7 @@ def readers_of(store: Store) -> Engine:
 
 
 def written(store: Store, *sizes: int) -> list[Point]:
-    """Commit a transaction for each size, with so many topics; the points, also that before the first."""
+    """Commit a transaction for each size, which is its number of topics; the points, also that before the first."""
     points = [ZERO]
     for number, size in enumerate(sizes):
         with store.transaction() as tx:

@@ -18,7 +18,7 @@ SUBJECT = "bench"
 MANY = 2**30
 UNLIMITED = f'max_pending: {MANY}\nwrite_deadline: "120s"\n'
 """Both senders are faster than their receivers; with its defaults NATS would end the receiver's connection."""
-PATIENCE = 120.0
+PATIENCE = 120
 """Maximum number of seconds until the server has handled what was sent."""
 
 
@@ -86,5 +86,5 @@ class Received:
 
 
 async def connected(options: Mapping[str, Any]) -> Client:
-    """A client that never connects again: a lost frame would be waited for."""
+    """A client without reconnection, because frames that are sent meanwhile would be missing."""
     return await nats.connect(list(options["servers"]), allow_reconnect=False)
