@@ -1,4 +1,7 @@
-"""The sending half: one thread that announces the newest committed position by NOTIFY, on a connection of its own.
+"""The sending half: it announces the newest committed position by NOTIFY, on a connection of its own.
+
+The thread that commits sends the NOTIFY, which does not block, and a thread of this half receives the answer: to wake
+that thread first would delay each change. It also connects, and sends what waited.
 
 A writer's transaction never contains NOTIFY: PostgreSQL takes a lock of the whole server when such a transaction
 commits, and writers would wait for each other.
@@ -7,6 +10,7 @@ commits, and writers would wait for each other.
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
@@ -22,6 +26,11 @@ from pubsub_pgnotify.session import Session
 _STOP: Final = 2.0  # seconds
 _NO_WAIT: Final = "SET synchronous_commit = off"
 """A notification need not survive a crash, so its COMMIT waits for no disk."""
+_NAME: Final = b"announce"
+_PREPARE: Final = f"PREPARE {_NAME.decode()} (text, text) AS SELECT pg_notify($1, $2)"
+
+_Position = tuple[str, Point]
+"""Channel and point."""
 
 
 class NotifyingPublisher(Publisher):
@@ -33,10 +42,12 @@ class NotifyingPublisher(Publisher):
         self._life = PublisherState()
         self._callbacks = HelloRequests(limits)
         self._counts = dict.fromkeys(("sent", "notifications", "unneeded"), 0)
-        self._waiting: tuple[str, Point] | None = None
-        """Channel and point of the newest position that is not announced yet. Threads may pass positions of one store
-        on in another order than that of the changelog."""
-        self._busy_since = 0.0
+        self._waiting: _Position | None = None
+        """The newest position that is not announced yet. Threads may pass positions of one store on in another order
+        than that of the changelog."""
+        self._is_running = False
+        """Whether a NOTIFY is not answered yet."""
+        self._running_since = self._connecting_since = 0.0
         self._thread: threading.Thread | None = None
 
     def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
@@ -68,7 +79,7 @@ class NotifyingPublisher(Publisher):
             if waiting is None or waiting[0] != channel or waiting[1].position <= point.position:
                 self._waiting = channel, point
             self._counts["sent"] += 1
-        self._session.wake()
+            self._announce()
 
     def counters(self) -> Mapping[str, int]:
         """``sent``: envelopes whose position was accepted; ``notifications`` sent for them; ``unneeded``: hellos;
@@ -78,7 +89,7 @@ class NotifyingPublisher(Publisher):
 
     def sending_for(self, now: float) -> float:
         """See :meth:`pubsub_lib.api.Publisher.sending_for`."""
-        since = self._busy_since
+        since = self._running_since or self._connecting_since
         return max(0.0, now - since) if since else 0.0
 
     def close(self) -> None:
@@ -93,35 +104,46 @@ class NotifyingPublisher(Publisher):
         if thread is not None and thread is not threading.current_thread():
             thread.join(_STOP)
 
+    def _announce(self) -> None:
+        """Send the waiting position, unless a NOTIFY is running, or there is no connection. With the lock held."""
+        position = self._waiting
+        if position is None or self._is_running:
+            return
+        channel, point = position
+        parameters = channel, announcement.payload(point)
+        if self._session.begin(_NAME, parameters, partial(self._answered, position)):
+            self._is_running = True
+            self._running_since = time.monotonic()
+
     # -- the announcing thread -------------------------------------------------------------------------------
 
     def _run(self, on_connected: OnConnected) -> None:
         try:
-            closed = False
-            while not closed:
-                with self._lock:
-                    closed = self._life.closed
-                    if closed and self._waiting is None:
-                        return
-                self._busy_since = time.monotonic()
-                if self._session.connect(_NO_WAIT) and not closed:
+            tried = False
+            while not self._has_ended(tried):
+                tried = self._life.closed  # and connects once more for the last position
+                self._connecting_since = time.monotonic()
+                is_new = self._session.connect(_NO_WAIT, _PREPARE)
+                self._connecting_since = 0.0
+                if is_new and not tried:
                     self._callbacks.call(on_connected)
-                self._announce()
-                self._busy_since = 0.0
-                if not closed:
+                with self._lock:
+                    self._announce()
+                if not tried or self._is_running:
                     self._session.wait(self._session.retry_in)
         finally:
             self._session.close()
 
-    def _announce(self) -> None:
+    def _has_ended(self, tried: bool) -> bool:
+        """Whether the publisher is closed, and nothing is left to announce. ``tried``: also after the close."""
         with self._lock:
-            taken = self._waiting
-        if taken is None:
-            return
-        channel, point = taken
-        if not self._session.execute("SELECT pg_notify(%s, %s)", (channel, announcement.payload(point))):
-            return
+            return self._life.closed and (self._waiting is None or (tried and not self._is_running))
+
+    def _answered(self, position: _Position, executed: bool) -> None:
         with self._lock:
-            self._counts["notifications"] += 1
-            if self._waiting is taken:
-                self._waiting = None
+            self._is_running = False
+            self._running_since = 0.0
+            if executed:
+                self._counts["notifications"] += 1
+                if self._waiting is position:
+                    self._waiting = None

@@ -81,22 +81,33 @@ def follow(connection: Connection, after: Point | None, maximum: int, head: Poin
     """
     begin = after if after is not None else ZERO
     got = _whole_transactions(connection, begin, maximum)
-    return got, (got[0].tx_prev if got else head) == begin
+    return got, connects(got, begin, head)
 
 
-def _whole_transactions(connection: Connection, after: Point, maximum: int) -> list[Link]:
-    links = schema.links.c
-    ordered = select(schema.links).order_by(links.position, links.topic)
-    got = [rows.link(row) for row in connection.execute(ordered.where(links.position > after.position).limit(maximum))]
+def connects(got: Sequence[Link], begin: Point, head: Point) -> bool:
+    """Whether these links, which are all that are read after ``begin``, connect to it, in a store with this head."""
+    return (got[0].tx_prev if got else head) == begin
+
+
+def whole(got: list[Link], maximum: int) -> list[Link] | None:
+    """The whole transactions among at most ``maximum`` links that were read; None: the first one has more links."""
     if len(got) < maximum:
         return got
     last = got[-1].point.position
     first_of_last = next(i for i, link in enumerate(got) if link.point.position == last)
     if len(got) - first_of_last == got[-1].tx_links:
         return got
-    if first_of_last:
-        return got[:first_of_last]
-    return [rows.link(row) for row in connection.execute(ordered.where(links.position == last))]
+    return got[:first_of_last] or None
+
+
+def _whole_transactions(connection: Connection, after: Point, maximum: int) -> list[Link]:
+    links = schema.links.c
+    ordered = select(schema.links).order_by(links.position, links.topic)
+    got = [rows.link(row) for row in connection.execute(ordered.where(links.position > after.position).limit(maximum))]
+    found = whole(got, maximum)
+    if found is not None:
+        return found
+    return [rows.link(row) for row in connection.execute(ordered.where(links.position == got[0].point.position))]
 
 
 def holds(connection: Connection, asked: Sequence[tuple[str, Point, Point]]) -> list[bool | None]:

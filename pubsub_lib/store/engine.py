@@ -29,6 +29,9 @@ then takes all rows behind a page's begin for a few, reads and sorts them for ea
 objects seven times. A sort that no index replaces gets an enormous cost, for which the server would compile the
 statement."""
 
+_ONE_SNAPSHOT: Final = {"default_transaction_isolation": "repeatable read"}
+"""For readers on PostgreSQL: the statements of one round trip are a transaction without a BEGIN (:mod:`.following`)."""
+
 
 def pair(url: URL, settings: StoreSettings, *, primary: bool, bulk: bool = False) -> tuple[Engine, Engine]:
     """The engines of the writers and of the readers of one store, not connected yet. ``bulk``: for many large
@@ -115,7 +118,7 @@ def _postgresql(url: URL, settings: StoreSettings, writes: bool, primary: bool) 
         "lock_timeout": math.ceil(settings.lock_timeout * 1000),
         "idle_in_transaction_session_timeout": math.ceil(settings.idle_in_transaction_timeout * 1000),
         "default_transaction_read_only": "off" if writes else "on",
-        **({} if writes else _IN_INDEX_ORDER),
+        **({} if writes else _IN_INDEX_ORDER | _ONE_SNAPSHOT),
     }
 
     @event.listens_for(engine, "connect")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Select, select
 
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import Change, Head, Link, Point
@@ -65,6 +65,16 @@ def store_id(text: str) -> bytes:
     if len(found) != 16:
         raise SchemaError(f"the table pubsub_store holds no store id but {text!r}; make one by pubsub-db new-id")
     return found
+
+
+def identity(found: Sequence[Sequence[Any]]) -> tuple[Point, bytes]:
+    """The store's head and id, of the row of the store: its position, nonce and id. Raises SchemaError when the row is
+    gone, or the id."""
+    if not found:
+        no_counter()
+    position, nonce, store = found[0]
+    require_numbers((position, nonce), lambda: "the row of pubsub_store")
+    return Point(position, nonce), store_id(store)
 
 
 def head(row: Sequence[Any]) -> Head:
@@ -130,32 +140,29 @@ def link_row(link: Link, stored_at: int, head: dict[str, Any] | None = None) -> 
     }
 
 
-def link(row: Row[Any]) -> Link:
-    """A row of the changelog. Raises StoreError when its changes cannot be read."""
+def link(row: Sequence[Any]) -> Link:
+    """A row of the changelog, all columns in the table's order. Raises StoreError when its changes cannot be read."""
+    position, topic, nonce, prev_position, prev_nonce, count, low, high, *rest = row
+    tx_prev_position, tx_prev_nonce, tx_links, origin, written_at, _stored_at, encoded = rest
     try:
-        changes = _DECODER.decode(row.changes)
+        changes = _DECODER.decode(encoded)
     except (msgspec.DecodeError, TypeError) as error:  # TypeError: text, which SQLite lets in
         raise StoreError(
-            f"the link of topic {row.topic!r} at position {row.position} is damaged ({error}); trim it away"
+            f"the link of topic {topic!r} at position {position} is damaged ({error}); trim it away"
         ) from error
-    count = row._mapping["count"]  # row.count is the tuple's method
-    low, high = row.digest_lo, row.digest_hi
-    numbers = (row.prev_position, row.prev_nonce, row.position, row.nonce, count, low, high)
-    require_numbers(
-        (*numbers, row.tx_prev_position, row.tx_prev_nonce, row.tx_links),
-        lambda: f"the link of topic {row.topic!r} at position {row.position!r}",
-    )
+    numbers = (position, nonce, prev_position, prev_nonce, count, low, high, tx_prev_position, tx_prev_nonce, tx_links)
+    require_numbers(numbers, lambda: f"the link of topic {topic!r} at position {position!r}")
     return Link(
-        topic=row.topic,
-        prev=Point(row.prev_position, row.prev_nonce),
-        point=Point(row.position, row.nonce),
+        topic=topic,
+        prev=Point(prev_position, prev_nonce),
+        point=Point(position, nonce),
         changes=changes,
         count=count,
         digest=join(low, high),
-        tx_prev=Point(row.tx_prev_position, row.tx_prev_nonce),
-        tx_links=row.tx_links,
-        origin=row.origin,
-        written_at=row.written_at,
+        tx_prev=Point(tx_prev_position, tx_prev_nonce),
+        tx_links=tx_links,
+        origin=origin,
+        written_at=written_at,
     )
 
 

@@ -24,7 +24,7 @@ from pubsub_lib.core.model import (
     TopicSnapshot,
     Want,
 )
-from pubsub_lib.errors import SchemaError, StoreError
+from pubsub_lib.errors import StoreError
 from pubsub_lib.store import changelog, object_pages, rows, schema
 from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.verbs import Stored
@@ -38,11 +38,8 @@ def store_point(connection: Connection) -> Point:
 def identity(connection: Connection) -> tuple[Point, bytes]:
     """The store's head and id, read together. Raises SchemaError when the counter is gone, or the id."""
     store = schema.store.c
-    row = connection.execute(select(store.position, store.nonce, store.store_id).where(store.id == 1)).one_or_none()
-    if row is None:
-        raise SchemaError("the table pubsub_store has lost its row; restore the database from a backup")
-    rows.require_numbers((row.position, row.nonce), lambda: "the row of pubsub_store")
-    return Point(row.position, row.nonce), rows.store_id(row.store_id)
+    query = select(store.position, store.nonce, store.store_id).where(store.id == 1)
+    return rows.identity(connection.execute(query).all())
 
 
 def heads(connection: Connection, topics: Collection[str]) -> dict[str, Head]:

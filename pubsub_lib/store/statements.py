@@ -24,9 +24,11 @@ from sqlalchemy import (
     select,
     text,
     true,
+    type_coerce,
     update,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.types import NullType
 
 from pubsub_lib.store import schema
 from pubsub_lib.store.prepared import Prepared
@@ -79,6 +81,11 @@ class Statements:
         head = [links[each.name] for each in schema.topics.columns]
         newest = select(*head).where(links.topic == bindparam("of_topic", type_=links.topic.type))
         self.newest_head = self._made(newest.order_by(links.position.desc()).limit(1))
+        self.identity = self._made(select(store.position, store.nonce, store.store_id).where(COUNTER))
+        # Drivers return numbers and bytes as they are, and SQLAlchemy's conversion of Double needs the driver's type.
+        columns = [each if isinstance(each.type, Name) else type_coerce(each, NullType()) for each in links]
+        after = select(*columns).where(links.position > bindparam("after")).order_by(links.position, links.topic)
+        self.next_links = self._made(after.limit(bindparam("maximum")))
 
     def _by_count(self, make: Callable[[int], Prepared]) -> Callable[[int], Prepared]:
         """The statements by number of values. PostgreSQL gets one JSON text of all, so it needs one statement."""

@@ -22,6 +22,7 @@ from pubsub_lib.store import (
     counters,
     engine,
     error_mapping,
+    following,
     fork_safety,
     host_commit,
     migration,
@@ -408,15 +409,14 @@ class Store:
         very first. Not complete: the point is not in this history, or trimmed; then the links are the remaining ones.
         The cost grows with the links, not with the objects.
         """
-        if maximum < 1:
-            maximum = 1
 
-        def read(connection: Connection) -> tuple[list[Link], Point, bool]:
-            head, self.store_id = snapshot.identity(connection)
-            links, complete = changelog.follow(connection, after, maximum, head)
-            return links, head, complete
+        def read() -> following.Reading:
+            with error_mapping.translated("following the changelog"):
+                return following.read(self._reader_engine(), after, max(maximum, 1))
 
-        return self._read("following the changelog", read)
+        reading = retry.attempt(self._settings, read)
+        self.store_id = reading.store_id
+        return reading.links, reading.head, reading.complete
 
     def committed(self, nonce: int) -> bool:
         """Whether the transaction with this nonce is committed; waits for one that is still being committed.

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.postgresql
 
 
 class ConnectsOnce(Session):
-    def connect(self, statement: str) -> bool:
-        return not self.counts["connections"] and super().connect(statement)
+    def connect(self, *statements: str) -> bool:
+        return not self.counts["connections"] and super().connect(*statements)
 
 
 class NoticesNoLoss(Session):
@@ -35,8 +35,8 @@ class EndsAtALoss(Session):
 class ListensToAnotherChannel(Session):
     hasty = True
 
-    def connect(self, statement: str) -> bool:
-        return super().connect(statement.replace("pubsub_", "pubsub"))
+    def connect(self, *statements: str) -> bool:
+        return super().connect(*[each.replace("pubsub_", "pubsub") for each in statements])
 
 
 class IsNotWoken(NotifiedSubscriber):

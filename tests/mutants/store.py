@@ -7,6 +7,7 @@ CHANGELOG = "tests/unit/store/test_changelog.py"
 COMMITTING = "tests/unit/store/test_commit.py"
 LINKS = "tests/unit/store/test_links.py"
 SESSION = "tests/unit/store/test_session.py"
+FOLLOWING = "tests/unit/store/test_following.py"
 SNAPSHOT = "tests/unit/store/test_snapshot.py"
 WRITER = "tests/unit/store/test_writer.py"
 TRIP = "tests/unit/store/test_postgres_trip.py"
@@ -462,6 +463,41 @@ FULL_SYNCS = (
         after="            value = bytes(str(data), 'utf-8') if type(data) is not bytes else data\n",
         tests=(f"{CONTENTS_TESTS}::test_unknown_topics_and_other_types_of_values_are_refused",),
         wrong="a replica shows a damaged value",
+    ),
+    Mutant(
+        name="head_and_links_of_two_snapshots",
+        path=f"{STORE}/engine.py",
+        before="_IN_INDEX_ORDER | _ONE_SNAPSHOT",
+        after="_IN_INDEX_ORDER",
+        tests=(f"{FOLLOWING}::test_isolation_the_statements_of_a_trip_see_one_snapshot",),
+        marker="postgresql",
+        wrong="a restore between the two statements looks like a changelog that connects",
+    ),
+    Mutant(
+        name="reading_leaves_a_transaction_open",
+        path=f"{STORE}/following.py",
+        before="        self._unsent = []  # without the BEGIN\n",
+        after="",
+        tests=(f"{FOLLOWING}::test_a_reading_is_one_round_trip",),
+        marker="postgresql",
+        wrong="each reading after the first one sees the store as it was then",
+    ),
+    Mutant(
+        name="psycopg_prepares_beside_readings",
+        path=f"{STORE}/following.py",
+        before="        self._driver.prepare_threshold = None\n",
+        after="",
+        tests=(f"{FOLLOWING}::test_statements_of_readings_stay_prepared_beside_other_reads",),
+        marker="postgresql",
+        wrong="the server parses and plans the statements at each reading",
+    ),
+    Mutant(
+        name="part_of_a_transaction_is_followed",
+        path=f"{STORE}/changelog.py",
+        before="    return got[:first_of_last] or None\n",
+        after="    return got[:first_of_last] or got\n",
+        tests=(f"{CHANGELOG}::test_read_links_gives_whole_transactions_in_commit_order[sqlite]",),
+        wrong="a reader that gets fewer links than a transaction has skips the others",
     ),
     Mutant(
         name="contents_are_taken_twice",

@@ -1,17 +1,15 @@
 """Mapping between rows and protocol objects: both directions are inverse."""
 
 import math
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Row
 
 from pubsub_lib.core.model import Change, Head, Link, Point
 from pubsub_lib.errors import SchemaError, StoreError
-from pubsub_lib.store import rows
+from pubsub_lib.store import rows, schema
 
 points = st.builds(Point, st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 keys = st.text(min_size=1)
@@ -41,9 +39,10 @@ links = st.builds(
 )
 
 
-def as_row(values: dict[str, Any]) -> Row[Any]:
-    """A row with the attributes that the functions use."""
-    return cast(Row[Any], SimpleNamespace(**values, _mapping=values))
+def as_row(values: dict[str, Any]) -> list[Any]:
+    """A row of the changelog, as a database returns it."""
+    assert values.keys() == set(schema.links.columns.keys())
+    return [values[name] for name in schema.links.columns.keys()]  # noqa: SIM118 - a collection of columns, by name
 
 
 @given(links)

@@ -136,9 +136,10 @@ def receive_raw(line: Line, side: Side, options: Mapping[str, object], sizes: Se
     with side.receiver(options) as receive:
         line.send()
         size = receive(len(sizes))
-        line.send(time.monotonic())
-        if size != sum(sizes):
+        ended = time.monotonic()
+        if size != sum(sizes):  # before the answer, because the parent ends this process after it
             raise BenchError(f"the raw frames had {size} bytes instead of {sum(sizes)}")
+        line.send(ended)
 
 
 def raw(side: Side, options: Mapping[str, object], sizes: Sequence[int]) -> float:

@@ -13,6 +13,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ZERO, Link, Point
 from pubsub_lib.errors import TransportError
 from pubsub_pgnotify.publisher import NotifyingPublisher
+from pubsub_pgnotify.session import OnAnswer
 from tests.unit.drivers.pgnotify.session_double import LONG, SessionDouble
 
 STORE = bytes(range(16))
@@ -20,7 +21,7 @@ CHANNEL = f"pubsub_{STORE.hex()}"
 
 
 class Line(SessionDouble):
-    """A session whose database takes a notification only when the test lets it."""
+    """A session whose database answers a notification only when the test lets it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,35 +30,45 @@ class Line(SessionDouble):
         self.arrived: list[Sequence[str]] = []
         """Begun notifications."""
         self.sent: list[Sequence[str]] = []
+        self.threads: list[int] = []
+        """Those that began a notification."""
+        self._running: OnAnswer | None = None
 
     @property
     def retry_in(self) -> float:
         return LONG
 
-    def connect(self, statement: str) -> bool:
+    def connect(self, *statements: str) -> bool:
         if self.connected or not self.up:
             return False
         self.connected = True
         self.counts["connections"] += 1
         return True
 
-    def execute(self, query: str, parameters: Sequence[str]) -> bool:
+    def begin(self, prepared: bytes, parameters: Sequence[str], on_answer: OnAnswer) -> bool:
         with self.changed:
-            self.arrived.append(parameters)
-            self.changed.notify_all()
-            assert self.changed.wait_for(lambda: not self.held, LONG)
-            if not (self.up and self.connected):
-                self.connected = False
-                self.changed.notify_all()
+            if not self.connected or self._running is not None:
                 return False
-            self.sent.append(parameters)
+            self.arrived.append(parameters)
+            self.threads.append(threading.get_ident())
+            self._running = on_answer
             self.changed.notify_all()
             return True
 
     def wait(self, seconds: float) -> list[bytes]:
         with self.changed:
-            assert self.changed.wait_for(lambda: self._woken, LONG)
+            assert self.changed.wait_for(lambda: self._woken or (self._running and not self.held), LONG)
             self._woken = False
+            lost = self.connected and not self.up
+            self.connected = self.connected and self.up
+            on_answer = None
+            if lost or not self.held:
+                on_answer, self._running = self._running, None
+            if on_answer is not None and not lost:
+                self.sent.append(self.arrived[-1])
+            self.changed.notify_all()
+        if on_answer is not None:
+            on_answer(not lost)
         return []
 
 
@@ -92,6 +103,18 @@ def test_publisher_announces_the_last_position_of_an_envelope(line: Line, publis
     publisher.send_event(envelope(3, 4))
     line.until(lambda: line.sent == [(CHANNEL, "4 7")])
     assert publisher.counters()["sent"] == 1
+
+
+def test_the_thread_that_commits_sends_the_notification(line: Line, publisher: NotifyingPublisher) -> None:
+    connected = threading.Event()
+    start(publisher, connected.set)
+    assert connected.wait(LONG)
+    publisher.send_event(envelope(1))
+    assert line.arrived == [(CHANNEL, "1 7")]
+    assert line.threads == [threading.get_ident()]
+    line.until(lambda: line.sent)
+    publisher.close()
+    assert publisher.counters()["notifications"] == 1
 
 
 def test_publisher_sends_one_notification_for_positions_that_wait(line: Line, publisher: NotifyingPublisher) -> None:
@@ -161,6 +184,21 @@ def test_publisher_announces_after_the_connection_was_made_again(line: Line, pub
     line.change(up=True)
     assert connections.acquire(timeout=LONG)
     line.until(lambda: line.sent == [(CHANNEL, "3 7")])
+
+
+def test_publisher_announces_again_what_was_not_executed(line: Line, publisher: NotifyingPublisher) -> None:
+    start(publisher)
+    line.change(held=True)
+    publisher.send_event(envelope(1))
+    line.until(lambda: line.arrived)
+    line.change(held=False, up=False)
+    line.until(lambda: not line.connected)
+    line.change(up=True)
+    line.until(lambda: line.sent == [(CHANNEL, "1 7")])
+    publisher.close()
+    assert len(line.arrived) == 2
+    assert publisher.counters()["notifications"] == 1
+    assert publisher.sending_for(time.monotonic() + 50.0) == 0.0
 
 
 def test_publisher_keeps_a_newer_position_when_a_notification_fails(line: Line, publisher: NotifyingPublisher) -> None:

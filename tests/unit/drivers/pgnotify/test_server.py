@@ -4,6 +4,7 @@ Polls have an interval of an hour while the driver listens, so that only a notif
 """
 
 import logging
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -25,6 +26,8 @@ from pubsub_lib.testing.rig import Collector, Connections
 from pubsub_pgnotify import announcement
 from pubsub_pgnotify.driver import NAME, PgNotifyDriver
 from pubsub_sql.follower import SERVICE
+from tests.unit.store.test_executor import idle_driver
+from tests.unit.store.test_postgres_trip import data_segments
 
 pytestmark = pytest.mark.postgresql
 
@@ -92,6 +95,17 @@ def test_commit_wakes_the_subscriber(postgres_url: str) -> None:
         assert on["foreign"] == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's count of segments is Linux's")
+def test_commit_costs_the_subscriber_one_round_trip(postgres_url: str) -> None:
+    with listening(postgres_url, ONLY_NOTIFIED) as on:
+        on.until(on.commit())
+        reading = idle_driver(on.subscriber._store._readers)  # type: ignore[attr-defined]
+        before = data_segments(reading)
+        for number in range(1, 6):
+            on.until(on.commit())
+            assert data_segments(reading) - before == number
+
+
 def test_commit_calls_the_handler_of_a_replica_whose_polls_are_an_hour_apart(postgres_url: str) -> None:
     slow = Timing(max_idle_time=HOUR, poll_interval=HOUR)
     settings = Settings(
@@ -141,7 +155,7 @@ def test_subscriber_survives_a_killed_server(private_postgres: PrivateServer, ca
         assert on.publisher.counters()["lost_connections"] >= 1
 
 
-@pytest.mark.parametrize("query", ["LISTEN", "SELECT pg_notify"])
+@pytest.mark.parametrize("query", ["LISTEN", "PREPARE announce"])
 def test_subscriber_survives_a_terminated_backend(
     query: str, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -258,7 +272,7 @@ def test_writers_transaction_holds_no_notification(postgres_url: str) -> None:
     """NOTIFY takes a lock of the whole server when its transaction commits."""
     with listening(postgres_url) as on:
         on.until(on.commit())
-        notifying = backends(postgres_url, "SELECT pg_notify")
+        notifying = backends(postgres_url, "PREPARE announce")
         assert len(notifying) == 1
         statements: Sequence[str] = sql(
             postgres_url, "SELECT query FROM pg_stat_activity WHERE application_name = 'pubsub_lib'"
