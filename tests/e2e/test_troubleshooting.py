@@ -144,8 +144,8 @@ def test_each_alert_has_an_entry_and_no_other_one_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [("service/service.py", "problems"), ("service/service.py", "stuck"), ("replica/status.py", "problems"),
-     ("replica/status.py", "unfit")],
+    [("service/service.py", "problems"), ("service/health.py", "problems"), ("service/health.py", "stuck"),
+     ("replica/status.py", "problems"), ("replica/status.py", "unfit")],
 )  # fmt: skip
 def test_each_reason_of_ready_has_an_entry(module: str, function: str) -> None:
     tree = ast.parse((ROOT / "pubsub_lib" / module).read_text())

@@ -30,8 +30,11 @@ TESTED_ELSEWHERE: dict[str, str] = {
     **{
         f"audit/rules/{name}.py": "tests/unit/audit/rules/test_pipeline.py"
         for name in (
+            "applications",
             "base_tables",
             "changelog",
+            "commit_tables",
+            "contents",
             "delivery",
             "fast_path",
             "participants",
@@ -81,8 +84,7 @@ MAX_LINES = 300
 MAX_FUNCTION_LINES = 50
 # Larger files: their maximum number of lines, and why they are not split. The numbers may only be lowered.
 LARGE_FILES = {
-    "pubsub_lib/audit/rules/base_tables.py": (312, "the tables that every rule reads"),
-    "pubsub_lib/audit/rules/delivery.py": (363, "one rule, in the order of its definition"),
+    "pubsub_lib/audit/rules/delivery.py": (350, "one rule, in the order of its definition"),
     "pubsub_lib/core/cache.py": (496, "the path of every change, without calls in between"),
     "pubsub_lib/core/codec.py": (450, "both directions of one format"),
     "pubsub_lib/core/handler_queue.py": (460, "one queue with its policy"),
@@ -102,7 +104,6 @@ LARGE_FILES = {
     "tools/spark_cluster_app.py": (307, "a script"),
 }
 LARGE_FUNCTIONS = {
-    "pubsub_lib/audit/rules/delivery.py": {"_judge": 54},
     "pubsub_lib/audit/rules/unexpected_receipts.py": {"unrecorded": 51},
     # One more function call for each change would double the cost.
     "pubsub_lib/core/cache.py": {"apply_run": 96, "replace": 101},

@@ -219,22 +219,13 @@ def _judge(slow: DataFrame, receipts: DataFrame, settings: AuditSettings) -> Dat
     )  # fmt: skip
     there = neighbours(receipts, asked_for).withColumnRenamed("run", "asked_run")
     slow = slow.join(hashed(there), ["domain", "asked_run", "uuid", "topic", "sequence"], "left")
-    got = F.col("first").isNotNull()
-    by_message = got & (F.col("of_receipt_settled").isNotNull() | F.col("differs"))
+    by_message = F.col("first").isNotNull() & (F.col("of_receipt_settled").isNotNull() | F.col("differs"))
     first_table = F.when(F.col("of_receipt_settled").isNull(), "corrupt").otherwise(
         _delivered(settings, F.col("of_receipt_settled"))
     )
     # "verdict:detail"; split below, so that each rule is written once.
     detail = F.when(F.col("differs"), F.col("differs_at")).otherwise("")
     rule = F.when(by_message, F.concat(first_table, F.lit(":"), detail)).otherwise(_second_table(settings))
-    blame = (
-        F.when(got, "subscriber")
-        .when(F.col("kind") == "publication", "wire")
-        .when(F.col("kind") == "polled", "polling")
-        .when(F.col("taken"), "service")
-        .when(F.col("handed"), "hop")
-        .otherwise("writer")
-    )
     slow = slow.withColumn("by_message", by_message).withColumn("rule", F.split(rule, ":"))
     slow = slow.withColumn("verdict", F.get("rule", F.lit(0)))
     way = (
@@ -252,13 +243,25 @@ def _judge(slow: DataFrame, receipts: DataFrame, settings: AuditSettings) -> Dat
     return slow.select(
         "domain", "name", *_ITEM[1:-1], "verdict",
         F.get("rule", F.lit(1)).alias("detail"),
-        F.when(missed, blame).otherwise("").alias("blame"),
+        F.when(missed, _last_seen()).otherwise("").alias("blame"),
         "way",
         F.when(missed | (F.col("way") != NO_WAY), when).alias("settled"),
         detected.alias("detected"),
         "written", F.when(F.col("by_message"), F.col("first.received")).alias("received"),
         F.when(F.col("by_message"), F.col("skew")).otherwise(F.col("asked_skew")).alias("skew"),
     )  # fmt: skip
+
+
+def _last_seen() -> Column:
+    """The hop after which the item was last seen."""
+    return (
+        F.when(F.col("first").isNotNull(), "subscriber")
+        .when(F.col("kind") == "publication", "wire")
+        .when(F.col("kind") == "polled", "polling")
+        .when(F.col("taken"), "service")
+        .when(F.col("handed"), "hop")
+        .otherwise("writer")
+    )
 
 
 def _skew(interval: Column, settings: AuditSettings) -> Column:

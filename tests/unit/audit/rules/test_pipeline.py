@@ -878,7 +878,7 @@ def a_thousand_journals_with_planted_faults(tables: "Tables", generated: dict[st
             pipeline, brute = Counter(mine), Counter(theirs)
             assert pipeline == brute, (domain, list(pipeline - brute)[:3], list(brute - pipeline)[:3])
             seen.update(row.verdict for row in theirs)
-            seen.update(f"corrupt {row.detail}" for row in theirs if row.verdict == "corrupt")
+        seen.update(f"corrupt {row.detail}" for row in delivery[domain] if row.verdict == "corrupt")
     every = {
         "ok", "reordered", "duplicate_dropped", "duplicate_applied", "late", "repaired", "lost", "corrupt", "phantom",
         "misrouted", "stale_applied", "pending", "excused", "unknown", "unpublished", "phantom_publish",
