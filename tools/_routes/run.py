@@ -63,7 +63,9 @@ class Run:
             if store.read_heads(()).store.position != position:
                 raise UsageError("another process writes to the database; give an unused one")
             objects = comparison.snapshot(store.objects())
-        audited = audit(plan, self._folder, self._progress) if plan.results is not None else None
+        audited = None
+        if plan.results is not None:
+            audited = audit(plan.url, plan.results, plan.bound, self._folder, self._progress)
         shares = {name: written.of for name, written in crew.written.items()}
         return Report(
             database=plan.database,

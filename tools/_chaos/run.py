@@ -1,0 +1,178 @@
+"""One run from the empty database to the report: start, write under faults, settle, compare, audit."""
+
+import hashlib
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from _databases import Database
+from _routes import comparison, dump
+from _routes.audit import Audit, audit, claimed
+from _routes.progress import Progress
+from _routes.writer import progress as stored_progress
+
+from _chaos.configuration import Configuration
+from _chaos.crew import Crew, Writing
+from _chaos.excuses import unexplained_audit, unexplained_ends
+from _chaos.plan import KINDS, Fault, Plan
+from _chaos.report import FaultRow, ReplicaRow, Report, WorkerRow
+from _chaos.schedule import Schedule
+from _chaos.striking import Striking
+from _chaos.wires import Wires
+from pubsub_lib import Store
+from pubsub_lib.errors import UsageError
+
+LOOK: Final = 0.1
+"""Maximum number of seconds between two looks at the schedule."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How a plan is executed. ``results``: a new folder for the tables of the audit, and for the whole folder of a run
+    whose checks failed; None: nothing is kept.
+    """
+
+    database: str
+    """The name of the database, for people."""
+    writing: Writing = Writing()
+    audited: bool = True
+    bound: float = 120.0
+    """Seconds within which a change must be in every replica, else the audit calls it late."""
+    patience: float = 120.0
+    results: Path | None = None
+    sabotage: str = ""
+    left_out: Mapping[str, str] = {}
+
+
+class Run:
+    """The state of one run. :meth:`execute` is called once; it raises PubSubError or OSError."""
+
+    def __init__(self, plan: Plan, options: Options, database: Database, folder: Path, progress: Progress) -> None:
+        self._plan = plan
+        self._options = options
+        self._database = database
+        self._folder = folder
+        self._progress = progress
+
+    def execute(self) -> Report:
+        """Execute the whole run. Blocks until the end."""
+        results = self._options.results or self._folder / "results"
+        if not self._options.audited:
+            return self._execute(None)
+        with claimed(results):
+            report = self._execute(results)
+            if report.broken() and self._options.results is not None:
+                shutil.copytree(self._folder, results / "run", ignore=shutil.ignore_patterns("hop"))
+            return report
+
+    def _execute(self, results: Path | None) -> Report:
+        plan, folder, url = self._plan, self._folder, self._database.url
+        with ExitStack() as stack:
+            store = stack.enter_context(Store(url))
+            if store.topics():
+                raise UsageError("the database is not empty; give an empty one")
+            configuration = Configuration(plan.cast, folder, url)
+            wires = stack.enter_context(Wires(configuration.ports))
+            crew = Crew(
+                plan, self._options.writing, folder, stack, configuration, wires, self._options.patience,
+                self._options.sabotage,
+            )  # fmt: skip
+            with self._progress.waiting("starting all processes"):
+                crew.start()
+            self._progress.log("every process works; the faults begin")
+            striking = Striking(crew, wires)
+            self._strike(crew, striking)
+            with self._progress.waiting("all faults have ended; every replica handles the last changes"):
+                crew.stop_workers()
+                position = store.read_heads(()).store.position
+                crew.finish_replicas(position)
+                crew.end_services()
+            if store.read_heads(()).store.position != position:
+                raise UsageError("another process writes to the database; give an unused one")
+            objects = comparison.snapshot(store.objects())
+            stored = {name: stored_progress(store, name)[0] for name in crew.workers}
+        audited = None
+        if results is not None:
+            audited = audit(url, results, self._options.bound, folder, self._progress)
+        return self._report(crew, striking, objects, position, stored, audited)
+
+    def _strike(self, crew: Crew, striking: Striking) -> None:
+        """Execute the planned faults while the workers write."""
+        plan = self._plan
+        schedule = Schedule(plan.faults)
+        with self._progress.bar(f"{len(plan.faults):,} faults (seconds)", round(plan.seconds)):
+            while (now := crew.now) < plan.seconds or schedule.next_at is not None:
+                for step in schedule.due(now):
+                    striking.execute(step, crew.now)
+                ahead = plan.seconds if schedule.next_at is None else schedule.next_at
+                crew.work(min(LOOK, max(0.0, ahead - crew.now)))
+                self._progress.at(min(round(now), round(plan.seconds)))
+
+    def _report(
+        self,
+        crew: Crew,
+        striking: Striking,
+        objects: comparison.Objects,
+        position: int,
+        stored: Mapping[str, int],
+        audited: Audit | None,
+    ) -> Report:
+        plan, figures = self._plan, crew.figures
+        planned = Counter(fault.kind for fault in plan.faults)
+        sabotaged = [each.sabotaged for each in crew.finished.values() if each.sabotaged is not None]
+        return Report(
+            seed=plan.seed,
+            database=self._options.database,
+            seconds=plan.seconds,
+            plan=fingerprint(plan.faults),
+            faults=[
+                FaultRow(kind, planned[kind], striking.struck[kind], striking.absent[kind])
+                for kind in KINDS
+                if planned[kind]
+            ],
+            left_out=self._options.left_out,
+            latest_step=striking.latest,
+            objects=len(objects),
+            position=position,
+            changes=figures.changes,
+            failed_attempts=figures.failed,
+            deliveries=figures.deliveries,
+            workers=[
+                WorkerRow(name, plan.cast.service_of(name), each.starts, figures.acknowledged(name), stored[name])
+                for name, each in crew.workers.items()
+            ],
+            replicas=[_replica_row(plan, crew, name, objects) for name in crew.replicas],
+            services={name: each.starts for name, each in crew.services.items()},
+            ended=crew.ended,
+            unexplained=unexplained_ends(crew.ended, plan),
+            sabotaged=sabotaged[0] if sabotaged else None,
+            audit=audited,
+            audit_problems=[] if audited is None else unexplained_audit(audited, plan),
+        )
+
+
+def fingerprint(faults: Sequence[Fault]) -> str:
+    """The begin of a SHA-256 over the planned faults."""
+    return hashlib.sha256(msgspec.json.encode(faults)).hexdigest()[:16]
+
+
+def _replica_row(plan: Plan, crew: Crew, name: str, objects: comparison.Objects) -> ReplicaRow:
+    figures, finished = crew.figures.replica(name), crew.finished[name]
+    topics = plan.cast.topics_of(name)
+    return ReplicaRow(
+        name=name,
+        polling=plan.cast.polls(name),
+        topics=topics,
+        starts=crew.replicas[name].starts,
+        objects=finished.objects,
+        deliveries=figures.deliveries,
+        calls=figures.calls,
+        twice=figures.twice,
+        staleness=figures.staleness,
+        latency=figures.latency,
+        late=finished.late,
+        from_database=comparison.of_replica(objects, topics, dump.read(crew.dump(name))),
+    )
