@@ -22,8 +22,10 @@ import _databases
 import msgspec
 from _chaos import report as reports
 from _chaos.draw import drawn
-from _chaos.plan import KINDS, Cast, Plan
-from _chaos.run import Options, Run
+from _chaos.plan import DEFAULT, KINDS, Cast, Kind, Plan
+from _chaos.run import BOUND, Options, Run
+from _chaos.starting import Storm
+from _chaos.striking import LIBFAKETIME, missing
 from _command_line import Parser, at_least
 from _routes.command import in_folder
 from _routes.progress import Progress
@@ -31,6 +33,7 @@ from rich.console import Console
 
 PROG = "tools/chaos"
 DATABASES = ("sqlite", "postgresql")
+MAX_TOPICS = 10_000
 EXIT_CODES = (
     "exit codes: 0 every check passed; 1 a replica's contents differ from the store's, or a change or an acknowledged "
     "transaction is missing; 2 invalid option; 3 the run failed (database, disk, Java, a process that did not start or "
@@ -74,7 +77,38 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--database", choices=DATABASES, default="sqlite", help="private, in a temporary folder (sqlite)"
     )
-    parser.add_argument("--only", type=kinds, default=tuple(KINDS), metavar="KIND,…", help="only these kinds of faults")
+    parser.add_argument(
+        "--only", type=kinds, default=DEFAULT, metavar="KIND,…", help="only these kinds (default: all but clock)"
+    )
+    storm = Storm()
+    parser.add_argument(
+        "--storm-topics",
+        type=at_least(1),
+        default=storm.topics,
+        metavar="N",
+        help=f"topics of each subscriber of a storm, up to {MAX_TOPICS} ({storm.topics})",
+    )
+    parser.add_argument(
+        "--storm-subscribers",
+        type=at_least(1),
+        default=storm.subscribers,
+        metavar="N",
+        help=f"subscribers of a storm ({storm.subscribers})",
+    )
+    parser.add_argument(
+        "--libfaketime",
+        type=Path,
+        default=next(iter(LIBFAKETIME), None),
+        metavar="FILE",
+        help="the library for wrong clocks (default: that of Debian's package)",
+    )
+    parser.add_argument(
+        "--bound",
+        type=at_least(1),
+        default=BOUND,
+        metavar="N",
+        help=f"seconds within which a change must be in every replica, else the audit calls it late ({BOUND})",
+    )
     parser.add_argument("--no-audit", action="store_true", help="do not audit; Java is then not needed")
     parser.add_argument(
         "--out",
@@ -91,7 +125,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.no_audit and options.out is not None:
         parser.error("--out is an option without --no-audit")
+    if options.storm_topics > MAX_TOPICS:
+        parser.error(f"argument --storm-topics: {options.storm_topics} is more than {MAX_TOPICS}")
+    if "clock" in options.only and not options.no_audit:
+        parser.error("with the kind clock no audit is possible, because journals have wrong times; add --no-audit")
     return options
+
+
+def left_out(options: argparse.Namespace, cast: Cast) -> dict[Kind, str]:
+    """The chosen kinds of fault that this run cannot have, each with the reason."""
+    lacking = missing(options.libfaketime)
+    found = {kind: lacking[kind] for kind in options.only if kind in lacking}
+    # The plan has no such faults, whatever the machine has.
+    return found | {kind: "needs a database server" for kind in options.only if not cast.victims(kind)}
 
 
 def planned(options: argparse.Namespace) -> Plan:
@@ -120,9 +166,12 @@ def execute(options: argparse.Namespace, plan: Plan, folder: Path) -> int:
     given = Options(
         database=options.database,
         audited=not options.no_audit,
+        bound=options.bound,
         results=options.out,
         sabotage=plan.cast.replica_names[0] if options.sabotage else "",
-        left_out={kind: "the database is a file, not a server" for kind in options.only if not plan.cast.victims(kind)},
+        storm=Storm(options.storm_subscribers, options.storm_topics),
+        faketime=options.libfaketime,
+        left_out=left_out(options, plan.cast),
     )
     with _databases.opened(options.database, folder) as database:
         report = Run(plan, given, database, folder, Progress(console)).execute()

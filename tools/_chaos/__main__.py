@@ -7,8 +7,8 @@ import threading
 
 import msgspec
 
-from _chaos import replica, worker
-from _chaos.messages import Failed, Message, Order, Task, WorkerTask
+from _chaos import hostile, replica, storm, worker
+from _chaos.messages import Failed, HostileTask, Message, Order, ReplicaTask, StormTask, Task, WorkerTask
 from pubsub_lib.errors import PubSubError
 
 _encoder = msgspec.json.Encoder()
@@ -25,18 +25,23 @@ def send(message: Message) -> None:
 def receive() -> Order | None:
     """The next order of the parent; None when it has ended."""
     line = sys.stdin.readline()
-    return msgspec.json.decode(line, type=Order) if line else None  # type: ignore[arg-type, return-value]
+    return msgspec.json.decode(line, type=Order) if line else None
 
 
 def main() -> int:
     """Exit status 0, or 1 after a :class:`Failed`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the parent ends us
-    task = msgspec.json.decode(sys.stdin.readline(), type=Task)  # type: ignore[arg-type]
+    task = msgspec.json.decode(sys.stdin.readline(), type=Task)
     try:
-        if isinstance(task, WorkerTask):
-            worker.run(task, send, receive)
-        else:
-            replica.run(task, send, receive)
+        match task:
+            case WorkerTask():
+                worker.run(task, send, receive)
+            case ReplicaTask():
+                replica.run(task, send, receive)
+            case StormTask():
+                storm.run(task, send, receive)
+            case HostileTask():
+                hostile.run(task, send)
     except (PubSubError, OSError) as error:
         send(Failed(f"{task.name}: {error}"))
         return 1

@@ -34,41 +34,50 @@ DISCOVERY: Final = 1.0
 class Configuration:
     """Writes the files into folders that only their owner may read: a URL may hold a password. Raises OSError."""
 
-    def __init__(self, cast: Cast, folder: Path, url: str) -> None:
+    def __init__(self, cast: Cast, folder: Path) -> None:
         self.ports = dict(zip(cast.service_names, free_ports(cast.services), strict=True))
         """The port that each service binds."""
         self._cast = cast
         self._folder = folder
         times = "".join(f"{name} = {value}\n" for name, value in msgspec.to_builtins(TIMING).items())
         self._general = f"[pubsub]\n{times}journal_folder = {journals(folder)}\n"
-        self._url = url
 
-    def service(self, name: str, shown: str) -> Path:
-        """Write the file of a service and its workers. ``shown``: its address in the directory, that of a proxy."""
-        folder = self._folder / name
-        folder.mkdir(mode=0o700)
-        return self._write(
-            name,
-            f"enable_pub_sub = true\nservice_name = {name}\npublisher_bind_address = 127.0.0.1\n"
-            f"publisher_port = {self.ports[name]}\npublisher_multiproc_socket = {folder}/hop/socket\n"
-            f"[publisher_service]\nmetrics_port = 0\naddress = {shown}\nlease = 2\nfollow_interval = 0.1\n"
-            "grace = 0.3\n",
-        )
+    def hop(self, service: str) -> Path:
+        """The socket between the workers and their service."""
+        return self._folder / service / "hop" / "socket"
 
-    def replica(self, name: str, first: str) -> Path:
+    def service(self, name: str, shown: str, url: str) -> Path:
+        """Write the file of a service. ``shown``: its address in the directory, that of a proxy."""
+        self.hop(name).parent.parent.mkdir(mode=0o700)
+        return self._write(name, url, self._of_service(name, shown))
+
+    def worker(self, name: str, shown: str, url: str) -> Path:
+        """Write the file of a worker: that of its service, with its own way to the database."""
+        return self._write(name, url, self._of_service(self._cast.service_of(name), shown))
+
+    def replica(self, name: str, first: str, url: str) -> Path:
         """Write the file of a replica. It connects to the address ``first``, and finds the others in the directory."""
         if self._cast.polls(name):
-            return self._write(name, "enable_pub_sub = false\n")
+            return self._write(name, url, "enable_pub_sub = false\n")
         port = first.removeprefix(TCP).rpartition(":")[2]
         return self._write(
             name,
+            url,
             f"enable_pub_sub = true\npublishers_ips = 127.0.0.1\npublisher_port = {port}\n"
             f"discovery_interval = {DISCOVERY}\n",
         )
 
-    def _write(self, name: str, options: str) -> Path:
+    def _of_service(self, name: str, shown: str) -> str:
+        return (
+            f"enable_pub_sub = true\nservice_name = {name}\npublisher_bind_address = 127.0.0.1\n"
+            f"publisher_port = {self.ports[name]}\npublisher_multiproc_socket = {self.hop(name)}\n"
+            f"[publisher_service]\nmetrics_port = 0\naddress = {shown}\nlease = 2\nfollow_interval = 0.1\n"
+            "grace = 0.3\n"
+        )
+
+    def _write(self, name: str, url: str, options: str) -> Path:
         path = self._folder / f"{name}.conf"
         # "$$": else oslo.config would look for an option.
-        path.write_text(f"{self._general}store_url = {self._url.replace('$', '$$')}\n{options}")
+        path.write_text(f"{self._general}store_url = {url.replace('$', '$$')}\n{options}")
         path.chmod(0o600)
         return path

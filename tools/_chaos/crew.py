@@ -3,33 +3,16 @@
 import queue
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from _children import Child, ChildError, Children, attached
-from _ready import ReadySocket
+from _children import ChildError
 
-from _chaos.configuration import Configuration
 from _chaos.figures import Figures
-from _chaos.messages import (
-    Failed,
-    Finish,
-    Finished,
-    Followed,
-    Message,
-    Ready,
-    ReplicaTask,
-    Stop,
-    Task,
-    WorkerTask,
-    Wrote,
-)
-from _chaos.participant import Part, Participant, Received
-from _chaos.plan import Plan
-from _chaos.wires import Wires
+from _chaos.messages import Failed, Finish, Finished, Followed, Message, Ready, Stop, Wrote
+from _chaos.participant import Participant
+from _chaos.starting import Starter
 
 LOOK: Final = 0.05
 """Seconds between two looks at what no message reports."""
@@ -48,57 +31,25 @@ class Ended(msgspec.Struct, frozen=True):
     sentence: str
 
 
-class Writing(msgspec.Struct, frozen=True):
-    """How each worker writes: transactions per second, changes in each, and the number of keys of all."""
-
-    rate: float = 8.0
-    size: int = 6
-    keys: int = 400
-
-
 class Crew:
     """For one thread. Methods raise ChildError (a process does not get ready, or does not end), StoreError, OSError."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        writing: Writing,
-        folder: Path,
-        stack: ExitStack,
-        configuration: Configuration,
-        wires: Wires,
-        patience: float,
-        sabotage: str = "",
-    ) -> None:
-        """``stack``: ends all processes. ``patience``: maximum number of seconds for one step. ``sabotage``: the replica
-        that corrupts an object.
-        """
-        cast = plan.cast
-        self._plan = plan
-        self._writing = writing
+    def __init__(self, starter: Starter, folder: Path, patience: float) -> None:
+        """``patience``: maximum number of seconds for one step."""
+        self._starter = starter
         self._folder = folder
         self._patience = patience
-        self._sabotage = sabotage
-        self._children = stack.enter_context(Children())
-        self._sockets = {
-            name: stack.enter_context(ReadySocket(folder / f"{name}.ready")) for name in cast.service_names
-        }
-        self._received: queue.SimpleQueue[Received] = queue.SimpleQueue()
         self._began = time.monotonic()
+        self.began_at = time.time()
+        """The start of the plan's time, in Unix seconds."""
         self._ready: set[tuple[str, int]] = set()
         self._failed: dict[str, str] = {}
         self.figures = Figures()
         self.finished: dict[str, Finished] = {}
         self.ended: list[Ended] = []
-        services = {name: configuration.service(name, wires.address(name)) for name in cast.service_names}
-        first = wires.address(cast.service_names[0])
-        replicas = {name: configuration.replica(name, first) for name in cast.replica_names}
-        self.services = {name: self._made(name, partial(self._service, name, services[name])) for name in services}
-        self.workers = {
-            name: self._made(name, partial(self._worker, name, services[cast.service_of(name)]))
-            for name in cast.worker_names
-        }
-        self.replicas = {name: self._made(name, partial(self._replica, name, replicas[name])) for name in replicas}
+        self.services = starter.services()
+        self.workers = starter.workers()
+        self.replicas = starter.replicas()
         self.all: Mapping[str, Participant] = {**self.services, **self.workers, **self.replicas}
 
     # -- the steps -----------------------------------------------------------------------------------------------
@@ -115,6 +66,7 @@ class Crew:
         if self.ended:
             raise ChildError(f"{self.ended[0].name} ended with status {self.ended[0].status}: {self.ended[0].sentence}")
         self._began = time.monotonic()
+        self.began_at = time.time()
 
     @property
     def now(self) -> float:
@@ -163,54 +115,20 @@ class Crew:
         """The file to which a replica writes its objects."""
         return self._folder / f"{replica}.dump"
 
-    # -- processes -----------------------------------------------------------------------------------------------
-
-    def _made(self, name: str, start: Callable[[int], Child]) -> Participant:
-        return Participant(name, self._children, start)
-
-    def _service(self, name: str, configuration: Path, _start: int) -> Child:
-        ready = self._sockets[name]
-        ready.expect()
-        command = attached("pubsub_lib.service", "--log-level", "warning", "--config-file", configuration)
-        return self._children.start(name, command, log=self._log(name), variables=ready.variables, whole_session=True)
-
-    def _worker(self, name: str, configuration: Path, start: int) -> Child:
-        writing = self._writing
-        return self._part(
-            WorkerTask(
-                name=name,
-                configuration=str(configuration),
-                topics=self._plan.cast.topic_names,
-                keys=writing.keys,
-                size=writing.size,
-                pause=1.0 / writing.rate,
-                seed=f"{self._plan.seed} {name} {start}",
-            ),
-            start,
-        )
-
-    def _replica(self, name: str, configuration: Path, start: int) -> Child:
-        topics = self._plan.cast.topics_of(name)
-        return self._part(ReplicaTask(name, str(configuration), topics, name == self._sabotage), start)
-
-    def _part(self, task: Task, start: int) -> Child:
-        return self._children.add(lambda: Part(task, start, self._received, self._log(task.name), {}))
-
-    def _log(self, name: str) -> Path:
-        return self._folder / f"{name}.log"
-
     def _services_ready(self) -> bool:
         """Whether the current process of each service is ready."""
-        return all(each.running and self._sockets[name].ready() for name, each in self.services.items())
+        return all(each.running and self._starter.ready[name].ready() for name, each in self.services.items())
 
     # -- messages ------------------------------------------------------------------------------------------------
 
     def _receive(self, seconds: float) -> None:
         """Note all messages that are there; wait at most this time for the first one."""
         try:
-            self._note(*self._received.get(timeout=seconds) if seconds > 0 else self._received.get_nowait())
+            self._note(
+                *self._starter.received.get(timeout=seconds) if seconds > 0 else self._starter.received.get_nowait()
+            )
             while True:
-                self._note(*self._received.get_nowait())
+                self._note(*self._starter.received.get_nowait())
         except queue.Empty:
             return
 

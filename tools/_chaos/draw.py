@@ -6,21 +6,32 @@ from typing import Final
 
 import msgspec
 
-from _chaos.plan import KINDS, Cast, Fault, Kind
+from _chaos.plan import DEFAULT, KINDS, Cast, Fault, Kind
 
 
 class Draw(msgspec.Struct, frozen=True):
-    """How one kind of fault is drawn: its share of all faults, and the range of its duration in seconds."""
+    """How one kind of fault is drawn: its share of all faults, the range of its duration in seconds, and the possible
+    details.
+    """
 
     weight: int
     shortest: float
     longest: float
+    details: tuple[str, ...] = ("",)
 
 
 DRAWS: Final[Mapping[Kind, Draw]] = {
     "kill": Draw(30, 0.0, 3.0),
     "pause": Draw(30, 0.1, 4.0),
     "cut": Draw(20, 0.1, 4.0),
+    "cut_database": Draw(15, 0.1, 4.0),
+    "commit": Draw(15, 0.5, 2.0, ("before", "after")),
+    "storm": Draw(8, 1.0, 6.0, ("leave", "kill")),
+    "files": Draw(4, 4.0, 10.0),
+    "disk": Draw(4, 0.5, 5.0),
+    "garbage": Draw(8, 1.0, 6.0),
+    "imposter": Draw(6, 1.0, 5.0),
+    "clock": Draw(15, 2.0, 8.0, ("ahead", "behind")),
 }
 PAUSE: Final = 0.2
 """Minimum number of seconds between two faults of one victim."""
@@ -28,7 +39,7 @@ TRIES: Final = 100
 """Maximum number of draws for one fault. In a short run with many faults there may be no room for further ones."""
 
 
-def drawn(seed: int, seconds: float, number: int, cast: Cast, kinds: Collection[Kind] = tuple(KINDS)) -> list[Fault]:
+def drawn(seed: int, seconds: float, number: int, cast: Cast, kinds: Collection[Kind] = DEFAULT) -> list[Fault]:
     """Up to ``number`` faults in the order of their begins; faults of one victim do not overlap, and all end before
     ``seconds``. Fewer when there is no room for more.
     """
@@ -55,7 +66,8 @@ def _draw(rng: random.Random, kind: Kind, seconds: float, cast: Cast) -> Fault:
     draw = DRAWS[kind]
     lasts = min(rng.uniform(draw.shortest, draw.longest), seconds / 2)
     # Milliseconds, so that a plan is the same after it was written as text.
-    return Fault(round(rng.uniform(0.0, seconds), 3), kind, rng.choice(cast.victims(kind)), round(lasts, 3))
+    at, victim, detail = rng.uniform(0.0, seconds), rng.choice(cast.victims(kind)), rng.choice(draw.details)
+    return Fault(round(at, 3), kind, victim, round(lasts, 3), detail)
 
 
 def _apart(one: Fault, other: Fault) -> bool:

@@ -30,11 +30,34 @@ class ReplicaTask(msgspec.Struct, frozen=True, tag=True):
     sabotage: bool = False
 
 
-Task = WorkerTask | ReplicaTask
+class StormTask(msgspec.Struct, frozen=True, tag=True):
+    """Subscribers with ``topics`` topics each, until ``Stop``. ``followed``: those of the topics that have objects."""
+
+    name: str
+    addresses: tuple[str, ...]
+    subscribers: int
+    topics: int
+    followed: tuple[str, ...]
+
+
+class HostileTask(msgspec.Struct, frozen=True, tag=True):
+    """Send garbage to publishers' ``addresses``, and to the sockets ``hops`` of workers, until it is killed.
+
+    ``port``, unless 0: bind it, and send garbage to each subscriber that connects. ``seed``: of the garbage.
+    """
+
+    name: str
+    seed: str
+    addresses: tuple[str, ...] = ()
+    hops: tuple[str, ...] = ()
+    port: int = 0
+
+
+Task = WorkerTask | ReplicaTask | StormTask | HostileTask
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):
-    """Order to a worker: commit nothing more, and end."""
+    """Order to a worker: commit nothing more, and end. To a storm: close all subscribers, and end."""
 
 
 class Finish(msgspec.Struct, frozen=True, tag=True):
@@ -46,7 +69,7 @@ class Finish(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The process works: a replica is synced, a worker has opened the store."""
+    """The process works: a replica is synced, a worker has opened the store, a storm's subscribers are connected."""
 
 
 class Wrote(msgspec.Struct, frozen=True, tag=True):

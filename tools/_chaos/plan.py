@@ -5,16 +5,34 @@ from typing import Final, Literal
 
 import msgspec
 
-Kind = Literal["kill", "pause", "cut"]
+Kind = Literal[
+    "kill", "pause", "cut", "cut_database", "commit", "storm", "files", "disk", "garbage", "imposter", "clock"
+]
 
 KINDS: Final[Mapping[Kind, str]] = {
     "kill": "SIGKILL, and a new start",
     "pause": "SIGSTOP, and SIGCONT",
     "cut": "the network between a service and its replicas is cut",
+    "cut_database": "the network between a process and the database server is cut",
+    "commit": "the connection of a worker is cut before or after its next COMMIT",
+    "storm": "many subscribers with many topics connect, and leave or are killed",
+    "files": "a service runs with few open files",
+    "disk": "a replica cannot write to its journal",
+    "garbage": "a hostile process sends garbage to services",
+    "imposter": "a hostile process sends garbage to replicas at the address of a service",
+    "clock": "a process runs with a clock that is a day ahead or behind",
 }
 """Every kind of fault, for people."""
+DEFAULT: Final = tuple(kind for kind in KINDS if kind != "clock")
+"""The kinds of a run that names none. With wrong clocks no audit is possible."""
+SERVER: Final = frozenset({"cut_database", "commit", "clock"})
+"""Kinds that need a database server. SQLite's clock is that of each process, which a host cannot have."""
 DATABASE: Final = "database"
 """The victim that is the private database server."""
+STORMS: Final = ("storm-1", "storm-2")
+"""Processes with many subscribers."""
+HOSTILE: Final = ("hostile-1",)
+"""Processes that send garbage to services."""
 
 
 class Cast(msgspec.Struct, frozen=True):
@@ -67,21 +85,38 @@ class Cast(msgspec.Struct, frozen=True):
 
     def victims(self, kind: Kind) -> tuple[str, ...]:
         """The names that this kind of fault may strike; empty: it is impossible in this run."""
-        server = (DATABASE,) if self.server else ()
+        if kind in SERVER and not self.server:
+            return ()
+        participants = (*self.service_names, *self.worker_names, *self.replica_names)
         match kind:
             case "kill" | "pause":
-                return (*self.service_names, *self.worker_names, *self.replica_names, *server)
-            case "cut":
+                return (*participants, *((DATABASE,) if self.server else ()))
+            case "cut" | "files" | "imposter":
                 return self.service_names
+            case "cut_database" | "clock":
+                return participants
+            case "commit":
+                return self.worker_names
+            case "disk":
+                return self.replica_names
+            case "storm":
+                return STORMS
+            case "garbage":
+                return HOSTILE
 
 
 class Fault(msgspec.Struct, frozen=True, order=True):
-    """One fault: it begins ``at`` seconds after the start of the writers, and ends ``seconds`` later."""
+    """One fault: it begins ``at`` seconds after the start of the writers, and ends ``seconds`` later.
+
+    ``detail``: ``before`` or ``after`` a COMMIT; whether subscribers ``leave`` or are killed (``kill``); a clock that
+    is ``ahead`` or ``behind``.
+    """
 
     at: float
     kind: Kind
     victim: str
     seconds: float
+    detail: str = ""
 
     @property
     def end(self) -> float:

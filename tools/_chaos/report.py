@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from _chaos.crew import Ended
-from _chaos.plan import KINDS
+from _chaos.plan import KINDS, Kind
 
 KEPT: Final = 0
 DIFFERS: Final = 1
@@ -82,9 +82,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     plan: str
     """SHA-256 of the planned faults, 16 hex digits."""
     faults: Sequence[FaultRow]
-    left_out: Mapping[str, str]
+    left_out: Mapping[Kind, str]
     """Kinds of fault that this run cannot have, each with the reason."""
     latest_step: float
+    """Seconds by which the latest begin or end of a fault came after its time."""
+    commits_cut: int = 0
+    """Connections that were cut at COMMIT by faults of the kind ``commit``."""
     objects: int
     position: int
     changes: int
@@ -143,11 +146,14 @@ def show(report: Report, console: Console) -> None:
 
     for kind, reason in report.left_out.items():
         write(f"Left out: {kind} ({reason}).")
-    starts = sum(report.services.values()) + sum(each.starts for each in (*report.workers, *report.replicas))
+    starts = sum(report.services.values()) + sum(row.starts for row in report.workers)
+    starts += sum(row.starts for row in report.replicas)
     write(
         f"Seed {report.seed} (plan {report.plan}), {report.database}, {report.seconds:g} s: {report.number:,} faults, "
         f"{starts:,} starts of processes; a fault began or ended at most {report.latest_step:.1f} s late."
     )
+    if report.commits_cut:
+        write(f"{report.commits_cut} connections were cut at COMMIT.")
     longest = max(row.staleness for row in report.replicas)
     write(
         f"{report.changes:,} changes committed ({report.failed_attempts:,} attempts failed), {report.objects:,} "
@@ -157,6 +163,8 @@ def show(report: Report, console: Console) -> None:
         write(f"Ended by itself: {each.name} after {each.at:.1f} s with status {each.status}: {each.sentence}")
     if report.audit is not None:
         audits.show(report.audit, console)
+        if report.audit.exit_code and not report.audit_problems:
+            write("The planned faults explain the audit's exit code: killed processes and full disks lose records.")
     write("Every check passed." if not report.broken() else "A check failed.")
 
 

@@ -3,12 +3,13 @@
 import hashlib
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import pyarrow.parquet as pq
 from _databases import Database
 from _routes import comparison, dump
 from _routes.audit import Audit, audit, claimed
@@ -16,18 +17,25 @@ from _routes.progress import Progress
 from _routes.writer import progress as stored_progress
 
 from _chaos.configuration import Configuration
-from _chaos.crew import Crew, Writing
-from _chaos.excuses import unexplained_audit, unexplained_ends
-from _chaos.plan import KINDS, Fault, Plan
+from _chaos.crew import Crew
+from _chaos.excuses import Unknown, unexplained_audit, unexplained_ends, unexplained_stops
+from _chaos.plan import KINDS, Fault, Kind, Plan
 from _chaos.report import FaultRow, ReplicaRow, Report, WorkerRow
 from _chaos.schedule import Schedule
+from _chaos.starting import Starter, Storm, Writing
 from _chaos.striking import Striking
 from _chaos.wires import Wires
 from pubsub_lib import Store
+from pubsub_lib.audit.report.report import read_summary
 from pubsub_lib.errors import UsageError
 
 LOOK: Final = 0.1
 """Maximum number of seconds between two looks at the schedule."""
+
+BOUND: Final = 60
+"""Seconds within which a change must be in every replica, else the audit calls it late."""
+NOT_KEPT: Final = ("hop", "*.ready", "audit", "artifacts-*", "blockmgr-*", "pubsub-audit-*", "spark-*", "*.so*")
+"""Sockets, and files of Spark and Java."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -38,13 +46,16 @@ class Options(msgspec.Struct, frozen=True):
     database: str
     """The name of the database, for people."""
     writing: Writing = Writing()
+    storm: Storm = Storm()
     audited: bool = True
-    bound: float = 120.0
-    """Seconds within which a change must be in every replica, else the audit calls it late."""
+    bound: float = BOUND
     patience: float = 120.0
     results: Path | None = None
     sabotage: str = ""
-    left_out: Mapping[str, str] = {}
+    faketime: Path | None = None
+    """The library libfaketime, for wrong clocks."""
+    left_out: Mapping[Kind, str] = {}
+    """Kinds of fault that this run cannot have, each with the reason."""
 
 
 class Run:
@@ -65,25 +76,29 @@ class Run:
         with claimed(results):
             report = self._execute(results)
             if report.broken() and self._options.results is not None:
-                shutil.copytree(self._folder, results / "run", ignore=shutil.ignore_patterns("hop"))
+                shutil.copytree(self._folder, results / "run", ignore=shutil.ignore_patterns(*NOT_KEPT))
             return report
 
     def _execute(self, results: Path | None) -> Report:
-        plan, folder, url = self._plan, self._folder, self._database.url
+        plan, given, folder, url = self._plan, self._options, self._folder, self._database.url
         with ExitStack() as stack:
             store = stack.enter_context(Store(url))
             if store.topics():
                 raise UsageError("the database is not empty; give an empty one")
-            configuration = Configuration(plan.cast, folder, url)
-            wires = stack.enter_context(Wires(configuration.ports))
-            crew = Crew(
-                plan, self._options.writing, folder, stack, configuration, wires, self._options.patience,
-                self._options.sabotage,
+            configuration = Configuration(plan.cast, folder)
+            server, cast = self._database.server, plan.cast
+            names = (*cast.service_names, *cast.worker_names, *cast.replica_names)
+            wires = stack.enter_context(
+                Wires(configuration.ports, url, server.port if server is not None else 0, names)
+            )
+            starter = Starter(
+                plan, given.writing, given.storm, folder, stack, configuration, wires, given.sabotage
             )  # fmt: skip
+            crew = Crew(starter, folder, given.patience)
             with self._progress.waiting("starting all processes"):
                 crew.start()
             self._progress.log("every process works; the faults begin")
-            striking = Striking(crew, wires)
+            striking = Striking(crew, starter, wires, server, given.faketime, given.left_out)
             self._strike(crew, striking)
             with self._progress.waiting("all faults have ended; every replica handles the last changes"):
                 crew.stop_workers()
@@ -96,7 +111,7 @@ class Run:
             stored = {name: stored_progress(store, name)[0] for name in crew.workers}
         audited = None
         if results is not None:
-            audited = audit(url, results, self._options.bound, folder, self._progress)
+            audited = audit(url, results, given.bound, folder, self._progress)
         return self._report(crew, striking, objects, position, stored, audited)
 
     def _strike(self, crew: Crew, striking: Striking) -> None:
@@ -110,6 +125,15 @@ class Run:
                 ahead = plan.seconds if schedule.next_at is None else schedule.next_at
                 crew.work(min(LOOK, max(0.0, ahead - crew.now)))
                 self._progress.at(min(round(now), round(plan.seconds)))
+
+    def _unexplained(self, audited: Audit, crew: Crew) -> list[str]:
+        """What the audit found and no planned fault explains."""
+        folder = Path(audited.folder)
+        found = read_summary(folder)
+        restarted = [name for name, each in crew.replicas.items() if each.starts > 1]
+        unknown = list(unknown_of(folder))
+        sentences = unexplained_audit(found, unknown, self._plan, crew.began_at, self._options.left_out)
+        return sentences + unexplained_stops(audited.stopped, restarted)
 
     def _report(
         self,
@@ -135,6 +159,7 @@ class Run:
             ],
             left_out=self._options.left_out,
             latest_step=striking.latest,
+            commits_cut=striking.commits_cut,
             objects=len(objects),
             position=position,
             changes=figures.changes,
@@ -150,8 +175,17 @@ class Run:
             unexplained=unexplained_ends(crew.ended, plan),
             sabotaged=sabotaged[0] if sabotaged else None,
             audit=audited,
-            audit_problems=[] if audited is None else unexplained_audit(audited, plan),
+            audit_problems=[] if audited is None else self._unexplained(audited, crew),
         )
+
+
+def unknown_of(folder: Path) -> Iterator[Unknown]:
+    """The deliveries of an audit's tables whose verdict is ``unknown``. Raises OSError."""
+    table = folder / "delivery"
+    if table.exists():
+        found = pq.read_table(table, columns=["name", "detail", "p"], filters=[("verdict", "=", "unknown")])
+        for row in found.to_pylist():
+            yield Unknown(row["name"], row["detail"], row["p"] / 1e6)
 
 
 def fingerprint(faults: Sequence[Fault]) -> str:

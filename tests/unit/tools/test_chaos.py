@@ -1,5 +1,6 @@
 """Parts of ``tools/chaos``: participants, figures, wires, configuration, report and exit codes."""
 
+import contextlib
 import io
 import json
 import queue
@@ -24,6 +25,7 @@ from _children import Child, Children
 from _processes import alive, free_port, poll
 from _routes.comparison import Differences
 from rich.console import Console
+from sqlalchemy import make_url
 
 from pubsub_lib import Settings
 from pubsub_lib.testing.stream_proxy import TCP
@@ -211,7 +213,11 @@ def test_orders_and_tasks_are_one_line_each() -> None:
 
 
 def test_cut_wire_ends_connections_and_refuses_new_ones() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, Wires({"service-1": server.getsockname()[1]}) as wires:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Wires({"service-1": server.getsockname()[1]}, "sqlite://", 0, ["service-1"]) as wires,
+    ):
+        assert wires.url("service-1") == "sqlite://"
         host, _, port = wires.address("service-1").removeprefix(TCP).rpartition(":")
         with socket.create_connection((host, int(port)), 30.0) as client:
             server.accept()[0].close()
@@ -223,15 +229,57 @@ def test_cut_wire_ends_connections_and_refuses_new_ones() -> None:
         socket.create_connection((host, int(port)), 30.0).close()
 
 
+def test_redirected_wire_leads_to_another_port() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        Wires({"service-1": free_port()}, "sqlite://", 0, []) as wires,
+    ):
+        other.settimeout(30.0)
+        wires.redirect("service-1", other.getsockname()[1])
+        _, _, port = wires.address("service-1").rpartition(":")
+        with socket.create_connection(("127.0.0.1", int(port)), 30.0) as client:
+            client.sendall(b"x")
+            connection, _ = other.accept()
+            with connection:
+                connection.settimeout(30.0)
+                assert connection.recv(1) == b"x"
+
+
+def test_each_process_has_its_own_way_to_a_database_server() -> None:
+    url = "postgresql+psycopg://user:secret@127.0.0.1:5432/db"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Wires({}, url, server.getsockname()[1], ["worker-1", "replica-1"]) as wires,
+    ):
+        server.settimeout(30.0)
+        ways = {make_url(wires.url(name)).port for name in ("worker-1", "replica-1")}
+        assert len(ways) == 2
+        assert 5432 not in ways
+        assert make_url(wires.url("worker-1")).password == "secret"
+        wires.arm("worker-1", "before")
+        with socket.create_connection(("127.0.0.1", make_url(wires.url("worker-1")).port or 0), 30.0) as client:
+            server.accept()[0].close()
+            client.settimeout(30.0)
+            client.sendall(b"COMMIT")
+            with contextlib.suppress(ConnectionResetError):
+                assert client.recv(1) == b""
+        wires.cut_database("replica-1")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", make_url(wires.url("replica-1")).port or 0), 30.0)
+
+
 def test_configuration_files_are_valid_and_name_the_proxy(tmp_path: Path) -> None:
-    cast = Cast(services=1, replicas=1, polling=1)
-    configuration = Configuration(cast, tmp_path, "postgresql://u:a$b@127.0.0.1/db")
-    shown = f"{TCP}127.0.0.1:{free_port()}"
-    service = Settings.from_file(configuration.service("service-1", shown))
-    assert service.store_url == "postgresql://u:a$b@127.0.0.1/db"
+    cast = Cast(services=1, workers=1, replicas=1, polling=1)
+    configuration = Configuration(cast, tmp_path)
+    shown, url = f"{TCP}127.0.0.1:{free_port()}", "postgresql://u:a$b@127.0.0.1/db"
+    service = Settings.from_file(configuration.service("service-1", shown, url))
+    assert service.store_url == url
     assert service.bind_address == f"{TCP}127.0.0.1:{configuration.ports['service-1']}"
-    receiving = Settings.from_file(configuration.replica("replica-1", shown))
+    worker = Settings.from_file(configuration.worker("worker-1", shown, "sqlite:///x"))
+    assert (worker.store_url, worker.service_name) == ("sqlite:///x", "service-1")
+    assert worker.multiproc_socket == service.multiproc_socket
+    receiving = Settings.from_file(configuration.replica("replica-1", shown, url))
     assert (receiving.addresses, receiving.driver) == ((shown,), "zmq_pubsub_driver")
-    polling = Settings.from_file(configuration.replica("replica-2", shown))
+    polling = Settings.from_file(configuration.replica("replica-2", shown, url))
     assert polling.driver == "db_polling_pubsub_driver"
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.glob("*.conf"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import chaos_app
 import pytest
 from _chaos.draw import DRAWS, PAUSE, drawn
-from _chaos.plan import DATABASE, KINDS, Cast, Fault, Kind
+from _chaos.plan import DATABASE, DEFAULT, KINDS, Cast, Fault, Kind
 from _chaos.run import fingerprint
 from _chaos.schedule import Schedule, Step
 from hypothesis import given
@@ -43,6 +43,7 @@ def test_drawn_faults_are_possible_apart_and_repeatable(
         assert fault.victim in cast.victims(fault.kind)
         assert 0 <= fault.at <= fault.end <= seconds
         assert fault.seconds <= DRAWS[fault.kind].longest
+        assert fault.detail in DRAWS[fault.kind].details
         assert fault.at >= ends.get(fault.victim, -PAUSE) + PAUSE - 1e-9
         ends[fault.victim] = fault.end
 
@@ -50,7 +51,7 @@ def test_drawn_faults_are_possible_apart_and_repeatable(
 def test_a_run_of_half_an_hour_has_its_thousand_faults_of_every_kind() -> None:
     faults = drawn(1, 1800.0, 1200, Cast(server=True))
     assert len(faults) == 1200
-    assert {fault.kind for fault in faults} == set(KINDS)
+    assert {fault.kind for fault in faults} == set(DEFAULT)
     assert {fault.victim for fault in faults} >= {*Cast().service_names, *Cast().replica_names, DATABASE}
 
 
@@ -110,7 +111,9 @@ def test_cast_gives_each_participant_a_name_a_service_and_topics() -> None:
         (["--minutes", "0"], "argument --minutes: '0' is not a number of minutes from 0.05 to 10000"),
         (["--minutes", "nan"], "argument --minutes: 'nan' is not a number of minutes from 0.05 to 10000"),
         (["--seed", "x"], "argument --seed: 'x' is not a whole number from 0 on"),
-        (["--only", "kill,flood"], "argument --only: 'flood' is none of kill, pause, cut"),
+        (["--only", "kill,flood"], "argument --only: 'flood' is none of kill, pause, cut, cut_database, commit,"),
+        (["--only", "clock"], "with the kind clock no audit is possible, because journals have wrong times"),
+        (["--storm-topics", "20000"], "argument --storm-topics: 20000 is more than 10000"),
         (["--database", "oracle"], "argument --database: invalid choice: 'oracle'"),
         (["--no-audit", "--out", "x"], "--out is an option without --no-audit"),
     ],
