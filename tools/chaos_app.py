@@ -72,15 +72,24 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(prog=PROG, description=about, epilog=EXIT_CODES)
     parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help="of the report on stdout")
     parser.add_argument("--minutes", type=minutes, default=5.0, metavar="M", help="how long workers write (5)")
-    parser.add_argument("--seed", type=at_least(0), metavar="S", help="of the faults (default: random, printed)")
-    parser.add_argument("--faults", type=at_least(1), default=40, metavar="N", help="faults per minute (40)")
     parser.add_argument(
         "--database", choices=DATABASES, default="sqlite", help="private, in a temporary folder (sqlite)"
     )
+    add_faults(parser)
+    add_checks(parser)
+    options = parser.parse_args(arguments)
+    check(parser, options)
+    return options
+
+
+def add_faults(parser: Parser) -> None:
+    """The options that decide which faults strike."""
+    storm = Storm()
+    parser.add_argument("--seed", type=at_least(0), metavar="S", help="of the faults (default: random, printed)")
+    parser.add_argument("--faults", type=at_least(1), default=40, metavar="N", help="faults per minute (40)")
     parser.add_argument(
         "--only", type=kinds, default=DEFAULT, metavar="KIND,…", help="only these kinds (default: all but clock)"
     )
-    storm = Storm()
     parser.add_argument(
         "--storm-topics",
         type=at_least(1),
@@ -102,6 +111,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="FILE",
         help="the library for wrong clocks (default: that of Debian's package)",
     )
+    parser.add_argument("--show-plan", action="store_true", help="print the planned faults, and start nothing")
+
+
+def add_checks(parser: Parser) -> None:
+    """The options of the checks at the end."""
     parser.add_argument(
         "--bound",
         type=at_least(1),
@@ -114,22 +128,23 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--out",
         type=Path,
         metavar="FOLDER",
-        help="a new folder for the tables of the audit, and for all files of the run if a check fails",
+        help="a new folder for the tables of the audit; the files of a failed run are kept in FOLDER-run",
     )
     parser.add_argument(
         "--sabotage",
         action="store_true",
         help="corrupt one object in the memory of replica-1 at the end: the comparison must find it",
     )
-    parser.add_argument("--show-plan", action="store_true", help="print the planned faults, and start nothing")
-    options = parser.parse_args(arguments)
+
+
+def check(parser: Parser, options: argparse.Namespace) -> None:
+    """End with an error when options do not fit together."""
     if options.no_audit and options.out is not None:
         parser.error("--out is an option without --no-audit")
     if options.storm_topics > MAX_TOPICS:
         parser.error(f"argument --storm-topics: {options.storm_topics} is more than {MAX_TOPICS}")
     if "clock" in options.only and not options.no_audit:
         parser.error("with the kind clock no audit is possible, because journals have wrong times; add --no-audit")
-    return options
 
 
 def left_out(options: argparse.Namespace, cast: Cast) -> dict[Kind, str]:

@@ -38,7 +38,7 @@ def test_short_run_ends_equal_and_audited(tmp_path: Path) -> None:
         assert row["stored"] >= row["acknowledged"] > 0
     assert report["audit"]["exit_code"] == 0
     assert (results / "summary.json").is_file()
-    assert not (results / "run").exists()
+    assert not (tmp_path / "results-run").exists()
     assert list(folder.iterdir()) == []
     assert processes_of(folder) == []
 

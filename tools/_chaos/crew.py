@@ -18,8 +18,6 @@ LOOK: Final = 0.05
 """Seconds between two looks at what no message reports."""
 AGAIN: Final = 0.5
 """Seconds until a process that ended by itself is started again."""
-END: Final = 15.0
-"""Maximum number of seconds for a normal shutdown of a service."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -44,6 +42,8 @@ class Crew:
         """The start of the plan's time, in Unix seconds."""
         self._ready: set[tuple[str, int]] = set()
         self._failed: dict[str, str] = {}
+        self.shutdown = 0.0
+        """Seconds in which all services ended, one after the other."""
         self.figures = Figures()
         self.finished: dict[str, Finished] = {}
         self.ended: list[Ended] = []
@@ -108,8 +108,10 @@ class Crew:
             service.start()
         # A signal during the start of Python would end it at once.
         self._until("be ready", self._services_ready)
+        began = time.monotonic()
         for service in self.services.values():
-            service.terminate(END)
+            service.terminate(self._patience)
+        self.shutdown = time.monotonic() - began
 
     def dump(self, replica: str) -> Path:
         """The file to which a replica writes its objects."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
-from _children import Child, Children, attached
+from _children import Child, ChildError, Children, attached
 from _processes import pause
 
 from _chaos.messages import Failed, Message, Order, Task
@@ -89,9 +89,17 @@ class Participant:
             self._child.write(_encoder.encode(order))
 
     def terminate(self, patience: float) -> None:
-        """SIGTERM. Raises ChildError when the process does not end with status 0 in time."""
+        """SIGTERM. Raises ChildError when the process does not end with status 0 in time; its log then has the stacks
+        of its threads.
+        """
         if self._child is not None:
-            self._child.stop(patience)
+            try:
+                self._child.stop(patience)
+            except ChildError:
+                if self.status() is None:
+                    self._child.process.send_signal(signal.SIGABRT)
+                    self._child.process.wait()
+                raise
 
 
 class Part(Child):

@@ -86,6 +86,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Kinds of fault that this run cannot have, each with the reason."""
     latest_step: float
     """Seconds by which the latest begin or end of a fault came after its time."""
+    shutdown: float = 0.0
+    """Seconds in which all services ended after SIGTERM, one after the other."""
     commits_cut: int = 0
     """Connections that were cut at COMMIT by faults of the kind ``commit``."""
     objects: int
@@ -157,7 +159,8 @@ def show(report: Report, console: Console) -> None:
     longest = max(row.staleness for row in report.replicas)
     write(
         f"{report.changes:,} changes committed ({report.failed_attempts:,} attempts failed), {report.objects:,} "
-        f"objects at the end; {report.deliveries:,} deliveries; longest staleness {longest:.1f} s."
+        f"objects at the end; {report.deliveries:,} deliveries; longest staleness {longest:.1f} s; the services "
+        f"ended in {report.shutdown:.1f} s."
     )
     for each in report.ended:
         write(f"Ended by itself: {each.name} after {each.at:.1f} s with status {each.status}: {each.sentence}")

@@ -27,7 +27,7 @@ from _chaos.striking import Striking
 from _chaos.wires import Wires
 from pubsub_lib import Store
 from pubsub_lib.audit.report.report import read_summary
-from pubsub_lib.errors import UsageError
+from pubsub_lib.errors import PubSubError, UsageError
 
 LOOK: Final = 0.1
 """Maximum number of seconds between two looks at the schedule."""
@@ -39,8 +39,8 @@ NOT_KEPT: Final = ("hop", "*.ready", "audit", "artifacts-*", "blockmgr-*", "pubs
 
 
 class Options(msgspec.Struct, frozen=True):
-    """How a plan is executed. ``results``: a new folder for the tables of the audit, and for the whole folder of a run
-    whose checks failed; None: nothing is kept.
+    """How a plan is executed. ``results``: a new folder for the tables of the audit; the files of a failed run are kept
+    in a folder of this name with ``-run``. None: nothing is kept.
     """
 
     database: str
@@ -67,17 +67,31 @@ class Run:
         self._database = database
         self._folder = folder
         self._progress = progress
+        results = options.results
+        self._kept = None if results is None else results.with_name(f"{results.name}-run")
 
     def execute(self) -> Report:
         """Execute the whole run. Blocks until the end."""
+        if self._kept is not None and self._kept.exists():
+            raise UsageError(f"{self._kept} already exists; name a new folder")
+        try:
+            report = self._audited() if self._options.audited else self._execute(None)
+        except (PubSubError, OSError):
+            self._keep()
+            raise
+        if report.broken():
+            self._keep()
+        return report
+
+    def _audited(self) -> Report:
         results = self._options.results or self._folder / "results"
-        if not self._options.audited:
-            return self._execute(None)
         with claimed(results):
-            report = self._execute(results)
-            if report.broken() and self._options.results is not None:
-                shutil.copytree(self._folder, results / "run", ignore=shutil.ignore_patterns(*NOT_KEPT))
-            return report
+            return self._execute(results)
+
+    def _keep(self) -> None:
+        """Copy the files of a failed run beside the results."""
+        if self._kept is not None:
+            shutil.copytree(self._folder, self._kept, ignore=shutil.ignore_patterns(*NOT_KEPT))
 
     def _execute(self, results: Path | None) -> Report:
         plan, given, folder, url = self._plan, self._options, self._folder, self._database.url
@@ -160,6 +174,7 @@ class Run:
             left_out=self._options.left_out,
             latest_step=striking.latest,
             commits_cut=striking.commits_cut,
+            shutdown=crew.shutdown,
             objects=len(objects),
             position=position,
             changes=figures.changes,

@@ -128,7 +128,7 @@ class Starter:
             name,
             [*variant.prefix, *command],
             log=self._log(name),
-            variables={**ready.variables, **variant.variables},
+            variables={**ready.variables, **variant.variables, "PYTHONFAULTHANDLER": "1"},
             whole_session=True,
         )
 

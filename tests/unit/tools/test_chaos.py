@@ -21,7 +21,7 @@ from _chaos.plan import Cast
 from _chaos.report import FaultRow, ReplicaRow, Report, WorkerRow, as_json, show
 from _chaos.wires import Wires
 from _chaos.worker import Choices
-from _children import Child, Children
+from _children import Child, ChildError, Children
 from _processes import alive, free_port, poll
 from _routes.comparison import Differences
 from rich.console import Console
@@ -113,7 +113,7 @@ def test_good_report_names_faults_starts_and_what_is_left_out() -> None:
     shown = output.getvalue()
     assert "Left out: disk (no disk)." in shown
     assert "Seed 7 (plan 0123456789abcdef), sqlite, 60 s: 7 faults, 7 starts of processes" in shown
-    assert "90 deliveries; longest staleness 1.5 s." in shown
+    assert "90 deliveries; longest staleness 1.5 s; the services ended in 0.0 s." in shown
     assert shown.endswith("Every check passed.\n")
     assert json.loads(as_json(GOOD))["number_of_faults"] == 7
 
@@ -283,3 +283,20 @@ def test_configuration_files_are_valid_and_name_the_proxy(tmp_path: Path) -> Non
     polling = Settings.from_file(configuration.replica("replica-2", shown, url))
     assert polling.driver == "db_polling_pubsub_driver"
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.glob("*.conf"))
+
+
+def test_process_that_ignores_sigterm_leaves_its_stacks_in_its_log(tmp_path: Path) -> None:
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(7, flush=True); time.sleep(600)"
+    log = tmp_path / "log"
+
+    def start(_start: int) -> Child:
+        variables = {"PYTHONFAULTHANDLER": "1"}
+        return children.start("some", [sys.executable, "-c", code], log=log, variables=variables)
+
+    with Children() as children:
+        some = Participant("some", children, start)
+        some.start()
+        assert poll(lambda: log.read_text() == "7\n", 30.0)
+        with pytest.raises(ChildError, match="the some did not end within 0 s after SIGTERM"):
+            some.terminate(0.1)
+        assert "Fatal Python error: Aborted" in log.read_text()
