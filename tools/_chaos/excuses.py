@@ -21,6 +21,8 @@ BEFORE: Final = 40.0
 AFTER: Final = 30.0
 """Seconds after a fault in which a process has its next record, or notices that the database is back."""
 LOSES_RECORDS: Final = frozenset({"kill", "files", "disk", "clock"})
+REQUESTS: Final = "answered hello requests"
+"""Of the audit's problem that the journals of replicas lack the requests: a full disk loses these records, too."""
 STATUSES: Final = frozenset({1, 4})
 """Of workers and replicas, and of services, that cannot use the database at their start."""
 
@@ -33,44 +35,50 @@ class Unknown(msgspec.Struct, frozen=True):
     at: float
 
 
-def unexplained_ends(ended: Iterable[Ended], plan: Plan) -> list[Ended]:
-    """The ends of processes that no planned fault explains: a process may end while it cannot use the database."""
-    return [each for each in ended if not _without_database(each, plan.faults)]
+def unexplained_ends(ended: Iterable[Ended], plan: Plan, late: float) -> list[Ended]:
+    """The ends of processes that no planned fault explains: a process may end while it cannot use the database.
+
+    ``late``: seconds by which the latest begin or end of a fault came after its time.
+    """
+    return [each for each in ended if not _without_database(each, plan.faults, late)]
 
 
-def _without_database(ended: Ended, faults: Sequence[Fault]) -> bool:
+def _without_database(ended: Ended, faults: Sequence[Fault], late: float) -> bool:
     return ended.status in STATUSES and any(
-        fault.at <= ended.at <= fault.end + AFTER
+        fault.at <= ended.at <= fault.end + late + AFTER
         and (fault.victim == DATABASE or (fault.kind, fault.victim) == ("cut_database", ended.name))
         for fault in faults
     )
 
 
 def unexplained_audit(
-    summary: Summary, unknown: Sequence[Unknown], plan: Plan, began_at: float, left_out: Collection[str]
+    summary: Summary, unknown: Sequence[Unknown], plan: Plan, began_at: float, late: float, left_out: Collection[str]
 ) -> list[str]:
     """A sentence for each result of the audit that no planned fault explains. ``began_at``: the start of the plan's
-    time, in Unix seconds.
+    time, in Unix seconds. ``late``: as of ``unexplained_ends``.
     """
     found = _faults(summary)
     if not summary.exit_code & INCOMPLETE:
         return found
     losing = [fault for fault in plan.faults if fault.kind in LOSES_RECORDS and fault.kind not in left_out]
-    strange = [each for each in unknown if not _explained(each, losing, plan, began_at)]
+    strange = [each for each in unknown if not _explained(each, losing, plan, began_at, late)]
     found += [f"unknown ({each.detail}): {each.name} at {each.at:.3f}" for each in strange[:MORE]]
     if len(strange) > MORE:
         found.append(f"{len(strange) - MORE} more deliveries are unknown")
     found += [f"{count.count} of {count.of} unknown: {count.detail}" for count in summary.counts
               if count.verdict == "unknown" and count.of != "delivery"]  # fmt: skip
     cuts = [problem for problem in summary.problems if _is_cut(problem)]
-    found += [problem for problem in summary.problems if not _is_cut(problem)]
+    lost_requests = [problem for problem in summary.problems if REQUESTS in problem]
+    if not any(fault.kind == "disk" for fault in losing):
+        found += lost_requests
+    found += [problem for problem in summary.problems if problem not in cuts and problem not in lost_requests]
     if len(cuts) > len(losing):
         found.append(f"{len(cuts)} journals are cut by {len(losing)} kills")
     found += [f"{each} is silent" for each in summary.silent]
     found += [
         f"the window of the first record of {each or 'the domain'} is not closed" for each in summary.open_domains
     ]
-    if not found and not unknown and not cuts:
+    if not found and not unknown and not cuts and not lost_requests:
         found.append("evidence is incomplete, and the summary does not name the reason")
     return found
 
@@ -97,7 +105,7 @@ def _faults(summary: Summary) -> list[str]:
     return [f"exit code {summary.exit_code}", *words]
 
 
-def _explained(unknown: Unknown, losing: Sequence[Fault], plan: Plan, began_at: float) -> bool:
+def _explained(unknown: Unknown, losing: Sequence[Fault], plan: Plan, began_at: float, late: float) -> bool:
     senders = {*plan.cast.service_names, *plan.cast.worker_names}
     match unknown.detail:
         case "gap":
@@ -107,7 +115,7 @@ def _explained(unknown: Unknown, losing: Sequence[Fault], plan: Plan, began_at: 
         case _:
             return False
     at = unknown.at - began_at
-    return any(fault.victim in names and fault.at - BEFORE <= at <= fault.end + AFTER for fault in losing)
+    return any(fault.victim in names and fault.at - BEFORE <= at <= fault.end + late + AFTER for fault in losing)
 
 
 def _is_cut(problem: str) -> bool:

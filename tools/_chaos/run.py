@@ -140,13 +140,13 @@ class Run:
                 crew.work(min(LOOK, max(0.0, ahead - crew.now)))
                 self._progress.at(min(round(now), round(plan.seconds)))
 
-    def _unexplained(self, audited: Audit, crew: Crew) -> list[str]:
+    def _unexplained(self, audited: Audit, crew: Crew, late: float) -> list[str]:
         """What the audit found and no planned fault explains."""
         folder = Path(audited.folder)
         found = read_summary(folder)
         restarted = [name for name, each in crew.replicas.items() if each.starts > 1]
         unknown = list(unknown_of(folder))
-        sentences = unexplained_audit(found, unknown, self._plan, crew.began_at, self._options.left_out)
+        sentences = unexplained_audit(found, unknown, self._plan, crew.began_at, late, self._options.left_out)
         return sentences + unexplained_stops(audited.stopped, restarted)
 
     def _report(
@@ -187,10 +187,10 @@ class Run:
             replicas=[_replica_row(plan, crew, name, objects) for name in crew.replicas],
             services={name: each.starts for name, each in crew.services.items()},
             ended=crew.ended,
-            unexplained=unexplained_ends(crew.ended, plan),
+            unexplained=unexplained_ends(crew.ended, plan, striking.latest),
             sabotaged=sabotaged[0] if sabotaged else None,
             audit=audited,
-            audit_problems=[] if audited is None else self._unexplained(audited, crew),
+            audit_problems=[] if audited is None else self._unexplained(audited, crew, striking.latest),
         )
 
 

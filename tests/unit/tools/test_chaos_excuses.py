@@ -28,7 +28,7 @@ def summary(exit_code: int = INCOMPLETE, **fields: Any) -> Summary:
 
 
 def unexplained(of: Summary, unknown: list[Unknown], *faults: Fault, left_out: tuple[str, ...] = ()) -> list[str]:
-    return unexplained_audit(of, unknown, plan(*faults), BEGAN, left_out)
+    return unexplained_audit(of, unknown, plan(*faults), BEGAN, 0.0, left_out)
 
 
 KILL = Fault(300.0, "kill", "replica-1", 2.0)
@@ -110,7 +110,20 @@ def test_many_unknown_deliveries_are_not_named_one_by_one() -> None:
 )
 def test_process_may_end_only_while_it_cannot_use_the_database(ended: Ended, explained: bool) -> None:
     faults = plan(Fault(10.0, "kill", DATABASE, 2.0), Fault(100.0, "cut_database", "worker-2", 2.0))
-    assert unexplained_ends([ended], faults) == ([] if explained else [ended])
+    assert unexplained_ends([ended], faults, 0.0) == ([] if explained else [ended])
+
+
+def test_faults_that_came_late_explain_later_ends_and_unknown_deliveries() -> None:
+    ended = Ended("service-1", 50.0, 4, "the database is unavailable")
+    assert unexplained_ends([ended], plan(Fault(10.0, "kill", DATABASE, 2.0)), 8.0) == []
+    unknown = [Unknown("replica-1", "gap", BEGAN + 340.0)]
+    assert unexplained_audit(summary(), unknown, plan(KILL), BEGAN, 8.0, ()) == []
+
+
+def test_a_full_disk_explains_hello_requests_that_no_journal_has() -> None:
+    requests = "13 answered hello requests (first: 045ad7db) are in no replica's journal, so …"
+    assert unexplained(summary(problems=[requests]), [], KILL) == [requests]
+    assert unexplained(summary(problems=[requests]), [], Fault(300.0, "disk", "replica-1", 2.0)) == []
 
 
 def test_only_a_replica_that_was_started_again_may_have_stopped() -> None:
