@@ -20,7 +20,7 @@ from _chaos.wires import Wires
 class Writing(msgspec.Struct, frozen=True):
     """How each worker writes: transactions per second, changes in each, and the number of keys of all."""
 
-    rate: float = 10.0
+    rate: float = 15.0
     size: int = 8
     keys: int = 400
 
