@@ -258,6 +258,12 @@ class Children:
         """Fork a process that runs ``target(line, *arguments)``. Raises OSError."""
         return self.add(lambda: Forked(target, *arguments))
 
+    def end(self, child: Endable) -> None:
+        """End one child now, and forget it: another process may get its process id. Raises OSError, ChildError."""
+        with uninterrupted():
+            child.end()
+            self._all.remove(child)
+
     def output(self, name: str, command: Sequence[str]) -> bytes:
         """Run a program to its end, and return its output. Raises ChildError with its last line when it fails."""
         child = self.start(name, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, whole_session=True)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer
 
@@ -26,13 +26,27 @@ def shown(chosen: str) -> str:
     return chosen if chosen in NAMES else "by URL"
 
 
+class Database(NamedTuple):
+    """An empty database, and the private server that has it; None: a file, or a database of the user."""
+
+    url: str
+    server: PrivateServer | None = None
+
+
 @contextmanager
-def database(chosen: str, folder: Path) -> Iterator[str]:
-    """The URL of an empty database of this kind, on a private server if necessary. Raises ConfigError, StoreError."""
+def opened(chosen: str, folder: Path) -> Iterator[Database]:
+    """An empty database of this kind, on a private server if necessary. Raises ConfigError, StoreError."""
     if chosen == "sqlite":
-        yield f"sqlite:///{folder / 'database.sqlite'}"
+        yield Database(f"sqlite:///{folder / 'database.sqlite'}")
     elif chosen in SERVERS:
         with SERVERS[chosen]() as server:
-            yield server.create_database()
+            yield Database(server.create_database(), server)
     else:
-        yield chosen
+        yield Database(chosen)
+
+
+@contextmanager
+def database(chosen: str, folder: Path) -> Iterator[str]:
+    """As ``opened``, without the server."""
+    with opened(chosen, folder) as found:
+        yield found.url

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+from _cutting_proxy import CuttingProxy, Mode
 from sqlalchemy import make_url
 
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import OutcomeUnknown
 from pubsub_lib.store import Store, StoreSettings
-from tests.e2e.cutting_proxy import CuttingProxy, Mode
 from tests.e2e.store_checks import assert_consistent
 
 SETTINGS = StoreSettings(retry_attempts=50, retry_max_seconds=30.0, lock_timeout=10.0)

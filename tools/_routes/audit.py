@@ -16,7 +16,6 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from _routes.plan import Plan
 from _routes.progress import Progress
 from pubsub_lib.audit.report.report import PAGE, SUMMARY, read_summary
 from pubsub_lib.audit.report.summary import BITS, Balance, Count
@@ -83,16 +82,15 @@ def prepare(folder: Path, progress: Progress) -> None:
         progress.log(f"{complaint or f'pubsub-audit prepare ended with status {status}'}; the audit takes longer")
 
 
-def audit(plan: Plan, folder: Path, progress: Progress) -> Audit:
-    """Audit the run that worked in ``folder``. The results go to ``plan.results``, which is ``claimed``.
+def audit(url: str, results: Path, bound: float, folder: Path, progress: Progress) -> Audit:
+    """Audit the run that worked in ``folder``. The results go to ``results``, which is ``claimed``.
 
     Blocks until the end, and leaves no process. Raises ChildError when the audit fails, and OSError.
     """
-    assert plan.results is not None
     began, made, output = time.monotonic(), folder / "audit", folder / "audit.txt"
     with progress.waiting("auditing the run by its journals"):
         status, complaint = _execute(
-            ["run", str(journals(folder)), "--store", plan.url, "--out", str(made), "--bound", f"{plan.bound:g}"],
+            ["run", str(journals(folder)), "--store", url, "--out", str(made), "--bound", f"{bound:g}"],
             _inside(folder),
             output,
         )
@@ -101,7 +99,7 @@ def audit(plan: Plan, folder: Path, progress: Progress) -> Audit:
     found = read_summary(made)
     if status != found.exit_code:
         raise ChildError(f"the audit ended with status {status}, its summary has {found.exit_code}: {complaint}")
-    shutil.copytree(made, plan.results, dirs_exist_ok=True)
+    shutil.copytree(made, results, dirs_exist_ok=True)
     bad = frozenset[str]().union(*BITS.values())
     return Audit(
         exit_code=found.exit_code,
@@ -111,8 +109,8 @@ def audit(plan: Plan, folder: Path, progress: Progress) -> Audit:
         faults=[_short(each) for each in found.first if each["verdict"] in bad],
         problems=found.problems,
         stopped=_stopped(made),
-        folder=str(plan.results),
-        page=str(plan.results / PAGE),
+        folder=str(results),
+        page=str(results / PAGE),
         seconds=time.monotonic() - began,
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from _routes import comparison, data, dump
-from _routes.audit import audit, claimed, prepare
+from _routes.audit import Audit, audit, claimed, prepare
 from _routes.children import Children
 from _routes.configuration import Configuration
 from _routes.crew import Crew
@@ -63,7 +63,7 @@ class Run:
             if store.read_heads(()).store.position != position:
                 raise UsageError("another process writes to the database; give an unused one")
             objects = comparison.snapshot(store.objects())
-        audited = audit(plan, self._folder, self._progress) if plan.results is not None else None
+        audited = self._audited()
         shares = {name: written.of for name, written in crew.written.items()}
         return Report(
             database=plan.database,
@@ -85,6 +85,12 @@ class Run:
             audit=audited,
             seconds=time.monotonic() - began,
         )
+
+    def _audited(self) -> Audit | None:
+        plan = self._plan
+        if plan.results is None:
+            return None
+        return audit(plan.url, plan.results, plan.bound, self._folder, self._progress)
 
     def _load(self, store: Store) -> tuple[int, float]:
         """Load the routes. Returns their number, and the seconds of the transactions."""

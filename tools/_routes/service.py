@@ -1,13 +1,13 @@
 """The host's publisher-service, as an object of the run that starts, pauses, kills and restarts it."""
 
 import signal
-import socket
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from _children import Child, ChildError, Children, attached
 from _processes import pause
+from _ready import ReadySocket
 
 from _routes.plan import SERVICE
 
@@ -24,39 +24,33 @@ class Service:
     def __init__(self, configuration: Path, folder: Path) -> None:
         self._configuration = configuration
         self._log = folder / f"{SERVICE}.log"
-        self._notify = folder / "notify"
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket = ReadySocket(folder / "notify")
         self._children = Children()
         self._process: Child | None = None
-        self._ready = False
         self.starts = 0
 
     def __enter__(self) -> Self:
-        self._socket.bind(str(self._notify))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._children.__exit__(kind, error, trace)
-        self._socket.close()
+        self._socket.__exit__(kind, error, trace)
 
     def start(self) -> None:
         """Start a new process; see ``ready``. Raises OSError."""
-        self._receive()  # discard messages of the previous process
-        self._ready = False
+        self._socket.expect()
         command = attached("pubsub_lib.service", "--log-level", "warning", "--config-file", self._configuration)
-        variables = {"NOTIFY_SOCKET": str(self._notify)}
-        self._process = self._children.start(SERVICE, command, log=self._log, variables=variables)
+        self._process = self._children.start(SERVICE, command, log=self._log, variables=self._socket.variables)
         self.starts += 1
 
     def ready(self) -> bool:
         """Whether the service is ready since its last start. Does not block. Raises ChildError when it ended."""
-        self._ready = self._ready or b"READY=1" in self._receive()
         status = self._running().process.poll()
         if status is not None:
             raise ChildError(f"the {SERVICE} ended with status {status}: {self._running().last_words()}")
-        return self._ready
+        return self._socket.ready()
 
     def pause(self) -> None:
         """Send SIGSTOP, and wait until all threads of the service are stopped. Raises ChildError when it has ended."""
@@ -79,11 +73,3 @@ class Service:
         if self._process is None:
             raise ChildError(f"the {SERVICE} was not started")
         return self._process
-
-    def _receive(self) -> bytes:
-        received = b""
-        while True:
-            try:
-                received += self._socket.recv(4096) + b"\n"
-            except BlockingIOError:
-                return received

@@ -31,7 +31,7 @@ def run(task: WriterTask, send: Callable[[Message], None]) -> None:
     share = data.share(data.read(Path(task.changes), task.maximum), task.index, task.of)
     settings = Settings.from_file(task.configuration)
     with Store(settings) as store, handing_over(settings, store):
-        done, version = _progress(store, task.name)
+        done, version = progress(store, task.name)
         resumed_at = done
         updates = _updates(share[:done])
         send(Written(done, len(share), resumed_at))
@@ -56,11 +56,11 @@ def run(task: WriterTask, send: Callable[[Message], None]) -> None:
                     tx.set(PROGRESS, task.name, {"done": done + len(part)}, topic=PROGRESS, version=version)
             except (VersionMismatch, OutcomeUnknown):
                 allowed.release()
-                done, version = _progress(store, task.name)
+                done, version = progress(store, task.name)
                 updates = _updates(share[:done])
                 continue
             assert tx.commit is not None, "the progress always changes"
-            done, version, updates = done + len(part), _version(tx.commit), then
+            done, version, updates = done + len(part), version_of(tx.commit), then
             send(Written(done, len(share), resumed_at, tx.commit.point))
 
 
@@ -85,7 +85,7 @@ def committed_after(store: Store, name: str, reported: Point) -> int:
     return sum(len(link.changes) for link in links if link.point in mine)
 
 
-def _progress(store: Store, name: str) -> tuple[int, int]:
+def progress(store: Store, name: str) -> tuple[int, int]:
     """The number of committed lines, and the version of the progress object (0: it does not exist yet)."""
     record = store.get_record(PROGRESS, name)
     return (0, 0) if record is None else (values.decode(record.value)["done"], record.version)
@@ -95,6 +95,6 @@ def _updates(routes: Sequence[data.Route]) -> Counter[str]:
     return Counter(route.topic for route in routes)
 
 
-def _version(commit: Commit) -> int:
+def version_of(commit: Commit) -> int:
     (change,) = next(link.changes for link in commit.links if link.topic == PROGRESS)
     return change.version

@@ -37,6 +37,20 @@ def test_the_end_of_a_program_ends_its_descendants() -> None:
     assert not any(map(alive, below))
 
 
+def test_a_child_that_was_ended_is_not_ended_again_with_the_block() -> None:
+    ends: list[str] = []
+
+    class Child:
+        def end(self) -> None:
+            ends.append("end")
+
+    with Children() as family:
+        child = family.add(Child)
+        family.end(child)
+        assert ends == ["end"]
+    assert ends == ["end"]
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_the_end_of_a_whole_session_ends_processes_that_a_program_left(whole: bool) -> None:
     code = f"import subprocess; print(subprocess.Popen({SLEEPS!r}).pid, flush=True)"

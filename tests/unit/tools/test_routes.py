@@ -308,9 +308,8 @@ def audited_by(monkeypatch: pytest.MonkeyPatch, folder: Path, status: int) -> Au
         return status, "its last words"
 
     monkeypatch.setattr("_routes.audit._execute", execute)
-    plan = Plan("SQLite", "sqlite://", folder, folder, (), results=folder / "results")
     with claimed(folder / "results"):
-        return audit(plan, folder, Progress(Console(file=io.StringIO())))
+        return audit("sqlite://", folder / "results", 60.0, folder, Progress(Console(file=io.StringIO())))
 
 
 def test_audit_whose_status_differs_from_its_summary_is_an_error(
@@ -371,9 +370,8 @@ def test_interrupt_during_the_start_of_the_audit_ends_it(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("_routes.audit.java_home", lambda: None)
     monkeypatch.setattr("_children.subprocess.Popen", interrupted)
-    plan = Plan("SQLite", "sqlite://", tmp_path, tmp_path, (), results=tmp_path / "results")
     with pytest.raises(KeyboardInterrupt):
-        audit(plan, tmp_path, Progress(Console(file=io.StringIO())))
+        audit("sqlite://", tmp_path / "results", 60.0, tmp_path, Progress(Console(file=io.StringIO())))
     assert started[0].returncode == -signal.SIGKILL
 
 

@@ -54,8 +54,12 @@ class CuttingProxy:
             if self.refusing:
                 end(client)
                 client.close()
-            else:
+                continue
+            try:
                 self._pairs.append(Pair(self, client))
+            except OSError:  # as the target itself would refuse the connection
+                end(client)
+                client.close()
 
 
 class Pair:

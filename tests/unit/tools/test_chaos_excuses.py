@@ -1,0 +1,134 @@
+"""Which ends of processes and which results of the audit the planned faults of ``tools/chaos`` explain."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from _chaos.crew import Ended
+from _chaos.excuses import Unknown, unexplained_audit, unexplained_ends, unexplained_stops
+from _chaos.plan import DATABASE, Cast, Fault, Plan
+
+from pubsub_lib.audit.report.summary import INCOMPLETE, LATE, LOSS, Count, Summary
+
+BEGAN = 1_000_000.0
+CUT = (
+    "/x/7c7a-000001.journal ends in the middle of a record: 5 records read, and the last 9 bytes were not; its writer "
+    "was killed or its disk was full, or the file is an incomplete copy: then copy it again"
+)
+DAMAGED = "/x/7c7a-000001.journal was damaged after it was written: 5 records read, and the last 9 bytes were not"
+
+
+def plan(*faults: Fault) -> Plan:
+    return Plan(1, 600.0, Cast(server=True), faults)
+
+
+def summary(exit_code: int = INCOMPLETE, **fields: Any) -> Summary:
+    empty = Summary(exit_code, {}, [], [], [], [], [], [])
+    return msgspec.structs.replace(empty, **fields)
+
+
+def unexplained(of: Summary, unknown: list[Unknown], *faults: Fault, left_out: tuple[str, ...] = ()) -> list[str]:
+    return unexplained_audit(of, unknown, plan(*faults), BEGAN, 0.0, left_out)
+
+
+KILL = Fault(300.0, "kill", "replica-1", 2.0)
+
+
+def test_audit_without_a_fault_needs_no_explanation() -> None:
+    assert unexplained(summary(0), []) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "unknown", "explained"),
+    [
+        (KILL, Unknown("replica-1", "gap", BEGAN + 301.0), True),
+        (KILL, Unknown("replica-1", "gap", BEGAN + 270.0), True),
+        (KILL, Unknown("replica-1", "gap", BEGAN + 200.0), False),
+        (KILL, Unknown("replica-1", "gap", BEGAN + 340.0), False),
+        (KILL, Unknown("replica-2", "gap", BEGAN + 301.0), False),
+        (KILL, Unknown("replica-1", "no sync", BEGAN + 301.0), False),
+        (KILL, Unknown("replica-1", "gap of a publisher", BEGAN + 301.0), False),
+        (Fault(300.0, "kill", "worker-2", 2.0), Unknown("replica-1", "gap of a publisher", BEGAN + 301.0), True),
+        (Fault(300.0, "kill", "service-1", 2.0), Unknown("replica-1", "unrecorded", BEGAN + 301.0), True),
+        (Fault(300.0, "disk", "replica-1", 2.0), Unknown("replica-1", "gap", BEGAN + 301.0), True),
+        (Fault(300.0, "pause", "replica-1", 2.0), Unknown("replica-1", "gap", BEGAN + 301.0), False),
+    ],
+)
+def test_unknown_delivery_is_explained_by_a_fault_that_loses_records_there(
+    fault: Fault, unknown: Unknown, explained: bool
+) -> None:
+    assert (unexplained(summary(), [unknown], fault) == []) is explained
+
+
+def test_fault_that_was_left_out_explains_nothing() -> None:
+    unknown = [Unknown("replica-1", "gap", BEGAN + 301.0)]
+    assert unexplained(summary(), unknown, KILL, left_out=("kill",)) == ["unknown (gap): replica-1 at 1000301.000"]
+
+
+def test_a_kill_explains_one_cut_journal_and_no_damaged_one() -> None:
+    assert unexplained(summary(problems=[CUT]), [], KILL) == []
+    assert unexplained(summary(problems=[CUT, CUT]), [], KILL) == ["2 journals are cut by 1 kills"]
+    assert unexplained(summary(problems=[CUT, DAMAGED]), [], KILL) == [DAMAGED]
+
+
+def test_no_fault_explains_a_loss_or_a_late_change() -> None:
+    lost = {"verdict": "lost", "name": "replica-1", "topic": "t", "blame": "", "trail": ["x"]}
+    found = unexplained(summary(LOSS | INCOMPLETE, first=[lost, {"verdict": "late"}], problems=[CUT]), [], KILL)
+    assert found == ["exit code 33", "verdict=lost name=replica-1 topic=t"]
+    assert unexplained(summary(LATE), [], KILL) == ["exit code 8"]
+
+
+def test_incomplete_evidence_of_another_kind_is_not_explained() -> None:
+    assert unexplained(summary(silent=["writer service-1"]), [], KILL) == ["writer service-1 is silent"]
+    assert unexplained(summary(open_domains=[""]), [], KILL) == [
+        "the window of the first record of the domain is not closed"
+    ]
+    unlisted = Count("", "state", "unknown", "an older listing", "", 3)
+    assert unexplained(summary(counts=[unlisted]), [], KILL) == ["3 of state unknown: an older listing"]
+    assert unexplained(summary(), [], KILL) == ["evidence is incomplete, and the summary does not name the reason"]
+
+
+def test_many_unknown_deliveries_are_not_named_one_by_one() -> None:
+    unknown = [Unknown("replica-1", "no sync", BEGAN + number) for number in range(10)]
+    found = unexplained(summary(), unknown)
+    assert found[:3] == [f"unknown (no sync): replica-1 at 100000{number}.000" for number in range(3)]
+    assert found[3:] == ["7 more deliveries are unknown"]
+
+
+@pytest.mark.parametrize(
+    ("ended", "explained"),
+    [
+        (Ended("worker-1", 11.0, 1, "the database is unavailable"), True),
+        (Ended("service-1", 40.0, 4, "the database is unavailable"), True),
+        (Ended("service-1", 50.0, 4, "the database is unavailable"), False),
+        (Ended("service-1", 9.0, 4, "the database is unavailable"), False),
+        (Ended("service-1", 11.0, 70, "internal error"), False),
+        (Ended("service-1", 11.0, -6, "Too many open files"), False),
+        (Ended("worker-2", 101.0, 1, "the database is unavailable"), True),
+        (Ended("worker-1", 101.0, 1, "the database is unavailable"), False),
+    ],
+)
+def test_process_may_end_only_while_it_cannot_use_the_database(ended: Ended, explained: bool) -> None:
+    faults = plan(Fault(10.0, "kill", DATABASE, 2.0), Fault(100.0, "cut_database", "worker-2", 2.0))
+    assert unexplained_ends([ended], faults, 0.0) == ([] if explained else [ended])
+
+
+def test_faults_that_came_late_explain_later_ends_and_unknown_deliveries() -> None:
+    ended = Ended("service-1", 50.0, 4, "the database is unavailable")
+    assert unexplained_ends([ended], plan(Fault(10.0, "kill", DATABASE, 2.0)), 8.0) == []
+    unknown = [Unknown("replica-1", "gap", BEGAN + 340.0)]
+    assert unexplained_audit(summary(), unknown, plan(KILL), BEGAN, 8.0, ()) == []
+
+
+def test_a_full_disk_explains_hello_requests_that_no_journal_has() -> None:
+    requests = "13 answered hello requests (first: 045ad7db) are in no replica's journal, so …"
+    assert unexplained(summary(problems=[requests]), [], KILL) == [requests]
+    assert unexplained(summary(problems=[requests]), [], Fault(300.0, "disk", "replica-1", 2.0)) == []
+
+
+def test_only_a_replica_that_was_started_again_may_have_stopped() -> None:
+    stopped = {"replica-2": 7, "replica-1": 5}
+    assert unexplained_stops(stopped, ["replica-1", "replica-2"]) == []
+    assert unexplained_stops(stopped, ["replica-1"]) == [
+        "replica-2 never stopped, but 7 deliveries are excused because it did"
+    ]

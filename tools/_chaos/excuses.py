@@ -1,0 +1,122 @@
+"""Which ends of processes, and which results of the audit, the planned faults explain. No I/O.
+
+A SIGKILL may cut the record that was being written, and a replica with a full disk loses records. For both the audit
+has the verdict ``unknown``, and bit 32. They are explained when the delivery falls into the time of such a fault of the
+same replica (or, for an unpublished change, of a service or worker). No fault explains another bit.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from _chaos.crew import Ended
+from _chaos.plan import DATABASE, Fault, Plan
+from pubsub_lib.audit.report.summary import BITS, INCOMPLETE, Summary
+
+MORE: Final = 3
+"""Maximum number of the audit's faults that are named one by one."""
+BEFORE: Final = 40.0
+"""Seconds before a fault in which a delivery may be unknown because of it: the audit's grace, and the last mark."""
+AFTER: Final = 30.0
+"""Seconds after a fault in which a process has its next record, or notices that the database is back."""
+LOSES_RECORDS: Final = frozenset({"kill", "files", "disk", "clock"})
+REQUESTS: Final = "answered hello requests"
+"""Of the audit's problem that the journals of replicas lack the requests: a full disk loses these records, too."""
+STATUSES: Final = frozenset({1, 4})
+"""Of workers and replicas, and of services, that cannot use the database at their start."""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """A delivery whose verdict is ``unknown``. ``at``: of the publication or commit, in Unix seconds."""
+
+    name: str
+    detail: str
+    at: float
+
+
+def unexplained_ends(ended: Iterable[Ended], plan: Plan, late: float) -> list[Ended]:
+    """The ends of processes that no planned fault explains: a process may end while it cannot use the database.
+
+    ``late``: seconds by which the latest begin or end of a fault came after its time.
+    """
+    return [each for each in ended if not _without_database(each, plan.faults, late)]
+
+
+def _without_database(ended: Ended, faults: Sequence[Fault], late: float) -> bool:
+    return ended.status in STATUSES and any(
+        fault.at <= ended.at <= fault.end + late + AFTER
+        and (fault.victim == DATABASE or (fault.kind, fault.victim) == ("cut_database", ended.name))
+        for fault in faults
+    )
+
+
+def unexplained_audit(
+    summary: Summary, unknown: Sequence[Unknown], plan: Plan, began_at: float, late: float, left_out: Collection[str]
+) -> list[str]:
+    """A sentence for each result of the audit that no planned fault explains. ``began_at``: the start of the plan's
+    time, in Unix seconds. ``late``: as of ``unexplained_ends``.
+    """
+    found = _faults(summary)
+    if not summary.exit_code & INCOMPLETE:
+        return found
+    losing = [fault for fault in plan.faults if fault.kind in LOSES_RECORDS and fault.kind not in left_out]
+    strange = [each for each in unknown if not _explained(each, losing, plan, began_at, late)]
+    found += [f"unknown ({each.detail}): {each.name} at {each.at:.3f}" for each in strange[:MORE]]
+    if len(strange) > MORE:
+        found.append(f"{len(strange) - MORE} more deliveries are unknown")
+    found += [f"{count.count} of {count.of} unknown: {count.detail}" for count in summary.counts
+              if count.verdict == "unknown" and count.of != "delivery"]  # fmt: skip
+    cuts = [problem for problem in summary.problems if _is_cut(problem)]
+    lost_requests = [problem for problem in summary.problems if REQUESTS in problem]
+    if not any(fault.kind == "disk" for fault in losing):
+        found += lost_requests
+    found += [problem for problem in summary.problems if problem not in cuts and problem not in lost_requests]
+    if len(cuts) > len(losing):
+        found.append(f"{len(cuts)} journals are cut by {len(losing)} kills")
+    found += [f"{each} is silent" for each in summary.silent]
+    found += [
+        f"the window of the first record of {each or 'the domain'} is not closed" for each in summary.open_domains
+    ]
+    if not found and not unknown and not cuts and not lost_requests:
+        found.append("evidence is incomplete, and the summary does not name the reason")
+    return found
+
+
+def unexplained_stops(stopped: Mapping[str, int], restarted: Collection[str]) -> list[str]:
+    """A sentence for each replica whose missing deliveries the audit excuses because it stopped, although it never
+    did: at the end it handles everything first.
+    """
+    return [
+        f"{name} never stopped, but {number} deliveries are excused because it did"
+        for name, number in sorted(stopped.items())
+        if name not in restarted
+    ]
+
+
+def _faults(summary: Summary) -> list[str]:
+    """A sentence for the bits other than INCOMPLETE, and some of the faults behind them."""
+    bits = summary.exit_code & ~INCOMPLETE
+    if not bits:
+        return []
+    bad = frozenset[str]().union(*(verdicts for bit, verdicts in BITS.items() if bit & bits))
+    shown = [each for each in summary.first if each["verdict"] in bad][:MORE]
+    words = [" ".join(f"{name}={value}" for name, value in each.items() if value and name != "trail") for each in shown]
+    return [f"exit code {summary.exit_code}", *words]
+
+
+def _explained(unknown: Unknown, losing: Sequence[Fault], plan: Plan, began_at: float, late: float) -> bool:
+    senders = {*plan.cast.service_names, *plan.cast.worker_names}
+    match unknown.detail:
+        case "gap":
+            names = {unknown.name}
+        case "gap of a publisher" | "unrecorded":
+            names = senders
+        case _:
+            return False
+    at = unknown.at - began_at
+    return any(fault.victim in names and fault.at - BEFORE <= at <= fault.end + late + AFTER for fault in losing)
+
+
+def _is_cut(problem: str) -> bool:
+    return "ends in the middle of a record" in problem

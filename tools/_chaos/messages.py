@@ -1,0 +1,117 @@
+"""The messages between the parent and its processes: one JSON object per line, with its type.
+
+The first line that a process reads is its task: arguments are visible to all users, and a URL may hold a password.
+"""
+
+import msgspec
+
+
+class WorkerTask(msgspec.Struct, frozen=True, tag=True):
+    """A worker commits transactions of ``size`` changes, every ``pause`` seconds, until ``Stop``.
+
+    ``seed`` is different for each start, so that a new process does not repeat the choices of the last one.
+    """
+
+    name: str
+    configuration: str
+    topics: tuple[str, ...]
+    keys: int
+    size: int
+    pause: float
+    seed: str
+
+
+class ReplicaTask(msgspec.Struct, frozen=True, tag=True):
+    """A replica follows ``topics`` (empty: everything) until ``Finish``. ``sabotage``: it then corrupts one object."""
+
+    name: str
+    configuration: str
+    topics: tuple[str, ...]
+    sabotage: bool = False
+
+
+class StormTask(msgspec.Struct, frozen=True, tag=True):
+    """Subscribers with ``topics`` topics each, until ``Stop``. ``followed``: those of the topics that have objects."""
+
+    name: str
+    addresses: tuple[str, ...]
+    subscribers: int
+    topics: int
+    followed: tuple[str, ...]
+
+
+class HostileTask(msgspec.Struct, frozen=True, tag=True):
+    """Send garbage to publishers' ``addresses``, and to the sockets ``hops`` of workers, until it is killed.
+
+    ``port``, unless 0: bind it, and send garbage to each subscriber that connects. ``seed``: of the garbage.
+    """
+
+    name: str
+    seed: str
+    addresses: tuple[str, ...] = ()
+    hops: tuple[str, ...] = ()
+    port: int = 0
+
+
+Task = WorkerTask | ReplicaTask | StormTask | HostileTask
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """Order to a worker: commit nothing more, and end. To a storm: close all subscribers, and end."""
+
+
+class Finish(msgspec.Struct, frozen=True, tag=True):
+    """Order to a replica: wait until everything up to ``position`` is handled, write all objects to ``dump``, end."""
+
+    position: int
+    dump: str
+    timeout: float
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The process works: a replica is synced, a worker has opened the store, a storm's subscribers are connected."""
+
+
+class Wrote(msgspec.Struct, frozen=True, tag=True):
+    """A worker's commits. ``done``: number of its transactions, counted in the database, that were acknowledged.
+
+    ``changes`` and ``failed`` (attempts that raised an error) are of this process.
+    """
+
+    done: int
+    changes: int
+    failed: int
+
+
+class Followed(msgspec.Struct, frozen=True, tag=True):
+    """What a replica's process got so far. Times in seconds.
+
+    ``deliveries``: changes given to its handler that were committed while it followed; ``calls``: all calls, also for
+    the objects of full syncs; ``twice``: repeated calls for one version. ``staleness``: the longest that it reported
+    after its first sync; ``latency``: the longest from a commit to the handler.
+    """
+
+    deliveries: int = 0
+    calls: int = 0
+    twice: int = 0
+    staleness: float = 0.0
+    latency: float = 0.0
+
+
+class Finished(msgspec.Struct, frozen=True, tag=True):
+    """A replica wrote its objects to the dump. ``late``: why it did not handle everything in time; "": it did."""
+
+    objects: int
+    late: str = ""
+    sabotaged: tuple[str, str] | None = None
+    """Table and key of the object that was corrupted."""
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The process ends with an error; one sentence."""
+
+    sentence: str
+
+
+Order = Stop | Finish
+Message = Ready | Wrote | Followed | Finished | Failed

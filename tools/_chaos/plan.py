@@ -1,0 +1,133 @@
+"""The plan of a run, made before it starts: the participants, and a frozen list of faults. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+Kind = Literal[
+    "kill", "pause", "cut", "cut_database", "commit", "storm", "files", "disk", "garbage", "imposter", "clock"
+]
+
+KINDS: Final[Mapping[Kind, str]] = {
+    "kill": "SIGKILL, and a new start",
+    "pause": "SIGSTOP, and SIGCONT",
+    "cut": "the network between a service and its replicas is cut",
+    "cut_database": "the network between a process and the database server is cut",
+    "commit": "the connection of a worker is cut before or after its next COMMIT",
+    "storm": "many subscribers with many topics connect, and leave or are killed",
+    "files": "a service runs with few open files",
+    "disk": "a replica cannot write to its journal",
+    "garbage": "a hostile process sends garbage to services",
+    "imposter": "a hostile process sends garbage to replicas at the address of a service",
+    "clock": "a process runs with a clock that is a day ahead or behind",
+}
+"""Every kind of fault, for people."""
+DEFAULT: Final = tuple(kind for kind in KINDS if kind != "clock")
+"""The kinds of a run that names none. With wrong clocks no audit is possible."""
+SERVER: Final = frozenset({"cut_database", "commit", "clock"})
+"""Kinds that need a database server. SQLite's clock is that of each process, which a host cannot have."""
+DATABASE: Final = "database"
+"""The victim that is the private database server."""
+STORMS: Final = ("storm-1", "storm-2")
+"""Processes with many subscribers."""
+HOSTILE: Final = ("hostile-1",)
+"""Processes that send garbage to services."""
+
+
+class Cast(msgspec.Struct, frozen=True):
+    """The participants of a run. ``server``: the database is a server of its own, which faults may strike."""
+
+    services: int = 2
+    workers: int = 2
+    """Workers of each service."""
+    replicas: int = 4
+    """Replicas that receive messages."""
+    polling: int = 1
+    """Replicas that poll the database."""
+    topics: int = 8
+    server: bool = False
+
+    @property
+    def service_names(self) -> tuple[str, ...]:
+        """The names of the services."""
+        return tuple(f"service-{number}" for number in range(1, self.services + 1))
+
+    @property
+    def worker_names(self) -> tuple[str, ...]:
+        """The names of the workers, those of one service after the other."""
+        return tuple(f"worker-{number}" for number in range(1, self.services * self.workers + 1))
+
+    @property
+    def replica_names(self) -> tuple[str, ...]:
+        """The names of the replicas; the last ones poll."""
+        return tuple(f"replica-{number}" for number in range(1, self.replicas + self.polling + 1))
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """All topics of the objects."""
+        return tuple(f"topic-{number}" for number in range(1, self.topics + 1))
+
+    def service_of(self, worker: str) -> str:
+        """The service to which a worker hands its commits over."""
+        return self.service_names[self.worker_names.index(worker) // self.workers]
+
+    def polls(self, replica: str) -> bool:
+        """Whether a replica polls the database."""
+        return self.replica_names.index(replica) >= self.replicas
+
+    def topics_of(self, replica: str) -> tuple[str, ...]:
+        """The topics that a replica follows; empty: everything. Every second replica follows a part of them."""
+        number = self.replica_names.index(replica)
+        if number % 2 == 0 or self.topics < 2:
+            return ()
+        return tuple(name for at, name in enumerate(self.topic_names) if (at + number // 2) % 2 == 0)
+
+    def victims(self, kind: Kind) -> tuple[str, ...]:
+        """The names that this kind of fault may strike; empty: it is impossible in this run."""
+        if kind in SERVER and not self.server:
+            return ()
+        participants = (*self.service_names, *self.worker_names, *self.replica_names)
+        match kind:
+            case "kill" | "pause":
+                return (*participants, *((DATABASE,) if self.server else ()))
+            case "cut" | "files" | "imposter":
+                return self.service_names
+            case "cut_database" | "clock":
+                return participants
+            case "commit":
+                return self.worker_names
+            case "disk":
+                return self.replica_names
+            case "storm":
+                return STORMS
+            case "garbage":
+                return HOSTILE
+
+
+class Fault(msgspec.Struct, frozen=True, order=True):
+    """One fault: it begins ``at`` seconds after the start of the writers, and ends ``seconds`` later.
+
+    ``detail``: ``before`` or ``after`` a COMMIT; whether subscribers ``leave`` or are killed (``kill``); a clock that
+    is ``ahead`` or ``behind``.
+    """
+
+    at: float
+    kind: Kind
+    victim: str
+    seconds: float
+    detail: str = ""
+
+    @property
+    def end(self) -> float:
+        """When it ends, in seconds after the start of the writers."""
+        return self.at + self.seconds
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One run: writers write for ``seconds``, and ``faults`` strike meanwhile."""
+
+    seed: int
+    seconds: float
+    cast: Cast
+    faults: Sequence[Fault]

@@ -1,0 +1,92 @@
+"""The process of one replica: it follows, reports its figures twice a second, and can be killed."""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from _routes import dump
+from _routes.replica import Watch, sabotage
+
+from _chaos.messages import Finish, Finished, Followed, Message, Order, Ready, ReplicaTask
+from pubsub_lib import Event, Replica, Settings
+from pubsub_lib.core.model import Record
+from pubsub_lib.errors import WaitTimeout
+
+REPORT = 0.5
+"""Seconds between two reports."""
+SAMPLE = 0.1
+"""Seconds between two looks at the staleness."""
+
+
+class Figures:
+    """The handler, and the figures of this process. The thread of the handler counts, another one reads."""
+
+    def __init__(self) -> None:
+        self._watch = Watch(lambda _: None)
+        self._staleness = 0.0
+        self._latency = 0.0
+
+    def __call__(self, event: Event) -> None:
+        """Count one change."""
+        self._watch(event)
+        if event.written_at:
+            _, latency = self._watch.latencies[-1]
+            self._latency = max(self._latency, latency)
+
+    def look(self, staleness: float) -> None:
+        """Note the staleness of the replica; it is infinite before the first sync."""
+        if math.isfinite(staleness):
+            self._staleness = max(self._staleness, staleness)
+
+    @property
+    def message(self) -> Followed:
+        """The figures so far."""
+        watch = self._watch
+        return Followed(len(watch.latencies), watch.calls, watch.twice, self._staleness, self._latency)
+
+
+def run(task: ReplicaTask, send: Callable[[Message], None], receive: Callable[[], Order | None]) -> None:
+    """Follow until ``Finish`` is received or the parent has ended. Raises PubSubError, OSError for a full disk."""
+    figures = Figures()
+    settings = msgspec.structs.replace(Settings.from_file(task.configuration), replica_name=task.name)
+    with Replica(settings, task.topics or None) as replica:
+        replica.on(None, figures)
+        ended = threading.Event()
+        reporting = threading.Thread(target=_report, args=(replica, figures, send, ended), daemon=True)
+        reporting.start()
+        order = receive()
+        ended.set()
+        reporting.join()
+        if isinstance(order, Finish):
+            _finish(task, replica, figures, order, send)
+
+
+def _report(replica: Replica, figures: Figures, send: Callable[[Message], None], ended: threading.Event) -> None:
+    ready, due = False, time.monotonic()
+    while not ended.wait(SAMPLE):
+        figures.look(replica.staleness())
+        if not ready and replica.synced:
+            ready = True
+            send(Ready())
+        if time.monotonic() >= due:
+            due = time.monotonic() + REPORT
+            send(figures.message)
+
+
+def _finish(
+    task: ReplicaTask, replica: Replica, figures: Figures, order: Finish, send: Callable[[Message], None]
+) -> None:
+    late = ""
+    try:
+        replica.wait_handled(order.position, order.timeout)
+    except WaitTimeout as error:
+        late = str(error)
+    sabotaged = sabotage(replica) if task.sabotage else None
+    records = [Record(each.table, each.key, each.version, each.json) for each in replica.records()]
+    dump.write(Path(order.dump), records)
+    figures.look(replica.staleness())
+    send(figures.message)
+    send(Finished(len(records), late, sabotaged))

@@ -1,0 +1,159 @@
+"""Starts the processes of a run: services, workers, replicas, storms and hostile peers."""
+
+import queue
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from _children import Child, Children, attached
+from _ready import ReadySocket
+
+from _chaos.configuration import Configuration
+from _chaos.messages import HostileTask, ReplicaTask, StormTask, Task, WorkerTask
+from _chaos.participant import Part, Participant, Received
+from _chaos.plan import Plan
+from _chaos.wires import Wires
+
+
+class Writing(msgspec.Struct, frozen=True):
+    """How each worker writes: transactions per second, changes in each, and the number of keys of all."""
+
+    rate: float = 15.0
+    size: int = 8
+    keys: int = 400
+
+
+class Storm(msgspec.Struct, frozen=True):
+    """The number of subscribers of one storm, and of the topics of each."""
+
+    subscribers: int = 20
+    topics: int = 500
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """How a fault changes the next starts of a process: a command before it, and further environment variables."""
+
+    prefix: tuple[str, ...] = ()
+    variables: Mapping[str, str] = {}
+
+
+NORMAL = Variant()
+
+
+class Starter:
+    """Makes the participants, and starts a process of each whenever it is asked to. For one thread."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        writing: Writing,
+        storm: Storm,
+        folder: Path,
+        stack: ExitStack,
+        configuration: Configuration,
+        wires: Wires,
+        sabotage: str = "",
+    ) -> None:
+        """``stack``: ends all processes. ``sabotage``: the name of the replica that corrupts an object."""
+        cast = plan.cast
+        self._plan = plan
+        self._writing = writing
+        self._storm = storm
+        self._folder = folder
+        self._configuration = configuration
+        self._wires = wires
+        self._sabotage = sabotage
+        self._children = stack.enter_context(Children())
+        self.received: queue.SimpleQueue[Received] = queue.SimpleQueue()
+        """The messages of all processes."""
+        self.ready = {name: stack.enter_context(ReadySocket(folder / f"{name}.ready")) for name in cast.service_names}
+        """For each service, whether its current process is ready."""
+        self.variants: dict[str, Variant] = {}
+        """By name of a participant, while a fault lasts."""
+
+    def services(self) -> dict[str, Participant]:
+        """The services, with their files."""
+        wires, write = self._wires, self._configuration.service
+        names = self._plan.cast.service_names
+        files = {name: write(name, wires.address(name), wires.url(name)) for name in names}
+        return {name: Participant(name, self._children, partial(self._service, name, files[name])) for name in names}
+
+    def workers(self) -> dict[str, Participant]:
+        """The workers, with their files."""
+        cast, wires, write = self._plan.cast, self._wires, self._configuration.worker
+        found = {}
+        for name in cast.worker_names:
+            file = write(name, wires.address(cast.service_of(name)), wires.url(name))
+            found[name] = Participant(name, self._children, partial(self._worker, name, file))
+        return found
+
+    def replicas(self) -> dict[str, Participant]:
+        """The replicas, with their files."""
+        cast, wires, write = self._plan.cast, self._wires, self._configuration.replica
+        first = wires.address(cast.service_names[0])
+        found = {}
+        for name in cast.replica_names:
+            file = write(name, first, wires.url(name))
+            found[name] = Participant(name, self._children, partial(self._replica, name, file))
+        return found
+
+    def storm(self, name: str) -> Participant:
+        """Subscribers of all services."""
+        cast, storm = self._plan.cast, self._storm
+        addresses = tuple(map(self._wires.address, cast.service_names))
+        task = StormTask(name, addresses, storm.subscribers, storm.topics, cast.topic_names[:2])
+        return Participant(name, self._children, lambda start: self._part(task, start))
+
+    def port(self, service: str) -> int:
+        """The port that a service binds."""
+        return self._configuration.ports[service]
+
+    def hostile(self, name: str, seed: str, port: int = 0) -> Participant:
+        """A hostile peer of all services and of their workers' sockets; with ``port``, of subscribers."""
+        names = self._plan.cast.service_names
+        task = HostileTask(name, seed, port=port)
+        if not port:
+            addresses = tuple(map(self._wires.address, names))
+            hops = tuple(str(self._configuration.hop(each)) for each in names)
+            task = HostileTask(name, seed, addresses, hops)
+        return Participant(name, self._children, lambda start: self._part(task, start))
+
+    def _service(self, name: str, configuration: Path, _start: int) -> Child:
+        variant, ready = self.variants.get(name, NORMAL), self.ready[name]
+        ready.expect()
+        command = attached("pubsub_lib.service", "--log-level", "warning", "--config-file", configuration)
+        return self._children.start(
+            name,
+            [*variant.prefix, *command],
+            log=self._log(name),
+            variables={**ready.variables, **variant.variables, "PYTHONFAULTHANDLER": "1"},
+            whole_session=True,
+        )
+
+    def _worker(self, name: str, configuration: Path, start: int) -> Child:
+        writing = self._writing
+        return self._part(
+            WorkerTask(
+                name=name,
+                configuration=str(configuration),
+                topics=self._plan.cast.topic_names,
+                keys=writing.keys,
+                size=writing.size,
+                pause=1.0 / writing.rate,
+                seed=f"{self._plan.seed} {name} {start}",
+            ),
+            start,
+        )
+
+    def _replica(self, name: str, configuration: Path, start: int) -> Child:
+        topics = self._plan.cast.topics_of(name)
+        return self._part(ReplicaTask(name, str(configuration), topics, name == self._sabotage), start)
+
+    def _part(self, task: Task, start: int) -> Child:
+        variables = self.variants.get(task.name, NORMAL).variables
+        return self._children.add(lambda: Part(task, start, self.received, self._log(task.name), variables))
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
