@@ -48,8 +48,9 @@ OF_THE_STORE = {
     "missing", "stale", "wrong_value", "zombie", "foreign_history", "behind", "unpublished", "phantom_publish",
     "chain_broken",
 }  # fmt: skip
-UNSEEN = {("unknown", "", ""), ("lost", "", "writer"), ("pending", "", "")}
-"""A phantom publication, a commit that only the store has recorded, and an item without a closed window."""
+UNSEEN = {("unknown", "", ""), ("lost", "", "writer"), ("pending", "", ""), ("corrupt", "writer", "")}
+"""A phantom publication, a commit that only the store has recorded, an item without a closed window, and a content that
+only the store shows otherwise."""
 SECONDS = [
     each
     for name, value in (("window", WINDOW), ("grace", GRACE), ("bound", BOUND), ("silence", SILENCE))
