@@ -1,23 +1,27 @@
 """Readiness of a child process by systemd's protocol: it sends ``READY=1`` to a datagram socket."""
 
 import socket
+import uuid
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 
 class ReadySocket:
-    """The parent's end, for one child at a time. For one thread; closed with a ``with`` block."""
+    """The parent's end, for one child at a time. For one thread; closed with a ``with`` block.
 
-    def __init__(self, path: Path) -> None:
-        """``path``: of a new socket. Raises OSError."""
-        self.variables: Mapping[str, str] = {"NOTIFY_SOCKET": str(path)}
+    It has an abstract name, because the path of a temporary folder may be too long for a socket.
+    """
+
+    def __init__(self) -> None:
+        """Raises OSError."""
+        name = f"pubsub-ready-{uuid.uuid4().hex}"
+        self.variables: Mapping[str, str] = {"NOTIFY_SOCKET": f"@{name}"}
         """Environment variables of the child."""
         self._ready = False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
-            self._socket.bind(str(path))
+            self._socket.bind(f"\0{name}")
         except OSError:
             self._socket.close()
             raise

@@ -43,12 +43,13 @@ class Configuration:
         self._general = f"[pubsub]\n{times}journal_folder = {journals(folder)}\n"
 
     def hop(self, service: str) -> Path:
-        """The socket between the workers and their service."""
-        return self._folder / service / "hop" / "socket"
+        """The socket between the workers and their service. Its path must be short: the system allows 107 bytes, and
+        the folder may be a deep one of a test.
+        """
+        return self._folder / str(self._cast.service_names.index(service)) / "s"
 
     def service(self, name: str, shown: str, url: str) -> Path:
         """Write the file of a service. ``shown``: its address in the directory, that of a proxy."""
-        self.hop(name).parent.parent.mkdir(mode=0o700)
         return self._write(name, url, self._of_service(name, shown))
 
     def worker(self, name: str, shown: str, url: str) -> Path:

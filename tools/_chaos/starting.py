@@ -68,7 +68,7 @@ class Starter:
         self._children = stack.enter_context(Children())
         self.received: queue.SimpleQueue[Received] = queue.SimpleQueue()
         """The messages of all processes."""
-        self.ready = {name: stack.enter_context(ReadySocket(folder / f"{name}.ready")) for name in cast.service_names}
+        self.ready = {name: stack.enter_context(ReadySocket()) for name in cast.service_names}
         """For each service, whether its current process is ready."""
         self.variants: dict[str, Variant] = {}
         """By name of a participant, while a fault lasts."""

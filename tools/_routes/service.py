@@ -24,7 +24,7 @@ class Service:
     def __init__(self, configuration: Path, folder: Path) -> None:
         self._configuration = configuration
         self._log = folder / f"{SERVICE}.log"
-        self._socket = ReadySocket(folder / "notify")
+        self._socket = ReadySocket()
         self._children = Children()
         self._process: Child | None = None
         self.starts = 0
