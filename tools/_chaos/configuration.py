@@ -27,6 +27,8 @@ TIMING: Final = Timing(
     recount_time=30.0,
     verify_interval=15.0,
 )
+SOCKET: Final = "s"
+"""The name of the socket between workers and a service, in a folder of the service."""
 DISCOVERY: Final = 1.0
 """Seconds between two readings of the services' addresses."""
 
@@ -46,7 +48,7 @@ class Configuration:
         """The socket between the workers and their service. Its path must be short: the system allows 107 bytes, and
         the folder may be a deep one of a test.
         """
-        return self._folder / str(self._cast.service_names.index(service)) / "s"
+        return self._folder / str(self._cast.service_names.index(service)) / SOCKET
 
     def service(self, name: str, shown: str, url: str) -> Path:
         """Write the file of a service. ``shown``: its address in the directory, that of a proxy."""

@@ -16,7 +16,7 @@ from _routes.audit import Audit, audit, claimed
 from _routes.progress import Progress
 from _routes.writer import progress as stored_progress
 
-from _chaos.configuration import Configuration
+from _chaos.configuration import SOCKET, Configuration
 from _chaos.crew import Crew
 from _chaos.excuses import Unknown, unexplained_audit, unexplained_ends, unexplained_stops
 from _chaos.plan import KINDS, Fault, Kind, Plan
@@ -34,7 +34,7 @@ LOOK: Final = 0.1
 
 BOUND: Final = 60
 """Seconds within which a change must be in every replica, else the audit calls it late."""
-NOT_KEPT: Final = ("hop", "*.ready", "audit", "artifacts-*", "blockmgr-*", "pubsub-audit-*", "spark-*", "*.so*")
+NOT_KEPT: Final = (SOCKET, "audit", "artifacts-*", "blockmgr-*", "pubsub-audit-*", "spark-*", "*.so*")
 """Sockets, and files of Spark and Java."""
 
 

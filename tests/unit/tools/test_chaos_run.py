@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from _chaos.configuration import SOCKET
 from _chaos.plan import Cast, Plan
 from _chaos.run import Options, Run, unknown_of
 from _databases import Database
@@ -35,13 +36,13 @@ def test_files_of_a_failed_run_are_kept_beside_the_results(tmp_path: Path) -> No
     failing = a_run(tmp_path / "folder", tmp_path / "results")
     (tmp_path / "folder" / "service-1.log").write_text("an error")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
-        ready.bind(str(tmp_path / "folder" / "service-1.ready"))
+        ready.bind(str(tmp_path / "folder" / SOCKET))
         with pytest.raises(UsageError, match="the database is not empty; give an empty one"):
             failing.execute()
     assert not (tmp_path / "results").exists()
     kept = tmp_path / "results-run"
     assert {path.name for path in kept.iterdir()} >= {"service-1.log", "database.sqlite"}
-    assert not (kept / "service-1.ready").exists()
+    assert not (kept / SOCKET).exists()
     with pytest.raises(UsageError, match="results-run already exists; name a new folder"):
         failing.execute()
 
