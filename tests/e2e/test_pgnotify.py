@@ -148,7 +148,7 @@ def test_commits_of_workers_after_a_service_kill_are_found_by_the_next_poll(
     service = host.service(failpoint)
     with Watched(host.settings) as watched:
         worker = host.worker()
-        order(worker, 30)
+        order(worker, 300)  # until the worker is connected, one message has many commits
         assert service.wait(LONG) == -signal.SIGKILL
         done(worker)
         must_come(watched, store)
