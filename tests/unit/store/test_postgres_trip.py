@@ -198,24 +198,38 @@ def test_connection_that_was_closed_here_raises_operational_error(engine: Engine
 
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals need the main thread")
 def test_interrupt_ends_the_wait_and_the_statement(engine: Engine) -> None:
+    """The signal comes when the server executes the statement: before that, PostgreSQL ignores a request to cancel."""
+    sleeping = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND wait_event = 'PgSleep'"
+        " AND query LIKE 'SELECT pg_sleep%'"
+    )
+    main = threading.get_ident()
+
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
+    def watch() -> None:
+        with engine.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT")  # a transaction would see one state for ever
+            while connection.execute(sleeping).scalar_one() == 0 and time.monotonic() < begun + 120:
+                time.sleep(0.02)
+        signal.pthread_kill(main, signal.SIGUSR1)
+
     driver = idle_driver(engine)
-    before = signal.signal(signal.SIGALRM, interrupted)
+    before = signal.signal(signal.SIGUSR1, interrupted)
+    watcher = threading.Thread(target=watch)
     begun = time.monotonic()
     try:
         with pytest.raises(KeyboardInterrupt), OwnTransaction(engine) as transaction:
-            signal.setitimer(signal.ITIMER_REAL, 0.3)
-            transaction.run(Call(Prepared(text("SELECT pg_sleep(60)"), engine.dialect)))
+            watcher.start()
+            transaction.run(Call(Prepared(text("SELECT pg_sleep(300)"), engine.dialect)))
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
-    assert time.monotonic() - begun < 30
+        watcher.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert time.monotonic() - begun < 300
     assert driver.closed
-    query = text("SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT pg_sleep%'")
     with engine.connect() as connection:
-        assert connection.execute(query).scalar_one() == 0
+        assert connection.execute(sleeping).scalar_one() == 0
 
 
 def test_trips_belong_to_one_connection(engine: Engine) -> None:
