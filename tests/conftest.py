@@ -20,7 +20,7 @@ from _axe import script_path
 from _bench.e2e.side import LeftOutError
 from _redis_server import PrivateRedis
 from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer, port_variable
-from _spread import spread
+from _spread import mixed, spread
 from xdist.workermanage import WorkerController
 
 from pubsub_lib.errors import ConfigError
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 SEED_VARIABLE = "PUBSUB_TEST_SEED"
+END_TO_END = Path(__file__).parent / "e2e"
+"""The folder of the tests that wait for other processes most of their time."""
 
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
@@ -92,13 +94,14 @@ def pytest_sessionfinish(exitstatus: int) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # Parallel tests at the head of the list run in one process, from the start. So Spark is started only once, and the
-    # longest tests do not start last.
+    # longest tests do not start last. All others are mixed, so that not all processes wait at the same time.
     def place(item: pytest.Item) -> int:
         if "spark" in getattr(item, "fixturenames", ()):
             return 0
         return 1 if item.path.name == "test_demo.py" else 2
 
-    items.sort(key=place)
+    whole = mixed(items, lambda item: item.path, lambda item: END_TO_END in item.path.parents)
+    items[:] = sorted(whole, key=place)
     workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
     items[:] = spread(items, lambda item: item.path.name == "test_mutate.py", workers)
 

@@ -1,7 +1,7 @@
 """The order in which parallel test processes run the tests."""
 
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from typing import TypeVar
 
 Test = TypeVar("Test")
@@ -27,3 +27,29 @@ def spread(tests: Sequence[Test], is_long: Callable[[Test], bool], workers: int)
         ordered += share
         ordered += islice(short, max(0, size - len(share)))
     return [*ordered, *short]
+
+
+def mixed(tests: Sequence[Test], module: Callable[[Test], object], waits: Callable[[Test], bool]) -> list[Test]:
+    """The tests in an order in which the modules that wait for other processes are evenly among those that compute.
+
+    Parallel processes that all wait leave the processors idle. The tests of a module stay together, because they share
+    what is started for the module.
+    """
+    modules = [list(each) for _, each in groupby(tests, module)]
+    waiting = [each for each in modules if waits(each[0])]
+    computing = [each for each in modules if not waits(each[0])]
+    places = [*_places(waiting), *_places(computing)]
+    return [test for _, each in sorted(zip(places, [*waiting, *computing], strict=True), key=_place) for test in each]
+
+
+def _places(modules: Sequence[Sequence[Test]]) -> list[float]:
+    """For each module the part of all tests, from 0 to 1, that precedes its middle."""
+    total, before, places = sum(map(len, modules)), 0, []
+    for each in modules:
+        places.append((before + len(each) / 2) / total)
+        before += len(each)
+    return places
+
+
+def _place(pair: tuple[float, object]) -> float:
+    return pair[0]

@@ -19,8 +19,8 @@ from typing import NoReturn, TypedDict
 
 LIBRARIES = (
     "alembic", "execnet", "hypothesis", "hypothesis.strategies", "msgspec", "oslo_config.cfg", "psycopg", "pymysql",
-    "pytest", "sqlalchemy.dialects.mysql", "sqlalchemy.dialects.postgresql", "sqlalchemy.dialects.sqlite", "stevedore",
-    "tenacity", "xdist.workermanage", "xxhash", "zmq",
+    "pytest", "redis.asyncio", "sqlalchemy.dialects.mysql", "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.dialects.sqlite", "stevedore", "tenacity", "xdist.workermanage", "xxhash", "zmq",
 )  # fmt: skip
 """Only modules that start no thread, because a forked copy has no other thread than the one that forked."""
 ALREADY_IMPORTED = "ignore::pytest.PytestAssertRewriteWarning"

@@ -1,6 +1,8 @@
 """The order of the tests in parallel processes."""
 
-from _spread import spread
+from itertools import groupby
+
+from _spread import mixed, spread
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,3 +28,20 @@ def test_no_test_is_lost_and_short_ones_keep_their_order(tests: list[int], worke
     ordered = spread(tests, lambda test: test > 7, workers)
     assert sorted(ordered) == sorted(tests)
     assert [each for each in ordered if each <= 7] == [each for each in tests if each <= 7]
+
+
+def test_modules_that_wait_are_evenly_among_the_others() -> None:
+    tests = [(module, number) for module in "WXYZ" for number in range(2)]
+    tests += [(module, number) for module in "abcdefgh" for number in range(5)]
+    ordered = mixed(tests, lambda test: test[0], lambda test: test[0].isupper())
+    assert [test[0] for test in ordered if test[1] == 0] == list("aWbcXdeYfgZh")
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=60))
+def test_tests_of_a_module_stay_together_and_in_order(given: list[tuple[int, bool]]) -> None:
+    tests = [(number, module, module > 3) for number, (module, _) in enumerate(sorted(given))]
+    ordered = mixed(tests, lambda test: test[1], lambda test: test[2])
+    assert sorted(ordered) == tests
+    modules = [module for module, _ in groupby(ordered, lambda test: test[1])]
+    assert len(modules) == len(set(modules))
+    assert [test for each in sorted(set(modules)) for test in ordered if test[1] == each] == tests
