@@ -53,7 +53,10 @@ class Service:
 
         def run() -> None:
             for script in scripts:
-                connection, _ = self.listener.accept()
+                try:
+                    connection, _ = self.listener.accept()
+                except OSError:  # the end of the test, which made fewer connections
+                    return
                 connection.settimeout(LONG)
                 self.connections.append(connection)
                 script(connection)
@@ -62,11 +65,13 @@ class Service:
         self.threads[-1].start()
 
     def close(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)  # close() alone does not end a thread's accept()
         self.listener.close()
         for each in self.connections:
             each.close()
         for thread in self.threads:
             thread.join(LONG)
+            assert not thread.is_alive()
 
 
 def read(connection: socket.socket) -> bytes:
