@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from nats import errors
-from nats.aio.client import Client
+from nats.aio.client import Client, RawCredentials
 
 from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_nats.options import NatsOptions
@@ -41,8 +41,7 @@ def access(options: NatsOptions) -> Access:
     """Load and check the files of the options. Raises ConfigError."""
     tls = None
     try:
-        if options.credentials_file:
-            Path(options.credentials_file).read_bytes()
+        _credentials(options)
         if options.tls_ca_file or options.tls_cert_file:
             tls = ssl.create_default_context(cafile=options.tls_ca_file or None)
         if tls is not None and options.tls_cert_file:
@@ -53,6 +52,19 @@ def access(options: NatsOptions) -> Access:
     if options.credentials_file and importlib.util.find_spec("nkeys") is None:
         raise ConfigError("credentials_file in [pubsub_nats] needs the package nkeys; install nats-py[nkeys]")
     return Access(options, tls)
+
+
+def _credentials(options: NatsOptions) -> RawCredentials | None:
+    """The JWT and the key of the user, as they are in the file now: they may be renewed. Raises OSError.
+
+    The client library would look for the line before the JWT for ever.
+    """
+    if not options.credentials_file:
+        return None
+    text = Path(options.credentials_file).read_text(errors="replace")
+    if "BEGIN NATS USER JWT" not in text or "BEGIN USER NKEY SEED" not in text:
+        raise OSError(f"{options.credentials_file} has no JWT, or no key, of a user")
+    return RawCredentials(text)
 
 
 class NatsClient(Client):
@@ -75,14 +87,11 @@ class NatsClient(Client):
         """Connect. Raises NoConnectionError."""
         options = self._access.options
         given: dict[str, Any] = {"tls": self._access.tls, "connect_timeout": options.connect_timeout}
-        if options.credentials_file:
-            given["user_credentials"] = options.credentials_file
-        elif options.user:
-            given.update(user=options.user, password=options.password)
+        given.update(user=options.user or None, password=options.password or None)
         # The connection's keepalive is faster, and takes received messages for an answer.
         given.update(error_cb=self._report, allow_reconnect=False, ping_interval=3600)
         try:
-            await self.connect(servers=[self._url], name=name, **given)
+            await self.connect(servers=[self._url], name=name, user_credentials=_credentials(options), **given)
         except Exception as error:
             raise self._no_connection(error) from error
         assert self._reading_task is not None
@@ -92,8 +101,8 @@ class NatsClient(Client):
         """Close, also when the server does not read."""
         try:
             await asyncio.wait_for(self.close(), _CLOSE_TIMEOUT)
-        except (OSError, errors.Error, TimeoutError, RuntimeError):
-            pass  # the connection may be lost in any state
+        except (OSError, errors.Error, TimeoutError, RuntimeError, AssertionError):
+            pass  # the connection may be lost in any state, or was not begun
         writer = getattr(self._transport, "_io_writer", None)
         if writer is not None:
             writer.transport.abort()
@@ -107,8 +116,9 @@ class NatsClient(Client):
         text = " ".join(str(error).split()) or type(error).__name__
         options = self._access.options
         kind: type[NoConnectionError] = RefusedError
-        if "authoriz" in text.lower() or "authentic" in text.lower():
-            reason = f"refuses the user {options.user!r} ({text}); correct user, password or credentials_file"
+        who = options.user or options.credentials_file
+        if any(each and each in text for each in ("uthoriz", "uthentic", "nkeys:", options.credentials_file)):
+            reason = f"refuses the user {who!r} ({text}); correct user, password or credentials_file"
         elif isinstance(error, ssl.SSLError | _PlainError):
             reason = f"gives no encrypted connection: {text}; correct servers and the TLS files"
         else:

@@ -241,9 +241,7 @@ class Connection:
         kind = ".".join(text.split(".")[: self._options.prefix.count(".") + 2])
         if kind not in self._logged and len(self._logged) < _MAX_LOGGED:
             self._logged.add(kind)
-            _log.error(
-                "the NATS server refuses a subject: %s; grant it to this user; more of this kind are only counted", text
-            )
+            _log.error("the NATS server refuses a subject: %s; grant it to this user; more like it are counted", text)
 
 
 async def _ended(task: "asyncio.Future[Any]") -> BaseException | None:

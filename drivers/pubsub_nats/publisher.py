@@ -79,8 +79,7 @@ class NatsPublisher(Publisher):
     def counters(self) -> Mapping[str, int]:
         """See :meth:`pubsub_lib.api.Publisher.counters`. ``lost``: envelopes that were accepted, and not sent when the
         connection or the publisher ended. ``unrequested``: hello replies that no subscriber requested."""
-        sent = {"sent": self._queue.accepted, **self._counts}
-        return {**sent, **self._connection.counts, **self._asks.counters()}
+        return {"sent": self._queue.accepted, **self._counts, **self._connection.counts, **self._asks.counters()}
 
     def sending_for(self, now: float) -> float:
         """See :meth:`pubsub_lib.api.Publisher.sending_for`."""

@@ -38,8 +38,7 @@ class NatsSubscriber(Subscriber):
         self._limits = limits
         self._subjects = Subjects(access.options.prefix)
         self._inbox = self._subjects.inbox(uuid.uuid4().hex)
-        options = access.options
-        self._queue = ReceiveQueue[tuple[str, bytes]](options.pending_messages, options.pending_bytes)
+        self._queue = ReceiveQueue[tuple[str, bytes]](access.options.pending_messages, access.options.pending_bytes)
         """Subject and body of each message."""
         calls = Calls(self._open, self._take, self._mark, self._follow)
         self._connection = Connection(access, "pubsub-nats-subscriber", calls)
