@@ -9,8 +9,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """From now on this process is killed with its parent (Linux). Ends it with status 1 when the parent has already
-    ended.
+    """From now on this process is killed with its parent (Linux): when the thread that started it ends. Ends it with
+    status 1 when the parent has already ended.
     """
     parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 
 import _processes
 import sqlalchemy
+from _attached import die_with_parent
 from _children import Child
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -19,6 +20,8 @@ from pubsub_lib.errors import StoreUnavailable
 
 class PrivateServer(ABC):
     """The base class of the private servers. Use :class:`PrivatePostgres` or :class:`PrivateMariaDB`.
+
+    The server is killed when the thread that started it ends, also when its process is killed: use the main thread.
 
     ``durable`` enables fsync: needed only by a test that cuts the machine's power, because the page cache survives a
     killed server. ``options`` are additional settings of the server. ``timeout`` in seconds bounds the start.
@@ -229,4 +232,5 @@ def _started(command: Sequence[str], folder: Path, log: Path) -> Child:
         user=None if user is None else user.pw_uid,
         group=None if user is None else user.pw_gid,
         extra_groups=None if user is None else [],
+        preexec_fn=die_with_parent,  # after the change of the user, which would undo it
     )

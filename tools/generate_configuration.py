@@ -65,7 +65,8 @@ DRIVERS: Final = {
     "pgnotify_pubsub_driver": "It needs only PostgreSQL. Publishers announce the newest position by NOTIFY, on a "
     "connection of their own, and each subscriber polls as with `db_polling_pubsub_driver`, but at once. Subscribers "
     "have two connections to the database, and with a pooler between them these must be in session mode. Without the "
-    "connection for notifications a subscriber polls between `fastest` and `slowest`.",
+    "connection for notifications a subscriber polls between `fastest` and `slowest`. While the server's queue of "
+    "notifications is full, changes come by polls ([what to do](failures.md#the-database)).",
     "zmq_pubsub_driver": "It sends over TCP, or by `publisher_transport = ipc` within one host. Each subscriber "
     "connects to every publisher.",
     "zmq_pubsub_multiproc_driver": "It is the hop from the worker processes of a host to its publisher service "

@@ -3,16 +3,17 @@
 import asyncio
 import importlib.util
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from nats import errors
-from nats.aio.client import Client
+from nats.aio.client import Client, RawCredentials
 
 from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_nats.options import NatsOptions
+from pubsub_nats.parser import SubjectParser
 
 _CLOSE_TIMEOUT: Final = 0.5
 """Maximum seconds for writing the last bytes to a server that may read nothing."""
@@ -22,11 +23,11 @@ OnMessage = Callable[[str, str, bytes], None]
 
 
 class NoConnectionError(TransportError):
-    """A connection could not be made. ``refused``: the server refuses this client, so that waiting does not help."""
+    """A connection could not be made."""
 
-    def __init__(self, text: str, refused: bool = False) -> None:
-        super().__init__(text)
-        self.refused = refused
+
+class RefusedError(NoConnectionError):
+    """The server refuses this client, so that waiting does not help."""
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -40,8 +41,7 @@ def access(options: NatsOptions) -> Access:
     """Load and check the files of the options. Raises ConfigError."""
     tls = None
     try:
-        if options.credentials_file:
-            Path(options.credentials_file).read_bytes()
+        _credentials(options)
         if options.tls_ca_file or options.tls_cert_file:
             tls = ssl.create_default_context(cafile=options.tls_ca_file or None)
         if tls is not None and options.tls_cert_file:
@@ -54,78 +54,79 @@ def access(options: NatsOptions) -> Access:
     return Access(options, tls)
 
 
+def _credentials(options: NatsOptions) -> RawCredentials | None:
+    """The JWT and the key of the user, as they are in the file now: they may be renewed. Raises OSError.
+
+    The client library would look for the line before the JWT for ever.
+    """
+    if not options.credentials_file:
+        return None
+    text = Path(options.credentials_file).read_text(errors="replace")
+    if "BEGIN NATS USER JWT" not in text or "BEGIN USER NKEY SEED" not in text:
+        raise OSError(f"{options.credentials_file} has no JWT, or no key, of a user")
+    return RawCredentials(text)
+
+
 class NatsClient(Client):
     """One connection to one server. It is not made again: :mod:`.connection` makes a new client.
 
     ``on_message`` is called for the messages of all subscriptions, in the order in which the server sent them.
     """
 
-    def __init__(
-        self,
-        access: Access,
-        url: str,
-        on_message: OnMessage,
-        on_error: Callable[[Exception], None],
-        on_closed: Callable[[], Awaitable[None]],
-    ) -> None:
+    def __init__(self, access: Access, url: str, on_message: OnMessage, on_error: Callable[[Exception], None]) -> None:
         super().__init__()
         self._access = access
         self._url = url
         self._on_message = on_message
         self._on_error = on_error
-        self._on_closed = on_closed
-
-    @property
-    def is_reading(self) -> bool:
-        """False when reading has ended by an error of the client, which it only logs: pings then count as answered."""
-        return self._reading_task is not None and not self._reading_task.done()
+        self._ps = SubjectParser(self)
+        self.lost: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        """Done when a connection has ended, also by an error of the client, after which it only stops to read."""
 
     async def open(self, name: str) -> None:
         """Connect. Raises NoConnectionError."""
         options = self._access.options
         given: dict[str, Any] = {"tls": self._access.tls, "connect_timeout": options.connect_timeout}
-        if options.credentials_file:
-            given["user_credentials"] = options.credentials_file
-        elif options.user:
-            given.update(user=options.user, password=options.password)
-        given.update(error_cb=self._report, closed_cb=self._on_closed, allow_reconnect=False)
+        given.update(user=options.user or None, password=options.password or None)
         # The connection's keepalive is faster, and takes received messages for an answer.
-        given.update(ping_interval=3600)
+        given.update(error_cb=self._report, allow_reconnect=False, ping_interval=3600)
         try:
-            await self.connect(servers=[self._url], name=name, **given)
+            await self.connect(servers=[self._url], name=name, user_credentials=_credentials(options), **given)
         except Exception as error:
-            raise self._no_connection(error.args[0] if isinstance(error, _FailedError) else error) from error
+            raise self._no_connection(error) from error
+        assert self._reading_task is not None
+        self._reading_task.add_done_callback(lambda _: self.lost.set_result(None))
 
     async def end(self) -> None:
         """Close, also when the server does not read."""
         try:
             await asyncio.wait_for(self.close(), _CLOSE_TIMEOUT)
-        except (OSError, errors.Error, TimeoutError, RuntimeError):
-            pass  # the connection may be lost in any state
+        except (OSError, errors.Error, TimeoutError, RuntimeError, AssertionError):
+            pass  # the connection may be lost in any state, or was not begun
         writer = getattr(self._transport, "_io_writer", None)
         if writer is not None:
             writer.transport.abort()
 
     async def _report(self, error: Exception) -> None:
         if self._status in (self.DISCONNECTED, self.CONNECTING):
-            raise _FailedError(error)  # else the client would retry in a loop of its own
+            raise error  # else the client would retry in a loop of its own
         self._on_error(error)
 
     def _no_connection(self, error: Exception) -> NoConnectionError:
         text = " ".join(str(error).split()) or type(error).__name__
-        if "authoriz" in text.lower() or "authentic" in text.lower():
-            reason = (
-                f"refuses the user {self._access.options.user!r} ({text}); correct user, password or credentials_file"
-            )
-            return NoConnectionError(f"the NATS server {self._url} {reason} in [pubsub_nats]", refused=True)
-        if isinstance(error, ssl.SSLError | _PlainError):
+        options = self._access.options
+        kind: type[NoConnectionError] = RefusedError
+        who = options.user or options.credentials_file
+        if any(each and each in text for each in ("uthoriz", "uthentic", "nkeys:", options.credentials_file)):
+            reason = f"refuses the user {who!r} ({text}); correct user, password or credentials_file"
+        elif isinstance(error, ssl.SSLError | _PlainError):
             reason = f"gives no encrypted connection: {text}; correct servers and the TLS files"
-            return NoConnectionError(f"the NATS server {self._url} {reason} in [pubsub_nats]", refused=True)
-        if isinstance(error, TimeoutError):
-            text = f"no answer within {self._access.options.connect_timeout:g} s"
-        return NoConnectionError(
-            f"the NATS server {self._url} is unavailable: {text}; start it, or correct servers in [pubsub_nats]"
-        )
+        else:
+            kind = NoConnectionError
+            if isinstance(error, TimeoutError):
+                text = f"no answer within {options.connect_timeout:g} s"
+            reason = f"is unavailable: {text}; start it, or correct servers"
+        return kind(f"the NATS server {self._url} {reason} in [pubsub_nats]")
 
     # -- hooks of the client's base class ------------------------------------------------------------------------
 
@@ -156,10 +157,6 @@ class NatsClient(Client):
         # sends none, and those of others may be damaged; a subject that is not UTF-8 is counted as foreign.
         self.stats["in_bytes"] += len(data)
         self._on_message(subject.decode(errors="replace"), reply.decode(errors="replace"), data)
-
-
-class _FailedError(Exception):
-    """An attempt to connect failed, with this error."""
 
 
 class _PlainError(errors.Error):

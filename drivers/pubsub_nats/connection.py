@@ -5,7 +5,8 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from nats import errors
 
@@ -13,7 +14,7 @@ from pubsub_lib.errors import TransportError
 from pubsub_lib.logs import logger
 from pubsub_lib.reconnect_pause import ReconnectPause
 from pubsub_lib.threads.start import ReadyThread
-from pubsub_nats.client import Access, NatsClient, NoConnectionError, OnMessage
+from pubsub_nats.client import Access, NatsClient, NoConnectionError, OnMessage, RefusedError
 
 _log = logger(__name__)
 
@@ -26,41 +27,36 @@ _MAX_LOGGED: Final = 20
 OnClient = Callable[[NatsClient], Awaitable[None]]
 
 
+class Calls(NamedTuple):
+    """What a half does on the connection's thread."""
+
+    opened: OnClient
+    """Subscribes on a new connection."""
+    on_message: OnMessage
+    """Called for each message."""
+    connected: Callable[[], None]
+    """Called when the subscriptions of ``opened`` are in effect."""
+    work: OnClient
+    """Runs from then on, until the connection ends."""
+
+
 class Connection:
-    """``opened`` subscribes on a new connection. When that is in effect, ``connected`` is called, and ``work`` runs
-    until the connection ends. ``on_message`` is called for each message; all four on the connection's thread.
+    """One half's connection. ``min_payload``: size of messages that the server must accept."""
 
-    ``min_payload``: size of messages that the server must accept.
-    """
-
-    def __init__(
-        self,
-        access: Access,
-        name: str,
-        opened: OnClient,
-        on_message: OnMessage,
-        connected: Callable[[], None],
-        work: OnClient,
-        min_payload: int = 0,
-    ) -> None:
+    def __init__(self, access: Access, name: str, calls: Calls, min_payload: int = 0) -> None:
         self._access = access
         self._options = access.options
         self._name = name
-        self._opened = opened
-        self._on_message = on_message
-        self._connected = connected
-        self._work = work
+        self._calls = calls
         self._min_payload = min_payload
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
-        self._linger = 0.0
         self._discovered: list[str] = []
         """Addresses of further servers of the cluster, which the last server named."""
         self._logged: set[str] = set()
         """Kinds of refused subjects."""
-        self._connected_at = 0.0
         self.settled = threading.Event()
         """Set when the first connection was made, or refused."""
         self.is_connected = False
@@ -83,7 +79,8 @@ class Connection:
                 ready.drop()
                 raise TransportError(f"cannot open an event loop: {error}; raise the limit of open files") from error
             self._woken = asyncio.Event()
-            self._stopping = self._loop.create_future()
+            self._stopping: asyncio.Future[Any] = self._loop.create_future()
+            """Done when the connection must end; its result is the linger of ``stop``."""
             self._thread = ready.thread
             ready.run(self._run)
 
@@ -94,9 +91,8 @@ class Connection:
     def stop(self, linger: float = 0.0) -> None:
         """End the connection and the thread; ``work`` gets ``linger`` seconds to end by itself. Idempotent."""
         with self._lock:
-            self._linger = linger
             self._stopped = True
-        self._call(self._stop)
+        self._call(partial(self._stop, linger))
 
     def join(self, timeout: float) -> None:
         """Wait for the end of the thread."""
@@ -115,10 +111,10 @@ class Connection:
         await self._woken.wait()
         self._woken.clear()
 
-    def _stop(self) -> None:
+    def _stop(self, linger: float) -> None:
         self._woken.set()
         if not self._stopping.done():
-            self._stopping.set_result(None)
+            self._stopping.set_result(linger)
 
     def _run(self) -> None:
         loop = self._loop
@@ -141,26 +137,24 @@ class Connection:
         pause = ReconnectPause(self._options.reconnect_interval, longest)
         while not self._stopping.done():
             servers = random.sample(self._options.servers, len(self._options.servers)) + self._discovered
-            if await self._one_of(servers) and time.monotonic() - self._connected_at > longest:
+            began = time.monotonic()
+            await self._one_of(servers)
+            if time.monotonic() - began > longest:
                 pause.reset()
             await asyncio.wait({self._stopping}, timeout=pause.next())
 
-    async def _one_of(self, servers: list[str]) -> bool:
-        """One connection to one of these servers, from its begin to its end. False when none could be made."""
+    async def _one_of(self, servers: list[str]) -> None:
+        """One connection to the first of these servers that accepts one, from its begin to its end."""
         refused = False
         for url in servers:
             try:
                 await self._one(url)
+                return
             except NoConnectionError as error:
                 self._failed(str(error))
-                refused = refused or error.refused
-            else:
-                return True
-            if self._stopping.done():
-                break
+                refused = refused or isinstance(error, RefusedError)
         if refused:
             self.settled.set()
-        return False
 
     def _failed(self, reason: str) -> None:
         if reason != self.reason:
@@ -168,24 +162,17 @@ class Connection:
             _log.warning("%s; connecting is retried", reason)
 
     async def _one(self, url: str) -> None:
-        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def on_closed() -> None:
-            if not lost.done():
-                lost.set_result(None)
-
-        client = NatsClient(self._access, url, self._on_message, self._on_error, on_closed)
+        client = NatsClient(self._access, url, self._calls.on_message, self._on_error)
         try:
-            await self._prepared(client, url, lost)
+            await self._prepared(client, url)
             if not self._stopping.done():
                 self.is_connected = True
-                self._connected_at = time.monotonic()
                 self.counts["connected"] += 1
-                if self.reason and self.counts["connected"] > 1:
+                if self.counts["connected"] > 1:
                     _log.info("connected to the NATS server %s again", url)
-                self._connected()
+                self._calls.connected()
                 self.settled.set()
-                await self._until_lost(client, lost)
+                await self._until_lost(client)
         finally:
             if self.is_connected:
                 self.is_connected = False
@@ -193,16 +180,16 @@ class Connection:
                 found = (f"{url.partition('://')[0]}://{each.netloc}" for each in client.discovered_servers)
                 self._discovered = [each for each in found if each not in self._options.servers]
                 if not self._stopping.done():
-                    self._failed(f"the connection to the NATS server {url} was lost ({client.last_error or 'silence'})")
+                    why = client.last_error or "silence, or an invalid line"
+                    self._failed(f"the connection to the NATS server {url} was lost ({why})")
             await client.end()
 
-    async def _prepared(self, client: NatsClient, url: str, lost: "asyncio.Future[None]") -> None:
+    async def _prepared(self, client: NatsClient, url: str) -> None:
         """Connect and subscribe, until ``stop``. Raises NoConnectionError."""
         task = asyncio.ensure_future(self._prepare(client, url))
         limit = 2 * self._options.connect_timeout
-        await asyncio.wait({task, lost, self._stopping}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-        done = task.done()
-        error = task.exception() if done and not task.cancelled() else await _ended(task)
+        await asyncio.wait({task, client.lost, self._stopping}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        done, error = task.done(), await _ended(task)
         if isinstance(error, NoConnectionError):
             raise error
         if (error is not None or not done) and not self._stopping.done():
@@ -212,31 +199,29 @@ class Connection:
     async def _prepare(self, client: NatsClient, url: str) -> None:
         await client.open(self._name)
         if client.max_payload < self._min_payload:
-            raise NoConnectionError(
+            raise RefusedError(
                 f"the NATS server {url} accepts messages of {client.max_payload} bytes, which is less than "
                 f"max_frame_bytes ({self._min_payload}); raise max_payload of the server, or lower max_frame_bytes and "
-                "max_value_bytes in [pubsub] of all processes",
-                refused=True,
+                "max_value_bytes in [pubsub] of all processes"
             )
-        await self._opened(client)
+        await self._calls.opened(client)
         await client.flush(_NO_TIMEOUT)
 
-    async def _until_lost(self, client: NatsClient, lost: "asyncio.Future[None]") -> None:
-        work, alive = (asyncio.ensure_future(each) for each in (self._work(client), self._keep_alive(client)))
-        await asyncio.wait({work, alive, lost, self._stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if self._stopping.done() and self._linger:
-            await asyncio.wait({work, alive, lost}, timeout=self._linger, return_when=asyncio.FIRST_COMPLETED)
+    async def _until_lost(self, client: NatsClient) -> None:
+        work, alive = (asyncio.ensure_future(each) for each in (self._calls.work(client), self._keep_alive(client)))
+        await asyncio.wait({work, alive, client.lost, self._stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if self._stopping.done():
+            linger = self._stopping.result()
+            await asyncio.wait({work, alive, client.lost}, timeout=linger, return_when=asyncio.FIRST_COMPLETED)
         for task in (work, alive):
-            error = task.exception() if task.done() else await _ended(task)
+            error = await _ended(task)
             if error is not None and not isinstance(error, OSError | errors.Error):
                 _log.error("internal error in the thread %s; please report this", self._name, exc_info=error)
 
     async def _keep_alive(self, client: NatsClient) -> None:
-        """Return when the server neither answers a ping nor sends messages, or the client no longer reads."""
+        """Return when the server neither answers a ping nor sends messages."""
         while True:
             await asyncio.sleep(self._options.keepalive_interval)
-            if not client.is_reading:
-                return
             # Without a timeout of the client, whose reading would end when the answer came late.
             ping = asyncio.ensure_future(client.flush(_NO_TIMEOUT))
             while not ping.done():
@@ -256,13 +241,11 @@ class Connection:
         kind = ".".join(text.split(".")[: self._options.prefix.count(".") + 2])
         if kind not in self._logged and len(self._logged) < _MAX_LOGGED:
             self._logged.add(kind)
-            _log.error(
-                "the NATS server refuses a subject: %s; grant it to this user; more of this kind are only counted", text
-            )
+            _log.error("the NATS server refuses a subject: %s; grant it to this user; more like it are counted", text)
 
 
 async def _ended(task: "asyncio.Future[Any]") -> BaseException | None:
-    """Cancel a task and wait for its end; return its error."""
+    """Cancel a task unless it has ended, and wait for its end; return its error."""
     task.cancel()
     await asyncio.wait({task}, timeout=_GRACE)
     return task.exception() if task.done() and not task.cancelled() else None

@@ -79,13 +79,10 @@ def checked(given: Mapping[str, Any]) -> NatsOptions:
 def _conflict(options: NatsOptions) -> str:
     if not options.servers:
         return "servers is empty; name at least one"
-    if bool(options.user) != bool(options.password):
-        return "of user and password only one is given; set both or none"
     if options.user and options.credentials_file:
         return "user and credentials_file are both given; remove one"
-    if bool(options.tls_cert_file) != bool(options.tls_key_file):
-        return "of tls_cert_file and tls_key_file only one is given; set both or none"
-    return shared.reconnect_conflict(options)
+    half = shared.half_given(options, ("user", "password"), ("tls_cert_file", "tls_key_file"))
+    return half or shared.reconnect_conflict(options)
 
 
 def _wrong_server(url: str) -> str:

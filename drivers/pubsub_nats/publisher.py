@@ -20,7 +20,7 @@ from pubsub_lib.hello_requests import HelloRequests, request_limits
 from pubsub_lib.send_queue import QueuedMessage, SendQueue, counted_frames
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_nats.client import Access, NatsClient
-from pubsub_nats.connection import Connection
+from pubsub_nats.connection import Calls, Connection
 from pubsub_nats.subjects import Subjects
 
 _LINGER: Final = 0.5
@@ -41,8 +41,8 @@ class NatsPublisher(Publisher):
         self._life = PublisherState()
         self._request_limits = request_limits(limits)
         self._asks = HelloRequests(self._request_limits)
-        calls = self._subscribe, self._take, self._asks.connected, self._send
-        self._connection = Connection(access, "pubsub-nats-publisher", *calls, limits.max_frame_bytes)
+        calls = Calls(self._subscribe, self._take, self._asks.connected, self._send)
+        self._connection = Connection(access, "pubsub-nats-publisher", calls, limits.max_frame_bytes)
         self._queue = SendQueue(self._options.send_queue, self._connection.wake, "pubsub_nats")
         self._inboxes: OrderedDict[str, str] = OrderedDict()
         """Reply subjects of the last requests, by nonce. Only of the connection's thread, as the counters."""
@@ -79,8 +79,7 @@ class NatsPublisher(Publisher):
     def counters(self) -> Mapping[str, int]:
         """See :meth:`pubsub_lib.api.Publisher.counters`. ``lost``: envelopes that were accepted, and not sent when the
         connection or the publisher ended. ``unrequested``: hello replies that no subscriber requested."""
-        sent = {"sent": self._queue.accepted, **self._counts}
-        return {**sent, **self._connection.counts, **self._asks.counters()}
+        return {"sent": self._queue.accepted, **self._counts, **self._connection.counts, **self._asks.counters()}
 
     def sending_for(self, now: float) -> float:
         """See :meth:`pubsub_lib.api.Publisher.sending_for`."""

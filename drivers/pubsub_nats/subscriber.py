@@ -18,7 +18,7 @@ from pubsub_lib.hello_requests import request_limits
 from pubsub_lib.logs import logger
 from pubsub_lib.receive_queue import ReceiveQueue
 from pubsub_nats.client import Access, NatsClient
-from pubsub_nats.connection import Connection
+from pubsub_nats.connection import Calls, Connection
 from pubsub_nats.subjects import Subjects, token
 
 _log = logger(__name__)
@@ -38,11 +38,10 @@ class NatsSubscriber(Subscriber):
         self._limits = limits
         self._subjects = Subjects(access.options.prefix)
         self._inbox = self._subjects.inbox(uuid.uuid4().hex)
-        options = access.options
-        self._queue = ReceiveQueue[tuple[str, bytes]](options.pending_messages, options.pending_bytes)
+        self._queue = ReceiveQueue[tuple[str, bytes]](access.options.pending_messages, access.options.pending_bytes)
         """Subject and body of each message."""
-        calls = self._open, self._take, self._mark, self._follow
-        self._connection = Connection(access, "pubsub-nats-subscriber", *calls)
+        calls = Calls(self._open, self._take, self._mark, self._follow)
+        self._connection = Connection(access, "pubsub-nats-subscriber", calls)
         self._lock = threading.Lock()
         self._topics: set[str] = set()
         self._changed: set[str] = set()
@@ -135,10 +134,9 @@ class NatsSubscriber(Subscriber):
         """Subscribe to ``ALL`` alone when it is registered: a server sends a message once for each subscription."""
         with self._lock:
             changed, self._changed = self._changed, set()
-            wanted = {ALL} if ALL in self._topics else changed & self._topics
             if ALL in changed:
-                changed = set(self._subscribed)
-                wanted = wanted if ALL in self._topics else set(self._topics)
+                changed = self._subscribed.keys() | self._topics
+            wanted = {ALL} if ALL in self._topics else changed & self._topics
         for topic in wanted - self._subscribed.keys():
             self._subscribed[topic] = await client.subscribe(self._subjects.pattern(topic))
         for topic in (changed & self._subscribed.keys()) - wanted:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import psycopg
-from psycopg.errors import error_from_result
+from psycopg.errors import Diagnostic, error_from_result
 from psycopg.pq import ExecStatus
 from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
@@ -24,6 +24,8 @@ _log = logger(__name__)
 _FOREIGN: Final = (psycopg.Error, SQLAlchemyError, OSError)
 _FIRST_BACKOFF: Final = 0.1
 _MAX_WAIT: Final = 3600.0  # seconds
+_QUEUE_FULL: Final = "54000"
+"""The only limit of the server that these statements can exceed. Elsewhere this SQLSTATE means others."""
 _ANSWERED: Final = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 
 OnAnswer = Callable[[bool], None]
@@ -50,6 +52,10 @@ class Session:
         """Why a statement could not be sent."""
         self._connected_at = 0.0
         self._failing = False
+        self._refused = False
+        """Whether the server refused the last statement. Then a new connection does not show that the purpose works."""
+        self._warnings: list[str] = []
+        """Of the server, which are not logged yet: logging could block while the lock is held."""
         self._failures = 0
         self._retry_at = 0.0
         self._lock = threading.Lock()
@@ -94,6 +100,7 @@ class Session:
             pooled.detach()
             assert connection is not None
             connection.autocommit = True
+            connection.add_notice_handler(self._noticed)
             for each in statements:
                 connection.execute(each)
         except Exception as error:  # noqa: BLE001 - an exception must not end the thread
@@ -104,9 +111,8 @@ class Session:
         self._connected_at = time.monotonic()
         with self._lock:
             self._connection = connection
-        if self._failing:
-            self._failing = False
-            _log.info("%s works again", self._purpose)
+        if not self._refused:
+            self._works()
         return True
 
     def begin(self, prepared: bytes, parameters: Sequence[str], on_answer: OnAnswer) -> bool:
@@ -160,9 +166,20 @@ class Session:
                         found.append(each.extra)
         except Exception as error:  # noqa: BLE001 - as above
             self._lost(error)
+        warnings, self._warnings = self._warnings, []
+        for text in warnings:
+            _log.warning("PostgreSQL warns while %s: %s", self._purpose, text)
         if on_answer is not None:
+            self._refused = False
+            self._works()
             on_answer(True)
         return found
+
+    def _noticed(self, diagnostic: Diagnostic) -> None:
+        """On the session's thread, perhaps with the lock held."""
+        if diagnostic.severity_nonlocalized == "WARNING":
+            texts = (diagnostic.message_primary, diagnostic.message_detail, diagnostic.message_hint)
+            self._warnings.append(" ".join(filter(None, texts)))
 
     def _answered(self, connection: psycopg.Connection[Any]) -> OnAnswer | None:
         """The callback of the running statement, if the server has executed it. Raises psycopg's errors."""
@@ -173,6 +190,7 @@ class Session:
                 on_answer, self._on_answer = self._on_answer, None
                 return on_answer
             if result.status not in _ANSWERED:
+                self._refused = True
                 raise error_from_result(result, connection.info.encoding)
         return None
 
@@ -194,6 +212,11 @@ class Session:
         if bell >= 0:
             os.close(bell)
 
+    def _works(self) -> None:
+        if self._failing:
+            self._failing = False
+            _log.info("%s works again", self._purpose)
+
     def _lost(self, error: Exception) -> None:
         self.counts["lost_connections"] += 1
         if time.monotonic() - self._connected_at > self._max_backoff:
@@ -208,7 +231,7 @@ class Session:
         if self._failing:
             return
         self._failing = True
-        shown = translate(error, doing) if isinstance(error, _FOREIGN) else error
+        shown = _explained(error, doing) if isinstance(error, _FOREIGN) else error
         _log.warning(
             "%s does not work and is retried until it succeeds; changes are found by polling meanwhile: %s",
             self._purpose,
@@ -216,6 +239,16 @@ class Session:
             # The message of a PubSubError is complete; any other exception is a bug and needs its traceback.
             exc_info=None if isinstance(shown, PubSubError) else error,
         )
+
+
+def _explained(error: Exception, doing: str) -> PubSubError:
+    if getattr(error, "sqlstate", None) != _QUEUE_FULL:
+        return translate(error, doing)
+    text = str(error).partition("\n")[0]
+    return TransportError(
+        f"the server's queue of notifications is full ({text}); end the oldest transaction of a session that listens, "
+        "which the server's log names; SELECT pg_notification_queue_usage() is then below 1"
+    )
 
 
 def _close(connection: "psycopg.Connection[Any] | None") -> None:

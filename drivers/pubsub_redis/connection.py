@@ -18,6 +18,7 @@ from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, R
 
 from pubsub_lib.errors import TransportError
 from pubsub_lib.reconnect_pause import ReconnectPause
+from pubsub_lib.threads.name_lookup import NameLookup
 from pubsub_redis.opening import made
 from pubsub_redis.options import RedisOptions, Server
 
@@ -74,6 +75,7 @@ class Link:
         self._lock = threading.Lock()
         """Held while the descriptor of the waker and the socket are used by other threads, or closed."""
         self._stopped = threading.Event()
+        self._lookup = NameLookup(server.host, server.port)
         self._socket: socket.socket | None = None
         """A copy of the connection's socket, made as soon as the socket connects; the library replaces its own for TLS.
         """
@@ -106,6 +108,7 @@ class Link:
     def stop(self) -> None:
         """End the thread, after it has sent the orders that are left. Any thread; idempotent."""
         self._stopped.set()
+        self._lookup.end()
         self.wake()
 
     def cut(self) -> None:
@@ -153,7 +156,7 @@ class Link:
     def _once(self, half: Half) -> None:
         self._admitted = self._ready = False
         self._unanswered = 0
-        connection = made(self._options, self._server, self._keep)
+        connection = made(self._options, self._server, self._lookup, self._keep)
         try:
             self._shutdown = socket.SHUT_RD
             connection.connect()

@@ -13,6 +13,7 @@ from typing import Any
 
 import redis
 
+from pubsub_lib.threads.name_lookup import NameLookup
 from pubsub_redis.options import TLS, UNIX, RedisOptions, Server
 
 Keep = Callable[[socket.socket], None]
@@ -40,8 +41,8 @@ class _TlsConnection(redis.SSLConnection, _TcpConnection):
     """The library negotiates TLS over the socket of the second base class."""
 
 
-def made(options: RedisOptions, server: Server, keep: Keep) -> Any:
-    """A connection of the client library, not connected yet."""
+def made(options: RedisOptions, server: Server, lookup: NameLookup, keep: Keep) -> Any:
+    """A connection of the client library, not connected yet. ``lookup``: of the server's host."""
     settings: dict[str, Any] = {
         "username": options.user or None, "password": options.password or None, "protocol": 3,
         "socket_timeout": options.timeout, "client_name": "pubsub_lib",
@@ -59,16 +60,15 @@ def made(options: RedisOptions, server: Server, keep: Keep) -> Any:
         settings.update({name: file for name, file in files.items() if file})
         settings.update(ssl_cert_reqs="required", ssl_check_hostname=True)
     connection = kind(**settings)
-    connection.opened = partial(_opened, options, server, keep)
+    connection.opened = partial(_opened, options, server, lookup, keep)
     return connection
 
 
-def _opened(options: RedisOptions, server: Server, keep: Keep) -> socket.socket:
+def _opened(options: RedisOptions, server: Server, lookup: NameLookup, keep: Keep) -> socket.socket:
     """A socket with a connection to the first address of the server that accepts one. Raises OSError."""
     addresses: list[tuple[int, Any]] = [(socket.AF_UNIX, server.path)]
     if server.scheme != UNIX:
-        found = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
-        addresses = [(each[0], each[4]) for each in found]
+        addresses = [(each[0], each[4]) for each in lookup.addresses(options.connect_timeout)]
     failure = OSError("no address")
     for family, address in addresses:
         opened = socket.socket(family, socket.SOCK_STREAM)

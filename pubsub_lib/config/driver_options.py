@@ -1,4 +1,4 @@
-"""Options that several drivers have: of reconnection, and of the wait for room in the send queue.
+"""Options that several drivers have: of reconnection, and of the wait for room in the send queue; and their checks.
 
 A driver's struct declares the field with its own bounds: ``reconnect_interval: Annotated[Mine, RECONNECT_INTERVAL]``.
 """
@@ -44,3 +44,11 @@ def reconnect_conflict(options: Reconnecting) -> str:
         f"max_reconnect_interval ({options.max_reconnect_interval} s) is below reconnect_interval "
         f"({options.reconnect_interval} s); raise it"
     )
+
+
+def half_given(options: object, *pairs: tuple[str, str]) -> str:
+    """Which of these pairs of options has only one value, for an error that ends with the group; "" when none."""
+    for one, other in pairs:
+        if bool(getattr(options, one)) != bool(getattr(options, other)):
+            return f"of {one} and {other} only one is given; set both or none"
+    return ""

@@ -31,11 +31,10 @@ def only_once(connection: Connection) -> None:
     """Make the half end when its connection is lost."""
     real = connection._one_of
 
-    async def one_of(servers: list[str]) -> bool:
-        made = await real(servers)
-        if made:
-            connection._stop()
-        return made
+    async def one_of(servers: list[str]) -> None:
+        await real(servers)
+        if connection.counts["connected"]:
+            connection._stop(0.0)
 
     connection._one_of = one_of  # type: ignore[method-assign]
 

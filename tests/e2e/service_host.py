@@ -1,6 +1,7 @@
 """A host of the tests: a publisher service, workers, and a replica that records the calls of its handler."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -108,8 +109,7 @@ class Host:
         """Start a worker, which then waits for orders."""
         script = str(Path(__file__).with_name("service_worker.py"))
         process = self._start([script, str(self.config), self.name if origin is None else origin], failpoint)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n", process.communicate()
+        assert answer(process) == "ready\n", process.communicate()
         return process
 
     def controller(self, failpoint: str = "") -> "subprocess.Popen[str]":
@@ -136,6 +136,7 @@ class Host:
                 **os.environ,
                 "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}",
                 "PUBSUB_LIB_FAILPOINT": failpoint,
+                "PYTHONFAULTHANDLER": "1",  # for answer()
                 **self.environment,
             },
             stdin=subprocess.PIPE,
@@ -143,6 +144,24 @@ class Host:
             stderr=complaints,  # not a pipe: no thread reads it, and a full pipe would block the process
             text=True,
         )
+
+
+def answer(process: "subprocess.Popen[str]") -> str:
+    """The next line that a process writes; empty at its end. One that writes nothing for ``LONG`` seconds is aborted:
+    the file stderr of the host's folder then shows where each of its threads waited.
+    """
+    assert process.stdout is not None
+
+    def abort() -> None:
+        process.send_signal(signal.SIGABRT)
+        process.send_signal(signal.SIGCONT)  # a test may have stopped it
+
+    late = threading.Timer(LONG, abort)
+    late.start()
+    try:
+        return process.stdout.readline()
+    finally:
+        late.cancel()
 
 
 def order(worker: "subprocess.Popen[str]", count: int) -> None:
@@ -155,16 +174,14 @@ def order(worker: "subprocess.Popen[str]", count: int) -> None:
 def begin(worker: "subprocess.Popen[str]") -> None:
     """Order one transaction, and wait until only its commit is left."""
     assert worker.stdin is not None
-    assert worker.stdout is not None
     worker.stdin.write("announce 1\n")
     worker.stdin.flush()
-    assert worker.stdout.readline() == "commits\n"
+    assert answer(worker) == "commits\n"
 
 
 def done(worker: "subprocess.Popen[str]") -> int:
     """Wait for the ordered transactions; return the store's position after them."""
-    assert worker.stdout is not None
-    line = worker.stdout.readline()
+    line = answer(worker)
     assert line, f"the worker ended with {worker.wait(LONG)}; its error is in the file stderr of the host's folder"
     return int(line)
 

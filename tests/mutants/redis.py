@@ -222,6 +222,13 @@ MUTANTS = (
         "test_a_half_that_was_closed_connects_no_more",
         "a half that is closed just before it connects stays until connect_timeout",
     ),
+    REPLIES(
+        "close_waits_for_name_servers",
+        "        self._lookup.end()\n",
+        "",
+        "test_close_ends_the_wait_for_name_servers_that_do_not_answer",
+        "a closed half stays as long as no name server answers",
+    ),
     OPENING(
         "redis_socket_is_kept_after_it_was_connected",
         "    keep(opened)\n    if code == errno.EINPROGRESS:\n        poller = select.poll()\n"

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tokenize
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -510,6 +511,36 @@ def test_no_path_of_a_developers_machine_is_in_the_tree(tmp_path: Path) -> None:
             if private.search(line):
                 found.append(f"{path.relative_to(tmp_path / 'project')}:{number}: {line.strip()}")
     assert found == []
+
+
+MAX_DRIVER_LINES = 700
+"""Maximum number of lines of code of a driver that a client library connects."""
+
+
+def lines_of_code(path: Path) -> int:
+    """Number of lines that have code: not those of comments and docstrings."""
+    found: set[int] = set()
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.string.strip() and token.type not in (tokenize.COMMENT, tokenize.ENCODING):
+                found.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            found.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(found)
+
+
+def test_lines_of_code_are_those_without_comments_and_docstrings(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        '"""A\ndocstring."""\n\n# a comment\nA = """\na text"""  # of two lines\n"""Of A."""\n'
+    )
+    assert lines_of_code(tmp_path / "a.py") == 2
+
+
+@pytest.mark.parametrize("name", ["nats", "redis", "pgnotify"])
+def test_a_driver_of_a_broker_has_less_than_700_lines_of_code(name: str) -> None:
+    total = sum(map(lines_of_code, (ROOT / "drivers" / f"pubsub_{name}").rglob("*.py")))
+    assert 0 < total < MAX_DRIVER_LINES, f"pubsub_{name} has {total}: make it simpler, not denser"
 
 
 def test_a_driver_over_a_client_library_needs_less_than_200_lines() -> None:

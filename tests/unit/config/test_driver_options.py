@@ -11,6 +11,7 @@ from pubsub_lib.config.driver_options import (
     RECONNECT_INTERVAL,
     SEND_WAIT,
     SendWait,
+    half_given,
     reconnect_conflict,
 )
 from pubsub_lib.config.fields import opts_of
@@ -37,3 +38,16 @@ def test_a_maximum_wait_below_the_first_is_a_conflict_with_both_values() -> None
     assert reconnect_conflict(Toy(2.0, 2.0)) == ""
     wrong = "max_reconnect_interval (2.0 s) is below reconnect_interval (3.0 s); raise it"
     assert reconnect_conflict(Toy(3.0)) == wrong
+
+
+def test_an_option_without_its_other_half_is_named() -> None:
+    class Files(msgspec.Struct):
+        cert: str = ""
+        key: str = ""
+        user: str = ""
+
+    both = (("cert", "key"), ("key", "user"))
+    assert half_given(Files(), *both) == ""
+    assert half_given(Files("c", "k", "u"), *both) == ""
+    assert half_given(Files("c"), *both) == "of cert and key only one is given; set both or none"
+    assert half_given(Files("c", "k"), *both) == "of key and user only one is given; set both or none"

@@ -284,7 +284,7 @@ def test_a_full_queue_names_the_option() -> None:
         ({"url": "unix://me:secret@/run/redis.sock"}, "set user and password in"),
         ({"url": "unix:///run/redis.sock?password=secret"}, "is not the address of a server"),
         ({"prefix": "a\nb"}, "is not printable"),
-        ({"cert_file": "c.pem", "url": "rediss://host"}, "belong together"),
+        ({"cert_file": "c.pem", "url": "rediss://host"}, "of cert_file and key_file only one is given"),
         ({"reconnect_interval": 2.0, "max_reconnect_interval": 1.0}, "is below reconnect_interval"),
         ({"ca_file": "ca.pem"}, "need TLS; set url = rediss"),
         ({"send_queue": 0}, "redis_pubsub_driver cannot use its options"),

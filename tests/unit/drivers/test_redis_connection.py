@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -179,6 +180,54 @@ def test_a_publisher_that_cannot_connect_leaves_nothing(scheme: str, endless: Ca
         options, address = checked({"url": url, **SLOW})
         publisher = RedisPublisher(msgspec.structs.replace(options, connect_timeout=0.1), address, Limits())
         with pytest.raises(TransportError, match=r"start the Redis server .*: the server did not answer|unavailable"):
+            publisher.initialize(lambda request: None, lambda: None)
+        for thread in publisher._threads:
+            thread.join(LONG)
+            assert not thread.is_alive()
+
+
+@contextmanager
+def hanging_name_servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Set when a host was looked up; no look-up gets an answer."""
+    asked, ended = threading.Event(), threading.Event()
+
+    def look_up(*_: Any, **__: Any) -> Any:
+        asked.set()
+        ended.wait()
+        raise OSError("the test has ended")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    yield asked
+    ended.set()
+
+
+def test_close_ends_the_wait_for_name_servers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hanging_name_servers(monkeypatch) as asked:
+        subscriber = RedisSubscriber(*checked({"url": "redis://host", **SLOW}), Limits())
+        subscriber.initialize(lambda envelope: None, lambda: None)
+        subscriber.daemonize()
+        thread = subscriber._life._thread
+        assert thread is not None
+        assert asked.wait(LONG)
+        subscriber.close()
+        thread.join(LONG)
+        assert not thread.is_alive()
+
+
+def test_a_publisher_names_a_host_for_which_no_name_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    options, address = checked({"url": "redis://host", "timeout": 3600.0, "connect_timeout": 0.1})
+    publisher = RedisPublisher(options, address, Limits())
+    reasons: list[str] = []
+    really = publisher.disconnected
+
+    def disconnected(reason: str, final: bool) -> None:
+        really(reason, final)
+        reasons.append(reason)
+
+    monkeypatch.setattr(publisher, "disconnected", disconnected)
+    with hanging_name_servers(monkeypatch):
+        monkeypatch.setattr(publisher._settled, "wait", lambda seconds: poll(lambda: bool(reasons), LONG))
+        with pytest.raises(TransportError, match=r"unavailable .*no name server answered for 'host' within 0\.1 s"):
             publisher.initialize(lambda request: None, lambda: None)
         for thread in publisher._threads:
             thread.join(LONG)

@@ -76,7 +76,7 @@ def test_envelopes_that_a_stalled_server_leaves_in_the_queue_are_lost_at_the_end
 
 def test_a_task_that_waits_for_a_server_that_does_not_read_can_be_cancelled() -> None:
     async def ends_cancelled() -> bool:
-        client = NatsClient(access(checked({})), "nats://127.0.0.1:4222", print, print, lambda: asyncio.sleep(0))
+        client = NatsClient(access(checked({})), "nats://127.0.0.1:4222", print, print)
         client._status = client.CONNECTED
         client._flush_queue = asyncio.Queue()
         client._flusher_task = flusher = asyncio.create_task(asyncio.sleep(LONG))

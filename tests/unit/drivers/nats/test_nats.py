@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_used_is_a_config_error(tmp_path: Path) -> None:
 
 
 def test_credentials_without_their_package_are_a_config_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "me.creds").write_text("")
+    (tmp_path / "me.creds").write_text("BEGIN NATS USER JWT, BEGIN USER NKEY SEED")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"install nats-py\[nkeys\]"):
         client.access(checked({"credentials_file": str(tmp_path / "me.creds")}))

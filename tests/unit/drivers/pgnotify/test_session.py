@@ -39,6 +39,9 @@ class Connection:
     def execute(self, query: str) -> None:
         self.executed.append(query)
 
+    def add_notice_handler(self, handler: object) -> None:
+        """It sends no notice."""
+
     def fileno(self) -> int:
         if self.desynchronized:
             raise psycopg.OperationalError("the connection is lost")
