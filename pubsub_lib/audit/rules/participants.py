@@ -3,26 +3,9 @@
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.base_tables import FOREVER, RUN
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import lookup
 from pubsub_lib.core.envelope import OBSERVER
-
-
-def with_torn_ends(runs: DataFrame, torn: DataFrame) -> DataFrame:
-    """The runs, with a gap at the end of those whose last record is one (``last``) of ``torn``."""
-    in_order = Window.partitionBy("domain", "side", "name", "host").orderBy("first_wall", "run")
-    after = F.lead("first_wall").over(in_order)
-    gap = F.struct(
-        F.col("last_number").alias("lo"),
-        F.col("last_wall").alias("lo_wall"),
-        F.lit(FOREVER).alias("hi"),
-        F.coalesce(F.when(after > F.col("last_wall"), after), F.lit(FOREVER)).alias("hi_wall"),
-    )
-    ends = torn.groupBy(*RUN).agg(F.max("last").alias("torn"))
-    at_end = F.coalesce((F.col("torn") == F.col("last_number")) & ~F.col("ended"), F.lit(False))
-    gaps = F.when(at_end, F.concat("gaps", F.array(gap))).otherwise(F.col("gaps"))
-    return runs.join(lookup(ends), RUN, "left").withColumn("gaps", gaps).drop("torn")
 
 
 def requests(events: DataFrame) -> DataFrame:

@@ -1,5 +1,6 @@
 """All tables of an audit, from one table of journal records (docs/audit.md)."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -14,14 +15,14 @@ from pubsub_lib.audit.rules import (
     contradictions,
     delivery,
     fast_path,
-    participants,
     receipts,
+    run_ends,
     state,
     syncs,
     unexpected_receipts,
 )
 from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN
-from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.settings import AuditSettings, Listing
 from pubsub_lib.audit.spark.session import compiled, compiling
 from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, observed, settled
 
@@ -56,10 +57,15 @@ INTERPRETED_BELOW: Final = 100_000
 
 
 def audit(
-    rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_PATH_FROM, torn: DataFrame | None = None
+    rows: DataFrame,
+    settings: AuditSettings,
+    fast_path_from: int = FAST_PATH_FROM,
+    torn: DataFrame | None = None,
+    listed: Mapping[str, Listing] | None = None,
 ) -> Tables:
     """Plan the tables; reading them runs the jobs. ``rows``: journals' records, each once, with ``domain``. ``torn``:
-    ``domain``, ``run`` and number (``last``) of each last record behind which bytes or files were not read.
+    ``domain``, ``run`` and number (``last``) of each last record behind which bytes or files were not read. ``listed``:
+    when the folders of each domain were listed.
 
     Tables that several others need are computed at once: with small journals, planning nested plans takes longer than
     reading the data.
@@ -71,7 +77,8 @@ def audit(
     if messages >= INTERPRETED_BELOW:
         compiled(rows.sparkSession)
     runs = base_tables.runs(overview, rows)
-    runs = settled(runs if torn is None else participants.with_torn_ends(runs, torn))
+    runs = runs if torn is None else run_ends.with_torn_ends(runs, torn)
+    runs = settled(run_ends.with_ends(runs, listed or {}, settings))
     known = _known(rows, events, overview, runs, settings)
     delivered, strayed, source = _judged(rows, known, settings, fast=sent >= fast_path_from)
     strays = kept(strayed, small=True)
