@@ -18,7 +18,9 @@ INCOMPLETE: Final = 32
 BITS: Final[Mapping[int, frozenset[str]]] = {
     LOSS: frozenset({"lost"}),
     CORRUPT: frozenset({"corrupt", "phantom", "misrouted", "phantom_publish"}),
-    DIVERGENCE: frozenset({"missing", "stale", "wrong_value", "zombie", "chain_broken", "foreign_history"}),
+    DIVERGENCE: frozenset(
+        {"missing", "stale", "wrong_value", "zombie", "chain_broken", "foreign_history", "diverged", "rot"}
+    ),
     LATE: frozenset({"late"}),
     POLICY: frozenset({"duplicate_applied", "stale_applied"}),
     INCOMPLETE: frozenset({"unknown"}),

@@ -21,7 +21,18 @@ ID: Final = ["sequence", "topic", "uuid", "domain"]
 POINT: Final = ["domain", "topic", "position", "nonce"]
 HOSTS: Final = ["domain", "replica_host", "publisher_host"]
 _SYNCS: Final = "array<struct<number:bigint,position:bigint,wall:bigint,began:bigint,since:bigint>>"
-_EVENTS: Final = ("hello", "ask", "interest", "drop", "sync_begin", "sync_end", "listing", "changelog", "contradicted")
+_EVENTS: Final = (
+    "hello",
+    "ask",
+    "interest",
+    "drop",
+    "sync_begin",
+    "sync_end",
+    "listing",
+    "changelog",
+    "contradicted",
+    "rot",
+)
 
 
 def events(rows: DataFrame) -> DataFrame:
@@ -47,6 +58,7 @@ def overview(rows: DataFrame) -> DataFrame:
         F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
         F.max(F.col("kind") == "close").alias("ended"),
         F.max((F.col("kind") == "interest") & (F.col("cause") == "poll")).alias("polls"),
+        F.max(F.col("kind") == "held").alias("holds"),
         F.min("number").alias("first_number"),
         F.max("number").alias("last_number"),
         F.count("*").alias("recorded"),

@@ -785,6 +785,50 @@ class Oracle:
         return {each: (end, objects) for each, (_, end, objects) in found.items()}
 
     def state(self) -> list[Difference]:
+        return sorted([*self._listed_differences(), *self._held_differences()], key=str)
+
+    def _held_differences(self) -> set[Difference]:
+        links = [row for row in self.rows if row.kind == "data" and row.outcome == "committed"]
+        points = {(row.position, row.nonce) for row in links}
+        found = set()
+        for run, rows in self.runs.items():
+            if rows[0].side != "replica":
+                continue
+            last: dict[str, Row] = {}
+            for row in rows:
+                if row.kind == "rot" and row.cause == "memory":
+                    found.add(Difference(row.name, row.topic, "", "", "rot", 0, None))
+                if row.kind != "held":
+                    continue
+                last[row.topic] = row
+                until = [each for each in links if each.topic == row.topic and each.position <= row.position]
+                if until and (row.position, row.nonce) in points:
+                    link = max(until, key=lambda each: (each.position, each.run, each.number))
+                    if (link.count, link.digest) != (row.count, row.digest):
+                        found.add(Difference(row.name, row.topic, "", "", "diverged", 0, None))
+            for topic, held in last.items():
+                if self._contradicts(held, rows, [hi for _, _, hi, _ in self.gaps(run)]):
+                    found.add(Difference(held.name, topic, "", "", "diverged", 0, None))
+        return found
+
+    def _contradicts(self, held: Row, rows: Sequence[Row], gaps: Sequence[float]) -> bool:
+        """Whether the replica recorded before that it has a later change, and no full sync led back."""
+        since = max((hi for hi in gaps if hi <= held.number), default=0)
+        for row in rows:
+            if row.kind == "sync_end" and row.outcome == "full" and row.topic in (held.topic, ""):
+                since = max(since, row.number) if row.number < held.number else since
+        return any(
+            row.topic == held.topic
+            and since <= row.number < held.number
+            and row.position > held.position
+            and (
+                (row.kind == "data" and row.outcome in ("applied", "old"))
+                or (row.kind == "sync_end" and row.outcome == "delta")
+            )
+            for row in rows
+        )
+
+    def _listed_differences(self) -> list[Difference]:
         stored = self._listings("store")
         limits = [row for row in self.rows if row.kind == "changelog"]
         changes: dict[tuple[str, str, str], dict[int, tuple[str, int]]] = defaultdict(dict)
@@ -821,7 +865,7 @@ class Oracle:
                 first = between[min(between)] if between else 0
                 behind = mine.wall - first if first > 0 else None
                 found.append(Difference(name, topic, table, key, verdict, len(between), behind))
-        return sorted(found, key=str)
+        return found
 
     def _compare(
         self,
@@ -924,7 +968,7 @@ class Oracle:
         for bit, kinds in {
             1: {"lost"},
             2: {"corrupt", "phantom", "misrouted", "phantom_publish"},
-            4: {"missing", "stale", "wrong_value", "zombie", "chain_broken", "foreign_history"},
+            4: {"missing", "stale", "wrong_value", "zombie", "chain_broken", "foreign_history", "diverged", "rot"},
             8: {"late"},
             16: {"duplicate_applied", "stale_applied"},
             32: {"unknown"},

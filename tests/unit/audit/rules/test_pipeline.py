@@ -582,6 +582,89 @@ def objects_differ(world: Scenario) -> list[Row]:
     return world.rows()
 
 
+@case({}, 0)
+def a_replica_holds_what_the_changelog_has(world: Scenario) -> list[Row]:
+    """Also when the transaction that it has reached changed another topic, and at a point of a replaced history."""
+    world.follow("")
+    world.hold(0, 0, 0)
+    world.deliver(3)
+    world.hold(3, 1, 7003)
+    world.deliver(1, "other")
+    world.hold(4, 1, 7003)
+    world.hold(4, 9, 9, nonce=77)
+    world.hold(4, 1, 7004, topic="other")
+    return world.rows()
+
+
+@case({("diverged", "", ""): 1}, 4)
+def a_replica_applies_nothing(world: Scenario) -> list[Row]:
+    """It records that it had every message before."""
+    world.follow()
+    for _ in range(5):
+        world.receive(world.publish(), "old")
+    world.hold(0, 0, 0)
+    return world.rows()
+
+
+@case({("diverged", "", ""): 1}, 4)
+def a_replica_applies_nothing_and_moves_its_point(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(5)
+    world.hold(5, 0, 0)
+    return world.rows()
+
+
+@case({("repaired", "", "wire"): 1, ("diverged", "", ""): 1}, 4)
+def a_delta_loses_a_link(world: Scenario) -> list[Row]:
+    """It claims to have read everything up to the head. Later messages do not repair the topic."""
+    world.follow()
+    world.deliver(1)
+    world.publish()
+    world.sync(world.time + 30, "t", world.position, count=0, after=1)
+    world.hold(2, 1, 7001)
+    world.deliver(1)
+    world.hold(3, 1, 7001)
+    return world.rows()
+
+
+@case({("diverged", "", ""): 1, ("unknown", "gap", ""): 1}, 36)
+def a_killed_replica_is_compared_at_its_marks(world: Scenario) -> list[Row]:
+    """It is killed for good. Another replica is as it should be."""
+    other = world.begin("replica", "other")
+    world.follow()
+    world.follow(replica=other)
+    for number in range(5):
+        sent = world.publish()
+        world.receive(sent, replica=other)
+        if number < 4:
+            world.receive(sent)
+        if number == 3:
+            world.hold(4, 2, 7004)
+    world.replica.end = BEGIN + 5_000
+    return world.rows()
+
+
+@case({("rot", "", ""): 1}, 4)
+def memory_of_a_replica_rots(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.replica.record(world.time + 60, kind="rot", topic="t", cause="memory", count=1)
+    world.replica.record(world.time + 70, kind="rot", topic="t", cause="memory", count=2)
+    world.service.record(world.time + 60, kind="rot", topic="u", cause="store", count=1)
+    world.hold(2, 1, 7002)
+    return world.rows()
+
+
+@case({}, 0)
+def a_full_sync_leads_back(world: Scenario) -> list[Row]:
+    """Of a store that is behind."""
+    world.follow()
+    world.deliver(3)
+    world.sync(world.time + 30, "t", 2, outcome="full")
+    world.hold(2, 1, 7002)
+    return world.rows()
+
+
 @case({("foreign_history", "", ""): 1}, 4)
 def a_replica_is_at_a_point_that_was_never_committed(world: Scenario) -> list[Row]:
     world.follow()
@@ -956,7 +1039,7 @@ def a_thousand_journals_with_planted_faults(tables: "Tables", generated: dict[st
     every = {
         "ok", "reordered", "duplicate_dropped", "duplicate_applied", "late", "repaired", "lost", "corrupt", "phantom",
         "misrouted", "stale_applied", "pending", "excused", "unknown", "unpublished", "phantom_publish",
-        "chain_broken", "missing", "zombie", "stale", "wrong_value", "behind",
+        "chain_broken", "missing", "zombie", "stale", "wrong_value", "behind", "diverged", "rot",
     }  # fmt: skip
     assert every <= seen.keys()
     places = {"corrupt writer", "corrupt hop", "corrupt publisher", "corrupt wire", "corrupt polling", "corrupt sync"}

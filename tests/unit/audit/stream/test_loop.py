@@ -50,7 +50,7 @@ JOURNALS = int(os.environ.get("PUBSUB_TEST_JOURNALS", "60"))
 MANY = 100
 OF_THE_STORE = {
     "missing", "stale", "wrong_value", "zombie", "foreign_history", "behind", "unpublished", "phantom_publish",
-    "chain_broken",
+    "chain_broken", "diverged", "rot",
 }  # fmt: skip
 UNSEEN = {("unknown", "", ""), ("lost", "", "writer"), ("pending", "", ""), ("corrupt", "writer", "")}
 """A phantom publication, a commit that only the store has recorded, an item without a closed window, and a content that
