@@ -46,7 +46,10 @@ def evidence(
     problems += _absent(tables, list(expected))
     begun = {domain for domain, row in known.items() if row["closed"]}
     problems = [each for each in problems if each]
-    coverage = [Coverage(domain, row["store"], row["names"], row["listed"]) for domain, row in sorted(every.items())]
+    coverage = [
+        Coverage(domain, row["store"], row["names"], row["listed"], row["held"])
+        for domain, row in sorted(every.items())
+    ]
     silent = _silent(tables)
     return Evidence(problems, silent, sorted(every.keys() - begun), bool(every), coverage)
 

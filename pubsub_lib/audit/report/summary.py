@@ -71,13 +71,15 @@ class Count(msgspec.Struct, frozen=True):
 
 class Coverage(msgspec.Struct, frozen=True):
     """What a domain's journals allowed to audit. ``store``: whether there are records of the store; ``listed``: the
-    number of the ``replicas`` (names) that listed their objects.
+    number of the ``replicas`` (names) that listed their objects; ``held``: of those that only recorded count and
+    digest of their objects.
     """
 
     domain: str
     store: bool
     replicas: int
     listed: int
+    held: int = 0
 
 
 class Detector(msgspec.Struct, frozen=True):

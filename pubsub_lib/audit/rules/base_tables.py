@@ -88,10 +88,12 @@ def received_streams(overview: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
-    """One row per run: its participant, first and last wall, gaps, whether it ended in order, whether it polls."""
+    """One row per run: its participant, first and last wall, gaps; whether it ended in order, polls, and has ``held``
+    records.
+    """
     whole = overview.groupBy(*RUN, "side", "name", "host").agg(
         *(F.min(name).alias(name) for name in ("first_wall", "first_number")),
-        *(F.max(name).alias(name) for name in ("last_wall", "last_mark", "ended", "polls", "last_number")),
+        *(F.max(name).alias(name) for name in ("last_wall", "last_mark", "ended", "polls", "holds", "last_number")),
         F.sum("recorded").alias("recorded"),
     )
     whole = settled(whole)

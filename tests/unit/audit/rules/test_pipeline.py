@@ -1226,6 +1226,9 @@ def what_was_not_audited_is_counted(summary: Summary, journals: Mapping[str, lis
     for domain, rows in sorted(journals.items()):
         names = {row.name for row in rows if row.side == "replica"}
         listed = {row.name for row in rows if row.side == "replica" and row.kind == "listing"}
-        expected.append(Coverage(domain, any(row.side == "store" for row in rows), len(names), len(listed)))
+        held = {row.name for row in rows if row.side == "replica" and row.kind == "held"} - listed
+        store = any(row.side == "store" for row in rows)
+        expected.append(Coverage(domain, store, len(names), len(listed), len(held)))
     assert summary.coverage == expected
     assert len({(each.store, each.replicas, each.listed) for each in expected}) > 2
+    assert any(each.held for each in expected)
