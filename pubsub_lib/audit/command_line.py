@@ -15,7 +15,7 @@ _SECONDS: Final = (
     ("window", 60.0, "length of a window"),
     ("grace", 30.0, "longest transit time of a message plus the largest clock difference"),
     ("bound", 10.0, "maximum time from a commit until a replica has the change"),
-    ("silence", 60.0, "a run that has not ended and wrote no record for longer is reported as silent"),
+    ("silence", 60.0, "a run that has not ended and wrote no record for longer has expired: windows close without it"),
 )
 
 

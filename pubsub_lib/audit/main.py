@@ -159,7 +159,7 @@ def _audit(
         rows = journals.load(spark, gathered)
         if gathered.cacheable:
             rows = rows.persist()
-        tables = audit(rows, settings, torn=journals.torn_ends(spark, gathered))
+        tables = audit(rows, settings, torn=journals.torn_ends(spark, gathered), listed=gathered.listed)
         derived = aggregate(tables, settings)
         found = collect(tables, derived, settings, gathered.problems, options.expected, gathered.listed)
         if lacking and not rows.filter("kind = 'data'").isEmpty():

@@ -1,4 +1,4 @@
-"""The settings of an audit. Times are in microseconds, as in the journals."""
+"""The settings of an audit, and the moment of its reading. Times are in microseconds, as in the journals."""
 
 from typing import Final
 
@@ -32,3 +32,12 @@ class AuditSettings(msgspec.Struct, frozen=True):
                 raise ConfigError(f"{name} is {value} microseconds; it must be at least {least}")
             if value > _MAX:
                 raise ConfigError(f"{name} is {value} microseconds; it must be at most {_MAX}, which are 100 years")
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """The reading of one domain's files: when its folders were listed (wall clock), and how long it then took until all
+    were read; both in microseconds.
+    """
+
+    wall: int
+    took: int

@@ -16,7 +16,7 @@ SCHEMA: Final = 1
 Side = Literal["writer", "service", "replica", "store"]
 Kind = Literal[
     "open", "mark", "close", "data", "hello", "ask", "interest", "drop", "sync_begin", "sync_end", "reject",
-    "object", "listing", "changelog", "rot", "contradicted",
+    "object", "listing", "changelog", "rot", "contradicted", "held",
 ]  # fmt: skip
 Outcome = Literal[
     "", "committed", "handed", "taken", "sent", "applied", "waiting", "old", "part", "dropped",

@@ -16,6 +16,7 @@ from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.journal import Journal
 from pubsub_lib.journal.rows import Outcome
+from pubsub_lib.replica.held_contents import HeldContents, LockOwner
 
 _APPLIED: Final[tuple[Outcome]] = ("applied",)
 _DROPPED: Final[tuple[Outcome]] = ("dropped",)
@@ -34,6 +35,7 @@ class ReplicaJournal:
         self._listings = 0
         self._known: dict[str, Point | None] = {}
         """The known point of each chain after the last step: a message up to it is old, a later one is not."""
+        self.held = HeldContents(journal)
 
     # -- topics and hello requests -----------------------------------------------------------------------------------
 
@@ -62,7 +64,9 @@ class ReplicaJournal:
         messages = envelope.messages
         if not messages:
             self._journal.links("applied", applied)
+            self.held.touch(link.topic for link in applied)
             return
+        self.held.touch((envelope.topic,))
         chain = ALL if ALL in tracker.topics else envelope.topic
         if len(applied) == len(messages) and all(
             link is message.link for link, message in zip(applied, messages, strict=True)
@@ -140,6 +144,7 @@ class ReplicaJournal:
             applied.setdefault(ALL if ALL in answer.chains else link.topic, []).append(link)
         for chain, part in answer.chains.items():
             links = applied.get(chain, [])
+            self.held.touch([chain, *(part.topics if isinstance(part, Full) else [link.topic for link in links])])
             if chain in tracker.topics:
                 self._known[chain] = tracker.chain(chain).known
             if isinstance(part, Full):
@@ -162,6 +167,7 @@ class ReplicaJournal:
     def drained(self, links: Sequence[Link], tracker: Tracker) -> None:
         """See :meth:`pubsub_lib.core.replica_state.Witness.drained`."""
         self._journal.links("applied", links)
+        self.held.touch(link.topic for link in links)
         for link in links:
             self._known[ALL if ALL in tracker.topics else link.topic] = link.point
 
@@ -175,6 +181,7 @@ class ReplicaJournal:
 
     def rotted(self, rot: Rot) -> None:
         """Altered or lost objects were found in memory; they are read again."""
+        self.held.touch((rot.topic,))
         self._journal.note("rot", topic=rot.topic, cause="memory", count=rot.objects)
 
     def sync_failed(self, job: StartSync, why: str) -> None:
@@ -204,13 +211,21 @@ class ReplicaJournal:
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def watch(self, rejected: Callable[[], Mapping[str, int]]) -> None:
-        """See :meth:`pubsub_lib.journal.Journal.watch`."""
-        self._journal.watch(rejected)
+    def watch(self, rejected: Callable[[], Mapping[str, int]], owner: LockOwner) -> None:
+        """Record counters of rejected messages (see :meth:`pubsub_lib.journal.Journal.watch`), and the contents, at
+        each mark.
+        """
+
+        def at_mark() -> Mapping[str, int]:
+            self.held.at_mark(owner)
+            return rejected()
+
+        self._journal.watch(at_mark)
 
     def list_objects(self, state: ReplicaState) -> None:
         """Write all objects of every topic, so that an audit can compare them with the store."""
         tracker, cache = state.tracker, state.cache
+        self.held.record_all(state)
         for name in tracker.topics:
             known = tracker.chain(name).known
             if known is not None and not tracker.chain(name).frozen:

@@ -170,7 +170,7 @@ class Replica:
             if self._endpoint is not None:
                 self._endpoint.start()  # last: its answers need a replica that has subscribed
             if self._journal is not None:
-                self._journal.watch(self._rejected)
+                self._journal.watch(self._rejected, self._engine)
         except BaseException:
             self.close()  # __exit__ is not called when __enter__ raises
             raise

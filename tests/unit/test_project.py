@@ -38,6 +38,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
             "contents",
             "delivery",
             "fast_path",
+            "held_contents",
             "participants",
             "receipts",
             "state",

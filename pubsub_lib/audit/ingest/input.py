@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pubsub_lib.audit.ingest.overlaps import Numbered, Ranges, ranges_of, without_overlaps
 from pubsub_lib.audit.ingest.run_ends import ReadPart, ends_before, run_and_part
 from pubsub_lib.audit.ingest.source_file import SourceFile, source_file
+from pubsub_lib.audit.settings import Listing
 from pubsub_lib.audit.spark.addresses import path_of, to_read
 from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.spark.settled import together
@@ -42,15 +43,6 @@ _WRITING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """Errors of writing a file; reading never raises them."""
 _TORN: Final = pa.schema([("domain", pa.string()), ("run", pa.string()), ("last", pa.int64())])
 _PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
-
-
-class Listing(msgspec.Struct, frozen=True):
-    """The reading of one domain's files: when its folders were listed (wall clock), and how long it then took until all
-    were read; both in microseconds.
-    """
-
-    wall: int
-    took: int
 
 
 class Input(msgspec.Struct, frozen=True):

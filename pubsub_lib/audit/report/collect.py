@@ -9,7 +9,6 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.ingest.input import Listing
 from pubsub_lib.audit.report import anomalies, streams, trails, windows
 from pubsub_lib.audit.report.aggregates import Aggregates
 from pubsub_lib.audit.report.evidence import evidence
@@ -25,7 +24,7 @@ from pubsub_lib.audit.report.summary import (
     exit_code,
 )  # fmt: skip
 from pubsub_lib.audit.rules.pipeline import Tables
-from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.settings import AuditSettings, Listing
 from pubsub_lib.audit.spark.settled import lookup
 
 

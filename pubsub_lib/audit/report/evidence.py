@@ -7,12 +7,11 @@ import msgspec
 from pyspark.sql import Column, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.ingest.input import Listing
 from pubsub_lib.audit.report.summary import Coverage
-from pubsub_lib.audit.rules import participants
-from pubsub_lib.audit.rules.base_tables import FOREVER, PARTICIPANTS, closed
+from pubsub_lib.audit.rules import participants, run_ends
+from pubsub_lib.audit.rules.base_tables import closed
 from pubsub_lib.audit.rules.pipeline import Tables
-from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.settings import AuditSettings, Listing
 from pubsub_lib.audit.spark.settled import hashed, lookup
 
 
@@ -33,9 +32,9 @@ def evidence(
     listed: Mapping[str, Listing] | None = None,
 ) -> Evidence:
     """Run the jobs. ``expected``: side and name of each participant that must have a journal. ``listed``: when the
-    folders of each domain were listed; a domain without it was listed after all of its records. Blocks.
+    folders of each domain were listed, as it was given to the pipeline. Blocks.
     """
-    known_until = _known_until(listed or {})
+    known_until = run_ends.known_until(listed or {})
     every = {row["domain"]: row for row in participants.of_domains(tables.runs, tables.events, settings).collect()}
     known = {row["domain"]: row for row in _with_requests(tables, settings, known_until)}
     problems = [
@@ -47,23 +46,12 @@ def evidence(
     problems += _absent(tables, list(expected))
     begun = {domain for domain, row in known.items() if row["closed"]}
     problems = [each for each in problems if each]
-    coverage = [Coverage(domain, row["store"], row["names"], row["listed"]) for domain, row in sorted(every.items())]
-    silent = _silent(tables, settings, known_until)
+    coverage = [
+        Coverage(domain, row["store"], row["names"], row["listed"], row["held"])
+        for domain, row in sorted(every.items())
+    ]
+    silent = _silent(tables)
     return Evidence(problems, silent, sorted(every.keys() - begun), bool(every), coverage)
-
-
-def _known_until(listed: Mapping[str, Listing]) -> Column:
-    """The time until which the list of a domain's files is complete; the row needs ``domain`` and ``latest``. A run
-    that began later may have no file in the list, and a file may have been read before its run went on.
-
-    It is the moment of the listing. A clock of this host that is far behind must not hide anything: then it is the last
-    wall of all records minus the time in which they were read.
-    """
-    until = F.lit(FOREVER)
-    for domain, each in sorted(listed.items()):
-        moment = F.greatest(F.lit(each.wall), F.col("latest") - each.took)
-        until = F.when(F.col("domain") == domain, moment).otherwise(until)
-    return until
 
 
 def _with_requests(tables: Tables, settings: AuditSettings, known_until: Column) -> list[Row]:
@@ -78,14 +66,8 @@ def _with_requests(tables: Tables, settings: AuditSettings, known_until: Column)
     return domains.join(hashed(counted), "domain", "left").collect()
 
 
-def _silent(tables: Tables, settings: AuditSettings, known_until: Column) -> list[str]:
-    about = tables.domains.select("domain", F.least("latest", known_until).alias("latest"))
-    quiet = (
-        tables.runs.filter(F.col("side").isin(*PARTICIPANTS) & ~F.col("over"))
-        .join(lookup(about), "domain")
-        .filter(F.col("last_wall") < F.col("latest") - settings.silence)
-        .select("run")
-    )
+def _silent(tables: Tables) -> list[str]:
+    quiet = tables.runs.filter(F.col("expired") & ~F.col("over")).select("run")
     return sorted(row["run"] for row in quiet.collect())
 
 

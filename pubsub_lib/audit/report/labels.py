@@ -13,6 +13,8 @@ VERDICTS: Final = {
     "phantom_publish": "sent, but the changelog has no such commit",
     "contradicted": "a publisher or a worker sent what the store does not contain (or a backup was restored)",
     "foreign_history": "the replica is at a position that the store, read later, does not have",
+    "diverged": "the replica holds other objects than the changelog has, or lacks a change that it recorded",
+    "rot": "objects in the replica's memory were altered or lost outside the library, and read again",
     "missing": "the store has the object, the replica does not",
     "stale": "the replica holds an older version of the object than the store",
     "wrong_value": "same version with another value, or a version that the store does not have yet",
@@ -104,12 +106,17 @@ def _unaudited(summary: Summary) -> str:
     """A sentence about the domains without a store, and the replicas without a listing; "" without any."""
     without = [each for each in summary.coverage if not each.store]
     others = [each for each in summary.coverage if each.store]
-    unlisted = sum(each.replicas - each.listed for each in others)
+    replicas, held = sum(each.replicas for each in others), sum(each.held for each in others)
+    unlisted = replicas - held - sum(each.listed for each in others)
     parts = []
     if without:
         of = f" of {len(without)} of {len(summary.coverage)} domains" if len(summary.coverage) > 1 else ""
         parts.append(f"the store and the state of replicas{of} (no --store)")
     if unlisted:
-        replicas = sum(each.replicas for each in others)
         parts.append(f"the state of {unlisted} of {replicas} replicas (not closed, so without a listing)")
-    return f" Not audited: {' and '.join(parts)}." if parts else ""
+    if held:
+        parts.append(
+            f"the single objects of {held} of {replicas} replicas (not closed; count and digest of all their objects "
+            "are compared)"
+        )
+    return f" Not audited: {', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}." if parts else ""

@@ -18,7 +18,9 @@ INCOMPLETE: Final = 32
 BITS: Final[Mapping[int, frozenset[str]]] = {
     LOSS: frozenset({"lost"}),
     CORRUPT: frozenset({"corrupt", "phantom", "misrouted", "phantom_publish"}),
-    DIVERGENCE: frozenset({"missing", "stale", "wrong_value", "zombie", "chain_broken", "foreign_history"}),
+    DIVERGENCE: frozenset(
+        {"missing", "stale", "wrong_value", "zombie", "chain_broken", "foreign_history", "diverged", "rot"}
+    ),
     LATE: frozenset({"late"}),
     POLICY: frozenset({"duplicate_applied", "stale_applied"}),
     INCOMPLETE: frozenset({"unknown"}),
@@ -69,13 +71,15 @@ class Count(msgspec.Struct, frozen=True):
 
 class Coverage(msgspec.Struct, frozen=True):
     """What a domain's journals allowed to audit. ``store``: whether there are records of the store; ``listed``: the
-    number of the ``replicas`` (names) that listed their objects.
+    number of the ``replicas`` (names) that listed their objects; ``held``: of those that only recorded count and
+    digest of their objects.
     """
 
     domain: str
     store: bool
     replicas: int
     listed: int
+    held: int = 0
 
 
 class Detector(msgspec.Struct, frozen=True):

@@ -21,7 +21,18 @@ ID: Final = ["sequence", "topic", "uuid", "domain"]
 POINT: Final = ["domain", "topic", "position", "nonce"]
 HOSTS: Final = ["domain", "replica_host", "publisher_host"]
 _SYNCS: Final = "array<struct<number:bigint,position:bigint,wall:bigint,began:bigint,since:bigint>>"
-_EVENTS: Final = ("hello", "ask", "interest", "drop", "sync_begin", "sync_end", "listing", "changelog", "contradicted")
+_EVENTS: Final = (
+    "hello",
+    "ask",
+    "interest",
+    "drop",
+    "sync_begin",
+    "sync_end",
+    "listing",
+    "changelog",
+    "contradicted",
+    "rot",
+)
 
 
 def events(rows: DataFrame) -> DataFrame:
@@ -47,6 +58,7 @@ def overview(rows: DataFrame) -> DataFrame:
         F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
         F.max(F.col("kind") == "close").alias("ended"),
         F.max((F.col("kind") == "interest") & (F.col("cause") == "poll")).alias("polls"),
+        F.max(F.col("kind") == "held").alias("holds"),
         F.min("number").alias("first_number"),
         F.max("number").alias("last_number"),
         F.count("*").alias("recorded"),
@@ -76,14 +88,14 @@ def received_streams(overview: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
-    """One row per run: its participant, first and last wall, gaps, whether it is over, whether it polls."""
+    """One row per run: its participant, first and last wall, gaps; whether it ended in order, polls, and has ``held``
+    records.
+    """
     whole = overview.groupBy(*RUN, "side", "name", "host").agg(
         *(F.min(name).alias(name) for name in ("first_wall", "first_number")),
-        *(F.max(name).alias(name) for name in ("last_wall", "last_mark", "ended", "polls", "last_number")),
+        *(F.max(name).alias(name) for name in ("last_wall", "last_mark", "ended", "polls", "holds", "last_number")),
         F.sum("recorded").alias("recorded"),
     )
-    same = Window.partitionBy("domain", "side", "name", "host")
-    whole = whole.withColumn("over", F.col("ended") | (F.max("first_wall").over(same) > F.col("last_wall")))
     whole = settled(whole)
     # settled: without lost records no record needs to be read.
     holed = settled(whole.filter(F.col("recorded") != F.col("last_number")).select(*RUN))
@@ -107,7 +119,7 @@ def _gaps(rows: DataFrame) -> DataFrame:
 
 def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per domain with participants: the time until which windows are closed, the gaps of its publishers."""
-    frontier = F.when(~F.col("over"), F.coalesce("last_mark", "first_wall"))
+    frontier = F.when(~F.col("over") & ~F.col("expired"), F.coalesce("last_mark", "first_wall"))
     publishing = F.col("side").isin("writer", "service")
     return (
         runs.filter(F.col("side").isin(*PARTICIPANTS))
@@ -139,9 +151,7 @@ def publications(rows: DataFrame) -> DataFrame:
     """One row per (domain, uuid, topic, sequence) that was sent."""
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
     first = F.struct("wall", "run", "number", "host", "service", "position", "nonce", "written", "parts")
-    sent = sent.select(
-        *ID, "wall", "run", "number", "host", "service", "position", "nonce", "written", "parts", "hash"
-    )
+    sent = sent.select(*ID, "wall", "run", "number", "host", "service", "position", "nonce", "written", "parts", "hash")
     return (
         partitioned(sent, *ID)  # aggregates of structs sort their input: so once only, and not before the exchange, too
         .groupBy(*ID)

@@ -3,26 +3,9 @@
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.base_tables import FOREVER, RUN
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import lookup
 from pubsub_lib.core.envelope import OBSERVER
-
-
-def with_torn_ends(runs: DataFrame, torn: DataFrame) -> DataFrame:
-    """The runs, with a gap at the end of those whose last record is one (``last``) of ``torn``."""
-    in_order = Window.partitionBy("domain", "side", "name", "host").orderBy("first_wall", "run")
-    after = F.lead("first_wall").over(in_order)
-    gap = F.struct(
-        F.col("last_number").alias("lo"),
-        F.col("last_wall").alias("lo_wall"),
-        F.lit(FOREVER).alias("hi"),
-        F.coalesce(F.when(after > F.col("last_wall"), after), F.lit(FOREVER)).alias("hi_wall"),
-    )
-    ends = torn.groupBy(*RUN).agg(F.max("last").alias("torn"))
-    at_end = F.coalesce((F.col("torn") == F.col("last_number")) & ~F.col("ended"), F.lit(False))
-    gaps = F.when(at_end, F.concat("gaps", F.array(gap))).otherwise(F.col("gaps"))
-    return runs.join(lookup(ends), RUN, "left").withColumn("gaps", gaps).drop("torn")
 
 
 def requests(events: DataFrame) -> DataFrame:
@@ -38,7 +21,8 @@ def requests(events: DataFrame) -> DataFrame:
 def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per domain: the number of its ``replicas`` (runs) and other ``participants``; the number of replicas'
     runs without their begin (``headless``) and of those that began during another (``overlaps``), with the first of
-    each; the number of ``names`` of replicas, and of the ``listed`` ones; whether it has a ``store``. Not computed.
+    each; the number of ``names`` of replicas, of the ``listed`` ones, and of others that recorded what they ``held``;
+    whether it has a ``store``. Not computed.
     """
     listing = events.filter((F.col("kind") == "listing") & (F.col("side") == "replica")).select("domain", "run")
     listing = listing.distinct().withColumn("listing", F.lit(True))
@@ -46,9 +30,11 @@ def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> D
     headless = F.when(replica & (F.col("first_number") > 1), F.struct("run", "name"))
     during = F.when(replica, _during(settings))
     overlap = F.when(during.isNotNull(), F.struct("run", "name", during.alias("other")))
-    named = runs.select("domain", "run", "side", "name", "host", "first_wall", "last_wall", "first_number")
-    each = named.select("domain", "run", "side", "name", headless.alias("headless"), overlap.alias("overlap"))
+    named = runs.select("domain", "run", "side", "name", "host", "first_wall", "last_wall", "first_number", "holds")
+    each = named.select("domain", "run", "side", "name", "holds", headless.alias("headless"), overlap.alias("overlap"))
     each = each.join(lookup(listing), ["domain", "run"], "left")
+    listed = F.collect_set(F.when(F.col("listing"), F.col("name")))
+    held = F.collect_set(F.when(replica & F.col("holds"), F.col("name")))
     return each.groupBy("domain").agg(
         F.count(F.when(replica, 1)).alias("replicas"),
         F.count(F.when(F.col("side").isin("writer", "service"), 1)).alias("participants"),
@@ -57,7 +43,8 @@ def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> D
         F.count("overlap").alias("overlaps"),
         F.min("overlap").alias("first_overlap"),
         F.size(F.collect_set(F.when(replica, F.col("name")))).alias("names"),
-        F.size(F.collect_set(F.when(F.col("listing"), F.col("name")))).alias("listed"),
+        F.size(listed).alias("listed"),
+        F.size(F.array_except(held, listed)).alias("held"),
         F.max(F.col("side") == "store").alias("store"),
     )
 

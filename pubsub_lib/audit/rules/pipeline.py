@@ -1,5 +1,6 @@
 """All tables of an audit, from one table of journal records (docs/audit.md)."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -14,14 +15,15 @@ from pubsub_lib.audit.rules import (
     contradictions,
     delivery,
     fast_path,
-    participants,
+    held_contents,
     receipts,
+    run_ends,
     state,
     syncs,
     unexpected_receipts,
 )
 from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN
-from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.settings import AuditSettings, Listing
 from pubsub_lib.audit.spark.session import compiled, compiling
 from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, observed, settled
 
@@ -56,10 +58,15 @@ INTERPRETED_BELOW: Final = 100_000
 
 
 def audit(
-    rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_PATH_FROM, torn: DataFrame | None = None
+    rows: DataFrame,
+    settings: AuditSettings,
+    fast_path_from: int = FAST_PATH_FROM,
+    torn: DataFrame | None = None,
+    listed: Mapping[str, Listing] | None = None,
 ) -> Tables:
     """Plan the tables; reading them runs the jobs. ``rows``: journals' records, each once, with ``domain``. ``torn``:
-    ``domain``, ``run`` and number (``last``) of each last record behind which bytes or files were not read.
+    ``domain``, ``run`` and number (``last``) of each last record behind which bytes or files were not read. ``listed``:
+    when the folders of each domain were listed.
 
     Tables that several others need are computed at once: with small journals, planning nested plans takes longer than
     reading the data.
@@ -67,16 +74,19 @@ def audit(
     events = settled(base_tables.events(rows))
     with compiling(rows.sparkSession):
         overview = settled(base_tables.overview(rows))
-    sent, messages = _messages(overview)
+    sent, messages, holds = _messages(overview)
     if messages >= INTERPRETED_BELOW:
         compiled(rows.sparkSession)
     runs = base_tables.runs(overview, rows)
-    runs = settled(runs if torn is None else participants.with_torn_ends(runs, torn))
+    runs = runs if torn is None else run_ends.with_torn_ends(runs, torn)
+    runs = settled(run_ends.with_ends(runs, listed or {}, settings))
     known = _known(rows, events, overview, runs, settings)
     delivered, strayed, source = _judged(rows, known, settings, fast=sent >= fast_path_from)
     strays = kept(strayed, small=True)
     store = kept(_findings(rows, events, known, settings).select(*changelog.COLUMNS), small=True)
     differences = state.differences(rows, events, runs, settings).select(*state.COLUMNS)
+    if holds or known.rotten:
+        differences = differences.unionByName(held_contents.findings(rows, events, runs))
     return Tables(
         delivery=delivered,
         strays=strays,
@@ -103,6 +113,8 @@ class _Known(msgspec.Struct, frozen=True):
     """The computed tables that verdicts need, apart from the messages."""
 
     has_changelog: bool
+    rotten: bool
+    """Whether objects were altered in memory or in the store."""
     contradictions: DataFrame
     raw_receipts: DataFrame
     """Not computed: a plan of all receipts."""
@@ -123,8 +135,8 @@ def _known(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFr
     intervals = settled(base_tables.intervals(events, rows, runs))
     commits, strange = observed(commit_tables.commits(rows, settings), F.col("strange"))
     # The sent points are compared with commits and the changelog only.
-    rare = events.filter(F.col("kind").isin("changelog", contradictions.VERDICT))
-    kinds = {row["kind"] for row in rare.groupBy("kind").count().collect()}  # one job for both
+    rare = events.filter(F.col("kind").isin("changelog", contradictions.VERDICT, held_contents.ROT))
+    kinds = {row["kind"] for row in rare.groupBy("kind").count().collect()}  # one job for all
     has_changelog = "changelog" in kinds
     needs_points = has_changelog or not commits.isEmpty()
     sent_points = commit_tables.sent_points(rows if needs_points else rows.limit(0))
@@ -134,6 +146,7 @@ def _known(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFr
     topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
     return _Known(
         has_changelog=has_changelog,
+        rotten=held_contents.ROT in kinds,
         contradictions=contradictions.contradictions(events if contradictions.VERDICT in kinds else events.limit(0)),
         raw_receipts=raw_receipts,
         overview=overview,
@@ -206,11 +219,14 @@ def _as_delivery(unrecorded: DataFrame) -> DataFrame:
     return unrecorded.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)
 
 
-def _messages(overview: DataFrame) -> tuple[int, int]:
-    """The number of messages that were sent, and of all records of messages."""
+def _messages(overview: DataFrame) -> tuple[int, int, bool]:
+    """The number of messages that were sent, and of all records of messages; whether any replica recorded what it
+    holds.
+    """
     recorded = F.when(F.col("topic").isNotNull(), F.col("recorded"))
-    (row,) = overview.agg(*(F.coalesce(F.sum(each), F.lit(0)) for each in (F.col("sent"), recorded))).collect()
-    return int(row[0]), int(row[1])
+    sums = (F.coalesce(F.sum(each), F.lit(0)) for each in (F.col("sent"), recorded))
+    (row,) = overview.agg(*sums, F.coalesce(F.max("holds"), F.lit(False))).collect()
+    return int(row[0]), int(row[1]), bool(row[2])
 
 
 def _all_skews(

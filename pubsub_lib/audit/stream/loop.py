@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from pubsub_lib.audit.ingest import input as journals
-from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import adapt
 from pubsub_lib.audit.stream import windows
-from pubsub_lib.audit.stream.intake import Intake, Look
-from pubsub_lib.audit.stream.runs import JournalPart, closed_before, frontier, known, too_late
+from pubsub_lib.audit.stream.intake import Intake
+from pubsub_lib.audit.stream.runs import JournalPart, Known, closed_before, expired, followed, frontier, known, too_late
 from pubsub_lib.audit.stream.tables import Stream, write_whole
 from pubsub_lib.audit.stream.windows import Closed, Span
 from pubsub_lib.errors import ConfigError
@@ -38,6 +38,8 @@ class State(msgspec.Struct):
     seen: dict[str, set[str]] = {}
     """Per domain the files (stems) that existed when windows were closed, or were reported as too late."""
     problems: list[str] = []
+    expired: dict[str, set[str]] = {}
+    """Per domain the runs that had expired when windows were closed."""
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -106,28 +108,32 @@ class AuditLoop:
         files: dict[str, Sequence[Path]] = {}
         spans: dict[str, Span] = {}
         waiting: dict[str, tuple[str, int | None]] = {}
+        without: dict[str, set[str]] = {}
         for domain, of_domain in sorted(parts.good.items()):
             problems += self._late(domain, of_domain)
             given_up = look.given_up.get(domain, frozenset()) | parts.unusable.get(domain, set())
-            end, whole, held = self._closing(of_domain, look, domain, given_up, last=last)
+            runs = known(of_domain, look.coming.get(domain, {}), given_up)
+            gone = expired(runs, self._settings)
+            problems += self._expired(domain, runs, gone)
+            end, whole, held = self._closing(of_domain, runs, last=last)
             if held is not None:
                 waiting[domain] = held
             begin = self._state.closed.get(domain)
             if end is not None and (begin is None or end > begin):
                 spans[domain] = Span(begin, end)
+                without[domain] = set(gone)
                 files[domain], found = self._stream.files(domain, whole)
                 problems += found
         closed = self._judge(files, spans) if spans else []
         new = [each for each in dict.fromkeys(problems) if each not in self._state.problems]
         if spans or new:
-            self._keep(spans, parts.good, new)
+            self._keep(spans, without, parts.good, new)
         return Round(closed, new, waiting)
 
     def _closing(
-        self, parts: Sequence[JournalPart], look: Look, domain: str, given_up: frozenset[tuple[str, int]], *, last: bool
+        self, parts: Sequence[JournalPart], runs: Mapping[str, Known], *, last: bool
     ) -> tuple[int | None, list[JournalPart], tuple[str, int | None] | None]:
-        runs = known(parts, look.coming.get(domain, {}), given_up)
-        until = frontier(runs)
+        until = frontier(runs, self._settings)
         now = self._now()
         if last:
             # Later than the last record.
@@ -148,8 +154,32 @@ class AuditLoop:
             if part.stem not in seen and too_late(part, end, self._settings)
         ]
 
-    def _keep(self, spans: Mapping[str, Span], parts: Mapping[str, Sequence[JournalPart]], problems: list[str]) -> None:
+    def _expired(self, domain: str, runs: Mapping[str, Known], gone: Mapping[str, Known]) -> list[str]:
+        """The problems of expired runs: without a successor, and those that are not expired any more although windows
+        were closed without them.
+        """
+        of = f" of {domain}" if domain else ""
+        silence = self._settings.silence / SECOND
+        found = [
+            f"the run {run} of the {each.who[0]} {each.who[1]} has not ended, and wrote nothing for {silence:g} "
+            f"seconds; windows{of} close without it, and what it received or sent since its last record is unknown"
+            for run, each in gone.items()
+            if not followed(run, runs, self._settings)
+        ]
+        back = self._state.expired.get(domain, set()) - gone.keys()
+        return found + [
+            f"the run {run} goes on, or another took its place, after windows{of} were closed without it; audit the "
+            "journals again with run"
+            for run in sorted(back)
+        ]
+
+    def _keep(
+        self, spans: Mapping[str, Span], without: Mapping[str, set[str]], parts: Mapping[str, Sequence[JournalPart]],
+        problems: list[str],
+    ) -> None:  # fmt: skip
         self._state.problems.extend(problems)
+        for domain, runs in without.items():
+            self._state.expired.setdefault(domain, set()).update(runs)
         for domain, span in spans.items():
             self._state.closed[domain] = span.end
         for domain, of_domain in parts.items():

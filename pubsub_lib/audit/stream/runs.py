@@ -56,8 +56,8 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Frontier(msgspec.Struct, frozen=True):
-    """The time until which all records of a domain are known. ``until`` null: no limit, because every run is over.
-    ``of``: the run that limits the time. ``without_participants``: the domain has no participant.
+    """The time until which all records of a domain are known. ``until`` null: no limit, because every run is over or
+    expired. ``of``: the run that limits the time. ``without_participants``: the domain has no participant.
     """
 
     until: int | None = None
@@ -93,14 +93,15 @@ def known(
     return found
 
 
-def frontier(runs: Mapping[str, Known]) -> Frontier:
-    """The earliest time until which any run that is not over is known, by its marks."""
-    taking_part = {run: each for run, each in runs.items() if not each.who[0] or each.who[0] in PARTICIPANTS}
+def frontier(runs: Mapping[str, Known], settings: AuditSettings) -> Frontier:
+    """The earliest time until which any run that is neither over nor expired is known, by its marks."""
+    taking_part = _taking_part(runs)
     if not any(each.parts for each in taking_part.values()):
         return Frontier(without_participants=True)
+    ended = expired(runs, settings)
     held = []
     for run, each in taking_part.items():
-        if each.closed or (not each.more and _followed(run, each, taking_part)):
+        if each.closed or run in ended or _followed(run, each, taking_part, settings):
             continue
         marks = [part.last_mark for part in each.parts if part.last_mark is not None]
         until = max(marks) if marks else each.first_wall
@@ -108,19 +109,58 @@ def frontier(runs: Mapping[str, Known]) -> Frontier:
     return Frontier(*min(held)) if held else Frontier()
 
 
-def _followed(run: str, one: Known, runs: Mapping[str, Known]) -> bool:
-    """Whether another run of the same participant began after the last record of this one."""
-    last = one.last_wall
-    return last is not None and any(
-        other != run and each.who == one.who and each.first_wall is not None and each.first_wall > last
+def expired(runs: Mapping[str, Known], settings: AuditSettings) -> dict[str, Known]:
+    """The runs that wrote nothing for longer than the silence, and did not end (audit-verdicts.md, "Words"). A run of
+    which more parts are expected has not expired.
+    """
+    taking_part = _taking_part(runs)
+    latest = max((part.last_wall for each in taking_part.values() for part in each.parts), default=0)
+    found = {}
+    for run, each in taking_part.items():
+        if each.last_wall is None or each.closed or each.more or not each.parts:
+            continue
+        until = each.last_wall + settings.silence
+        if latest > until and all(begin > until for begin, _ in _later(run, each, taking_part, settings)):
+            found[run] = each
+    return found
+
+
+def followed(run: str, runs: Mapping[str, Known], settings: AuditSettings) -> bool:
+    """Whether a successor of the run is known."""
+    return _followed(run, runs[run], _taking_part(runs), settings)
+
+
+def _taking_part(runs: Mapping[str, Known]) -> dict[str, Known]:
+    return {run: each for run, each in runs.items() if not each.who[0] or each.who[0] in PARTICIPANTS}
+
+
+def _followed(run: str, one: Known, runs: Mapping[str, Known], settings: AuditSettings) -> bool:
+    """Whether no more parts of the run are expected, and another run took its place, of which a part has arrived."""
+    return not one.more and any(arrived for _, arrived in _later(run, one, runs, settings))
+
+
+def _later(run: str, one: Known, runs: Mapping[str, Known], settings: AuditSettings) -> list[tuple[int, bool]]:
+    """The runs that may have taken the place of this one (audit-verdicts.md, "Successor"): the first wall of each, and
+    whether a part of it has arrived.
+    """
+    if one.last_wall is None or one.first_wall is None:
+        return []
+    replica = one.who[0] == "replica"
+    after = max(one.first_wall, one.last_wall - settings.grace) if replica else one.last_wall
+    return [
+        (each.first_wall, bool(each.parts))
         for other, each in runs.items()
-    )
+        if other != run
+        and (each.who[:2] == one.who[:2] if replica else each.who == one.who)
+        and each.first_wall is not None
+        and each.first_wall > after
+    ]
 
 
 def closed_before(frontier: Frontier, now: int, settings: AuditSettings) -> int | None:
     """The end of the last closed window, for a follower with the time ``now``; null: no window is closed.
 
-    When every run is over, the clock limits the result, because a new run may still begin.
+    When every run is over or expired, the clock limits the result, because a new run may still begin.
     """
     if frontier.without_participants:
         return None

@@ -1,8 +1,8 @@
 """One Spark session for all tests of the audit. Cases are batched: each is a domain of one table."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.audit.ingest.input import Input, torn_ends
-from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.settings import AuditSettings, Listing
 from pubsub_lib.audit.spark.session import QUICK_JVM, adapt, session
 from pubsub_lib.audit.spark.settled import together
 from pubsub_lib.errors import ConfigError
@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 LITTLE, MUCH = 0, 16 << 20
 """Sizes of journals: for little data the audit uses one partition."""
 SETTINGS = AuditSettings(WINDOW, GRACE, BOUND, SILENCE)
-Audit = Callable[[Mapping[str, Sequence[Row]], int], "Tables"]
+
+
+class Audit(Protocol):
+    """Audits many cases together (domain -> rows), like journals of the given size. ``listed``: see the pipeline."""
+
+    def __call__(
+        self, cases: Mapping[str, Sequence[Row]], size: int, listed: Mapping[str, Listing] | None = None
+    ) -> "Tables": ...
 
 
 @pytest.fixture(scope="session")
@@ -57,11 +64,13 @@ def little(spark: "SparkSession") -> Iterator["SparkSession"]:
 
 @pytest.fixture(scope="session")
 def audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Audit:
-    """Audit many cases together (domain -> rows), like journals of the given size."""
+    """See :class:`Audit`."""
     from pubsub_lib.audit.rules.pipeline import FAST_PATH_FROM
     from pubsub_lib.audit.rules.pipeline import audit as run
 
-    def all_at_once(cases: Mapping[str, Sequence[Row]], size: int) -> "Tables":
+    def all_at_once(
+        cases: Mapping[str, Sequence[Row]], size: int, listed: Mapping[str, Listing] | None = None
+    ) -> "Tables":
         adapt(spark, size)
         domains = {row.run: domain for domain, rows in cases.items() for row in rows}
         torn: dict[str, list[tuple[str, int]]] = {}
@@ -72,7 +81,7 @@ def audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Au
         write_cases(path, cases)
         rows = together(spark.read.parquet(str(path)))
         ends = torn_ends(spark, Input({}, (), torn))
-        return run(rows, SETTINGS, fast_path_from=FAST_PATH_FROM if size == LITTLE else 0, torn=ends)
+        return run(rows, SETTINGS, FAST_PATH_FROM if size == LITTLE else 0, ends, listed)
 
     return all_at_once
 

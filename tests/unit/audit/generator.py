@@ -69,6 +69,9 @@ class Generator:
         self.topics = [f"t{index}" for index in range(rng.choice((1, 1, 2, 3)))]
         self.hosts = {f"h{index}": rng.choice((0, 0, rng.randint(-5000, 5000))) for index in range(3)}
         self.time = BEGIN + rng.randrange(WINDOW)
+        self.objects: dict[str, dict[str, int]] = defaultdict(dict)
+        self.marks = random.Random(f"marks of {domain}")
+        """Decides about records of held contents, apart from everything else."""
         self.arrivals: dict[str, list[tuple[int, dict[str, Any], dict[str, Any]]]] = defaultdict(list)
 
     def chance(self, share: float) -> bool:
@@ -157,12 +160,16 @@ class Generator:
             action = rng.choice(("create", "set", "set", "delete"))
             value = 0 if action == "delete" else rng.getrandbits(62)
             changes.append(ChangeRow("t", f"k{rng.randrange(4)}", self.position, action, value, 9))
+            self.objects[topic].pop(changes[-1].key, None)
+            if action != "delete":
+                self.objects[topic][changes[-1].key] = self.position
         prev, point = self.heads[topic], (self.position, rng.getrandbits(40))
         self.heads[topic] = point
         columns = {
             "kind": "data", "topic": topic, "position": point[0], "nonce": point[1], "prev_position": prev[0],
             "prev_nonce": prev[1], "hash": rng.getrandbits(62), "changes": tuple(changes), "part": 1, "parts": 1,
             "written": self.time + self.hosts["h0"] if not self.chance(0.05) else 0,
+            "count": len(self.objects[topic]), "digest": sum(self.objects[topic].values()),
         }  # fmt: skip
         self.links.append(columns)
         origin = services[0].name if services else "s0"
@@ -260,6 +267,7 @@ class Generator:
         for time, what, detail in sorted(events, key=lambda each: (each[0], each[1])):
             if not replica.alive(time):
                 continue
+            self._hold(replica, time, known)
             if what == 2:
                 columns, received = detail
                 topic = received["topic"]
@@ -289,6 +297,23 @@ class Generator:
         for topic in sorted({topic or each for topic, _, _ in follows for each in self.topics if topic in ("", each)}):
             if rng.random() < 0.7:
                 self._listing(replica, topic, known[topic], last - 1)
+
+    def _hold(self, replica: Participant, time: int, known: dict[str, int]) -> None:
+        """Record what the replica holds of a topic, perhaps wrongly."""
+        rng = self.marks
+        if rng.random() > 0.2:
+            return
+        topic, wrong = rng.choice(self.topics), int(self.faults > 0 and rng.random() < 0.03)
+        position = known[topic]
+        nonces = [link["nonce"] for link in self.links if link["position"] == position]
+        until = [link for link in self.links if link["topic"] == topic and link["position"] <= position]
+        count, digest = (until[-1]["count"], until[-1]["digest"]) if until else (0, 0)
+        replica.record(
+            time, kind="held", topic=topic, position=position - (5 if self.faults and rng.random() < 0.02 else 0),
+            nonce=nonces[0] if nonces else 0, count=count, digest=digest + wrong,
+        )  # fmt: skip
+        if self.faults and rng.random() < 0.02:
+            replica.record(time, kind="rot", topic=topic, cause=rng.choice(("memory", "store")), count=1)
 
     def _sync(
         self, replica: Participant, time: int, number: int, topic: str, *, full: bool, known: dict[str, int]

@@ -177,6 +177,7 @@ class Replica(Process):
                 del self.wire[index % len(self.wire)]
             self.world.largest = max(self.world.largest, len(envelope.messages))
             self.take(self.replica_state.feed(envelope, self.world.clock.now))
+            self.mark()
 
     def lose(self, index: int) -> None:
         if self.wire:
@@ -212,6 +213,7 @@ class Replica(Process):
         if well:
             assert reading is not None
             self.take(self.replica_state.sync_done(job.number, reading, self.world.clock.now))
+            self.mark()
         else:
             self.replica_state.sync_failed(job.number, self.world.clock.now)
             self.journal.sync_failed(job, "StoreUnavailable")
@@ -222,7 +224,13 @@ class Replica(Process):
             if not self.tracker.chain(chain).frozen:
                 self.replica_state.mismatched(chain, self.world.clock.now)
 
+    def mark(self) -> None:
+        """Record the contents, as before a mark, sometimes."""
+        if self.world.rng.random() < 0.5:
+            self.journal.held.record(self.replica_state)
+
     def tick(self) -> None:
+        self.mark()
         self.take(self.replica_state.tick(self.world.clock.now))
 
     @property
@@ -238,6 +246,7 @@ class Replica(Process):
 
     def end(self) -> None:
         """Record listings of the replica's objects, as the engine does, and close the journal in order."""
+        self.journal.held.record_all(self.replica_state)
         for name in self.tracker.topics:
             known = self.tracker.chain(name).known
             assert known is not None

@@ -92,6 +92,7 @@ class Oracle:
         """
         self.torn = set(torn)
         self.listed = listed
+        self._expired: dict[str, bool] = {}
         self.window, self.grace, self.bound, self.silence = window, grace, bound, silence
         unique = {(row.run, row.number): row for row in rows}
         self.runs: dict[str, list[Row]] = defaultdict(list)
@@ -132,6 +133,8 @@ class Oracle:
                 found.append((one.number, one.wall, two.number, two.wall))
         if (run, rows[-1].number) in self.torn and all(row.kind != "close" for row in rows):
             found.append((rows[-1].number, self.last_wall(run), INFINITE, self._next_begin(run)))
+        if self.expired(run):
+            found.append((rows[-1].number, self.last_wall(run), INFINITE, self.last_wall(run) + self.silence))
         return found
 
     def _next_begin(self, run: str) -> float:
@@ -145,17 +148,32 @@ class Oracle:
     def _who(self, run: str) -> tuple[str, str, str]:
         return (self.runs[run][0].side, self.runs[run][0].name, self.runs[run][0].host)
 
+    def successor(self, run: str) -> float:
+        """The first wall of the run's successor; infinite without one."""
+        side, name, host = self._who(run)
+        after = self.last_wall(run)
+        if side == "replica":
+            after = max(after - self.grace, self.first_wall(run))
+        begins = [
+            self.first_wall(other)
+            for other in self.runs
+            if self._who(other)[:2] == (side, name) and (side == "replica" or self._who(other)[2] == host)
+        ]
+        return min((begin for begin in begins if begin > after), default=INFINITE)
+
+    def ended(self, run: str) -> bool:
+        return any(row.kind == "close" for row in self.runs[run])
+
     def over(self, run: str) -> bool:
-        rows = self.runs[run]
-        if any(row.kind == "close" for row in rows):
-            return True
-        who = (rows[0].side, rows[0].name, rows[0].host)
-        return any(
-            other != run
-            and (theirs[0].side, theirs[0].name, theirs[0].host) == who
-            and self.first_wall(other) > self.last_wall(run)
-            for other, theirs in self.runs.items()
-        )
+        return self.ended(run) or self.successor(run) < INFINITE
+
+    def expired(self, run: str) -> bool:
+        if run not in self._expired:
+            until = self.last_wall(run) + self.silence
+            latest = min(max((self.last_wall(each) for each in self.participants()), default=0), self.listed_at())
+            alone = not self.ended(run) and self.successor(run) > until
+            self._expired[run] = run in self.participants() and alone and latest > until
+        return self._expired[run]
 
     def participants(self) -> list[str]:
         return [run for run, rows in self.runs.items() if rows[0].side in ("writer", "service", "replica")]
@@ -166,7 +184,7 @@ class Oracle:
             return -INFINITE
         frontiers = [INFINITE]
         for run in runs:
-            if not self.over(run):
+            if not self.over(run) and not self.expired(run):
                 marks = [row.wall for row in self.runs[run] if row.kind == "mark"]
                 frontiers.append(max(marks) if marks else self.first_wall(run))
         return min(frontiers) - self.grace
@@ -767,6 +785,50 @@ class Oracle:
         return {each: (end, objects) for each, (_, end, objects) in found.items()}
 
     def state(self) -> list[Difference]:
+        return sorted([*self._listed_differences(), *self._held_differences()], key=str)
+
+    def _held_differences(self) -> set[Difference]:
+        links = [row for row in self.rows if row.kind == "data" and row.outcome == "committed"]
+        points = {(row.position, row.nonce) for row in links}
+        found = set()
+        for run, rows in self.runs.items():
+            if rows[0].side != "replica":
+                continue
+            last: dict[str, Row] = {}
+            for row in rows:
+                if row.kind == "rot" and row.cause == "memory":
+                    found.add(Difference(row.name, row.topic, "", "", "rot", 0, None))
+                if row.kind != "held":
+                    continue
+                last[row.topic] = row
+                until = [each for each in links if each.topic == row.topic and each.position <= row.position]
+                if until and (row.position, row.nonce) in points:
+                    link = max(until, key=lambda each: (each.position, each.run, each.number))
+                    if (link.count, link.digest) != (row.count, row.digest):
+                        found.add(Difference(row.name, row.topic, "", "", "diverged", 0, None))
+            for topic, held in last.items():
+                if self._contradicts(held, rows, [hi for _, _, hi, _ in self.gaps(run)]):
+                    found.add(Difference(held.name, topic, "", "", "diverged", 0, None))
+        return found
+
+    def _contradicts(self, held: Row, rows: Sequence[Row], gaps: Sequence[float]) -> bool:
+        """Whether the replica recorded before that it has a later change, and no full sync led back."""
+        since = max((hi for hi in gaps if hi <= held.number), default=0)
+        for row in rows:
+            if row.kind == "sync_end" and row.outcome == "full" and row.topic in (held.topic, ""):
+                since = max(since, row.number) if row.number < held.number else since
+        return any(
+            row.topic == held.topic
+            and since <= row.number < held.number
+            and row.position > held.position
+            and (
+                (row.kind == "data" and row.outcome in ("applied", "old"))
+                or (row.kind == "sync_end" and row.outcome == "delta")
+            )
+            for row in rows
+        )
+
+    def _listed_differences(self) -> list[Difference]:
         stored = self._listings("store")
         limits = [row for row in self.rows if row.kind == "changelog"]
         changes: dict[tuple[str, str, str], dict[int, tuple[str, int]]] = defaultdict(dict)
@@ -803,7 +865,7 @@ class Oracle:
                 first = between[min(between)] if between else 0
                 behind = mine.wall - first if first > 0 else None
                 found.append(Difference(name, topic, table, key, verdict, len(between), behind))
-        return sorted(found, key=str)
+        return found
 
     def _compare(
         self,
@@ -847,11 +909,7 @@ class Oracle:
         return found
 
     def silent(self) -> list[str]:
-        runs = self.participants()
-        if not runs:
-            return []
-        latest = min(max(self.last_wall(run) for run in runs), self.listed_at())
-        return sorted(run for run in runs if not self.over(run) and self.last_wall(run) < latest - self.silence)
+        return sorted(run for run in self.participants() if self.expired(run) and not self.over(run))
 
     def listed_at(self) -> float:
         """The time at which the folders were listed, not earlier than the last record minus the time of reading."""
@@ -910,7 +968,7 @@ class Oracle:
         for bit, kinds in {
             1: {"lost"},
             2: {"corrupt", "phantom", "misrouted", "phantom_publish"},
-            4: {"missing", "stale", "wrong_value", "zombie", "chain_broken", "foreign_history"},
+            4: {"missing", "stale", "wrong_value", "zombie", "chain_broken", "foreign_history", "diverged", "rot"},
             8: {"late"},
             16: {"duplicate_applied", "stale_applied"},
             32: {"unknown"},

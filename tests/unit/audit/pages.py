@@ -11,7 +11,7 @@ HOSTILE = "</script><script>window.harmed = 1</script><img src=x onerror=\"windo
 OF = {
     "phantom": "strays", "misrouted": "strays", "unpublished": "store", "phantom_publish": "store",
     "chain_broken": "store", "missing": "state", "stale": "state", "wrong_value": "state", "zombie": "state",
-    "foreign_history": "state",
+    "foreign_history": "state", "diverged": "state", "rot": "state",
 }  # fmt: skip
 FAULTS = [kind for kind in VERDICTS if kind not in ("ok", "excused", "pending", "behind")]
 

@@ -65,7 +65,8 @@ class Scenario:
         columns = {
             "kind": "data", "topic": topic, "position": self.position, "nonce": self.position,
             "prev_position": prev[0], "prev_nonce": prev[1], "hash": 5000 + self.position, "part": 1, "parts": 1,
-            "written": self.time, "changes": (ChangeRow("t", key, self.position, action, value, 9),),
+            "written": self.time, "count": 1, "digest": 7000 + self.position,
+            "changes": (ChangeRow("t", key, self.position, action, value, 9),),
         }  # fmt: skip
         self.store.record(BEGIN + 90_001, **columns, outcome="committed", cause="s")
         return columns
@@ -124,6 +125,13 @@ class Scenario:
     def held(self, objects: dict[str, tuple[int, int]], at: int, position: int, topic: str = "t") -> None:
         """The replica holds these objects at ``position``."""
         self._list(self.replica, at, topic, position, objects)
+
+    def hold(self, position: int, count: int, digest: int, nonce: int | None = None, topic: str = "t") -> None:
+        """The replica records how many objects it holds at a position, and their digest."""
+        self.replica.record(
+            self.time + 50, kind="held", topic=topic, position=position, nonce=position if nonce is None else nonce,
+            count=count, digest=digest,
+        )  # fmt: skip
 
     def _list(self, who: Participant, at: int, topic: str, position: int, objects: dict[str, tuple[int, int]]) -> None:
         number = len(who.events)

@@ -45,8 +45,10 @@ def journalled(url: str, folder: Path, **changes: object) -> Settings:
     return settings(url, journal=journal, replica_name="r1", **changes)
 
 
-def run(url: str, folder: Path, topics: list[str] | None, breaks: str = "") -> None:
-    """Write while a replica runs; ``breaks`` is the key of an object that is altered only in the cache."""
+def run(url: str, folder: Path, topics: list[str] | None, breaks: str = "", loses: str = "") -> None:
+    """Write while a replica runs; ``breaks`` is the key of an object that is altered only in the cache, ``loses`` a
+    topic whose number of objects is altered there.
+    """
     config = journalled(url, folder)
     with Store(url) as store, Publisher(config, store):
         with store.transaction() as tx:
@@ -62,6 +64,8 @@ def run(url: str, folder: Path, topics: list[str] | None, breaks: str = "") -> N
             replica.wait_for(tx.commit, timeout=30)
             if breaks:
                 replica._engine.read(lambda state: spoil(state.cache, breaks))
+            if loses:
+                replica._engine.read(lambda state: lose(state.cache, loses))
         journal_of_store(store, folder)
 
 
@@ -69,6 +73,32 @@ def spoil(cache: Cache, key: str) -> None:
     topic = next(name for name in cache.topics() if any(each.key == key for each in cache.topic_records(name)))
     objects = cache._topics[topic].tables["lport"]
     objects[key] = msgspec.structs.replace(objects[key], value=b'{"n":-1}')
+
+
+def lose(cache: Cache, topic: str) -> None:
+    cache._topics[topic].count -= 1
+
+
+@pytest.mark.parametrize("topics", [["t0", "t1"], None])
+def test_replica_records_what_it_holds_as_the_changelog_has_it(
+    sqlite_url: str, tmp_path: Path, topics: list[str] | None
+) -> None:
+    run(sqlite_url, tmp_path / "j", topics)
+    found = rows(tmp_path / "j")
+    links = {(row.topic, row.position): (row.count, row.digest) for row in found if row.outcome == "committed"}
+    held = [row for row in found if row.kind == "held" and row.position]
+    assert {row.topic for row in held} == {"t0", "t1"}
+    for row in held:
+        at = max(position for topic, position in links if topic == row.topic and position <= row.position)
+        assert (row.count, row.digest) == links[row.topic, at]
+    assert max(row.position for row in held) == max(position for _, position in links)
+
+
+def test_replica_with_another_number_of_objects_than_the_changelog_diverges(sqlite_url: str, tmp_path: Path) -> None:
+    run(sqlite_url, tmp_path / "j", ["t0", "t1"], loses="t1")
+    one = audited(tmp_path / "j")
+    assert [(each.name, each.topic, each.key, each.verdict) for each in one.state()] == [("r1", "t1", "", "diverged")]
+    assert one.bits() == 4
 
 
 def test_a_correct_run_has_no_anomaly(sqlite_url: str, tmp_path: Path) -> None:

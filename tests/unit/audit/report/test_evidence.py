@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from pubsub_lib.audit.ingest.input import Listing
 from pubsub_lib.audit.report.evidence import evidence
+from pubsub_lib.audit.settings import Listing
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.conftest import LITTLE, SETTINGS, Audit
 from tests.unit.audit.generator import BEGIN, BOUND, GRACE, SILENCE, WINDOW, Generator
@@ -70,7 +70,7 @@ def test_pipeline_and_oracle_agree_about_the_listing(audit: Audit) -> None:
         if rng.random() < 0.8
     }
     listed |= {f"x{index}": Listing(ANSWERED + GRACE - index % 2, HOUR) for index in range(4)}
-    found = evidence(audit(journals, LITTLE), SETTINGS, listed=listed)
+    found = evidence(audit(journals, LITTLE, listed), SETTINGS, listed=listed)
     oracles = {domain: judged(rows, listed.get(domain)) for domain, rows in journals.items()}
     assert found.silent == sorted(run for one in oracles.values() for run in one.silent())
     sentence = re.compile(r"(\d+) answered hello requests of (\S+) ")

@@ -94,6 +94,21 @@ def test_verdict_names_what_is_pending_and_excused() -> None:
                 "of 2 replicas (not closed, so without a listing)."
             ),
         ),
+        (
+            [Coverage("", True, 3, 1, 2)],
+            (
+                " Not audited: the single objects of 2 of 3 replicas (not closed; count and digest of all their "
+                "objects are compared)."
+            ),
+        ),
+        (
+            [Coverage("a", False, 3, 0), Coverage("b", True, 4, 1, 2)],
+            (
+                " Not audited: the store and the state of replicas of 1 of 2 domains (no --store), the state of 1 "
+                "of 4 replicas (not closed, so without a listing) and the single objects of 2 of 4 replicas (not "
+                "closed; count and digest of all their objects are compared)."
+            ),
+        ),
     ],
 )
 def test_verdict_names_what_was_not_audited(coverage: list[Coverage], sentence: str) -> None:

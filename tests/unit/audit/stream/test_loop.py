@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -17,17 +17,19 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from pubsub_lib import failpoints
+from pubsub_lib.audit.ingest.run_ends import run_and_part
 from pubsub_lib.audit.main import main
 from pubsub_lib.audit.report.summary import Balance, Count
 from pubsub_lib.audit.settings import SECOND, AuditSettings
-from pubsub_lib.audit.stream.intake import Intake, domain_of
+from pubsub_lib.audit.stream.intake import Begun, Coming, Intake, Look, domain_of
 from pubsub_lib.audit.stream.loop import AuditLoop, Judge
-from pubsub_lib.audit.stream.tables import Stream
+from pubsub_lib.audit.stream.runs import JournalPart
+from pubsub_lib.audit.stream.tables import Stream, WindowRows
 from pubsub_lib.audit.stream.windows import Closed, Span, place_of, written
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import Row
 from tests.conftest import SEED_VARIABLE
-from tests.unit.audit.arrivals import Arrivals
+from tests.unit.audit.arrivals import Arrivals, File, cut
 from tests.unit.audit.generator import BEGIN, TORN, Generator
 from tests.unit.audit.oracle import Oracle, Stray, Verdict
 from tests.unit.audit.rules.test_pipeline import CASES, SKEWED, Kinds, all_cases
@@ -43,10 +45,12 @@ DOMAINS = int(os.environ.get("PUBSUB_TEST_DOMAINS", "15"))
 more than 100 there is one more restart, progress is printed, and the journals also go through ``pubsub-audit run``. See
 docs/contributing/audit-internals.md, "How it is tested".
 """
+JOURNALS = int(os.environ.get("PUBSUB_TEST_JOURNALS", "60"))
+"""Number of generated journals that are cut; set it to 1000 for all of them (a minute and a half)."""
 MANY = 100
 OF_THE_STORE = {
     "missing", "stale", "wrong_value", "zombie", "foreign_history", "behind", "unpublished", "phantom_publish",
-    "chain_broken",
+    "chain_broken", "diverged", "rot",
 }  # fmt: skip
 UNSEEN = {("unknown", "", ""), ("lost", "", "writer"), ("pending", "", ""), ("corrupt", "writer", "")}
 """A phantom publication, a commit that only the store has recorded, an item without a closed window, and a content that
@@ -283,8 +287,136 @@ def test_follower_resumes_after_a_kill_at_any_rename(spark: "SparkSession", tmp_
     assert found == {(domain, window, str(key)): n for (domain, window, key), n in truth.items()}
 
 
-JOURNALS = int(os.environ.get("PUBSUB_TEST_JOURNALS", "60"))
-"""Number of generated journals that are cut; set it to 1000 for all of them (a minute and a half)."""
+class Given:
+    """Stands for a stream and an intake: the parts of journals that have arrived, by a table of runs."""
+
+    def __init__(self) -> None:
+        self.parts_there: list[JournalPart] = []
+
+    def look(self) -> Look:
+        return Look(0, {}, {}, [])
+
+    def advance(self) -> None: ...
+
+    def parts(self, given_up: object) -> WindowRows:
+        return WindowRows({"": self.parts_there}, {}, [])
+
+    def files(self, domain: str, parts: object) -> tuple[list[Path], list[str]]:
+        return [], []
+
+    def arrive(self, run: str, name: str, last: int, *, number: int = 1, begin: int = BEGIN) -> None:
+        stem = f"{run}-{number:06d}"
+        part = JournalPart(stem, run, number, "replica", name, "h", True, number, begin, last, last, False)
+        self.parts_there.append(part)
+
+
+def test_follower_names_a_run_that_expired_and_one_that_comes_back(tmp_path: Path) -> None:
+    given = Given()
+    spans: list[Mapping[str, Span]] = []
+
+    def judge(_: object, closed: Mapping[str, Span]) -> list[Closed]:
+        spans.append(closed)
+        return []
+
+    def start() -> AuditLoop:
+        return AuditLoop(given, given, judge, SETTINGS, tmp_path, lambda: 2**50)  # type: ignore[arg-type]
+
+    loop = start()
+    given.arrive("a", "dead", BEGIN + 100)
+    given.arrive("b", "alive", BEGIN + 100 + SILENCE)
+    found = loop.round()
+    assert (found.problems, found.waiting) == ([], {"": ("a", BEGIN + 100)})
+    given.arrive("b", "alive", BEGIN + 9 * WINDOW, number=2, begin=BEGIN + 101 + SILENCE)
+    found = loop.round()
+    (sentence,) = found.problems
+    assert sentence.startswith("the run a of the replica dead has not ended, and wrote nothing for 0.025 seconds; ")
+    assert found.waiting == {"": ("b", BEGIN + 9 * WINDOW)}
+    assert [each[""].end for each in spans] == [BEGIN - 2 * WINDOW, BEGIN + 7 * WINDOW]
+    assert loop.round().problems == []
+    loop.close()
+    loop = start()
+    given.arrive("c", "dead", BEGIN + 9 * WINDOW, begin=BEGIN + 9 * WINDOW)  # it comes back after the silence
+    assert loop.round().problems == []
+    given.arrive("a", "dead", BEGIN + 9 * WINDOW, number=2, begin=BEGIN + 8 * WINDOW)
+    (sentence,) = [each for each in loop.round().problems if "arrived after" not in each]
+    assert sentence.startswith("the run a goes on, or another took its place, after windows were closed without it; ")
+    loop.close()
+
+
+class Files(Given):
+    """The files of one domain that have arrived, and those that are being written, at a moment."""
+
+    def __init__(self, rows: Sequence[Row], rng: random.Random) -> None:
+        super().__init__()
+        self._rng = rng
+        self._left = cut("", rows, rng)
+        self._coming: dict[str, Coming] = {}
+        self.arrived: dict[str, File] = {}
+
+    def until(self, moment: float) -> None:
+        """Most files that end until then arrive; other runs that have begun are seen, with or without their header."""
+        ready = [each for each in self._left if each.last <= moment and (moment == 2**62 or self._rng.random() < 0.8)]
+        for file in ready:
+            self.arrived[file.stem] = file
+            self._left.remove(file)
+            self.parts_there.append(as_part(file))
+        self._coming = {}
+        for file in self._left:
+            if file.first <= moment:
+                first = file.rows[0]
+                part = run_and_part(file.stem)[1]
+                begun = Begun(first.side, first.name, first.host, first.wall) if self._rng.random() < 0.7 else None
+                self._coming.setdefault(first.run, Coming(begun=begun)).open.add(part)
+
+    def look(self) -> Look:
+        return Look(0, {"": self._coming}, {}, [])
+
+    def files(self, domain: str, parts: Iterable[JournalPart]) -> tuple[list[Path], list[str]]:  # type: ignore[override]
+        return [Path(each.stem) for each in parts], []
+
+
+def as_part(file: File) -> JournalPart:
+    first, marks = file.rows[0], [row.wall for row in file.rows if row.kind == "mark"]
+    numbers = [row.number for row in file.rows]
+    return JournalPart(
+        file.stem, first.run, run_and_part(file.stem)[1], first.side, first.name, first.host, True, min(numbers),
+        file.first, file.last, max(marks, default=None), any(row.kind == "close" for row in file.rows), max(numbers),
+    )  # fmt: skip
+
+
+def test_windows_that_close_in_any_order_of_files_are_as_in_the_batch(tmp_path: Path, rng: random.Random) -> None:
+    """Without Spark: the follower's decisions, and the oracle in place of the pipeline."""
+    cases = known_answers() | {f"d{seed}": generated(seed) for seed in rng.sample(range(2**32), JOURNALS)}
+    early = gone = 0
+    for name, rows in cases.items():
+        given = Files(rows, rng)
+        found: Kept = Counter()
+        moment = BEGIN
+
+        def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> list[Closed]:
+            there = [row for path in files[""] for row in given.arrived[str(path)].rows]  # noqa: B023
+            torn = {(run, last) for run, last in TORN if any((row.run, row.number) == (run, last) for row in there)}
+            for verdict, time in Oracle(there, WINDOW, GRACE, BOUND, SILENCE, torn).timed():
+                window, span = time // WINDOW * WINDOW, spans[""]
+                if (span.begin is None or window >= span.begin) and window + WINDOW <= span.end:
+                    found["", window, verdict] += 1  # noqa: B023
+            return []
+
+        (tmp_path / name).mkdir()
+        loop = AuditLoop(given, given, judge, SETTINGS, tmp_path / name, lambda: moment - WINDOW)  # type: ignore[arg-type] # noqa: B023
+        problems: list[str] = []
+        truth = Counter({("", *key[1:]): n for key, n in verdicts_of_oracle({name: rows}).items()})
+        for moment in (BEGIN + 30_000, BEGIN + 45_000, BEGIN + 60_000, 2**62):
+            given.until(moment)
+            problems += loop.round(last=moment == 2**62).problems
+            assert found <= truth, (name, moment, list((found - truth).items())[:3])
+            early += found.total() if moment < 2**62 else 0
+        loop.close()
+        assert found == truth, (name, list((truth - found).items())[:3])
+        assert not any("goes on" in each or "arrived after" in each for each in problems), (name, problems)
+        gone += any("has not ended" in each for each in problems)
+    assert early
+    assert gone > 1
 
 
 def prefix(rows: Sequence[Row], rng: random.Random) -> tuple[list[Row], int | None]:

@@ -4,17 +4,32 @@ import pytest
 
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.stream.intake import Begun, Coming
-from pubsub_lib.audit.stream.runs import Frontier, JournalPart, Known, closed_before, frontier, horizon, known, too_late
+from pubsub_lib.audit.stream.runs import (
+    Frontier,
+    JournalPart,
+    Known,
+    closed_before,
+    expired,
+    followed,
+    horizon,
+    known,
+    too_late,
+)
+from pubsub_lib.audit.stream.runs import frontier as frontier_of
 
-SETTINGS = AuditSettings(window=100, grace=30, bound=10)
+SETTINGS = AuditSettings(window=100, grace=30, bound=10, silence=1000)
 
 
 def part(
     number: int, first: int, last: int, mark: int | None = None, *, run: str = "a", closed: bool = False,
-    side: str = "replica", name: str = "r",
+    side: str = "replica", name: str = "r", host: str = "h",
 ) -> JournalPart:  # fmt: skip
     stem = f"{run}-{number:06d}"
-    return JournalPart(stem, run, number, side, name, "h", True, number * 5, first, last, mark, closed)
+    return JournalPart(stem, run, number, side, name, host, True, number * 5, first, last, mark, closed)
+
+
+def frontier(of: dict[str, Known]) -> Frontier:
+    return frontier_of(of, SETTINGS)
 
 
 def runs(
@@ -54,6 +69,52 @@ def test_run_without_a_complete_part_is_known_until_its_first_record() -> None:
     held = frontier(runs(part(1, 10, 50, 40), coming=unknown))
     assert held.of == "b"
     assert closed_before(held, 10**6, SETTINGS) is None
+
+
+def test_run_expires_after_the_silence_and_does_not_limit_the_frontier() -> None:
+    dead, other = part(1, 10, 50, 40), part(1, 10, 1050, 1040, run="b", name="other")
+    assert frontier(runs(dead, other)) == Frontier(40, "a")
+    other = part(1, 10, 1051, 1040, run="b", name="other")
+    found = runs(dead, other)
+    assert frontier(found) == Frontier(1040, "b")
+    assert list(expired(found, SETTINGS)) == ["a"]
+    assert not followed("a", found, SETTINGS)
+    assert expired(runs(dead, part(1, 10, 1051, side="store", run="b")), SETTINGS) == {}
+
+
+def test_run_that_ended_or_of_which_more_is_expected_does_not_expire() -> None:
+    other = part(1, 10, 2000, 1990, run="b", name="other")
+    assert expired(runs(part(1, 10, 50, closed=True), other), SETTINGS) == {}
+    assert expired(runs(part(1, 10, 50), other, coming={"a": Coming({2})}), SETTINGS) == {}
+    assert frontier(runs(part(1, 10, 50), other, coming={"a": Coming({2})})) == Frontier(10, "a")
+
+
+def test_successor_after_the_silence_does_not_change_that_a_run_expired() -> None:
+    """Windows may have been closed before it began."""
+    dead, late = part(1, 10, 50, 40), part(1, 1081, 1090, 1085, run="b")
+    found = runs(dead, late)
+    assert list(expired(found, SETTINGS)) == ["a"]
+    assert followed("a", found, SETTINGS)
+    assert frontier(found) == Frontier(1085, "b")
+    assert expired(runs(dead, part(1, 1050, 1090, 1085, run="b")), SETTINGS) == {}
+
+
+def test_successor_of_which_no_part_has_arrived_keeps_the_run_before_it() -> None:
+    """Spark reads no record of it, so that there the run would have expired."""
+    begun = {"b": Coming({1}, Begun("replica", "r", "h", 500))}
+    found = runs(part(1, 10, 50, 40), part(1, 10, 2000, 1990, run="c", name="other"), coming=begun)
+    assert expired(found, SETTINGS) == {}
+    assert frontier(found) == Frontier(40, "a")
+
+
+def test_successor_of_a_replica_may_be_on_another_host() -> None:
+    """Its clock may be behind by the grace."""
+    there = part(1, 21, 90, 80, run="b", host="far")
+    assert frontier(runs(part(1, 10, 50, 40), there)) == Frontier(80, "b")
+    too_early = part(1, 20, 90, 80, run="b", host="far")
+    assert frontier(runs(part(1, 10, 50, 40), too_early)) == Frontier(40, "a")
+    service, other = part(1, 10, 50, 40, side="service"), part(1, 60, 90, 80, side="service", run="b", host="far")
+    assert frontier(runs(service, other)) == Frontier(40, "a")
 
 
 @pytest.mark.parametrize("parts", [(), (part(1, 10, 50, 40, side="store"),)])
