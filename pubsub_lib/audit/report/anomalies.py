@@ -11,7 +11,7 @@ from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, settled
 
 BLAMELESS: Final = ("ok", "excused", "pending")
-DROPPED_IN_ORDER: Final = ("reordered", "duplicate_dropped")
+DROPPED_INORDER: Final = ("reordered", "duplicate_dropped")
 """A fault only when the audit is strict."""
 FIRST: Final = 20
 """Maximum number of anomalies of each kind in a summary; the table holds all."""
@@ -25,7 +25,7 @@ COLUMNS: Final = {
     "settled": "bigint", "skew": "bigint",
 }  # fmt: skip
 """Column -> type. Columns that a kind of anomaly does not have are null."""
-_ORDER: Final = ("p", "position", "name", "uuid", "topic", "sequence", "table", "key")
+ORDER: Final = ("p", "position", "name", "uuid", "topic", "sequence", "table", "key")
 _CARRIES: Final = ("committed", "handed", "taken", "sent", "applied")
 
 
@@ -33,23 +33,32 @@ def anomalies(
     delivery: DataFrame, strays: DataFrame, store: DataFrame, state: DataFrame, settings: AuditSettings
 ) -> DataFrame:
     """One row per anomaly, with the columns of ``COLUMNS``."""
-    blameless = BLAMELESS if settings.strict else BLAMELESS + DROPPED_IN_ORDER
-    wrong = delivery.filter(~F.col("verdict").isin(*blameless))
-    differs = state.filter(F.col("verdict") != "behind")
-    parts = {"delivery": wrong, "strays": strays, "store": store, "state": differs}
-    each = [_as_anomaly(table, of) for of, table in parts.items()]
+    parts = {"delivery": wrong(delivery, settings), "strays": strays, "store": store, "state": differing(state)}
+    each = [as_anomaly(table, of) for of, table in parts.items()]
     return each[0].unionByName(each[1]).unionByName(each[2]).unionByName(each[3])
 
 
-def _as_anomaly(table: DataFrame, of: str) -> DataFrame:
+def wrong(delivery: DataFrame, settings: AuditSettings) -> DataFrame:
+    """The rows of the delivery table that are anomalies."""
+    blameless = BLAMELESS if settings.strict else BLAMELESS + DROPPED_INORDER
+    return delivery.filter(~F.col("verdict").isin(*blameless))
+
+
+def differing(state: DataFrame) -> DataFrame:
+    """The rows of the state table that are anomalies."""
+    return state.filter(F.col("verdict") != "behind")
+
+
+def as_anomaly(table: DataFrame, of: str, *more: str) -> DataFrame:
+    """These rows with the columns of ``COLUMNS``, and with ``more`` of their own columns before these."""
     values = {name: F.col(name) if name in table.columns else F.lit(None) for name in COLUMNS}
     values["of"] = F.lit(of)
-    return table.select(*[value.cast(COLUMNS[name]).alias(name) for name, value in values.items()])
+    return table.select(*more, *[value.cast(COLUMNS[name]).alias(name) for name, value in values.items()])
 
 
 def first(anomalies: DataFrame) -> list[dict[str, Any]]:
     """The first ``FIRST`` of each domain and kind, in order, without the columns that are null."""
-    place = F.row_number().over(Window.partitionBy("domain", "of", "verdict").orderBy(*_ORDER))
+    place = F.row_number().over(Window.partitionBy("domain", "of", "verdict").orderBy(*ORDER))
     few = anomalies.withColumn("place", place).filter(F.col("place") <= FIRST)
     found = few.orderBy("domain", "of", "verdict", "place").drop("place").collect()
     return [{name: value for name, value in row.asDict().items() if value is not None} for row in found]

@@ -23,7 +23,7 @@ TEXT: Final = 48
 """Maximum number of characters of a label."""
 
 _INK, _GRID = "#33404d", "#e4e8ec"
-_COLORS: Final = ("#3a6ea5", "#d98032", "#2f9e78", "#7d63ad", "#b8609a", "#5c8d9e", "#a08b3d", "#8a8f98")
+COLORS: Final = ("#3a6ea5", "#d98032", "#2f9e78", "#7d63ad", "#b8609a", "#5c8d9e", "#a08b3d", "#8a8f98")
 """Colours of hops, domains and causes. None is red: red marks faults that need an operator."""
 _PERCENTILES: Final = {"p50": "50 %", "p95": "95 %", "p99": "99 %", "p999": "99.9 %", "max": "max"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,7 +45,8 @@ def label(*parts: object) -> str:
     return html.escape(text if len(text) <= TEXT else text[: TEXT - 1] + "…")
 
 
-def _figure(name: str, data: Sequence[Mapping[str, Any]], height: int, **layout: Any) -> str:
+def figure(name: str, data: Sequence[Mapping[str, Any]], height: int, **layout: Any) -> str:
+    """The HTML of a figure: its id is ``figure-NAME``; ``layout``: more keys of plotly's layout."""
     axis = {"gridcolor": _GRID, "linecolor": _GRID, "zerolinecolor": _GRID, "automargin": True}
     for key, given in layout.items():
         if key.startswith(("xaxis", "yaxis")):
@@ -81,7 +82,7 @@ def balance(balances: Mapping[str, Balance]) -> str:
         if name == "delivered" or any(getattr(each, name) for _, each in some)
     ]  # fmt: skip
     shown = len(some) > 1
-    return _figure(
+    return figure(
         "balance", bars, 110 + 26 * len(some), barmode="stack", xaxis={"title": {"text": "deliveries"}},
         yaxis={"autorange": "reversed", "showticklabels": shown, "type": "category"},
     ) if some else ""  # fmt: skip
@@ -112,7 +113,7 @@ def over_time(slices: Sequence[Mapping[str, Any]]) -> str:
         if any(each[name] for each in some)
     ]  # fmt: skip
     two = bool(bars)
-    return _figure(
+    return figure(
         "over-time", [*lines, *bars], 380 if two else 300, barmode="stack", hovermode="x unified",
         xaxis={"type": "date", "anchor": "y2" if two else "y"},
         yaxis={"title": {"text": "running sum"}, "domain": [0.4, 1] if two else [0, 1], "rangemode": "tozero"},
@@ -123,7 +124,7 @@ def over_time(slices: Sequence[Mapping[str, Any]]) -> str:
 def latencies(rows: Sequence[Mapping[str, Any]]) -> str:
     """Percentiles in milliseconds, on a logarithmic axis (which cannot show values of 0 or less). One domain: of every
     hop; several domains: of publish → apply only."""
-    domains = list(dict.fromkeys(row["domain"] for row in rows))[: len(_COLORS)]
+    domains = list(dict.fromkeys(row["domain"] for row in rows))[: len(COLORS)]
     if len(domains) > 1:
         rows = [row for row in rows if row["hop"] == "publish_apply" and row["domain"] in domains]
     lines = [
@@ -131,13 +132,13 @@ def latencies(rows: Sequence[Mapping[str, Any]]) -> str:
             "type": "scatter", "mode": "lines+markers", "x": list(_PERCENTILES.values()),
             "y": [row[name] / 1000 if row[name] > 0 else None for name in _PERCENTILES],
             "name": label(row["domain"], HOPS.get(row["hop"], row["hop"])),
-            "marker": {"size": 8}, "line": {"color": _COLORS[place % len(_COLORS)]},
+            "marker": {"size": 8}, "line": {"color": COLORS[place % len(COLORS)]},
             "hovertemplate": "%{y:.3~f} ms<extra>%{fullData.name}</extra>",
         }
         for place, row in enumerate(rows)
         if row["hop"] in HOPS
     ]  # fmt: skip
-    return _figure(
+    return figure(
         "latencies", lines, 360, xaxis={"type": "category"},
         yaxis={"type": "log", "title": {"text": "milliseconds"}, "dtick": 1, "exponentformat": "none"},
     ) if lines else ""  # fmt: skip
@@ -156,7 +157,7 @@ def losses(rows: Sequence[Losses]) -> str:
     ]
     parts = (("repaired", only_repaired, _BLUES), ("lost", [each.lost for each in some], _REDS))
     grids = [_grid(what, counts, names, colors) for what, counts, colors in parts if any(map(any, counts))]
-    return _figure(
+    return figure(
         "losses", grids, 120 + 28 * len(some), xaxis={"title": {"text": "% of the stream"}, "range": [0, 100]},
         yaxis={"autorange": "reversed", "type": "category"},
     )  # fmt: skip
@@ -191,7 +192,7 @@ def timeline(syncs: Sequence[Mapping[str, Any]]) -> str:
     some = [each for each in syncs if time(each["began"]) is not None][:POINTS]
     replicas = list(dict.fromkeys(label(each["domain"], each["name"]) for each in some))[:ROWS]
     shown = [each for each in some if label(each["domain"], each["name"]) in set(replicas)]
-    causes = sorted({each["cause"] or "" for each in shown})[: len(_COLORS)]
+    causes = sorted({each["cause"] or "" for each in shown})[: len(COLORS)]
     bars = []
     for place, cause in enumerate(causes):
         of_cause = [each for each in shown if (each["cause"] or "") == cause]
@@ -200,11 +201,11 @@ def timeline(syncs: Sequence[Mapping[str, Any]]) -> str:
             "y": [label(each["domain"], each["name"]) for each in of_cause],
             "base": [time(each["began"]) for each in of_cause],
             "x": [max((each["took"] or 0) / 1000, 0.001) for each in of_cause],
-            "marker": {"color": _COLORS[place], "line": {"color": _COLORS[place], "width": 2}},
+            "marker": {"color": COLORS[place], "line": {"color": COLORS[place], "width": 2}},
             "text": [_about(each) for each in of_cause], "textposition": "none",
             "hovertemplate": "%{text}<extra></extra>",
         })  # fmt: skip
-    return _figure(
+    return figure(
         "timeline", bars, 120 + 26 * len(replicas), barmode="overlay", xaxis={"type": "date"},
         yaxis={"autorange": "reversed", "type": "category"},
     ) if bars else ""  # fmt: skip

@@ -4,6 +4,7 @@ Latencies are cut to three digits and counted by value; the percentiles are comp
 over the delivery table is enough, and the result does not depend on the partitions.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -17,22 +18,30 @@ PERCENTILES: Final = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
 """Name -> thousandths."""
 _AT_ONCE: Final = len(HOPS)
 """Stands for three hops of a message that was applied when it was received, as most are: one value for all three."""
-_GROUP: Final = ["domain", "name", "hop"]
+_OF_REPLICA: Final = ("domain", "name")
 _LONGEST: Final = 19
 """Maximum number of digits of a latency: those of a 64-bit number."""
 
 
 def latencies(delivery: DataFrame) -> DataFrame:
     """One row per hop and replica with latencies, and one per hop with an empty name for all replicas of a domain."""
+    return percentiles(counts_by(delivery, *_OF_REPLICA))
+
+
+def counts_by(delivery: DataFrame, *by: str) -> DataFrame:
+    """Per ``by``, hop and cut value: the number of latencies (``rows``), of negative ones, the maximum.
+
+    Blocks: the counts are computed now.
+    """
     # settled: the counts are read twice.
-    counts = settled(counted(_values(delivery).withColumnRenamed("place", "hop")))
+    counts = settled(counted(_values(delivery, by).withColumnRenamed("place", "hop"), *by, "hop"))
     hop = F.element_at(F.array(*[F.lit(name) for name in HOPS]), F.col("hop") + 1)
-    return percentiles(_apart(counts).withColumn("hop", hop))
+    return _apart(counts).withColumn("hop", hop)
 
 
-def _values(delivery: DataFrame) -> DataFrame:
-    """domain, name, place (of the hop in ``HOPS``), value: one row for each hop of a delivery whose ends are known. A
-    message that was applied when it was received has one row with the place ``_AT_ONCE`` for three hops.
+def _values(delivery: DataFrame, by: Sequence[str]) -> DataFrame:
+    """``by``, place (of the hop in ``HOPS``), value: one row for each hop of a delivery whose ends are known. A message
+    that was applied when it was received has one row with the place ``_AT_ONCE`` for three hops.
     """
     p, done = F.col("p"), F.col("settled") - F.col("skew")
     same = (F.col("received") == F.col("settled")) & (done - p).isNotNull()
@@ -48,13 +57,13 @@ def _values(delivery: DataFrame) -> DataFrame:
     }
     missed = {"detect": F.col("detected") - F.col("skew") - p, "repair": done - p}
     repaired = delivery.filter(F.col("way") == REPAIR)
-    return _each(delivery, delivered).unionByName(_each(repaired, missed))
+    return _each(delivery, delivered, by).unionByName(_each(repaired, missed, by))
 
 
-def _each(table: DataFrame, hops: dict[str, Column]) -> DataFrame:
+def _each(table: DataFrame, hops: dict[str, Column], by: Sequence[str]) -> DataFrame:
     # Numbers instead of names: most of the time is spent on the rows that this makes.
     places = F.array(*[F.lit(HOPS.index(name) if name else _AT_ONCE) for name in hops])
-    found = table.select("domain", "name", F.posexplode(F.array(*hops.values())).alias("place", "value"))
+    found = table.select(*by, F.posexplode(F.array(*hops.values())).alias("place", "value"))
     return found.filter(F.col("value").isNotNull()).withColumn("place", F.element_at(places, F.col("place") + 1))
 
 
@@ -70,9 +79,9 @@ def _apart(counts: DataFrame) -> DataFrame:
     )
 
 
-def counted(values: DataFrame) -> DataFrame:
-    """Per group and cut value: the number of rows, the number of negative ones, the maximum."""
-    return values.groupBy(*_GROUP, cut(F.col("value")).alias("cut")).agg(
+def counted(values: DataFrame, *by: str) -> DataFrame:
+    """Per ``by`` and cut value: the number of rows, the number of negative ones, the maximum."""
+    return values.groupBy(*by, cut(F.col("value")).alias("cut")).agg(
         F.count("*").alias("rows"),
         F.sum(F.when(F.col("value") < 0, 1).otherwise(0)).alias("negative"),
         F.max("value").alias("max"),
@@ -95,16 +104,20 @@ def percentiles(counts: DataFrame) -> DataFrame:
     together = counts.groupBy("domain", F.lit("").alias("name"), "hop", "cut").agg(
         F.sum("rows").alias("rows"), F.sum("negative").alias("negative"), F.max("max").alias("max")
     )
-    group = Window.partitionBy(*_GROUP)
-    ranked = (
-        counts.unionByName(together)
-        .withColumn("upto", F.sum("rows").over(group.orderBy("cut")))
-        .withColumn("total", F.sum("rows").over(group))
+    return ranked(counts.unionByName(together), *_OF_REPLICA, "hop")
+
+
+def ranked(counts: DataFrame, *by: str, more: Sequence[Column] = ()) -> DataFrame:
+    """The percentiles by nearest rank of each group, and ``more`` aggregates."""
+    group = Window.partitionBy(*by)
+    numbered = counts.withColumn("upto", F.sum("rows").over(group.orderBy("cut"))).withColumn(
+        "total", F.sum("rows").over(group)
     )
     reached = {
         name: F.min(F.when(F.col("upto") * 1000 >= F.col("total") * rank, F.col("cut"))).alias(name)
         for name, rank in PERCENTILES.items()
     }
-    return ranked.groupBy(*_GROUP).agg(
-        F.sum("rows").alias("count"), F.sum("negative").alias("negative"), *reached.values(), F.max("max").alias("max")
-    )
+    return numbered.groupBy(*by).agg(
+        F.sum("rows").alias("count"), F.sum("negative").alias("negative"), *reached.values(),
+        F.max("max").alias("max"), *more,
+    )  # fmt: skip

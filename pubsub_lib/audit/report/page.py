@@ -63,13 +63,18 @@ class Kind(msgspec.Struct, frozen=True):
     first: Sequence[Anomaly]
 
 
-def page(summary: Summary, tables: str = "") -> str:
-    """The whole page. ``tables``: the folder of the tables relative to the page, ending in ``/``; "": the same."""
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """The templates of pages, and their filters."""
+    found = jinja2.Environment(
         loader=jinja2.PackageLoader("pubsub_lib.audit.report", ""), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters.update(number=_number, ms=_milliseconds, size=_bytes, text=_text)
+    found.filters.update(number=_number, ms=_milliseconds, size=_bytes, text=_text)
+    return found
+
+
+def page(summary: Summary, tables: str = "") -> str:
+    """The whole page. ``tables``: the folder of the tables relative to the page, ending in ``/``; "": the same."""
     found = _kinds(summary, tables)
     drawn = {
         "balance": figures.balance(summary.balance),
@@ -78,7 +83,7 @@ def page(summary: Summary, tables: str = "") -> str:
         "losses": figures.losses(summary.losses),
         "timeline": figures.timeline(summary.timeline),
     }
-    return environment.get_template("page.html.jinja").render(
+    return environment().get_template("page.html.jinja").render(
         script=Markup(get_plotlyjs()),  # noqa: S704 - plotly is trusted
         figures={name: Markup(drawing) for name, drawing in drawn.items()},  # noqa: S704 - drawn by this library
         summary=summary, verdict=verdict(summary), state=_state(summary), kinds=found, verdicts=_verdicts(summary),

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pubsub_lib.audit.report.summary import CATEGORIES
 from pubsub_lib.audit.rules.base_tables import closed, window_of
 from pubsub_lib.audit.rules.delivery import MESSAGE, POLLING, REPAIR
+from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, lookup
 
@@ -87,3 +88,19 @@ def over_time(cells: DataFrame) -> DataFrame:
     settled = cells.filter(F.col("settled_slice").isNotNull()).groupBy(F.col("settled_slice").alias("slice"))
     both = published.join(hashed(settled.agg(F.sum("rows").alias("settled"))), "slice", "full")
     return both.na.fill(0).orderBy("slice")
+
+
+def timed(tables: Tables, settings: AuditSettings) -> dict[str, DataFrame]:
+    """The table ``delivery`` with the window (its begin) of each row. When there are strays, also the table ``strays``
+    with the window of their first receipt by the replica.
+    """
+    window = window_of(F.col("p"), settings)
+    found = {"delivery": tables.delivery.withColumn("window", window)}
+    strays = tables.strays
+    if not strays.isEmpty():
+        of_replica = ["domain", "uuid", "topic", "sequence", "name"]
+        received = tables.rows.filter((F.col("kind") == "data") & (F.col("side") == "replica"))
+        at = received.join(F.broadcast(strays.select(*of_replica).distinct()), of_replica, "left_semi")
+        at = at.groupBy(*of_replica).agg(F.min("wall").alias("p"))
+        found["strays"] = strays.join(at, of_replica).withColumn("window", window).drop("p")
+    return found

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 SUMMARY: Final = "summary.json"
 TABLES: Final = ("delivery", "strays")
-_SPANS: Final = pa.schema(
-    [("place", pa.int32()), ("domain", pa.string()), ("begin", pa.int64()), ("end", pa.int64())]
-)
+_SPANS: Final = pa.schema([("place", pa.int32()), ("domain", pa.string()), ("begin", pa.int64()), ("end", pa.int64())])
 _PART: Final = 1_000_000
 """Number of rows that one task writes."""
 _BLAMELESS: Final = frozenset({"ok", "excused", "pending"})
@@ -61,26 +59,6 @@ def written(out: Path) -> list[Closed]:
     return sorted(found, key=lambda each: (each.domain, each.window))
 
 
-def timed(tables: "Tables", settings: AuditSettings) -> "dict[str, DataFrame]":
-    """The table ``delivery`` with the window (its begin) of each row. When there are strays, also the table ``strays``
-    with the window of their first receipt by the replica.
-    """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    from pubsub_lib.audit.rules.base_tables import window_of
-
-    window = window_of(F.col("p"), settings)
-    found = {"delivery": tables.delivery.withColumn("window", window)}
-    strays = tables.strays
-    if not strays.isEmpty():
-        of_replica = ["domain", "uuid", "topic", "sequence", "name"]
-        received = tables.rows.filter((F.col("kind") == "data") & (F.col("side") == "replica"))
-        at = received.join(F.broadcast(strays.select(*of_replica).distinct()), of_replica, "left_semi")
-        at = at.groupBy(*of_replica).agg(F.min("wall").alias("p"))
-        found["strays"] = strays.join(at, of_replica).withColumn("window", window).drop("p")
-    return found
-
-
 def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, out: Path) -> list[Closed]:
     """Write a folder for each closed window; existing folders are not changed. Returns the new windows.
 
@@ -88,14 +66,12 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
     """
     from pyspark.sql import functions as F  # noqa: N812
 
+    from pubsub_lib.audit.report.windows import timed
+
     aside = out / ".aside"
     shutil.rmtree(aside, ignore_errors=True)
     places = sorted(spans)
-    each = [
-        {"place": place, "domain": domain, "begin": spans[domain].begin, "end": spans[domain].end}
-        for place, domain in enumerate(places)
-    ]
-    known = F.broadcast(small(tables.rows.sparkSession, each, _SPANS))
+    known = F.broadcast(small(tables.rows.sparkSession, _rows(spans, places), _SPANS))
     inside = (F.col("window") + settings.window <= F.col("end")) & (
         F.col("begin").isNull() | (F.col("window") >= F.col("begin"))
     )
@@ -130,6 +106,13 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
         found.append(closed)
     shutil.rmtree(aside)
     return found
+
+
+def _rows(spans: Mapping[str, Span], places: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {"place": place, "domain": domain, "begin": spans[domain].begin, "end": spans[domain].end}
+        for place, domain in enumerate(places)
+    ]
 
 
 def _counts(chosen: "DataFrame", name: str) -> list[Any]:

@@ -1148,7 +1148,7 @@ def percentiles_are_nearest_ranks_by_replica_and_of_all(spark: "SparkSession") -
     given = spark.createDataFrame(values, "domain string, name string, hop string, value bigint")
     found = {
         row["name"]: tuple(row[name] for name in ("count", "negative", "p50", "p95", "p99", "p999", "max"))
-        for row in percentiles(counted(given)).collect()
+        for row in percentiles(counted(given, "domain", "name", "hop")).collect()
     }
     assert found == {
         "a": (1000, 0, 500, 950, 990, 999, 1000),
