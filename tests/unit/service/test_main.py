@@ -401,6 +401,16 @@ def test_systemd_understands_every_line_of_the_unit(tmp_path: Path) -> None:
         assert (output == []) is understood, output
 
 
+def test_systemd_understands_the_documented_credential(tmp_path: Path) -> None:
+    (lines,) = re.findall(r'title="override.conf"\n(.*?)```', (ROOT / "docs" / "security.md").read_text(), re.DOTALL)
+    unit = (ROOT / "etc" / "publisher-service.service").read_text()
+    (tmp_path / "publisher-service.service").write_text(f"{unit}\n{lines}")
+    command = [systemd_analyze(), "verify", "--man=no", str(tmp_path / "publisher-service.service")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
+    assert [line for line in done.stderr.splitlines() if "publisher-service.service:" in line] == []
+    assert "LoadCredential=pubsub_lib.conf:" in lines
+
+
 def test_unit_is_hardened() -> None:
     """systemd's own measure is at most 3.0 of 10."""
     unit = str(ROOT / "etc" / "publisher-service.service")
