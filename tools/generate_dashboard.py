@@ -113,10 +113,11 @@ REPLICAS: Final = (
     ),
     Panel(
         "Faults",
-        "Since the start of each replica: all must be 0.",
+        "Since the start of each replica, and publishers that are not used now: all must be 0.",
         {
             "{{instance}} {{what}}": _of("pubsub_replica_faults_total"),
             "{{instance}} contradicted": _of("pubsub_replica_contradicted_total"),
+            "{{instance}} quarantined publishers": _of("pubsub_replica_quarantined_publishers"),
         },
     ),
 )

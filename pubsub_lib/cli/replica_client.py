@@ -1,4 +1,4 @@
-"""HTTP client for a running replica's endpoint: read the contents of a topic, and request a resync."""
+"""HTTP client for a running replica's endpoint: read the contents of a topic and the status, and request a resync."""
 
 import http.client
 import json
@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from pubsub_lib.core.model import Point
+from pubsub_lib.core.quarantine import QuarantinedPublisher
 from pubsub_lib.errors import ConfigError, NotSubscribedError, TransportError
 from pubsub_lib.http_routes import POST_HEADER
 
@@ -74,6 +75,13 @@ class ReplicaClient:
     def resync(self, topics: Collection[str]) -> None:
         """Request that the replica reads these topics again; without topics, all that it is subscribed to."""
         self._ask("POST", "/resync", {"topic": list(topics)})
+
+    def quarantined(self) -> list[QuarantinedPublisher]:
+        """The publishers whose messages the replica does not use now."""
+        try:
+            return msgspec.convert(self._ask("GET", "/quarantined", {})["quarantined"], list[QuarantinedPublisher])
+        except (KeyError, TypeError, msgspec.ValidationError) as error:
+            raise self._foreign() from error
 
     def _convert(self, found: Mapping[str, Any]) -> ReplicaAnswer:
         try:

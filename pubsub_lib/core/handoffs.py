@@ -49,14 +49,15 @@ class Handoffs:
         """In the interval before."""
         self._asked: dict[Point, tuple[Worker, str]] = {}
         self._judge_at = 0.0
-        self._until: dict[str, float] = {}
+        self._until: dict[str, tuple[str, float]] = {}
+        """By UUID of an excluded worker: its service name, and the end of the exclusion."""
         self.contradicted = 0
         """Transactions that were handed over and never committed."""
 
     @property
-    def excluded(self) -> Sequence[str]:
-        """The UUIDs of the workers whose links are not used, as of the last call of ``overdue``."""
-        return [*self._until]
+    def excluded(self) -> Sequence[Worker]:
+        """The workers whose links are not used, as of the last call of ``overdue``. Any thread."""
+        return [(service, uuid) for uuid, (service, _) in self._until.copy().items()]
 
     def excludes(self, uuid: str) -> bool:
         """Whether the links of this worker are not to be used."""
@@ -86,7 +87,7 @@ class Handoffs:
         if now < self._judge_at:
             return []
         self._judge_at = now + self._after
-        self._until = {uuid: until for uuid, until in self._until.items() if now < until}
+        self._until = {uuid: (service, until) for uuid, (service, until) in self._until.items() if now < until}
         self._asked = dict([*self._asked.items(), *self._old.items()][:MAX_ASKED])
         self._old, self._young = self._young, {}
         return [*self._asked]
@@ -104,7 +105,7 @@ class Handoffs:
             self.contradicted += 1
             if uuid not in self._until:
                 found.append(Contradicted(service, uuid, topic, point))
-            self._until[uuid] = now + self._seconds
+            self._until[uuid] = service, now + self._seconds
             while len(self._until) > MAX_EXCLUDED:
                 del self._until[next(iter(self._until))]
         return found

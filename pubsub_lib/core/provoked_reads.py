@@ -107,4 +107,4 @@ class ProvokedReads:
             head = topics[cause.topic].head if cause.topic in topics else None
             if head is None or head.point != cause.claim.point or head == cause.claim:
                 return []
-        return [cause.publisher] if quarantine.contradicted(uuid, cause.at, now) else []
+        return [cause.publisher] if quarantine.contradicted(cause.publisher, cause.at, now) else []

@@ -8,6 +8,8 @@ other, and messages of the undone history may still arrive: together they count 
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from pubsub_lib.core.effects import Replace
 
 Publisher = tuple[str, str]
@@ -20,7 +22,17 @@ SPACING: Final = 10.0
 SECONDS: Final = 600.0
 """Seconds of a quarantine: the replica then tries again, so that a mistake cannot exclude a publisher for ever."""
 MAX_KEPT: Final = 1000
-"""Maximum number of publishers that are remembered; the oldest is forgotten first."""
+"""Maximum number of contradicted and of excluded publishers; the oldest is forgotten first."""
+
+
+class QuarantinedPublisher(msgspec.Struct, frozen=True):
+    """A publisher whose messages are not used now."""
+
+    service: str
+    """The service name in its messages. A program can give any name, also that of another service."""
+    uuid: str
+    seconds_left: float
+    """Seconds until its messages are used again."""
 
 
 class Quarantine:
@@ -33,6 +45,8 @@ class Quarantine:
         self.until: dict[str, float] = {}
         """The end of each quarantine. Empty: ``excludes`` need not be called, which is a part of every message's cost.
         """
+        self._services: dict[str, str] = {}
+        """The service name of each of them, as it gave it in its messages."""
 
     def judge(self, contradicted: Iterable[Replace], now: float) -> tuple[Publisher, ...]:
         """Chains were replaced to which a publisher's message had led. The publishers whose quarantine begins."""
@@ -40,12 +54,13 @@ class Quarantine:
         for each in contradicted:
             if each.source is not None:
                 reached[each.source] = max(each.reached, reached.get(each.source, each.reached))
-        return tuple(each for each, at in reached.items() if self.contradicted(each[1], at, now))
+        return tuple(each for each, at in reached.items() if self.contradicted(each, at, now))
 
-    def contradicted(self, uuid: str, reached: float, now: float) -> bool:
+    def contradicted(self, publisher: Publisher, reached: float, now: float) -> bool:
         """The store contradicted a publisher, whose message led to the point at ``reached``. True: its quarantine
         begins.
         """
+        service, uuid = publisher
         times = [at for at in self._times.pop(uuid, []) if now - at < self._seconds]
         counts = not times or reached > times[-1] + self._spacing
         self._times[uuid] = [*times, now] if counts else times
@@ -53,7 +68,7 @@ class Quarantine:
             del self._times[next(iter(self._times))]
         if not counts or len(times) + 1 < CONTRADICTIONS:
             return False
-        self.until[uuid] = now + self._seconds
+        self._begin(service, uuid, now)
         return True
 
     def excludes(self, uuid: str, now: float) -> bool:
@@ -66,6 +81,17 @@ class Quarantine:
         del self.until[uuid]
         return False
 
-    def excluded(self, now: float) -> list[str]:
-        """The UUIDs of the publishers that are excluded now."""
-        return [uuid for uuid, until in self.until.items() if now < until]
+    def excluded(self, now: float) -> list[QuarantinedPublisher]:
+        """The publishers that are excluded now."""
+        return [
+            QuarantinedPublisher(self._services[uuid], uuid, until - now)
+            for uuid, until in self.until.items()
+            if now < until
+        ]
+
+    def _begin(self, service: str, uuid: str, now: float) -> None:
+        # Those that have ended and sent nothing since are removed here, so that they do not add up.
+        kept = [(each, until) for each, until in self.until.items() if now < until and each != uuid]
+        self.until = dict([*kept, (uuid, now + self._seconds)][-MAX_KEPT:])
+        self._services[uuid] = service
+        self._services = {each: self._services[each] for each in self.until}

@@ -2,7 +2,8 @@
 
 ``GET /verify?topic=T``: the topic's objects, digest and bucket digests at a point. ``GET /objects?topic=T&bucket=N``
 (``bucket`` may be repeated): tables, keys, versions and fingerprints of these buckets. ``POST /resync?topic=T``: read
-the topic again (without a topic: all subscribed topics). No route returns values.
+the topic again (without a topic: all subscribed topics). ``GET /quarantined``: the publishers that are not used. No
+route returns values.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,6 +16,7 @@ from pubsub_lib.core import digest
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.errors import InvalidValueError, NotSubscribedError, UsageError
 from pubsub_lib.http_routes import Answered, Query, Route
+from pubsub_lib.replica.status import Status
 
 JSON = "application/json"
 
@@ -42,12 +44,16 @@ class InspectedReplica(Protocol):
     def resync(self, *topics: str) -> None:
         """Read topics again (none named: all). Raises NotSubscribedError, ClosedError."""
 
+    def status(self) -> Status:
+        """The replica's current status. Raises ClosedError."""
+
 
 def routes(replica: InspectedReplica) -> Mapping[str, Route]:
     """The routes by method and path."""
     return {
         "GET /verify": lambda query: _answer(lambda: _verify(replica.contents(_topic(query)))),
         "GET /objects": lambda query: _answer(lambda: _objects(replica.contents(_topic(query)), _buckets(query))),
+        "GET /quarantined": lambda query: _answer(lambda: {"quarantined": replica.status().quarantined}),
         "POST /resync": lambda query: _answer(lambda: _resync(replica, query.get("topic", ()))),
     }
 

@@ -485,6 +485,7 @@ class Replica:
             store_id=state.stores.own.hex(),
             journal={} if self._journal is None else self._journal.counters(),
             journal_error="" if self._journal is None else self._journal.error,
+            quarantined=state.quarantine.excluded(now),
         )
 
     def _rejected(self) -> Mapping[str, int]:

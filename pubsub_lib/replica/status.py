@@ -9,6 +9,7 @@ import msgspec
 from pubsub_lib.core.handler_queue import Parked
 from pubsub_lib.core.index import IndexStatus
 from pubsub_lib.core.model import Point
+from pubsub_lib.core.quarantine import QuarantinedPublisher
 from pubsub_lib.core.sequence_gaps import Tally
 from pubsub_lib.core.timing import Timing, no_publisher_bound
 from pubsub_lib.core.tracker_counters import Counters, Faults
@@ -83,6 +84,8 @@ class Status(msgspec.Struct, frozen=True):
     """Records ``written`` and ``lost`` by the journal; empty without a journal."""
     journal_error: str = ""
     """Why records of the journal are being lost now; "" when none are. The replica itself is not affected."""
+    quarantined: Sequence[QuarantinedPublisher] = ()
+    """The publishers whose messages are not used now, at most ``pubsub_lib.core.quarantine.MAX_KEPT``."""
 
     @property
     def ready(self) -> bool:

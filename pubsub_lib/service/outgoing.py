@@ -136,9 +136,9 @@ class Outgoing:
         return {"contradicted": self._handoffs.contradicted, "quarantined": self._quarantined}
 
     @property
-    def excluded_workers(self) -> int:
-        """The number of workers whose links are not used now."""
-        return len(self._handoffs.excluded)
+    def excluded_workers(self) -> Sequence[Worker]:
+        """The workers whose links are not used now. Does not block."""
+        return self._handoffs.excluded
 
     def _send(self, links: Sequence[Link]) -> None:
         if not links:

@@ -225,7 +225,7 @@ class PublisherService:
         held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, MAINTENANCE)}
         found = {
             "leases": {**held, "entry": float(self._leases.registered(now))},
-            "excluded": {"workers": float(self._outgoing.excluded_workers)},
+            "excluded": {"workers": float(len(self._outgoing.excluded_workers))},
             "unrepaired": {"topics": float(len(self._recount.unrepaired()))},
         }
         if self._journal is not None:
@@ -245,6 +245,7 @@ class PublisherService:
             clients=lambda: None if (read := self._publisher.admission) is None else read.clients,
             counters=self.counters,
             gauges=self.gauges,
+            excluded=lambda: self._outgoing.excluded_workers,
             loops=self._loops,
             progress=self._publisher.progress,
         )

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from pubsub_lib.api import Client
+from pubsub_lib.core.handoffs import Worker
 from pubsub_lib.core.sequencer import Progress
 from pubsub_lib.service.name_conflicts import ServiceLease
 from pubsub_lib.service.rates import Rates, Sample, rate
@@ -96,6 +97,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     clients_total: int
     counters: Values
     gauges: Values
+    excluded: Sequence[Worker] = ()
+    """Workers whose links are not used."""
     threads: Sequence[Thread]
     topics: Topics
 
@@ -120,6 +123,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     clients: Callable[[], Collection[Client] | None]
     counters: Callable[[], Values]
     gauges: Callable[[], Values]
+    excluded: Callable[[], Sequence[Worker]]
     loops: Mapping[str, PeriodicThread]
     progress: Callable[[float], Progress | None]
     """It blocks for at most its timeout."""
@@ -160,6 +164,7 @@ class StatusReader:
             clients_total=len(clients or ()),
             counters=sources.counters(),
             gauges=sources.gauges(),
+            excluded=sources.excluded(),
             threads=[_thread(name, loop, now) for name, loop in sources.loops.items()],
             topics=self._topics(now),
         )

@@ -28,6 +28,8 @@ REFRESH: Final = 10
 loading interrupts a screen reader (WCAG 2.2.1)."""
 NAMED_TOPICS: Final = 5
 """Maximum number of granted topics that are named for a client."""
+MAX_NAMED: Final = 5
+"""Maximum number of excluded workers that are named."""
 _LEASES: Final = {
     ORPHANS: "publishes the commits of origins without a live service",
     MAINTENANCE: "trims the changelog, removes expired entries, and recounts the database",
@@ -93,11 +95,14 @@ def _problems(status: Status) -> str:
     warnings = []
     if status.gauges.get("broken", {}).get("journal"):
         warnings.append("The journal cannot be written; see the service's log.")
-    excluded = int(status.gauges.get("excluded", {}).get("workers", 0))
-    if excluded:
+    if status.excluded:
+        number_of = len(status.excluded)
+        named = [f"{name(service)} (UUID {text(uuid)})" for service, uuid in status.excluded[:MAX_NAMED]]
+        if number_of > MAX_NAMED:
+            named.append(f"and {number_of - MAX_NAMED} more")
         warnings.append(
-            f"Messages of {excluded} worker{'s' * (excluded > 1)} are not used, because they named changes that the "
-            "database does not contain; see the service's log."
+            f"Messages of {number_of} worker{'s' * (number_of > 1)} are not used, because they named changes that the "
+            f"database does not contain: {', '.join(named)}. See the service's log."
         )
     found = bullets(map(text, status.problems), "problems") if status.problems else paragraph("No problems.")
     return section("problems", "Problems", found, bullets(warnings, "problems") if warnings else "")

@@ -106,19 +106,30 @@ def _beside(folder: Path) -> Path:
 
 
 def save(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path) -> None:
-    """Write the tables as Parquet, and the files of ``save_summary``; all of them or none. Blocks.
+    """Write the tables as Parquet, and the files of ``save_summary``; all of them or none. Blocks. A new folder is open
+    for this user only; an existing one keeps its permissions.
 
     ``folder``: the result of ``check_free``. Raises ConfigError when the folder cannot be written, and Spark's errors.
     """
     beside = _beside(folder)
     shutil.rmtree(beside, ignore_errors=True)
     try:
+        new_folder(beside)
+        if folder.exists():
+            shutil.copymode(folder, beside)
         _save_into(tables, derived, summary, beside)
         beside.rename(folder)
     except OSError as error:
         raise _not_written(folder, error) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)  # also after an error: partial results would only fill the disk
+
+
+def new_folder(folder: Path) -> None:
+    """Make a folder for results, which name keys and topics: only this user may open it. One that exists is left as it
+    is. Raises OSError.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _save_into(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path) -> None:
@@ -140,7 +151,7 @@ def save_summary(summary: Summary, folder: Path) -> None:
     Raises ConfigError when the folder cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        new_folder(folder)
         (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
         write_metrics(summary, folder / METRICS)
     except OSError as error:

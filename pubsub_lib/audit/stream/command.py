@@ -16,6 +16,7 @@ from pubsub_lib.audit.ingest.input import size_of
 from pubsub_lib.audit.lake import folder as lake
 from pubsub_lib.audit.lake.command import check_append_options
 from pubsub_lib.audit.option_types import seconds
+from pubsub_lib.audit.report.report import new_folder
 from pubsub_lib.audit.report.summary import INCOMPLETE
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import first_line, session, tuning
@@ -67,8 +68,8 @@ def run(options: argparse.Namespace, settings: AuditSettings, folders: Mapping[s
     if not checkpoint.exists() and (options.out / "windows").exists():
         raise ConfigError(f"{options.out} has windows, but {checkpoint} is missing; restore it, or name a new --out")
     try:
-        checkpoint.mkdir(parents=True, exist_ok=True)
-        options.out.mkdir(parents=True, exist_ok=True)
+        new_folder(options.out)
+        new_folder(checkpoint)
     except OSError as error:
         raise ConfigError(f"{error.filename} cannot be created ({error.strerror}); name another folder") from error
     if options.append:

@@ -9,7 +9,9 @@ from pubsub_lib.cli.context import reading, settings_of, shown
 from pubsub_lib.cli.formatting import Shown, duration, visible
 from pubsub_lib.cli.listener import Answer, ask_services
 from pubsub_lib.cli.output import Show
+from pubsub_lib.cli.replica_client import ReplicaClient
 from pubsub_lib.core.model import ALL, Head
+from pubsub_lib.core.quarantine import QuarantinedPublisher
 from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.settings import Settings
@@ -28,25 +30,30 @@ class Status(Show):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """How long to wait for services."""
+        """How long to wait for services, and a replica to ask."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--ask", metavar="S", type=float, default=ASK_SECONDS,
             help=f"seconds to wait for the answers of live services (default: {ASK_SECONDS:g}); 0: do not ask services",
         )  # fmt: skip
+        parser.add_argument(
+            "--replica", metavar="URL",
+            help="also show the publishers that the replica at this endpoint (replica_metrics_port) does not use",
+        )  # fmt: skip
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Read the store and ask the services. Raises ConfigError, StoreError."""
+        """Read the store and ask the services and the replica. Raises ConfigError, StoreError, TransportError."""
         if not 0 <= parsed_args.ask < 1e6:
             raise ConfigError(f"--ask must be a number of seconds from 0, not {parsed_args.ask}")
+        replica = None if parsed_args.replica is None else ReplicaClient(parsed_args.replica)
         settings = settings_of(self)
         with reading(self) as store:
             heads = store.read_heads([ALL])
             oldest = store.inspect.oldest()
             # Services are asked after the heads were read: a service that answers with a smaller position lags.
             services = self._services(settings, store, heads.store.position, parsed_args.ask)
-        found = {
+        found: dict[str, Any] = {
             "store": shown(settings),
             "store_id": heads.store_id.hex(),
             "head": heads.store.position,
@@ -57,6 +64,8 @@ class Status(Show):
             "lost_message_bound": Shown(lost_message(settings.timing), _bound_text),
             "no_publisher_bound": Shown(no_publisher(settings.timing), _bound_text),
         }
+        if replica is not None:
+            found["quarantined"] = Shown(quarantined(replica.quarantined()), _quarantined_text)
         return tuple(found), tuple(found.values())
 
     def _services(self, settings: Settings, store: Store, head: int, seconds: float) -> list[dict[str, Any]]:
@@ -113,6 +122,13 @@ def topics(heads: Mapping[str, Head]) -> list[dict[str, Any]]:
     ]
 
 
+def quarantined(publishers: Sequence[QuarantinedPublisher]) -> list[dict[str, Any]]:
+    """One mapping for each publisher that a replica does not use."""
+    return [
+        {"service": each.service, "uuid": each.uuid, "seconds_left": round(each.seconds_left, 1)} for each in publishers
+    ]
+
+
 def lost_message(timing: Timing) -> dict[str, float]:
     """The bound for a lost message (rule 13), term by term, in seconds."""
     terms = {
@@ -159,6 +175,14 @@ def _service_text(each: Mapping[str, Any]) -> str:
         ago = "" if last is None else f" {duration(each['last_published_seconds_ago'])} ago"
         answer = f"last published {'nothing' if last is None else last}{ago}, lag {each['lag']}"
     return ", ".join(part for part in (f"{visible(each['service'])}: {lease}", answer) if part)
+
+
+def _quarantined_text(found: Sequence[Mapping[str, Any]]) -> str:
+    texts = [
+        f"{visible(each['service'])}: UUID {visible(each['uuid'])}, not used for {duration(each['seconds_left'])}"
+        for each in found
+    ]
+    return _listed(texts, "none", "-f json")
 
 
 def _topics_text(found: Sequence[Mapping[str, Any]]) -> str:

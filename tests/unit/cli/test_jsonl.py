@@ -192,6 +192,19 @@ def test_interrupted_write_keeps_the_old_file(path: Path) -> None:
     assert [each.read_bytes() for each in path.parent.iterdir()] == [b"old"]
 
 
+@pytest.mark.parametrize("name", ["net.jsonl", "net.jsonl.gz"])
+def test_new_file_is_for_its_user_only(name: str, tmp_path: Path) -> None:
+    old = os.umask(0o022)  # the usual one, with which other users may read new files
+    try:
+        with created(str(tmp_path / name)) as writer:
+            writer.write(Stored("t", "k", "p", 3, b"1"))
+            (part,) = tmp_path.glob(".*.part")
+            assert part.stat().st_mode & 0o777 == 0o600  # from its first byte on
+    finally:
+        os.umask(old)
+    assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o440, 0o664])
 def test_replaced_file_keeps_its_permissions(mode: int, path: Path) -> None:
     path.write_bytes(b"old")

@@ -183,6 +183,16 @@ def test_only_tables_escape_control_characters_in_a_pipe(hostile: World) -> None
     assert [each.strip("| ") for each in rows] == ["key", VISIBLE]
 
 
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@"])
+def test_csv_keeps_what_a_spreadsheet_would_run(begin: str, small: World) -> None:
+    """csv is for programs, which need the stored characters (docs/cli.md warns of spreadsheets)."""
+    key = f"{begin}1+cmd|' /C calc'!A0"
+    with small.open() as store, store.transaction() as tx:
+        tx.set("formulas", key, key, topic="formulas")
+    printed = small.run("ls", "formulas", "-f", "csv", "-c", "key").out
+    assert [key] in list(csv.reader(io.StringIO(printed)))
+
+
 def test_json_on_a_terminal_keeps_its_value(hostile: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert json.loads(hostile.run("get", EVIL, EVIL, "-f", "value", "-c", "value").out) == {"member": EVIL}

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from pubsub_lib.cli.replica_client import ReplicaClient, _seconds
 from pubsub_lib.core.model import Point
+from pubsub_lib.core.quarantine import QuarantinedPublisher
 from pubsub_lib.errors import ConfigError, NotSubscribedError, TransportError
 from pubsub_lib.http_endpoint import Endpoint
 from pubsub_lib.http_routes import Answered, Query
@@ -92,6 +93,14 @@ def test_client_reads_contents_and_objects(serve: Serve) -> None:
     replica = serve(200, b'{"position":null,"nonce":null,"objects":[["t","k",2,5]]}')
     assert replica.objects("a", [3]) == (None, {("t", "k"): (2, 5)})
     replica.resync([])
+    replica = serve(200, b'{"quarantined":[{"service":"api-1","uuid":"u","seconds_left":2.5}]}')
+    assert replica.quarantined() == [QuarantinedPublisher("api-1", "u", 2.5)]
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{}", b'{"quarantined":[{"service":1}]}', b'{"quarantined":7}'])
+def test_client_detects_a_list_of_publishers_that_is_none(body: bytes, serve: Serve) -> None:
+    with pytest.raises(TransportError, match="is not a replica of this library"):
+        serve(200, body).quarantined()
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_link_that_the_store_does_not_contain_excludes_its_worker() -> None:
     assert handoffs.overdue(AFTER - 0.1) == []
     assert handoffs.overdue(AFTER) == points
     assert handoffs.judge(points, [True, False], AFTER) == [Contradicted(*WORKER, "t", points[1])]
-    assert (handoffs.contradicted, handoffs.excluded) == (1, [WORKER[1]])
+    assert (handoffs.contradicted, handoffs.excluded) == (1, [WORKER])
     assert handoffs.excludes(WORKER[1])
     assert not handoffs.excludes(OTHER[1])
     assert handoffs.overdue(2 * AFTER) == [], "each transaction is judged once"

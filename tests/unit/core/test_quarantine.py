@@ -1,22 +1,23 @@
 """The quarantine of publishers that the store contradicts (rule 14)."""
 
-from pubsub_lib.core.quarantine import CONTRADICTIONS, MAX_KEPT, SECONDS, SPACING, Quarantine
+from pubsub_lib.core.quarantine import CONTRADICTIONS, MAX_KEPT, SECONDS, SPACING, Quarantine, QuarantinedPublisher
 
 UUID = "00112233445566778899aabbccddeeff"
+LIAR = ("api-1", UUID)
 APART = SPACING + 1.0
 
 
 def test_publisher_is_excluded_after_repeated_contradictions_only() -> None:
     quarantine = Quarantine()
     for number in range(CONTRADICTIONS - 1):
-        assert not quarantine.contradicted(UUID, number * APART, number * APART)
+        assert not quarantine.contradicted(LIAR, number * APART, number * APART)
     assert not quarantine.until
     assert not quarantine.excludes(UUID, 2 * APART)
-    assert quarantine.contradicted(UUID, 3 * APART, 3 * APART)
+    assert quarantine.contradicted(LIAR, 3 * APART, 3 * APART)
     assert quarantine.excludes(UUID, 3 * APART)
-    assert quarantine.excluded(3 * APART) == [UUID]
+    assert quarantine.excluded(3 * APART + 1.0) == [QuarantinedPublisher(*LIAR, SECONDS - 1.0)]
     assert not quarantine.excludes("another", 3 * APART)
-    assert not quarantine.contradicted(UUID, 2 * APART, 3 * APART + 1.0), "reached before the last that counted"
+    assert not quarantine.contradicted(LIAR, 2 * APART, 3 * APART + 1.0), "reached before the last that counted"
 
 
 def test_contradictions_of_one_restore_count_once() -> None:
@@ -24,15 +25,15 @@ def test_contradictions_of_one_restore_count_once() -> None:
     quarantine = Quarantine()
     for number in range(100):
         at = number * SPACING / 100
-        assert not quarantine.contradicted(UUID, at, at)
-    assert not quarantine.contradicted(UUID, SPACING, 3 * SPACING), "detected late"
+        assert not quarantine.contradicted(LIAR, at, at)
+    assert not quarantine.contradicted(LIAR, SPACING, 3 * SPACING), "detected late"
     assert not quarantine.until
 
 
 def test_times_of_a_quarantine_can_be_given() -> None:
     quarantine = Quarantine(8.0, 1.0)
     for at in (0.0, 0.9, 1.5, 1.6, 3.0):
-        assert quarantine.contradicted(UUID, at, at) == (at == 3.0)
+        assert quarantine.contradicted(LIAR, at, at) == (at == 3.0)
     assert quarantine.excludes(UUID, 10.9)
     assert not quarantine.excludes(UUID, 11.0)
 
@@ -40,24 +41,40 @@ def test_times_of_a_quarantine_can_be_given() -> None:
 def test_quarantine_ends_and_can_begin_again() -> None:
     quarantine = Quarantine()
     for number in range(CONTRADICTIONS):
-        quarantine.contradicted(UUID, number * APART, number * APART)
+        quarantine.contradicted(LIAR, number * APART, number * APART)
     begun = (CONTRADICTIONS - 1) * APART
     assert quarantine.excludes(UUID, begun + SECONDS - 0.1)
     assert quarantine.excluded(begun + SECONDS) == []
     assert not quarantine.excludes(UUID, begun + SECONDS)
     assert not quarantine.until
     later = begun + SECONDS + 1.0
-    assert not quarantine.contradicted(UUID, later, later), "earlier contradictions do not count again"
+    assert not quarantine.contradicted(LIAR, later, later), "earlier contradictions do not count again"
 
 
 def test_rare_contradictions_do_not_add_up() -> None:
     quarantine = Quarantine()
     for number in range(10):
-        assert not quarantine.contradicted(UUID, number * SECONDS, number * SECONDS)
+        assert not quarantine.contradicted(LIAR, number * SECONDS, number * SECONDS)
 
 
 def test_number_of_remembered_publishers_is_bounded() -> None:
     quarantine = Quarantine()
     for number in range(10 * MAX_KEPT):
-        quarantine.contradicted(f"{number:032x}", 0.0, 0.0)
+        quarantine.contradicted(("api-1", f"{number:032x}"), 0.0, 0.0)
     assert len(quarantine._times) == MAX_KEPT
+
+
+def test_number_of_excluded_publishers_is_bounded_and_ended_quarantines_are_removed() -> None:
+    quarantine = Quarantine(spacing=0.0)
+
+    def exclude(number: int, now: float) -> None:
+        for _ in range(CONTRADICTIONS):
+            quarantine.contradicted((f"api-{number}", f"{number:032x}"), now := now + 1.0, now)
+
+    for number in range(MAX_KEPT + 1):
+        exclude(number, 0.0)
+    assert len(quarantine.until) == len(quarantine._services) == MAX_KEPT
+    assert not quarantine.excludes(f"{0:032x}", 10.0), "the oldest is used again"
+    assert quarantine.excluded(10.0)[0].service == "api-1"
+    exclude(0, 2 * SECONDS)
+    assert [*quarantine.until] == [*quarantine._services] == [f"{0:032x}"]

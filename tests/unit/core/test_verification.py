@@ -177,7 +177,7 @@ def test_rule_14_publisher_that_is_contradicted_repeatedly_is_not_used() -> None
         replica.receive(forged(replica.history, "t", f"planted-{number}"))
         replica.pass_time(LATEST + 1.0)
         assert replica.shown() == replica.stored()
-    assert replica.state.quarantine.excluded(replica.now) == [UUID]
+    assert [each.uuid for each in replica.state.quarantine.excluded(replica.now)] == [UUID]
     before = replica.state.tracker.counters.quarantined
     replica.receive(forged(replica.history, "t", "planted"))
     assert replica.shown() == replica.stored()

@@ -12,11 +12,25 @@ from _processes import free_port, poll
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import ALL
+from pubsub_lib.core.quarantine import CONTRADICTIONS, SECONDS, SPACING
+from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.errors import InvalidValueError, NotSubscribedError
 from pubsub_lib.http_routes import POST_HEADER
 from tests.unit.world import settings
 
 LONG = 120.0
+LIAR = ("api-1", "0123456789abcdef" * 2)
+
+
+def quarantine(replica: Replica) -> None:
+    """As after three changes that the store does not contain."""
+
+    def contradict(state: ReplicaState) -> None:
+        now = replica._engine.now()
+        for number in range(CONTRADICTIONS):
+            state.quarantine.contradicted(LIAR, now + number * (SPACING + 1.0), now)
+
+    replica._engine.read(contradict)
 
 
 @pytest.fixture
@@ -104,7 +118,12 @@ BAD = [
     ("GET", "/objects?topic=a&bucket=x", 400, "from 0 to 255"),
     ("GET", "/resync", 405, "POST /resync"),
     ("POST", "/verify?topic=a", 405, "GET /verify"),
-    ("GET", "/nothing", 404, "use one of GET /metrics, GET /objects, GET /ready, GET /verify, POST /resync"),
+    (
+        "GET",
+        "/nothing",
+        404,
+        "use one of GET /metrics, GET /objects, GET /quarantined, GET /ready, GET /verify, POST /resync",
+    ),
 ]
 
 
@@ -122,6 +141,18 @@ def test_verify_of_a_replica_before_its_first_sync(config: Settings, sqlite_url:
         code, found = ask(config, "/verify?topic=a")
     assert code == 200
     assert (found["position"], found["nonce"], found["staleness"], found["objects"]) == (None, None, None, 0)
+
+
+def test_quarantined_publishers_are_named(config: Settings, store: Store) -> None:
+    with Replica(config, ["a"]) as replica:
+        replica.wait_synced(LONG)
+        assert ask(config, "/quarantined") == (200, {"quarantined": []})
+        quarantine(replica)
+        code, found = ask(config, "/quarantined")
+        (publisher,) = found["quarantined"]
+        assert (code, publisher["service"], publisher["uuid"]) == (200, *LIAR)
+        assert SECONDS - LONG < publisher["seconds_left"] <= SECONDS
+        assert [(each.service, each.uuid) for each in replica.status().quarantined] == [LIAR]
 
 
 def test_contents_and_resync_called_directly(config: Settings, replica: Replica) -> None:

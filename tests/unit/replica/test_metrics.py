@@ -15,6 +15,7 @@ from pubsub_lib.errors import ClosedError, ConfigError, TransportError
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.replica.metrics import MAX_TOPICS, ReplicaMetrics
 from pubsub_lib.replica.status import ChainStatus
+from tests.unit.replica.test_inspection_routes import quarantine
 from tests.unit.world import settings
 
 LONG = 120.0
@@ -54,7 +55,10 @@ def test_metrics_have_the_values_of_the_status(sqlite_url: str) -> None:
             replica.wait_handled(1, LONG, topics=["t"])
             assert get(config, "/ready") == (200, "ready\n")
             found = samples(get(config, "/metrics")[1])
+            quarantine(replica)
+            assert samples(get(config, "/metrics")[1])["quarantined_publishers", ()] == 1.0
     assert found["ready", ()] == found["synced", ()] == 1.0
+    assert found["quarantined_publishers", ()] == 0.0
     assert 0.0 <= found["staleness_seconds", ()] < LONG
     assert found["topics", ()] == 2.0
     assert found["topic_known_position", ("t",)] == found["known_position", ("highest",)] == 1.0

@@ -42,7 +42,7 @@ def status(**changes: Any) -> Status:
             "links": {"handed": 1000, "followed": 2, "took_over": 0, "unsent": 3},
             "sending": {"accepted": 9, "disconnected": 2, "answers": 77},
         },
-        gauges={"leases": {"orphans": 1.0, "maintenance": 0.0}, "excluded": {"workers": 0.0}},
+        gauges={"leases": {"orphans": 1.0, "maintenance": 0.0}},
         threads=[Thread("changelog", 0.1, 0), Thread("recount", None, 4)],
         topics=topics,
     )
@@ -60,7 +60,8 @@ def hostile() -> Status:
         entries=[Entry(each, each, each * 4, 5.0) for each in texts],
         clients=[Client(each, "", frozenset(texts)) for each in texts],
         clients_total=2,
-        gauges={"excluded": {"workers": 2.0}, "broken": {"journal": 1.0}},
+        excluded=[(each, each) for each in texts],
+        gauges={"broken": {"journal": 1.0}},
         topics=Topics([Topic(each, 2**63, 1e9, 2**63, 2**63) for each in texts], 2, 10.0, 5.0, None, None),
     )
 

@@ -102,7 +102,7 @@ def test_worker_that_hands_over_what_was_never_committed_is_not_used(caplog: pyt
     out.judge([lie.point], [False], AFTER)
     assert out._journal.notes == [("contradicted", "planted", WORKER[1], lie.point, "quarantined")]  # type: ignore[union-attr]
     assert out.worker_counters() == {"contradicted": 1, "quarantined": 0}
-    assert out.excluded_workers == 1
+    assert out.excluded_workers == [WORKER]
     (record,) = caplog.records
     assert WORKER[1] in record.getMessage()
     assert "the topic 'planted' at position 1" in record.getMessage()

@@ -25,6 +25,7 @@ def reader(started: float = 0.0, **changes: Any) -> StatusReader:
         "clients": lambda: None,
         "counters": lambda: {"links": {"handed": 1}},
         "gauges": lambda: {"leases": {"orphans": 1.0}},
+        "excluded": lambda: [("api-1", "u3")],
         "loops": {"leases": PeriodicThread("leases", lambda now: now)},
         "progress": lambda _timeout: Progress({"a": 20, "c": 5}, HEADS, now - 2.0),
     }

@@ -10,10 +10,11 @@ from selenium import webdriver
 from pubsub_lib.api import Client
 from pubsub_lib.core.model import ALL
 from pubsub_lib.service.status import MAX_ROWS, Entry, Topic, Topics
-from pubsub_lib.service.status_page import page, routes
+from pubsub_lib.service.status_page import MAX_NAMED, page, routes
 from tests.browser import SCHEMES, WIDTHS, faults
 from tests.unit.service.statuses import BACKGROUNDS, HOSTILE, background, hostile, status
 
+UUID = "0123456789abcdef" * 2
 EMPTY = Topics((), 0, 3.0, 0.0, None, None)
 
 
@@ -71,12 +72,21 @@ def test_page_names_what_the_service_does_not_know() -> None:
 
 def test_problems_and_warnings_are_sentences() -> None:
     problems = ["the changelog is not being followed", "the entry in the directory is not renewed"]
-    words = Words(page(status(problems=problems, gauges={"excluded": {"workers": 1.0}, "broken": {"journal": 1.0}})))
+    words = Words(page(status(problems=problems, excluded=[("api-1", UUID)], gauges={"broken": {"journal": 1.0}})))
     assert "Not ready: 2 problems" in words.text
     assert " ".join(problems) in words.text
     assert "The journal cannot be written" in words.text
     assert "Messages of 1 worker are not used" in words.text
+    assert f"does not contain: api-1 (UUID {UUID}). See the service's log." in words.text
     assert "No problems." not in words.text
+
+
+def test_excluded_workers_beyond_the_maximum_are_counted() -> None:
+    workers = [("api-1", f"{number:032x}") for number in range(MAX_NAMED + 2)]
+    words = Words(page(status(excluded=workers))).text
+    assert f"Messages of {MAX_NAMED + 2} workers are not used" in words
+    assert f"(UUID {MAX_NAMED - 1:032x}), and 2 more. See" in words
+    assert f"{MAX_NAMED:032x}" not in words
 
 
 def test_empty_service_has_a_page() -> None:
@@ -117,7 +127,7 @@ def test_old_sequences_are_shown_with_their_age() -> None:
 
 def test_texts_of_data_do_not_become_markup() -> None:
     markup = page(hostile())
-    plain = page(status(clients=[], gauges={"excluded": {"workers": 2.0}}, problems=["a"]))
+    plain = page(status(clients=[], excluded=[("a", "b"), ("c", "d")], problems=["a"]))
     assert set(Words(markup).tags) <= set(Words(plain).tags)
     assert "script" not in Words(markup).tags
     assert markup.count("&lt;script&gt;") >= 9

@@ -1,6 +1,8 @@
 """The results of a run are saved, and can be shown again."""
 
 import errno
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,9 +33,51 @@ ONE = Summary(
 )
 
 
+NO_TABLES: Any = None
+NO_AGGREGATES: Any = None
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    """The usual one, with which other users may read new files."""
+    old = os.umask(0o022)
+    yield
+    os.umask(old)
+
+
 def test_saved_summary_is_read_unchanged(tmp_path: Path) -> None:
     save_summary(ONE, tmp_path / "out")
     assert msgspec.to_builtins(read_summary(tmp_path / "out")) == msgspec.json.decode(msgspec.json.encode(ONE))
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_new_folder_of_results_is_for_its_user_only(tmp_path: Path, umask: None) -> None:
+    save_summary(ONE, tmp_path / "out")
+    assert mode(tmp_path / "out") == 0o700
+    (tmp_path / "shared").mkdir(mode=0o755)
+    save_summary(ONE, tmp_path / "shared")
+    assert mode(tmp_path / "shared") == 0o755
+
+
+@pytest.mark.parametrize("existing", [None, 0o750])
+def test_saved_tables_are_for_their_user_only_unless_the_folder_existed(
+    existing: int | None, tmp_path: Path, umask: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def write(_tables: Any, _derived: Any, summary: Summary, folder: Path) -> None:
+        seen.append(mode(folder))  # from the first file on
+        save_summary(summary, folder)
+
+    monkeypatch.setattr("pubsub_lib.audit.report.report._save_into", write)
+    folder = tmp_path / "out"
+    if existing is not None:
+        folder.mkdir(mode=existing)
+    save(NO_TABLES, NO_AGGREGATES, ONE, check_free(folder))
+    assert seen == [mode(folder)] == [existing or 0o700]
 
 
 def test_text_has_balance_blame_and_first_anomalies() -> None:

@@ -54,6 +54,23 @@ def test_summary_of_a_window() -> None:
     assert (window(TWICE, strict=True).anomalies, window(TWICE, strict=True).exit_code) == (1, 16)
 
 
+def test_new_folders_of_the_follower_are_for_its_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_spark(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "session", no_spark)
+    out, journals = tmp_path / "out", tmp_path / "journals"
+    journals.mkdir()
+    options = parser().parse_args(["follow", str(journals), "--out", str(out)])
+    old = os.umask(0o022)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            command.run(options, AuditSettings(), {"": [journals]})
+    finally:
+        os.umask(old)
+    assert {path.stat().st_mode & 0o777 for path in (out, out / "checkpoint")} == {0o700}
+
+
 def test_output_has_a_line_per_window_and_the_exit_code_so_far(capsys: pytest.CaptureFixture[str]) -> None:
     output = Output([window(LATE)], as_json=False, settings=AuditSettings())
     output.round(Round([window(LOST, CAME)], ["x is garbage"], {"net": ("ab", 5 * SECOND)}))

@@ -3,12 +3,16 @@
 import re
 
 import pytest
+from _processes import free_port
 
 from pubsub_lib import Timing
 from pubsub_lib.cli.commands.status import lost_message, no_publisher
+from pubsub_lib.core.quarantine import SECONDS
 from pubsub_lib.core.timing import lost_message_bound, no_publisher_bound
 from tests.unit.cli.commands.test_publishers import end_leases
+from tests.unit.cli.commands.test_verify import following
 from tests.unit.cli.world import World, fill
+from tests.unit.replica.test_inspection_routes import LIAR, quarantine
 
 
 def test_status_in_json(world: World) -> None:
@@ -81,6 +85,18 @@ def test_services_that_do_not_answer(small: World) -> None:
     assert "ended: lease ended 59 min ago" in table.out
 
 
+def test_publishers_that_a_replica_does_not_use(world: World) -> None:
+    with following(world, "a") as (replica, url):
+        arguments = ("status", "--ask", 0, "--replica", url)
+        assert world.run(*arguments, "-f", "json").json["quarantined"] == []
+        assert "| quarantined        | none " in world.run(*arguments).out
+        quarantine(replica)
+        (found,) = world.run(*arguments, "-f", "json").json["quarantined"]
+        assert (found["service"], found["uuid"]) == LIAR
+        assert 0 < found["seconds_left"] <= SECONDS
+        assert re.search(rf"api-1: UUID {LIAR[1]}, not used for \d+ min ", world.run(*arguments).out)
+
+
 @pytest.mark.parametrize("form", ["json", "yaml", "csv", "value", "table"])
 def test_every_format(form: str, small: World) -> None:
     with small.open() as store:
@@ -103,6 +119,8 @@ def test_table_counts_topics_beyond_the_maximum(fresh: World) -> None:
 
 def test_errors(small: World, tmp_path: object) -> None:
     small.run("status", "--ask", -1).failed(2, "--ask must be a number of seconds from 0, not -1.0")
+    small.run("status", "--replica", "nonsense").failed(2, "is not the URL of a replica")
+    small.run("status", "--replica", f"127.0.0.1:{free_port()}").failed(3, "cannot be reached")
     small.run("status", "--database", f"sqlite:///{tmp_path}/no.db").failed(4, "does not exist")
 
 
