@@ -34,6 +34,8 @@ NAMES: Final = frozenset(
         "worker.after_push",
         "replica.in_handler",
         "follower.before_window",
+        "lake.before_ready",
+        "lake.before_move",
     }
 )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from pubsub_lib.audit.arguments import PROGRAM, Parser, add_output_options
+from pubsub_lib.audit.lake import command as of_lake
 from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.show import command as show
@@ -35,14 +36,17 @@ def parser() -> argparse.ArgumentParser:
         "--expect", type=Path, metavar="FILE", help="participants that must have a journal, one 'side name' per line"
     )
     run.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the tables and the summary")
+    of_lake.add_append_options(run)
     _add_settings(run)
     following = commands.add_parser("follow", help="audit journals while they grow: print each window when it closes")
     _add_journals(following, "only journal_folder is used")
     command.add_options(following)
+    of_lake.add_append_options(following)
     _add_settings(following)
-    again = commands.add_parser("report", help="show the result of an earlier run")
-    again.add_argument("folder", type=Path, metavar="FOLDER", help="the --out folder of that run")
+    again = commands.add_parser("report", help="show the result of an earlier run, or the days of a folder of --append")
+    again.add_argument("folder", type=Path, metavar="FOLDER", help="the --out folder of that run, or one of --append")
     again.add_argument("--page", type=Path, metavar="FILE", help="also write the HTML page to this file")
+    of_lake.add_options(again)
     shown = commands.add_parser(show.NAME, help=show.HELP)
     show.add_options(shown)
     making = commands.add_parser(

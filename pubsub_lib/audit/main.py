@@ -16,6 +16,10 @@ from pubsub_lib.audit.command_line import parsed, settings_of
 from pubsub_lib.audit.guard import guarded
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.ingest.expected import read_expected
+from pubsub_lib.audit.lake import command as of_lake
+from pubsub_lib.audit.lake import folder as lake
+from pubsub_lib.audit.lake import output as lake_output
+from pubsub_lib.audit.lake.append import Appended, append
 from pubsub_lib.audit.prepare.command import prepare
 from pubsub_lib.audit.report import report, summary
 from pubsub_lib.audit.settings import AuditSettings
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pubsub_lib.audit.ingest.store_journal import StoreSide
+    from pubsub_lib.audit.report.aggregates import Aggregates
+    from pubsub_lib.audit.rules.pipeline import Tables
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,6 +88,9 @@ def _command(options: argparse.Namespace) -> int:
     if options.command == "prepare":
         archive = prepare()
         return _print(_json(archive) if options.format == "json" else archive.text(), OK)
+    if options.command == "report" and lake.is_lake(options.folder):
+        days = of_lake.run(options)
+        return _print(_json(days) if options.format == "json" else "\n".join(lake_output.text(days)), days.exit_code)
     found = _report(options) if options.command == "report" else _run(options)
     return _print(_json(found) if options.format == "json" else "\n".join(report.text(found)), found.exit_code)
 
@@ -104,6 +113,7 @@ def _print(output: str, code: int) -> int:
 
 
 def _report(options: argparse.Namespace) -> summary.Summary:
+    of_lake.check_not_given(options)
     found = report.read_summary(options.folder)
     if options.page:
         report.save_page(found, options.folder, options.page)
@@ -113,8 +123,11 @@ def _report(options: argparse.Namespace) -> summary.Summary:
 def _run(options: argparse.Namespace) -> summary.Summary:
     settings = settings_of(options)
     database = _database(options, _configured(options))
+    of_lake.check_append_options(options)
     if options.out:
         options.out = report.check_free(options.out)
+    if options.append:
+        lake.prepare(options.append, settings.window)
     folders = journals.folders_by_domain(options.journals)
     options.expected = _expected(options, folders)
     with tempfile.TemporaryDirectory(prefix="pubsub-audit-") as scratch, _opened(database, folders) as store:
@@ -164,6 +177,8 @@ def _audit(
         found = collect(tables, derived, settings, gathered.problems, options.expected, gathered.listed)
         if lacking and not rows.filter("kind = 'data'").isEmpty():
             found = _with_problem(found, lacking)
+        if options.append:
+            found = _appended(tables, derived, found, options)
         if options.out:
             found = _saved(lambda: report.save(tables, derived, found, options.out), found)
         rows.unpersist()
@@ -179,7 +194,26 @@ def _audit(
     return summary.nothing(readable.problems) if readable.empty else _audit(options, settings, readable, lacking, begun)
 
 
-def _saved(save: Callable[[], None], found: summary.Summary) -> summary.Summary:
+def _appended(
+    tables: "Tables", derived: "Aggregates", found: summary.Summary, options: argparse.Namespace
+) -> summary.Summary:
+    """The result, with sentences about what was added to the lake."""
+    from pubsub_lib.audit.lake.collect import of_run
+
+    done: list[Appended] = []
+    found = _saved(
+        lambda: done.append(append(options.append, of_run(tables, derived, found), options.keep_days)),
+        found,
+        "--append",
+    )
+    for each in done:
+        found = msgspec.structs.replace(found, appended=[each.added, *each.notes])
+        for problem in each.problems:
+            found = _with_problem(found, problem)
+    return found
+
+
+def _saved(save: Callable[[], None], found: summary.Summary, option: str = "--out") -> summary.Summary:
     """The result after ``save``. A failed ``save`` adds a problem to the result instead of discarding it."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -189,7 +223,7 @@ def _saved(save: Callable[[], None], found: summary.Summary) -> summary.Summary:
     except ConfigError as error:
         return _with_problem(found, str(error))
     except (PySparkException, Py4JJavaError) as error:
-        return _with_problem(found, f"the results cannot be written ({root_cause(error)}); check the disk of --out")
+        return _with_problem(found, f"the results cannot be written ({root_cause(error)}); check the disk of {option}")
     return found
 
 

@@ -129,7 +129,10 @@ def test_code_hits_exactly_the_known_failpoints() -> None:
 
 def test_every_failpoint_has_a_test_that_kills_a_process() -> None:
     killed = set()
-    # The audit's follower is killed in its own unit test, because each run of Spark takes long.
-    for path in [*(ROOT / "tests" / "e2e").glob("test_*kill*.py"), ROOT / "tests/unit/audit/stream/test_loop.py"]:
+    # The audit's follower is killed in its own unit test, because each run of Spark takes long, and an append to a lake
+    # in its own, because it needs no other process.
+    audit = ROOT / "tests" / "unit" / "audit"
+    of_audit = [audit / "stream" / "test_loop.py", audit / "lake" / "test_folder.py"]
+    for path in [*(ROOT / "tests" / "e2e").glob("test_*kill*.py"), *of_audit]:
         killed |= killed_at(path.read_text())
     assert failpoints.NAMES - killed == set(), "kill a process there, in tests/e2e/test_…kill….py"

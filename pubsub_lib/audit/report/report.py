@@ -34,6 +34,7 @@ def text(summary: Summary) -> Iterator[str]:
     yield from (f"problem: {each}" for each in summary.problems)
     yield from (f"silent run (it has not ended, but wrote no more records): {run}" for run in summary.silent)
     yield from (f"no window is closed yet{_of(domain)}" for domain in summary.open_domains)
+    yield from summary.appended
     for domain, balance in summary.balance.items():
         yield ""
         yield _balance(domain, balance)
@@ -166,7 +167,8 @@ def read_summary(folder: Path) -> Summary:
         return msgspec.json.decode((folder / SUMMARY).read_bytes(), type=Summary)
     except OSError as error:
         raise ConfigError(
-            f"{folder / SUMMARY} cannot be read ({error.strerror}); name the --out folder of an audit"
+            f"{folder / SUMMARY} cannot be read ({error.strerror}); name the --out folder of an audit, or "
+            "one of --append"
         ) from error
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{folder / SUMMARY} is not a summary of an audit ({error}); run the audit again") from error

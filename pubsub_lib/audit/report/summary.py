@@ -138,6 +138,8 @@ class Summary(msgspec.Struct, frozen=True):
     keys: Sequence[Mapping[str, Any]] = ()
     """The objects with the most anomalies."""
     coverage: Sequence[Coverage] = ()
+    appended: Sequence[str] = ()
+    """What was added to the folder of ``--append``, in sentences."""
 
 
 def exit_code(verdicts: set[str], settings: AuditSettings, *, incomplete: bool, problems: Sequence[str]) -> int:

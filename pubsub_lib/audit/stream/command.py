@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pubsub_lib.audit.ingest.input import size_of
+from pubsub_lib.audit.lake import folder as lake
+from pubsub_lib.audit.lake.command import check_append_options
 from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.report.summary import INCOMPLETE
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import first_line, session, tuning
 from pubsub_lib.audit.stream import windows
+from pubsub_lib.audit.stream.feed import Feed
 from pubsub_lib.audit.stream.intake import Intake
 from pubsub_lib.audit.stream.loop import AuditLoop, Round, spark_judge
 from pubsub_lib.audit.stream.tables import Stream
@@ -59,6 +62,7 @@ def run(options: argparse.Namespace, settings: AuditSettings, folders: Mapping[s
             raise ConfigError(f"--{name} is {getattr(options, name)}; it cannot be negative")
     if options.every > threading.TIMEOUT_MAX:
         raise ConfigError(f"--every is {options.every}; it can be {threading.TIMEOUT_MAX} at most")
+    check_append_options(options)
     checkpoint = options.checkpoint or options.out / "checkpoint"
     if not checkpoint.exists() and (options.out / "windows").exists():
         raise ConfigError(f"{options.out} has windows, but {checkpoint} is missing; restore it, or name a new --out")
@@ -67,6 +71,8 @@ def run(options: argparse.Namespace, settings: AuditSettings, folders: Mapping[s
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{error.filename} cannot be created ({error.strerror}); name another folder") from error
+    if options.append:
+        lake.prepare(options.append, settings.window)
     spark, ours = session(
         options.master,
         memory=options.memory,
@@ -97,10 +103,13 @@ def _run(
     judge = spark_judge(spark, settings, options.out, stream)
     loop = AuditLoop(stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000)
     output = Output(windows.written(options.out), options.format == "json", settings)
+    feed = None
     try:
+        if options.append:
+            feed = Feed(options.append, options.out, checkpoint, settings, spark, options.keep_days)
         # A signal lets the present round complete. The same signal again ends the process; no result is lost by that.
         with StopSignal(end_at_second=True) as stop:
-            while _round(loop, output, options.out, last=options.once):
+            while _round(loop, output, options.out, feed, last=options.once):
                 if options.once or stop.wait(options.every):
                     break
     except BrokenPipeError:
@@ -113,7 +122,7 @@ def _run(
     return output.exit_code(loop.problems)
 
 
-def _round(loop: AuditLoop, output: "Output", out: Path, *, last: bool) -> bool:
+def _round(loop: AuditLoop, output: "Output", out: Path, feed: Feed | None = None, *, last: bool) -> bool:
     """Run one round. Returns whether another round may follow; it repeats a round that failed by Spark or a disk."""
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
@@ -133,8 +142,27 @@ def _round(loop: AuditLoop, output: "Output", out: Path, *, last: bool) -> bool:
     except OSError as error:
         output.problem(f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); it is retried")
         return True
-    output.broken = not _print(found, output, out)
-    return not output.broken
+    if not _print(found, output, out):
+        return False
+    output.broken = feed is not None and not _fed(feed, found, loop, output)
+    return True
+
+
+def _fed(feed: Feed, found: Round, loop: AuditLoop, output: "Output") -> bool:
+    """Add the windows of a round to the lake. Returns whether that succeeded; else a later round repeats it."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        for sentence in feed.add(found.closed, loop.parts, loop.closed_until, loop.problems):
+            output.problem(sentence)
+    except (PySparkException, Py4JError) as error:
+        output.problem(f"nothing was added to {feed.lake}, it is retried: Spark failed: {first_line(error)}")
+    except (ConfigError, OSError) as error:
+        output.problem(f"{error}; it is retried")
+    else:
+        return not feed.incomplete
+    return False
 
 
 def _print(found: Round, output: "Output", out: Path) -> bool:

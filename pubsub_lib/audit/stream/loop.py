@@ -67,6 +67,7 @@ class AuditLoop:
         self._lock = _locked(checkpoint)
         self._state = self._restored()
         self._advanced = False
+        self._parts: Mapping[str, Sequence[JournalPart]] = {}
 
     def _restored(self) -> State:
         if not self._path.exists():
@@ -93,6 +94,16 @@ class AuditLoop:
         """All reported problems, also those of earlier followers with the same checkpoint."""
         return self._state.problems
 
+    @property
+    def parts(self) -> Mapping[str, Sequence[JournalPart]]:
+        """Per domain the parts of the files that the last round knew."""
+        return self._parts
+
+    @property
+    def closed_until(self) -> Mapping[str, int]:
+        """The end of the last closed window of each domain that has one."""
+        return self._state.closed
+
     def round(self, *, last: bool = False) -> Round:
         """Take in new files, and write the windows that are closed now. ``last``: no new run is expected, so all
         windows are closed when every run is over. Blocks until Spark is done. Raises Spark's errors, and OSError.
@@ -102,6 +113,7 @@ class AuditLoop:
             self._stream.advance()
             self._advanced = True
         parts = self._stream.parts(look.given_up)
+        self._parts = parts.good
         problems = [*look.problems, *parts.problems]
         files: dict[str, Sequence[Path]] = {}
         spans: dict[str, Span] = {}

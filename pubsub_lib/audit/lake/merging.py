@@ -1,0 +1,134 @@
+"""Which result of a window counts when two audits have it (docs/audit.md, "Days"). Pure functions of a day's tables."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Set
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from pubsub_lib.audit.lake.tables import KEYED, SCHEMAS, Tables
+
+Key = tuple[str, int]
+"""Domain and begin of a window."""
+_ORDER: Final = [("domain", "ascending"), ("window", "ascending")]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Numbers of windows: ``added``, of these with an earlier result (``replaced``), and those whose earlier result was
+    ``kept``. ``lacking``: the first run that only an earlier result had. ``foreign``: domains whose earlier results
+    came from other journals.
+    """
+
+    added: int = 0
+    replaced: int = 0
+    kept: int = 0
+    lacking: str = ""
+    foreign: frozenset[str] = frozenset()
+
+    def __add__(self, other: "Outcome") -> "Outcome":
+        return Outcome(
+            self.added + other.added, self.replaced + other.replaced, self.kept + other.kept,
+            self.lacking or other.lacking, self.foreign | other.foreign,
+        )  # fmt: skip
+
+
+def merged(earlier: Tables, later: Tables, window: int) -> tuple[dict[str, pa.Table], Outcome]:
+    """The tables of a day after an audit was added, and what was replaced. ``window``: the length of windows.
+
+    A later result replaces the earlier one of the same domain and window. An earlier result of a closed window is kept
+    when the window is open in the later one, or when the later one read less of a run that was active in the window.
+    """
+    before, after = _windows(earlier), _windows(later)
+    lacking = _lacking(earlier["coverage"].to_pylist(), later["coverage"].to_pylist())
+    kept: set[Key] = set()
+    first_lacking, foreign = "", set[str]()
+    for key in before.keys() & after.keys():
+        one = lacking[before[key]["audit"], key[0]]
+        missing = one.active(key[1], key[1] + window)
+        if before[key]["closed"] and (missing or not after[key]["closed"]):
+            kept.add(key)
+            first_lacking = min(filter(None, (first_lacking, missing)), default="")
+            if one.foreign:
+                foreign.add(key[0])
+    taken = after.keys() - kept
+    findings = {row["domain"] for row in later["coverage"].to_pylist() if row["findings"]}
+    found = {}
+    for name in KEYED:
+        parts = [_without(earlier[name], taken, findings), _without(later[name], kept, set())]
+        found[name] = pa.concat_tables(parts).sort_by(_ORDER)
+    remaining = {(before[key]["audit"], key[0]) for key in before.keys() - taken}
+    found["coverage"] = _coverage(earlier, later, remaining, {domain for domain, _ in taken})
+    return found, Outcome(len(taken), len(taken & before.keys()), len(kept), first_lacking, frozenset(foreign))
+
+
+class _Lacking(msgspec.Struct):
+    """The runs of an earlier audit of which a later one read less. ``foreign``: the later one has none of its runs."""
+
+    runs: list[Mapping[str, Any]] = []
+    foreign: bool = False
+
+    def active(self, begin: int, end: int) -> str:
+        """The first of these runs with records of this time; "" without any."""
+        return min((run["run"] for run in self.runs if run["begin"] < end and run["end"] >= begin), default="")
+
+
+def _windows(tables: Tables) -> dict[Key, dict[str, Any]]:
+    return {(row["domain"], row["window"]): row for row in tables["window"].to_pylist()}
+
+
+def _lacking(
+    earlier: Iterable[Mapping[str, Any]], later: Iterable[Mapping[str, Any]]
+) -> dict[tuple[str, str], _Lacking]:
+    """By audit and domain of the earlier rows of ``coverage``."""
+    first: dict[str, dict[str, int]] = defaultdict(dict)
+    audits = set()
+    for row in later:
+        audits.add((row["audit"], row["domain"]))
+        first[row["domain"]].update({run["run"]: run["first"] for run in row["runs"]})
+    found: dict[tuple[str, str], _Lacking] = defaultdict(_Lacking)
+    for row in earlier:
+        if (row["audit"], row["domain"]) in audits:
+            continue  # the same follower, which goes on
+        have = first[row["domain"]]
+        runs = [run for run in row["runs"] if run["run"] not in have or have[run["run"]] > run["first"]]
+        found[row["audit"], row["domain"]] = _Lacking(runs, not any(run["run"] in have for run in row["runs"]))
+    return found
+
+
+def _without(table: pa.Table, keys: Set[Key], findings: Set[str]) -> pa.Table:
+    """The rows without these windows, and without the findings (no window) of these domains."""
+    columns = zip(table["domain"].to_pylist(), table["window"].to_pylist(), strict=True)
+    keep = [domain not in findings if window is None else (domain, window) not in keys for domain, window in columns]
+    return table.filter(pa.array(keep, pa.bool_()))
+
+
+def _coverage(earlier: Tables, later: Tables, remaining: Set[tuple[str, str]], contributed: Set[str]) -> pa.Table:
+    """The rows of the audits that have a part in the day: a window, or the whole time of an idle day.
+
+    ``remaining``: audit and domain of earlier windows that count. ``contributed``: domains with a later window that
+    counts.
+    """
+    before, rows = earlier["coverage"].to_pylist(), []
+    new = {(row["audit"], row["domain"]): row for row in later["coverage"].to_pylist()}
+    of_domain = {domain: row for (_, domain), row in new.items()}
+    wider = set()
+    for row in before:
+        same, other = new.get((row["audit"], row["domain"])), of_domain.get(row["domain"])
+        if same is not None:
+            same["problems"] = list(dict.fromkeys([*row["problems"], *same["problems"]]))
+            same["incomplete"] |= row["incomplete"]
+            same["begin"], same["end"] = min(row["begin"], same["begin"]), max(row["end"], same["end"])
+            contributed = {*contributed, row["domain"]}
+        elif (row["audit"], row["domain"]) in remaining or other is None or not _inside(row, other):
+            rows.append(row)
+            if other is not None and _inside(other, row):
+                wider.add(row["domain"])
+    for (_, domain), row in new.items():
+        if domain in contributed or row["findings"] or domain not in wider:
+            rows.append(row)
+    return pa.Table.from_pylist(rows, schema=SCHEMAS["coverage"])
+
+
+def _inside(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return bool(other["begin"] <= one["begin"] and one["end"] <= other["end"])

@@ -1,0 +1,128 @@
+"""Which of two results of a window counts."""
+
+from typing import Any
+
+import pytest
+
+from pubsub_lib.audit.lake.addition import Addition
+from pubsub_lib.audit.lake.merging import Outcome, merged
+from pubsub_lib.audit.lake.tables import Tables, empty
+from tests.unit.audit.lake.additions import FIRST, LOST, OK, WINDOW, addition, at, audited, run
+
+TEN, NOON = "01 10:00", "01 12:00"
+
+
+def add(*some: Addition) -> tuple[Tables, Outcome]:
+    """The first of November after these additions, and the outcome of the last."""
+    tables: Tables = empty()
+    outcome = Outcome()
+    for each in some:
+        tables, outcome = merged(tables, each.by_day()[0][FIRST], WINDOW)
+    return tables, outcome
+
+
+def verdicts(tables: Tables) -> dict[Any, int]:
+    return {(each["window"], each["verdict"]): each["count"] for each in tables["verdict"].to_pylist()}
+
+
+def audits(tables: Tables) -> list[str]:
+    return sorted(each["audit"] for each in tables["coverage"].to_pylist())
+
+
+def one(audit: str, results: dict[Any, int], *windows: str, **more: Any) -> Addition:
+    domain = more.pop("audited", None) or audited(TEN, NOON)
+    return addition([domain], dict.fromkeys(windows or (TEN,), results), audit=audit, **more)
+
+
+def test_later_result_replaces_the_earlier_one() -> None:
+    tables, outcome = add(one("a", {OK: 5, LOST: 1}, TEN, NOON), one("b", {OK: 6}, TEN, NOON))
+    assert verdicts(tables) == {(at(TEN), "ok"): 6, (at(NOON), "ok"): 6}
+    assert outcome == Outcome(added=2, replaced=2)
+    assert audits(tables) == ["b"]
+    assert tables["anomaly"].num_rows == 0
+    assert tables["balance"]["expected"].to_pylist() == [6, 6]
+
+
+def test_windows_that_the_later_audit_does_not_have_stay() -> None:
+    tables, outcome = add(one("a", {LOST: 1}, TEN, "01 10:01"), one("b", {OK: 2}, "01 10:01", NOON))
+    assert verdicts(tables) == {(at(TEN), "lost"): 1, (at("01 10:01"), "ok"): 2, (at(NOON), "ok"): 2}
+    assert outcome == Outcome(added=2, replaced=1)
+    assert audits(tables) == ["a", "b"]
+
+
+def test_domains_are_apart() -> None:
+    net = audited(TEN, NOON, run("cd"), domain="net")
+    tables, outcome = add(one("a", {LOST: 1}), one("b", {OK: 2}, domain="net", audited=net))
+    assert outcome == Outcome(added=1)
+    assert tables["balance"]["domain"].to_pylist() == ["", "net"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "kept"),
+    [
+        ([run("ab"), run("cd")], ""),
+        ([run("ab")], "cd"),  # its journal was removed
+        ([run("ab"), run("cd", first=7)], "cd"),  # the begin of its journal was removed
+        ([run("ab"), run("cd"), run("ef")], ""),
+    ],
+)
+def test_result_of_more_records_is_kept(runs: list[Any], kept: str) -> None:
+    first = one("a", {OK: 5}, audited=audited(TEN, NOON, run("ab"), run("cd")))
+    tables, outcome = add(first, one("b", {OK: 3}, audited=audited(TEN, NOON, *runs)))
+    assert verdicts(tables) == {(at(TEN), "ok"): 5 if kept else 3}
+    assert outcome == (Outcome(kept=1, lacking=kept) if kept else Outcome(added=1, replaced=1))
+    assert audits(tables) == (["a", "b"] if kept else ["b"])
+
+
+def test_run_that_ended_before_the_window_is_not_needed() -> None:
+    early = run("cd", TEN, "01 11:00")
+    first = one("a", {OK: 5}, TEN, NOON, audited=audited(TEN, NOON, run("ab"), early))
+    tables, outcome = add(first, one("b", {OK: 3}, TEN, NOON))
+    assert verdicts(tables) == {(at(TEN), "ok"): 5, (at(NOON), "ok"): 3}
+    assert outcome == Outcome(added=1, replaced=1, kept=1, lacking="cd")
+    assert audits(tables) == ["a", "b"]
+
+
+def test_other_journals_of_the_same_time_are_not_mixed() -> None:
+    tables, outcome = add(one("a", {LOST: 1}), one("b", {OK: 9}, audited=audited(TEN, NOON, run("xy"))))
+    assert verdicts(tables) == {(at(TEN), "lost"): 1}
+    assert outcome.foreign == {""}
+    assert outcome.kept == 1
+
+
+def test_open_window_is_replaced_and_replaces_no_closed_one() -> None:
+    opened = audited(TEN, NOON, closed_until=at(TEN))
+    more = audited(TEN, NOON, run("ab", first=9))
+    tables, outcome = add(one("a", {OK: 1}, audited=opened), one("b", {OK: 2}, audited=more))
+    assert (verdicts(tables), outcome) == ({(at(TEN), "ok"): 2}, Outcome(added=1, replaced=1))
+    tables, outcome = add(one("a", {OK: 1}), one("b", {OK: 2}, audited=opened))
+    assert (verdicts(tables), outcome) == ({(at(TEN), "ok"): 1}, Outcome(kept=1))
+
+
+def test_findings_are_replaced_by_those_of_the_same_last_day() -> None:
+    first = one("a", {OK: 1}, findings={("state", "zombie"): 2})
+    tables, _ = add(first, one("b", {OK: 1}, findings={("state", "missing"): 1}))
+    assert verdicts(tables) == {(at(TEN), "ok"): 1, (None, "missing"): 1}
+    next_day = one("b", {OK: 1}, audited=audited(TEN, "02 10:00"))
+    tables, _ = add(first, next_day)
+    assert verdicts(tables) == {(at(TEN), "ok"): 1, (None, "zombie"): 2}
+    follower = one("b", {OK: 1}, audited=audited(TEN, NOON, findings=False))
+    tables, _ = add(first, follower)
+    assert verdicts(tables) == {(at(TEN), "ok"): 1, (None, "zombie"): 2}
+
+
+def test_follower_that_goes_on_keeps_its_problems_and_extends_its_time() -> None:
+    begin = audited(TEN, "01 11:00", incomplete=True, problems=["x is gone"], findings=False)
+    tables, outcome = add(one("f", {OK: 1}, audited=begin), one("f", {OK: 2}, NOON, audited=audited("01 11:00", NOON)))
+    (row,) = tables["coverage"].to_pylist()
+    assert (row["begin"], row["end"], row["incomplete"], row["problems"]) == (at(TEN), at(NOON), True, ["x is gone"])
+    assert verdicts(tables) == {(at(TEN), "ok"): 1, (at(NOON), "ok"): 2}
+    assert outcome == Outcome(added=1)
+
+
+def test_idle_time_of_an_earlier_audit_stays_until_it_is_audited_again() -> None:
+    idle = addition([audited("01 00:00", "01 09:00")], {}, audit="a")
+    tables, _ = add(idle, one("b", {OK: 1}))
+    assert audits(tables) == ["a", "b"]
+    tables, _ = add(idle, one("b", {OK: 1}, audited=audited("01 00:00", NOON)))
+    assert audits(tables) == ["b"]

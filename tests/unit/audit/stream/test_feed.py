@@ -1,0 +1,176 @@
+"""A follower adds its windows to a lake, as ``run`` does, and adds later what it could not add."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import pytest
+
+from pubsub_lib.audit.lake.addition import Addition
+from pubsub_lib.audit.lake.append import Appended
+from pubsub_lib.audit.lake.days import report
+from pubsub_lib.audit.lake.folder import Lake, prepare
+from pubsub_lib.audit.main import main
+from pubsub_lib.audit.report.summary import Balance
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.stream import feed
+from pubsub_lib.audit.stream.feed import Feed
+from pubsub_lib.audit.stream.runs import JournalPart
+from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.journal.compaction import compact
+from tests.unit.audit.lake.additions import SECOND_DAY, THIRD, WINDOW, at
+from tests.unit.audit.test_main import lossy_journals
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def rows(lake: Path, table: str) -> list[dict[str, Any]]:
+    one = Lake(lake)
+    return [row for day in one.days() for row in one.read(table, day).to_pylist()]
+
+
+def test_follower_adds_what_run_adds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    """It also adds the windows of a follower that could not add them, or had no lake."""
+    folder, lakes = tmp_path / "journals", (tmp_path / "run", tmp_path / "follow")
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    compact(folder)
+    follow = ["follow", str(folder), "--out", str(tmp_path / "out"), "--once", "--append", str(lakes[1])]
+    prepare(lakes[1], WINDOW)
+    monkeypatch.setattr("pubsub_lib.audit.lake.append.Lake.replace", full)
+    assert main(follow) == 33
+    assert f"{lakes[1]} cannot be written (No space left on device)" in capsys.readouterr().err
+    assert Lake(lakes[1]).days() == []
+    monkeypatch.undo()
+    assert main(follow) == 1
+    assert main(["run", str(folder), "--append", str(lakes[0])]) == 1
+    for table in ("balance", "verdict", "latency", "anomaly"):
+        of_run, of_follow = (rows(lake, table) for lake in lakes)
+        assert of_run == of_follow, table
+        assert of_run, table
+    windows = [[(each["window"], each["closed"], each["exit_code"]) for each in rows(lake, "window")] for lake in lakes]
+    assert windows[0] == windows[1]
+    (coverage,) = rows(lakes[1], "coverage")
+    assert (coverage["command"], coverage["incomplete"], coverage["replicas"]) == ("follow", False, 1)
+    capsys.readouterr()
+    assert main(follow) == 1
+    assert capsys.readouterr().err == "", "nothing is added twice"
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+class Appends:
+    """Replaces Spark and the append: keeps the additions."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folders: list[list[str]] = []
+        self.additions: list[Any] = []
+        self.error: Exception | None = None
+        self.result = Appended("1 window added", [], [])
+        monkeypatch.setattr("pubsub_lib.audit.lake.collect.of_windows", self.collect)
+        monkeypatch.setattr(feed, "append", self.append)
+
+    def collect(self, _spark: object, folders: Any, audit: str, domains: Any, _settings: object) -> Any:
+        self.folders.append([each.name for each in folders])
+        self.additions.append((audit, domains))
+        return cast("Addition", None)
+
+    def append(self, *_: object) -> Appended:
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+def window(begin: str, domain: str = "") -> Closed:
+    return Closed(domain, at(begin), 0, Balance(1, 1), 0, [])
+
+
+def part(run: str, number: int, begin: str, end: str, side: str = "replica") -> JournalPart:
+    return JournalPart(
+        f"{run}-{number}", run, number, side, "r1", "h1", True, 1 + number, at(begin), at(end), None, False
+    )
+
+
+@pytest.fixture
+def appends(monkeypatch: pytest.MonkeyPatch) -> Appends:
+    return Appends(monkeypatch)
+
+
+PARTS = {"": [part("ab", 1, "01 10:00", "01 12:00"), part("ab", 2, "01 12:00", "03 12:00"),
+              part("ef", 1, "01 10:00", "03 12:00", "store")]}  # fmt: skip
+
+
+def new(tmp_path: Path) -> Feed:
+    prepare(tmp_path / "lake", WINDOW)
+    (tmp_path / "out").mkdir(exist_ok=True)
+    spark = cast("SparkSession", None)
+    return Feed(tmp_path / "lake", tmp_path / "out", tmp_path / "out", AuditSettings(), spark, None)
+
+
+def test_windows_wait_until_they_are_added(tmp_path: Path, appends: Appends) -> None:
+    one = new(tmp_path)
+    appends.error = ConfigError("the disk is full")
+    with pytest.raises(ConfigError):
+        one.add([window("01 10:00")], PARTS, {"": at("01 10:01")}, [])
+    appends.error = None
+    assert one.add([window("01 10:01")], PARTS, {"": at("01 10:02")}, []) == []
+    assert appends.folders[-1] == [f"window={at('01 10:00')}", f"window={at('01 10:01')}"]
+    assert one.add([], PARTS, {"": at("01 10:03")}, []) == []
+    assert len(appends.folders) == 2
+    ((domain,),) = [domains for _, domains in appends.additions[-1:]]
+    assert (domain.begin, domain.end, domain.replicas) == (at("01 10:00"), at("01 10:02"), 1)
+    assert [(run.run, run.first, run.begin, run.end) for run in domain.runs] == [
+        ("ab", 2, at("01 10:00"), at("03 12:00"))
+    ]
+
+
+def test_idle_day_is_added_when_the_next_one_begins(tmp_path: Path, appends: Appends) -> None:
+    one = new(tmp_path)
+    one.add([window("01 10:00")], PARTS, {"": at("01 10:01")}, [])
+    one.add([], PARTS, {"": at("02 00:00")}, [])
+    assert len(appends.folders) == 1
+    one = new(tmp_path)  # a restart
+    one.add([], PARTS, {"": at("03 09:00")}, [])
+    assert appends.folders[1:] == [[]]
+    ((domain,),) = [domains for _, domains in appends.additions[-1:]]
+    assert (domain.begin, domain.end) == (at("01 10:01"), at("03 09:00"))
+
+
+def test_problem_belongs_to_the_next_append_only(tmp_path: Path, appends: Appends) -> None:
+    one = new(tmp_path)
+    appends.result = Appended("2 windows added", ["1 window replaced"], ["x is damaged"])
+    assert one.add([window("01 10:00")], PARTS, {"": at("01 10:01")}, ["y"]) == ["x is damaged", "1 window replaced"]
+    assert one.incomplete
+    new(tmp_path).add([window("01 10:01")], PARTS, {"": at("01 10:02")}, ["y", "z"])
+    problems = [(domain.incomplete, domain.problems) for _, domains in appends.additions for domain in domains]
+    assert problems == [(True, ["y"]), (True, ["z"])]
+    first, second = (audit for audit, _ in appends.additions)
+    assert first == second
+
+
+def test_other_lake_gets_all_windows(tmp_path: Path, appends: Appends) -> None:
+    place = place_of(tmp_path / "out", "", at("01 10:00"))
+    place.mkdir(parents=True)
+    (place / SUMMARY).write_bytes(msgspec.json.encode(window("01 10:00")))
+    new(tmp_path).add([], PARTS, {"": at("01 10:02")}, [])
+    (tmp_path / "lake").rename(tmp_path / "other")
+    prepare(tmp_path / "lake", WINDOW)
+    spark = cast("SparkSession", None)
+    other = Feed(tmp_path / "other", tmp_path / "out", tmp_path / "out", AuditSettings(), spark, None)
+    other.add([], PARTS, {"": at("01 10:02")}, [])
+    assert appends.folders == [[place.name]] * 2
+
+
+def test_damaged_state_is_an_error(tmp_path: Path, appends: Appends) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "append.json").write_text("[]")
+    with pytest.raises(ConfigError, match=r"append\.json is not a follower's state"):
+        new(tmp_path)
+    assert report(tmp_path / "lake", SECOND_DAY, THIRD, THIRD, since_begin=True).exit_code == 32
+    assert appends.folders == []
