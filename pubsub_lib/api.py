@@ -137,10 +137,14 @@ class Publisher(ABC):
         Any thread, does not block.
         """
 
+    max_sending: ClassVar[float] = 2.0
+    """Seconds of ``sending_for`` above which a service is not ready. More for a driver whose steps wait for a server
+    that answers slowly when it is busy."""
+
     def sending_for(self, now: float) -> float:
-        """Seconds for which the driver's sending thread has been in the same step, by ``time.monotonic``; 0.0 while it
-        waits for messages, and for a driver without one. A service whose thread hangs is not ready. Any thread, does
-        not block.
+        """Seconds since the driver's sending thread began its step, or last sent or received in it, by
+        ``time.monotonic``; 0.0 while it waits for messages, and for a driver without one. So a long step that goes on
+        is no hang. Any thread, does not block.
         """
         return 0.0
 

@@ -132,10 +132,10 @@ class NatsPublisher(Publisher):
                 await self._connection.woken()
 
     async def _publish(self, client: NatsClient, packed: list[tuple[bytes, bytes, int]]) -> None:
-        self._sending_since = time.monotonic()
         left = sum(number for _, _, number in packed)
         try:
             for head, body, number in packed:
+                self._sending_since = time.monotonic()
                 subject = self._subjects.subject(head, self._inboxes)
                 if subject:
                     await client.publish(subject, body)

@@ -36,6 +36,8 @@ _Position = tuple[str, Point]
 class NotifyingPublisher(Publisher):
     """Positions that wait while a NOTIFY runs, or while there is no connection, become one NOTIFY of the newest."""
 
+    max_sending = 10.0  # the database announces; a busy one may need seconds to do so, or to connect
+
     def __init__(self, session: Session, limits: Limits) -> None:
         self._session = session
         self._lock = threading.Lock()

@@ -216,7 +216,9 @@ class Link:
         if not self._unanswered:
             self._since = time.monotonic()
         self._unanswered += sum(command[0] in _ANSWERED for command in commands)
-        connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        packed = connection.pack_commands(commands)
+        self.busy_since = time.monotonic()  # packing a long burst is no hang
+        connection.send_packed_command(packed, check_health=False)
 
     def _receive(self, connection: Any, half: Half) -> bool:
         """Read what arrived; return True when there may be more."""

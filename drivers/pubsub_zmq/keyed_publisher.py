@@ -26,7 +26,7 @@ from pubsub_zmq.zap import ZapHandler
 _log = logger(__name__)
 
 _NOW: Final = int(zmq.NOBLOCK)
-_SUBSCRIPTIONS: Final = 1000
+_SUBSCRIPTIONS: Final = 100
 """Maximum number of subscriptions read before the thread sends again."""
 _PAUSE: Final = 0.01
 """Seconds between two attempts to bind the address again, which is free as soon as ZeroMQ's thread has closed it."""

@@ -29,7 +29,7 @@ from pubsub_zmq.subscription_budget import SubscriptionBudget
 
 _log = logger(__name__)
 
-_SUBSCRIPTIONS: Final = 1000
+_SUBSCRIPTIONS: Final = 100
 """Maximum number of subscriptions read before the thread sends again."""
 _QUIET: Final = 0.0001
 """Seconds without a message after which a sender sends the next one itself, because waking a thread takes longer than
@@ -137,7 +137,7 @@ class ZmqPublisher(Publisher):
 
     def sending_for(self, now: float) -> float:
         """See :meth:`pubsub_lib.api.Publisher.sending_for`."""
-        return 0.0 if self._life.closed else max(0.0, now - self._busy_since)
+        return 0.0 if self._life.closed else max(0.0, now - max(self._busy_since, self._sent_at))
 
     def public_key(self) -> str:
         """Empty, because this publisher has no keys; the other kind is :class:`.keyed_publisher.KeyedPublisher`."""
@@ -261,7 +261,7 @@ class ZmqPublisher(Publisher):
             except zmq.ZMQError as error:
                 self._sending["send_errors"] += 1
                 _log.warning("a frame was lost: %s", translated(error, "ZeroMQ refused it", "replicas will recover"))
-        self._sent_at = time.monotonic()
+            self._sent_at = time.monotonic()  # for each frame: a long burst is no hang
 
     def _receive(self, xpub: "zmq.Socket[bytes]") -> bool:
         """Queue the received hello requests and new connections; return True when there may be more."""

@@ -30,8 +30,11 @@ class Health:
         recount: StoreRecount,
         service: ServiceSettings,
         store: StoreSettings,
+        max_sending: float,
     ) -> None:
-        """``name`` is the service's; the times of ``service`` and ``store`` bound how long a step may take."""
+        """``name`` is the service's; the times of ``service`` and ``store`` bound how long a step may take, and
+        ``max_sending`` how long the driver's sending thread may stand still.
+        """
         self._name = name
         self._loops = loops
         self._publisher = publisher
@@ -41,6 +44,7 @@ class Health:
         self._lease = service.lease
         self._max_quiet = max_quiet(service.lease, service.follow_interval)
         self._max_busy = longest_step(store)
+        self._max_sending = max_sending
 
     def adjust(self, follow_interval: float) -> None:
         """The changelog is read every ``follow_interval`` seconds from now on."""
@@ -54,7 +58,7 @@ class Health:
             found.append("the entry in the directory is not renewed")
         if now - self._loops["changelog"].last_success > self._max_quiet:
             found.append("the changelog is not being followed")
-        if self._publisher.busy(now)["sending"] > self._max_quiet:
+        if self._publisher.busy(now)["sending"] > self._max_sending:
             found.append("the thread that sends messages hangs")
         if self._publisher.admission is not None and self._publisher.admission.is_stale(now):
             found.append("the clients and their topics are not being read")

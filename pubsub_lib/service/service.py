@@ -112,8 +112,9 @@ class PublisherService:
             "recount": PeriodicThread("recount", self._recount.step),
         }
         self._health = Health(
-            name, self._loops, self._publisher, self._commits, self._leases, self._recount, service, settings.store
-        )
+            name, self._loops, self._publisher, self._commits, self._leases, self._recount, service, settings.store,
+            sender.max_sending,
+        )  # fmt: skip
         self._running = self._to_leave = False
 
     def _receiving_from(self, hop: Subscriber | None, limits: Limits) -> Receiving | None:

@@ -40,7 +40,8 @@ def test_service_whose_sending_thread_hangs_is_not_ready(sqlite_url: str, monkey
     with Store(sqlite_url, origin="api-1") as store, PublisherService(config, QUICK) as service:
         assert poll(lambda: service.problems() == [], LONG)
         monkeypatch.setattr(ZmqPublisher, "_receive", hang)
-        monkeypatch.setattr(service._health, "_max_quiet", 0.2)
+        assert service._health._max_sending == 2.0
+        monkeypatch.setattr(service._health, "_max_sending", 0.2)
         try:
             with store.transaction() as tx:  # its link is followed and sent
                 tx.set("a", "1", 1, topic="t")
@@ -50,5 +51,5 @@ def test_service_whose_sending_thread_hangs_is_not_ready(sqlite_url: str, monkey
             assert any("the thread 'sending' has been hanging for" in each for each in service.stuck())
         finally:
             goes_on.set()
-        monkeypatch.setattr(service._health, "_max_quiet", 60.0)
+        monkeypatch.setattr(service._health, "_max_sending", 60.0)
         assert poll(lambda: service.problems() == [], LONG)

@@ -1,10 +1,12 @@
 """The NATS driver's parts that need no server: subjects, options."""
 
+import asyncio
 import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,12 +15,14 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from pubsub_lib.core import codec
-from pubsub_lib.core.limits import check_name
+from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.core.model import ALL, MAX_NAME_BYTES
 from pubsub_lib.errors import ConfigError, FrameError, InvalidValueError
 from pubsub_nats import client
 from pubsub_nats.options import checked
+from pubsub_nats.publisher import NatsPublisher
 from pubsub_nats.subjects import Subjects, text, token
+from tests.unit.core.builders import History, envelope
 
 SUBJECTS = Subjects("net.one")
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
@@ -168,3 +172,23 @@ def test_the_driver_without_its_extra_is_refused_with_the_extra_and_its_options_
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "pubsub-lib[nats]" in done.stdout, done.stdout
     assert done.stdout.count("\n") == 1
+
+
+def test_long_burst_of_messages_is_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of 100 messages takes 100 s, and one of them leaves each second."""
+    now = 0.0
+    stood: list[float] = []
+
+    class Client:
+        async def publish(self, _subject: str, _body: bytes) -> None:
+            nonlocal now
+            now += 1.0
+            stood.append(publisher.sending_for(now))
+
+    monkeypatch.setattr("pubsub_nats.publisher.time", SimpleNamespace(monotonic=lambda: now))
+    publisher = NatsPublisher(client.access(checked({})), Limits())
+    head, body = codec.encode(envelope(*History().some(1)))
+    asyncio.run(publisher._publish(Client(), [(head, body, 1)] * 100))  # type: ignore[arg-type]
+    assert now == 100.0
+    assert {*stood} == {1.0}
+    assert publisher.sending_for(now + 3.0) == 0.0, "it waits for messages"

@@ -164,6 +164,7 @@ def test_publisher_does_not_wait_for_the_database(line: Line, publisher: Notifyi
     line.until(lambda: line.arrived)
     assert line.sent == []
     assert publisher.sending_for(time.monotonic() + 50.0) >= 50.0
+    assert publisher.max_sending == 10.0, "a busy database is no hanging thread"
     line.change(held=False)
     line.until(lambda: line.sent)
 

@@ -19,6 +19,8 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import TransportError
 from pubsub_lib.send_queue import QueuedMessage, SendQueue
+from pubsub_zmq.options import ZmqOptions
+from pubsub_zmq.publisher import ZmqPublisher
 from tests.unit.drivers.zmq.world import ALERT, GIVEN_UP, PATIENCE, World, eventually, world
 
 BACK_SECONDS = 2.0
@@ -578,3 +580,23 @@ def test_close_does_not_wait_for_a_blocked_subscriber() -> None:
         assert time.monotonic() - began < BACK_SECONDS
         stuck.close(0)
         context.term()
+
+
+def test_long_burst_of_frames_is_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket's thread is in one step for 100 s, and sends a frame each second."""
+    now = 0.0
+    stood: list[float] = []
+
+    class Socket:
+        def send(self, _part: bytes, _flags: int) -> None:
+            nonlocal now
+            now += 0.5
+            stood.append(publisher.sending_for(now))
+
+    monkeypatch.setattr("pubsub_zmq.publisher.time", SimpleNamespace(monotonic=lambda: now))
+    publisher = ZmqPublisher("tcp://127.0.0.1:*", Limits(), ZmqOptions())
+    publisher._busy_since = 0.0
+    publisher._send_frames(Socket(), [(b"head", b"body")] * 100)  # type: ignore[arg-type]
+    assert now == 100.0
+    assert max(stood) == 1.0
+    assert publisher.sending_for(now + 3.0) == 3.0
