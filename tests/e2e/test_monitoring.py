@@ -20,7 +20,7 @@ from pubsub_lib.replica.metrics import ReplicaMetrics
 from tests.e2e.service_host import LONG, ROOT, Host, Watched, write
 
 RULES = ROOT / "etc" / "prometheus-rules.yml"
-SELECTOR = re.compile(r"\b((?:pubsub_replica|pubsub_build|publisher_service)_\w+)(?:\{([^}]*)\})?")
+SELECTOR = re.compile(r"\b(pubsub_(?:replica|build|service)_\w+)(?:\{([^}]*)\})?")
 LABEL = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
 
 Known = Mapping[str, Mapping[str, set[str]]]
@@ -84,11 +84,14 @@ def test_rules_and_dashboard_name_metrics_that_exist(known: Known) -> None:
     assert {each: found for each in expressions() if (found := wrong(each, known))} == {}
 
 
+def test_all_metrics_have_one_prefix(known: Known) -> None:
+    prefixes = {name.split("_")[0] + "_" + name.split("_")[1] for name in known}
+    assert prefixes == {"pubsub_service", "pubsub_replica", "pubsub_build"}
+
+
 def test_names_that_do_not_exist_are_found(known: Known) -> None:
-    assert wrong("increase(publisher_service_ready_total[5m]) > 0", known) == ["publisher_service_ready_total"]
-    assert wrong('publisher_service_links_total{what=~"unsent|lost"}', known) == [
-        "publisher_service_links_total: what=lost"
-    ]
+    assert wrong("increase(pubsub_service_ready_total[5m]) > 0", known) == ["pubsub_service_ready_total"]
+    assert wrong('pubsub_service_links_total{what=~"unsent|lost"}', known) == ["pubsub_service_links_total: what=lost"]
 
 
 def test_every_rule_names_the_instance_and_a_severity() -> None:
