@@ -7,7 +7,7 @@ author = "pubsub_lib developers"
 copyright = author  # noqa: A001 - Sphinx's name
 release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinxcontrib.mermaid"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
 html_theme = "furo"
@@ -16,7 +16,6 @@ templates_path = ["_templates"]
 
 # A link to a heading must lead to a heading: "page.md#some-heading".
 myst_heading_anchors = 4
-myst_fence_as_directive = ["mermaid"]
 
 # A block in a language without a lexer (the two terminals of the walk-through) is plain text.
 suppress_warnings = ["misc.highlighting_failure"]

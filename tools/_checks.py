@@ -54,7 +54,7 @@ def ensure(probe: Callable[[], object], command: Sequence[str], note: str) -> st
 
 
 def ensure_servers() -> list[str]:
-    """Private servers, tmux, Java for the audit, a browser and its checker. Returns a sentence per missing one."""
+    """Private servers, tmux, shells, Java, a browser and its checker. Returns a sentence per missing one."""
     pip = [sys.executable, "-m", "pip", "install", "-q", "pgserver"]
     axe = [sys.executable, str(ROOT / "tools" / "_axe.py")]
     missing = [
@@ -62,6 +62,7 @@ def ensure_servers() -> list[str]:
         # The core packages contain the programs without a system service, so that no service is started.
         ensure_package(mariadb_binaries, "MariaDB", "mariadb-server-core mariadb-client-core"),
         ensure_package(tmux, "tmux", "tmux"),
+        ensure_package(shells, "zsh or fish", "zsh fish"),
         ensure_package(java_home, "Java", "default-jre-headless"),
         ensure_package(chromium, "Chromium", "chromium chromium-driver"),
         ensure(script_path, axe, "No axe-core found; getting its package from the npm registry"),
@@ -83,6 +84,14 @@ def tmux() -> str:
     if found is None:
         raise ConfigError("no tmux found; install the package tmux")
     return found
+
+
+def shells() -> str:
+    """The shells for which ``pubsub-db complete`` has scripts, besides bash. Raises ConfigError."""
+    missing = [shell for shell in ("zsh", "fish") if shutil.which(shell) is None]
+    if missing:
+        raise ConfigError(f"no {' and no '.join(missing)} found; install the packages {' and '.join(missing)}")
+    return "zsh fish"
 
 
 def chromium() -> str:

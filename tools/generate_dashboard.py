@@ -125,43 +125,43 @@ SERVICES: Final = (
     Panel(
         "Links sent",
         "Per second: handed over by workers, found in the changelog, or taken over from a dead service.",
-        {"{{instance}} {{what}}": _rate("publisher_service_links_total")},
+        {"{{instance}} {{what}}": _rate("pubsub_service_links_total")},
         "ops",
     ),
     Panel(
         "Messages of workers that were not received",
         "Per second. The service reads them from the changelog.",
-        {"{{instance}} {{what}}": _rate("publisher_service_receiving_total", 'what!="received"')},
+        {"{{instance}} {{what}}": _rate("pubsub_service_receiving_total", 'what!="received"')},
         "ops",
     ),
     Panel(
         "Leases",
         "Exactly one service holds each of the leases for orphans and for maintenance.",
-        {"{{instance}} {{what}}": _of("publisher_service_leases")},
+        {"{{instance}} {{what}}": _of("pubsub_service_leases")},
         "bool_yes_no",
     ),
     Panel(
         "Group commit",
         "Transactions of workers, and of the database for them, per second (group_commit = host).",
-        {"{{instance}} {{what}}": _rate("publisher_service_commits_total")},
+        {"{{instance}} {{what}}": _rate("pubsub_service_commits_total")},
         "ops",
     ),
     Panel(
         "Recount of the database",
         "Objects per second, and what was found.",
-        {"{{instance}} {{what}}": _rate("publisher_service_recount_total")},
+        {"{{instance}} {{what}}": _rate("pubsub_service_recount_total")},
         "ops",
     ),
     Panel(
         "Failed steps",
         "Per second; they are repeated.",
-        {"{{instance}} {{what}}": _rate("publisher_service_failures_total")},
+        {"{{instance}} {{what}}": _rate("pubsub_service_failures_total")},
         "ops",
     ),
     Panel(
         "From the commit to the message",
         "Time until the driver has accepted links. Clocks of different hosts differ.",
-        _quantiles("publisher_service_commit_to_sent_seconds"),
+        _quantiles("pubsub_service_commit_to_sent_seconds"),
         "s",
     ),
     Panel(
@@ -229,7 +229,7 @@ def _source() -> dict[str, Any]:
 
 
 def _choice(name: str, label: str) -> dict[str, Any]:
-    ready = '{__name__=~"pubsub_replica_ready|publisher_service_ready"}'
+    ready = '{__name__=~"pubsub_replica_ready|pubsub_service_ready"}'
     return {
         "name": name,
         "type": "query",

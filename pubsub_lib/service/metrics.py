@@ -13,7 +13,7 @@ from pubsub_lib.http_routes import Route
 from pubsub_lib.latency import Latencies
 from pubsub_lib.metric_families import build_info, histogram, negative_latencies
 
-PREFIX: Final = "publisher_service_"
+PREFIX: Final = "pubsub_service_"
 
 Counters = Callable[[], Mapping[str, Mapping[str, float]]]
 Times = Callable[[], Mapping[str, Latencies]]

@@ -102,7 +102,7 @@ class Host:
         """Return one metric of the service."""
         with urllib.request.urlopen(f"http://{self.address}:{self.metrics_port}/metrics", timeout=LONG) as answer:
             lines = answer.read().decode().splitlines()
-        prefix = f'publisher_service_{name}{{what="{what}"}} '
+        prefix = f'pubsub_service_{name}{{what="{what}"}} '
         return float(next(line for line in lines if line.startswith(prefix)).removeprefix(prefix))
 
     def worker(self, failpoint: str = "", origin: str | None = None) -> "subprocess.Popen[str]":

@@ -13,14 +13,18 @@ from typing import Any
 import generate_dashboard
 import pytest
 import yaml
+from _bench.e2e import packages
+from _bench.e2e.side import LeftOutError
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from pubsub_lib.replica.metrics import ReplicaMetrics
+from tests.conftest import IN_CI
 from tests.e2e.service_host import LONG, ROOT, Host, Watched, write
 
 RULES = ROOT / "etc" / "prometheus-rules.yml"
-SELECTOR = re.compile(r"\b((?:pubsub_replica|pubsub_build|publisher_service)_\w+)(?:\{([^}]*)\})?")
+CASES = Path(__file__).with_name("prometheus-rules.test.yml")
+SELECTOR = re.compile(r"\b(pubsub_(?:replica|build|service)_\w+)(?:\{([^}]*)\})?")
 LABEL = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
 
 Known = Mapping[str, Mapping[str, set[str]]]
@@ -84,11 +88,14 @@ def test_rules_and_dashboard_name_metrics_that_exist(known: Known) -> None:
     assert {each: found for each in expressions() if (found := wrong(each, known))} == {}
 
 
+def test_all_metrics_have_one_prefix(known: Known) -> None:
+    prefixes = {name.split("_")[0] + "_" + name.split("_")[1] for name in known}
+    assert prefixes == {"pubsub_service", "pubsub_replica", "pubsub_build"}
+
+
 def test_names_that_do_not_exist_are_found(known: Known) -> None:
-    assert wrong("increase(publisher_service_ready_total[5m]) > 0", known) == ["publisher_service_ready_total"]
-    assert wrong('publisher_service_links_total{what=~"unsent|lost"}', known) == [
-        "publisher_service_links_total: what=lost"
-    ]
+    assert wrong("increase(pubsub_service_ready_total[5m]) > 0", known) == ["pubsub_service_ready_total"]
+    assert wrong('pubsub_service_links_total{what=~"unsent|lost"}', known) == ["pubsub_service_links_total: what=lost"]
 
 
 def test_every_rule_names_the_instance_and_a_severity() -> None:
@@ -112,13 +119,26 @@ def test_dashboard_is_up_to_date_and_its_panels_do_not_overlap() -> None:
         places |= cells
 
 
-@pytest.mark.parametrize(
-    "arguments", [("check", RULES), ("test", Path(__file__).with_name("prometheus-rules.test.yml"))]
-)
-def test_promtool_accepts_the_rules(arguments: tuple[str, Path]) -> None:
-    command, file = arguments
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool, of the package prometheus, is not installed")
-    done = subprocess.run([promtool, command, "rules", str(file)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_every_rule_has_a_test_in_which_it_raises_its_alert() -> None:
+    rules = [rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    cases = [each for test in yaml.safe_load(CASES.read_text())["tests"] for each in test["alert_rule_test"]]
+    assert {each["alertname"] for each in cases if each.get("exp_alerts")} == set(rules)
+
+
+def promtool() -> str:
+    """The installed program, or that of the Debian package, which is unpacked in the user's cache."""
+    installed = shutil.which("promtool")
+    if installed is not None:
+        return installed
+    try:
+        return str(packages.server("prometheus", ["promtool"]).programs["promtool"])
+    except LeftOutError as error:
+        if IN_CI or "cannot be downloaded" not in str(error):
+            raise
+        pytest.skip(str(error))
+
+
+def test_promtool_accepts_the_rules_and_their_tests() -> None:
+    for command, file in (("check", RULES), ("test", CASES)):
+        done = subprocess.run([promtool(), command, "rules", str(file)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr

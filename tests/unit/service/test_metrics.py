@@ -46,16 +46,16 @@ def test_metrics_are_in_prometheus_format(endpoint: Endpoint) -> None:
     assert list(buckets) == [*map(str, BOUNDS), "+Inf"]
     assert [buckets[bound] for bound in ("0.001", "0.002", "60.0", "+Inf")] == [1.0, 3.0, 3.0, 7.0]
     assert {key: value for key, value in found.items() if not key[0].endswith("_bucket")} == {
-        ("publisher_service_links_total", "handed"): 3.0,
-        ("publisher_service_leases", "orphans"): 1.0,
-        ("publisher_service_commit_to_sent_seconds_count",): 7.0,
-        ("publisher_service_commit_to_sent_seconds_sum",): 500.0,
-        ("publisher_service_negative_latencies_total", "sent"): 1.0,
-        ("publisher_service_ready",): 1.0,
+        ("pubsub_service_links_total", "handed"): 3.0,
+        ("pubsub_service_leases", "orphans"): 1.0,
+        ("pubsub_service_commit_to_sent_seconds_count",): 7.0,
+        ("pubsub_service_commit_to_sent_seconds_sum",): 500.0,
+        ("pubsub_service_negative_latencies_total", "sent"): 1.0,
+        ("pubsub_service_ready",): 1.0,
         ("pubsub_build_info", __version__): 1.0,
     }
     problems.append("the changelog is not being followed")
-    assert "publisher_service_ready 0.0" in get(endpoint)
+    assert "pubsub_service_ready 0.0" in get(endpoint)
 
 
 def test_used_port_is_named_with_the_services_option(endpoint: Endpoint) -> None:

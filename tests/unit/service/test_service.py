@@ -88,7 +88,7 @@ def test_time_from_the_commit_is_counted_at_service_and_replica(config: Settings
                 commit = write(store, value)
             replica.wait_handled(commit, LONG)
             after = scraped(watched.replica_metrics_port)
-            sent = "publisher_service_commit_to_sent_seconds"  # counted a moment after the replica has received a link
+            sent = "pubsub_service_commit_to_sent_seconds"  # counted a moment after the replica has received a link
             assert poll(lambda: scraped(endpoint.port)[f"{sent}_count"] == 21.0, LONG), scraped(endpoint.port)
             assert 0.0 <= scraped(endpoint.port)[f"{sent}_sum"] < 21 * LONG
         finally:

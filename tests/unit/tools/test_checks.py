@@ -1,0 +1,40 @@
+"""What ``tools/test`` looks for before it runs the tests."""
+
+from pathlib import Path
+
+import _checks
+import pytest
+
+from pubsub_lib.errors import ConfigError
+
+
+def put(folder: Path, name: str) -> None:
+    """A program that does nothing."""
+    (folder / name).write_text("#!/bin/sh\n")
+    (folder / name).chmod(0o755)
+
+
+def test_missing_shells_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="no zsh and no fish found; install the packages zsh and fish"):
+        _checks.shells()
+    put(tmp_path, "fish")
+    with pytest.raises(ConfigError, match=r"no zsh found; install the packages zsh$"):
+        _checks.shells()
+    put(tmp_path, "zsh")
+    assert _checks.shells() == "zsh fish"
+
+
+def test_package_that_only_root_may_install_is_named_to_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path, "apt-get")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+
+    def missing() -> str:
+        raise ConfigError("no thing found; install the package thing")
+
+    sentence = _checks.ensure_package(missing, "thing", "thing")
+    assert sentence.startswith("no thing found; install the package thing (the installation failed: only root may")
+    assert "No thing found" in capsys.readouterr().out
