@@ -10,7 +10,7 @@ import pytest
 from _processes import alive, children, poll
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE = 60.0
+PATIENCE = 300.0
 COMMANDS = {
     "reconnection": ("tools/bench_app.py reconnection --only cut --count 1000", 1),
     "mutate": ("tools/mutate_app.py tracker --jobs 1", 2),
