@@ -180,17 +180,22 @@ def wait(done: Callable[[], bool], limit: float) -> float:
     return time.monotonic() - began
 
 
-def figures(folder: str, objects: int, within: float, rounds: int = 1) -> Iterator[Figure]:
-    """Each kind of damage in both places, idle and while a writer writes."""
+def figures(
+    folder: str, objects: int, within: float, rounds: int = 1, limit: float | None = None
+) -> Iterator[Figure]:
+    """Each kind of damage in both places, idle and while a writer writes. ``limit``: how many seconds to wait for each
+    repair (twice ``within``).
+    """
+    limit = 2 * within if limit is None else limit
     keys = (f"p{number}" for number in itertools.count(7, 31))
     with bench(folder, objects, within) as all_of_it:
         url = f"sqlite:///{folder}/rot.db"
         for _ in range(rounds):
             for what in KINDS:
-                yield from one(all_of_it, url, what, "idle", next(keys), 2 * within)
+                yield from one(all_of_it, url, what, "idle", next(keys), limit)
             with all_of_it.writing():
                 for what in KINDS:
-                    yield from one(all_of_it, url, what, "writing", next(keys), 2 * within)
+                    yield from one(all_of_it, url, what, "writing", next(keys), limit)
 
 
 def one(all_of_it: Bench, url: str, what: str, how: str, key: str, limit: float) -> Iterator[Figure]:

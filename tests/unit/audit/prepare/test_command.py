@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping
