@@ -34,20 +34,25 @@ TOPIC_OVERHEAD = 5
 
 
 class HeadReading(msgspec.Struct, frozen=True, gc=False):
-    """A reading of the store: at ``time`` the chain's head was its dict key, and the store's position ``position``."""
+    """A reading of the store: at a moment from ``time`` to ``latest`` the chain's head was its dict key, and the
+    store's position ``position``.
+    """
 
     time: float
     position: int
     publisher: bool
+    latest: float
 
 
 class Freshness:
     """The proofs of one chain."""
 
-    __slots__ = ("covered", "covered_at", "pending", "proof", "publisher_proof", "verified_at")
+    __slots__ = ("covered", "covered_at", "latest", "pending", "proof", "publisher_proof", "verified_at")
 
     def __init__(self, now: float) -> None:
         self.proof = NEVER_YET
+        self.latest = NEVER_YET
+        """The latest moment that the proofs may be of. An answer must be of a later one to count (rule R3)."""
         self.publisher_proof = now  # no publisher could have answered yet: a new chain does not begin by polling
         self.covered = 0
         """Position of the store up to which the replica has everything of this chain."""
@@ -66,11 +71,11 @@ class Freshness:
         elif chain.known is None or head.position > chain.known.position:
             self._keep(chain, head, reading)
 
-    def read(self, chain: Chain, head: Point, began: float, position: int, now: float) -> None:
-        """A delta from the store's reading ``began`` was used."""
-        self.add_reading(chain, head, HeadReading(began, position, publisher=False), now)
+    def read(self, chain: Chain, head: Point, reading: HeadReading, now: float) -> None:
+        """A delta was used."""
+        self.add_reading(chain, head, reading, now)
         if chain.passed(head):
-            self.verified_at = began
+            self.verified_at = max(self.verified_at, reading.time)
 
     def reached(self, point: Point, now: float) -> None:
         """Known reached a point: a pending reading with this head counts now."""
@@ -92,6 +97,7 @@ class Freshness:
     def count(self, reading: HeadReading, now: float) -> None:
         """Let a reading count."""
         self.proof = max(self.proof, reading.time)
+        self.latest = max(self.latest, reading.latest)
         # A later reading with a lower position: the store was restored, to a point that this chain has. The replica
         # does not have the new history's changes up to the old position yet.
         if reading.position > self.covered or reading.time > self.covered_at:
@@ -112,6 +118,7 @@ class Freshness:
                 max(reading.time, older.time),
                 max(reading.position, older.position),
                 reading.publisher or older.publisher,
+                max(reading.latest, older.latest),
             )
         self.pending[head] = reading
 
