@@ -70,7 +70,7 @@ MEANING: Final = {
     "Change.value": "canonical JSON, verbatim as stored; nil for a delete",
     "Hello.sequences": "for each topic the last sequence that this publisher sent; 0: none yet. Broadcast: for at most "
     f"{HELLO_TOPICS} topics, those sent on last, within `max_frame_bytes`; in a hello reply: for the requested topics",
-    "Hello.heads": "for the same topics the head as last read from the store, without topics that are not in the reading",
+    "Hello.heads": "for the same topics the head as last read from the store, without topics that the reading lacks",
     "Hello.store": "the store's point in the same reading; nil: nothing was read yet. A replica requests hellos about "
     "topics that it has not received up to this point",
     "Hello.age": "seconds between the begin of that reading and the sending of this hello",

@@ -11,7 +11,7 @@ import msgspec
 
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.freshness import Freshness, HeadReading
-from pubsub_lib.core.model import AnswerAge, Delta, Full, Incomplete, SyncAnswer
+from pubsub_lib.core.model import AnswerAge, Delta, Full, Incomplete, Point, SyncAnswer
 from pubsub_lib.core.sync_scheduler import SyncScheduler
 
 UNKNOWN: Final = AnswerAge(float("inf"), float("inf"))
@@ -28,9 +28,9 @@ class AnswerTime(msgspec.Struct, frozen=True):
     """The earliest time at which the relay can have had the first link of its delta."""
     relayed: bool = False
 
-    def reading(self, position: int) -> HeadReading:
-        """The answer as a reading of the store at ``position``."""
-        return HeadReading(self.earliest, position, publisher=False, latest=self.latest)
+    def reading(self, store: Point) -> HeadReading:
+        """The answer as a reading in which this was the store's point."""
+        return HeadReading(self.earliest, store, publisher=False, latest=self.latest)
 
 
 class Verdict(Enum):
@@ -38,7 +38,7 @@ class Verdict(Enum):
 
     USED = "used"
     REFUSED = "refused"
-    """It is not newer than what the replica has (rule R3): as if the sync had failed."""
+    """It is missing, or not newer than what the replica has (rule R3): as if the sync had failed."""
     ANOTHER_HISTORY = "another history"
     """The store's history changed (rule R2): all objects are to be read."""
 
@@ -48,7 +48,7 @@ def judge(
 ) -> tuple[Verdict, AnswerTime]:
     """Judge a chain's part of the running sync's answer, which is received ``now``, in this turn."""
     at = time_of(answer, chain, syncs, turn, now)
-    return _verdict(chain, fresh, answer.chains[chain.name], at, syncs.begun) if at.relayed else Verdict.USED, at
+    return _verdict(chain, fresh, answer.chains.get(chain.name), at, syncs.begun) if at.relayed else Verdict.USED, at
 
 
 def time_of(answer: SyncAnswer, chain: Chain, syncs: SyncScheduler, turn: int, now: float) -> AnswerTime:
@@ -62,7 +62,11 @@ def time_of(answer: SyncAnswer, chain: Chain, syncs: SyncScheduler, turn: int, n
     return AnswerTime(earliest, now - age.least, covered, syncs.begun - age.applied, relayed=True)
 
 
-def _verdict(chain: Chain, fresh: Freshness, part: Delta | Incomplete | Full, at: AnswerTime, begun: float) -> Verdict:
+def _verdict(
+    chain: Chain, fresh: Freshness, part: Delta | Incomplete | Full | None, at: AnswerTime, begun: float
+) -> Verdict:
+    if part is None:
+        return Verdict.REFUSED
     if isinstance(part, Incomplete) or chain.known is None:
         return Verdict.USED
     if isinstance(part, Full):

@@ -5,15 +5,17 @@ A *proof* of a chain is a time on the replica's own clock at which the store's h
 
 import random
 from collections.abc import Collection, Iterator
+from operator import attrgetter
 
 import msgspec
 
 from pubsub_lib.core.chain import Chain
-from pubsub_lib.core.model import Point
+from pubsub_lib.core.model import ZERO, Point
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.verification import Verification
 
 NEVER_YET = float("-inf")
+_POSITION = attrgetter("position")
 MAX_PENDING = 64
 """Maximum number of readings of one chain that wait for known to reach their head."""
 MAX_REQUESTS = 64
@@ -35,11 +37,11 @@ TOPIC_OVERHEAD = 5
 
 class HeadReading(msgspec.Struct, frozen=True, gc=False):
     """A reading of the store: at a moment from ``time`` to ``latest`` the chain's head was its dict key, and the
-    store's position ``position``.
+    store's point ``store``.
     """
 
     time: float
-    position: int
+    store: Point
     publisher: bool
     latest: float
 
@@ -47,19 +49,24 @@ class HeadReading(msgspec.Struct, frozen=True, gc=False):
 class Freshness:
     """The proofs of one chain."""
 
-    __slots__ = ("covered", "covered_at", "latest", "pending", "proof", "publisher_proof", "verified_at")
+    __slots__ = ("covered_at", "covered_store", "latest", "pending", "proof", "publisher_proof", "verified_at")
 
     def __init__(self, now: float) -> None:
         self.proof = NEVER_YET
         self.latest = NEVER_YET
         """The latest moment that the proofs may be of. An answer must be of a later one to count (rule R3)."""
         self.publisher_proof = now  # no publisher could have answered yet: a new chain does not begin by polling
-        self.covered = 0
-        """Position of the store up to which the replica has everything of this chain."""
+        self.covered_store = ZERO
+        """Point of the store up to which the replica has everything of this chain."""
         self.covered_at = now
         self.pending: dict[Point, HeadReading] = {}
         self.verified_at = NEVER_YET
         """Begin of the last reading of the store itself whose head was on the replica's chain."""
+
+    @property
+    def covered(self) -> int:
+        """The position of ``covered_store``."""
+        return self.covered_store.position
 
     def add_reading(self, chain: Chain, head: Point, reading: HeadReading, now: float) -> None:
         """A reading was received. It counts at once when its head is on the replica's own chain, later when known
@@ -88,7 +95,7 @@ class Freshness:
         history that a restore has undone; a second restore can bring its points back.
         """
         self.verified_at = reading.time
-        self.covered = 0
+        self.covered_store = ZERO
         self.count(reading, now)
         self.pending = {point: kept for point, kept in self.pending.items() if kept.time >= reading.time}
         self.reached(head, now)
@@ -100,8 +107,8 @@ class Freshness:
         self.latest = max(self.latest, reading.latest)
         # A later reading with a lower position: the store was restored, to a point that this chain has. The replica
         # does not have the new history's changes up to the old position yet.
-        if reading.position > self.covered or reading.time > self.covered_at:
-            self.covered = reading.position
+        if reading.store.position > self.covered or reading.time > self.covered_at:
+            self.covered_store = reading.store
             self.covered_at = now
         if reading.publisher:
             self.publisher_proof = max(self.publisher_proof, reading.time)
@@ -116,7 +123,7 @@ class Freshness:
         if older is not None:
             reading = HeadReading(
                 max(reading.time, older.time),
-                max(reading.position, older.position),
+                max(reading.store, older.store, key=_POSITION),
                 reading.publisher or older.publisher,
                 max(reading.latest, older.latest),
             )

@@ -204,7 +204,8 @@ class AnswerAge(msgspec.Struct, frozen=True):
 class SyncAnswer(msgspec.Struct, frozen=True):
     """Answer to a mapping of chain -> :class:`Want`, read in one read-only snapshot of the primary, or of a relay.
 
-    ``ages``: by chain, from a relay; a missing chain's age is not known. None: the primary answered, whose age is 0.
+    ``ages``: by chain, from a relay; a missing chain's age is not known. None: the primary answered, whose age is 0. A
+    relay leaves out chains that it does not have now.
     """
 
     store: Point

@@ -136,7 +136,7 @@ class Sequencer:
         come first. Each call makes one hello, so that the caller's lock is not held for long.
         """
         self._broadcast_last = False
-        if self._answers and not self._portions:
+        while self._answers and not self._portions:
             # One request at a time: cutting all that waited for a reading would delay commits.
             self._portions.extend(self._cut(self._answers.popleft()))
         if self._portions:

@@ -200,11 +200,11 @@ class Tracker:
         self.syncs.ended(now, refused=any(verdict is Verdict.REFUSED for verdict, _ in judged))
         effects: list[Effect] = []
         for chain, (verdict, at) in zip(chains, judged, strict=True):
-            name, part = chain.name, answer.chains[chain.name]
             if verdict is Verdict.REFUSED:
                 self.counters.refused += 1
                 self._trigger(chain, Trigger.FAILED, now)
                 continue
+            name, part = chain.name, answer.chains[chain.name]
             self._reconnection.read(name, at.earliest)
             if isinstance(part, Full):
                 effects.extend(self._replaced(chain, part, answer.store, at, now))
@@ -471,8 +471,8 @@ class Tracker:
     ) -> None:
         known, latest = chain.known, now - hello.least_age
         if began is not None and not self._overtook(chain, head, began) and not chain.doubts(head, latest):
-            position = hello.store.position if hello.store is not None else head.position
-            reading = HeadReading(began, position, publisher=True, latest=latest)
+            store = hello.store if hello.store is not None else head
+            reading = HeadReading(began, store, publisher=True, latest=latest)
             self.freshness.of[chain.name].add_reading(chain, head, reading, now)
         if known is None or chain.frozen:
             # Judged when the sync has set known. A head received before a sync began is covered by that sync.
@@ -565,7 +565,7 @@ class Tracker:
                     break
                 self._apply(chain, links[0].point, links, now, applied)
             trigger = Trigger.CAUGHT_UP if chain.known == delta.head else Trigger.BROKEN
-        self.freshness.of[chain.name].read(chain, delta.head, at.reading(store.position), now)
+        self.freshness.of[chain.name].read(chain, delta.head, at.reading(store), now)
         if chain.known == delta.head:
             chain.source = None
         self._trigger(chain, trigger, now)
@@ -578,7 +578,7 @@ class Tracker:
         chain.jump(full.head, now)
         self._reached_store = None
         fresh = self.freshness.of[chain.name]
-        fresh.restart(full.head, at.reading(store.position), now)
+        fresh.restart(full.head, at.reading(store), now)
         chain.read_in, chain.read_whole = self._turn, not chain.repair
         chain.repair = chain.undone = False
         self._pauses.read(chain.name)

@@ -321,6 +321,14 @@ def test_rule_r3_late_hello_behind_a_relays_older_delta_proves_nothing() -> None
     assert bench.tracker.counters.foreign == 1, "the next hello shows the changed history"
 
 
+def test_rule_r3_chain_that_a_relay_leaves_out_is_not_read() -> None:
+    history, bench = following()
+    begun(bench)
+    bench.answer(SyncAnswer(history.point, {}, ages={}))
+    assert bench.state() is State.DELTA_DUE
+    assert bench.tracker.counters.refused == 1
+
+
 # -- rule R4 -----------------------------------------------------------------------------------------------------
 
 
