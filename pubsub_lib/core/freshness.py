@@ -206,6 +206,10 @@ class FreshnessMonitor:
             return now - fresh.proof
         return now - min(fresh.proof, fresh.verified_at + self._max_unverified)
 
+    def unproved(self, now: float) -> float:
+        """Seconds since the proof of the stalest chain, or since it was followed, if that was later (rule R5)."""
+        return max((now - max(fresh.proof, fresh.publisher_proof) for fresh in self.of.values()), default=0.0)
+
     def to_verify(self, now: float) -> list[str]:
         """Chains to compare with the store now, although publishers prove them."""
         if not self._verification.due(now):

@@ -18,17 +18,18 @@ class Parents:
         self._names = list(names)
         self._timing = timing
         self._since = now
-        self._refused: dict[str, float] = {}
+        self.refused: dict[str, float] = {}
         """When each parent was refused last."""
         self.current = self._names[0]
 
-    def check(self, staleness: float, now: float) -> bool:
-        """Leave the parent if the replica is stale, although it had time to get a proof from it. Returns whether
+    def check(self, unproved: float, now: float) -> bool:
+        """Leave the parent if the replica is stale, although it had time to get a proof from it. ``unproved``:
+        :meth:`.FreshnessMonitor.unproved`, because the staleness of a new topic is infinite. Returns whether
         ``current`` is another one now.
 
         A relay that is cut off goes on answering, with growing ages: silence alone would not show it.
         """
-        if staleness <= self._timing.stale_after or now < self._since + self._timing.stale_after:
+        if unproved <= self._timing.stale_after or now < self._since + self._timing.stale_after:
             return False
         return self.leave(now)
 
@@ -36,7 +37,7 @@ class Parents:
         """A parent is below this relay itself, so it is not used for a while. Returns whether ``current`` is another
         one now.
         """
-        self._refused[name] = now
+        self.refused[name] = now
         return name == self.current and self.leave(now)
 
     def next_time(self) -> float:
@@ -48,7 +49,7 @@ class Parents:
         self._since = now
         at = self._names.index(self.current)
         for name in (*self._names[at + 1 :], *self._names[:at]):
-            if self._refused.get(name, NEVER) <= now - EXCLUDED * self._timing.stale_after:
+            if self.refused.get(name, NEVER) <= now - EXCLUDED * self._timing.stale_after:
                 self.current = name
                 return True
         return False

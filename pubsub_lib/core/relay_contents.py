@@ -114,8 +114,10 @@ class RelayContents:
         of = self.state.tracker.freshness.of
         return min((of[topic].covered_store for topic in topics), key=lambda point: point.position, default=ZERO)
 
-    def answer(self, question: Question, now: float) -> SyncAnswer:
-        """The answer to a question. The topics that this relay does not have now are missing in it."""
+    def answer(self, question: Question, now: float) -> SyncAnswer | None:
+        """The answer to a question. The topics that this relay does not have now are missing in it; None when it has
+        none of them. Before its own first sync it does not know the store's id either.
+        """
         chains: dict[str, Delta | Incomplete | Full] = {}
         ages: dict[str, AnswerAge] = {}
         arrived = question.arrived
@@ -123,7 +125,7 @@ class RelayContents:
             if self.serves(topic):
                 chains[topic], applied = self._part(topic, want)
                 ages[topic] = AnswerAge(arrived - self.proof(topic), now - self.latest(topic), arrived - applied)
-        return SyncAnswer(self.store(chains), chains, self.state.stores.own, ages)
+        return SyncAnswer(self.store(chains), chains, self.state.stores.own, ages) if chains else None
 
     def _part(self, topic: str, want: Want) -> tuple[Delta | Incomplete | Full, float]:
         """A topic's part of an answer, and the time of the delta's first link."""

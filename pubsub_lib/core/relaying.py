@@ -32,8 +32,8 @@ class RelayStep(msgspec.Struct, frozen=True):
     """That of its replica."""
     envelopes: Sequence[Envelope] = ()
     """Messages to send, in this order; hellos are fetched with ``next_hello``."""
-    answers: Sequence[tuple[str, SyncAnswer]] = ()
-    """Answers to questions, by asker."""
+    answers: Sequence[tuple[str, SyncAnswer | None]] = ()
+    """Answers to questions, by asker. None: the relay has nothing of what was asked for, so the sync fails."""
     loop: tuple[str, str] | None = None
     """Service name and UUID of a parent that is below this relay itself: it must be left (rule R6)."""
 
@@ -244,7 +244,7 @@ class Relay:
                 return False
         return True
 
-    def _answers(self, now: float) -> list[tuple[str, SyncAnswer]]:
+    def _answers(self, now: float) -> list[tuple[str, SyncAnswer | None]]:
         ready = [each for each in self._questions if self._ready(each, now)]
         self._questions = [each for each in self._questions if each not in ready]
         return [(each.asker, self.contents.answer(each, now)) for each in ready]

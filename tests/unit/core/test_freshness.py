@@ -385,3 +385,16 @@ def test_empty_topic_can_be_proved_fresh() -> None:
     nonce = bench.ask().nonce
     bench.receive(Heads(ZERO, {"t": EMPTY}), nonce=nonce)
     assert bench.staleness() == 0.0
+
+
+def test_rule_r5_new_topic_counts_as_unproved_since_it_was_followed() -> None:
+    history = History()
+    history.some(2)
+    bench = Bench(history).synced()
+    bench.now += 7.0
+    assert bench.tracker.freshness.unproved(bench.now) == pytest.approx(bench.staleness())
+    bench.do(bench.tracker.subscribe(["new"], bench.now))
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
+    bench.now += 1.0
+    assert bench.staleness() == float("inf")
+    assert bench.tracker.freshness.unproved(bench.now) < 7.0
