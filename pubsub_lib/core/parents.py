@@ -40,12 +40,19 @@ class Parents:
         self.refused[name] = now
         return name == self.current and self.leave(now)
 
+    def choose(self, name: str, now: float) -> None:
+        """Use this parent from now on: the caller knows of a better one."""
+        self._since = now
+        self.current = name
+
     def next_time(self) -> float:
         """When ``check`` may be due."""
         return self._since + self._timing.stale_after
 
     def leave(self, now: float) -> bool:
-        """Choose the next parent in order. Without another one the current stays, and is judged again later."""
+        """Use the next parent in order, although the replica may be fresh. Returns whether there is one; without it the
+        current one stays, and is judged again later.
+        """
         self._since = now
         at = self._names.index(self.current)
         for name in (*self._names[at + 1 :], *self._names[:at]):

@@ -38,10 +38,10 @@ from simulator.service import Service
 from simulator.store import ModelStore
 from simulator.watched_state import WatchedReplicaState
 from simulator.writer import Writer
-from tests.simulator import liar_mutants
+from tests.simulator import liar_mutants, tree_mutants
 from tests.simulator.registry import MUTANTS, Patch, infected, mutant
 
-__all__ = ["MUTANTS", "infected", "liar_mutants"]
+__all__ = ["MUTANTS", "infected", "liar_mutants", "tree_mutants"]
 
 
 # -- applying --------------------------------------------------------------------------------------------------------

@@ -47,3 +47,13 @@ def test_rule_r6_parent_below_the_relay_is_not_chosen_for_a_while() -> None:
     later = EXCLUDED * STALE + 1.0
     assert parents.check(float("inf"), later)
     assert parents.current == "c"
+
+
+def test_caller_may_choose_or_leave_a_parent() -> None:
+    parents = Parents(["a", "b", "c"], CALM, 0.0)
+    parents.choose("c", 5.0)
+    assert parents.current == "c"
+    assert not parents.check(float("inf"), 5.0 + STALE - 0.1), "it has time to give a proof"
+    assert parents.leave(6.0)
+    assert parents.current == "a"
+    assert not Parents(["a"], CALM, 0.0).leave(1.0)
