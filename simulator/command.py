@@ -20,6 +20,7 @@ from simulator.liar_plan import LIES
 from simulator.plan import FAULTS, Cuts
 from simulator.run import Result, run_seed
 from simulator.shrink import command, shrink
+from simulator.tree_plan import TREE_FAULTS
 
 MUTANTS = Path(__file__).resolve().parents[1] / "tests" / "simulator" / "mutants.py"
 MAX_SHRUNK = 3
@@ -38,8 +39,9 @@ def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
     if wrong:
         parser.error(wrong)
     cuts = Cuts(
-        options.without, options.ops, options.writers, options.services, options.replicas, options.calm, options.liars
-    )
+        options.without, options.ops, options.writers, options.services, options.replicas, options.calm, options.liars,
+        options.trees,
+    )  # fmt: skip
     infection = _infection(options.mutant)
     if options.seed is not None:
         with infection:
@@ -55,9 +57,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trace", action="store_true", help="print every step of --seed")
     parser.add_argument("--jobs", type=int, default=2, metavar="J", help="processes (2)")
     parser.add_argument("--mutant", default="", metavar="NAME", help="with this bug of tests/simulator/mutants.py")
-    without = f"leave out faults and lies: {', '.join((*FAULTS, *LIES))}"
+    without = f"leave out faults and lies: {', '.join((*FAULTS, *LIES, *TREE_FAULTS))}"
     parser.add_argument("--without", type=_kinds, default=(), metavar="KIND,…", help=without)
     parser.add_argument("--liars", action="store_true", help="with publishers and workers that lie")
+    parser.add_argument("--trees", action="store_true", help="with relays between services and replicas")
     parser.add_argument("--ops", type=int, metavar="N", help="transactions before faults stop, and after")
     for name in ("writers", "services", "replicas"):
         parser.add_argument(f"--{name}", type=int, metavar="N", help=f"maximum number of {name}")
@@ -67,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(text.split(","))
-    known = (*FAULTS, *LIES)
+    known = (*FAULTS, *LIES, *TREE_FAULTS)
     unknown = [kind for kind in kinds if kind not in known]
     if unknown:
         raise argparse.ArgumentTypeError(f"unknown fault: {', '.join(unknown)}; the faults are {', '.join(known)}")

@@ -56,7 +56,13 @@ class Nemesis:
         for _ in range(rng.choice((1, 2, 3))):
             start = rng.uniform(0.0, calm * 0.95)
             begin, end = make(rng)
-            self._world.kernel.at(start, self._begin, kind, begin, end, min(rng.uniform(0.3, 5.0), calm - start))
+            self._world.kernel.at(
+                start, self._begin, kind, begin, end, min(rng.uniform(0.3, self.longest(kind)), calm - start)
+            )
+
+    def longest(self, kind: str) -> float:
+        """Maximum seconds of a window of this kind."""
+        return 5.0
 
     def _begin(self, kind: str, begin: Callable[[], None], end: Callable[[], None], seconds: float) -> None:
         if not self.active:

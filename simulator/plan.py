@@ -8,6 +8,7 @@ import msgspec
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.timing import Timing, anchor_bound, lost_message_bound, no_publisher_bound, reconnection_bound
 from simulator.liar_plan import LiarPlan, lying
+from simulator.tree_plan import TreePlan, rooted
 
 TIMING: Final = Timing(
     max_idle_time=2.0,
@@ -76,6 +77,8 @@ class Cuts(msgspec.Struct, frozen=True):
     """True time at which faults stop."""
     liars: bool = False
     """With publishers and workers that lie."""
+    trees: bool = False
+    """With relays: replicas listen to them and read from them."""
 
 
 class ReplicaPlan(msgspec.Struct, frozen=True):
@@ -114,6 +117,7 @@ class Plan(msgspec.Struct, frozen=True):
     connections_seen: bool
     """Services are notified of replicas that connect. Publishers that send to a broker are not."""
     liars: tuple[LiarPlan, ...] = ()
+    tree: TreePlan | None = None
 
     @property
     def timing(self) -> Timing:
@@ -175,7 +179,7 @@ def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
         orphan_share=orphan_share,
         connections_seen=random.Random(f"{seed} connections").random() < 0.5,
     )
-    return lying(plan, cuts) if cuts.liars else plan
+    return rooted(plan, cuts) if cuts.trees else lying(plan, cuts) if cuts.liars else plan
 
 
 def _replica(

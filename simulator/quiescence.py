@@ -35,6 +35,7 @@ def _fresh(world: "World", replica: "Replica") -> None:
     maximum = BOUND
     if (world.services and not world.database.blind) or replica.plan.polling:
         maximum = TIMING.max_idle_time + TIMING.reading_age + TIMING.round_trip + TIMING.message_delay_window + SLACK
+        maximum += world.extra_age(replica)
     if staleness > maximum:
         raise Violation("fresh", f"{replica.name}: staleness is {staleness:.3f} s, at most {maximum:.3f} s in calm")
     interval = world.plan.timing.verify_interval

@@ -2,8 +2,8 @@
 
 import math
 import random
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Generator
+from typing import TYPE_CHECKING, ClassVar
 
 from pubsub_lib.core.awaited import Awaited, HistoryQuery
 from pubsub_lib.core.cache import Cache
@@ -19,6 +19,7 @@ from simulator.directory import DirectoryReader
 from simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
 from simulator.plan import QUARANTINE, SPACING, ReplicaPlan
 from simulator.publisher import PublisherTasks
+from simulator.replica_core import Core
 from simulator.store import Commit
 from simulator.watched_state import WatchedReplicaState
 
@@ -43,6 +44,8 @@ class Handler:
 class Replica:
     """One start of a replica: it begins empty."""
 
+    reads_directory: ClassVar = True
+
     def __init__(self, world: "World", name: str, plan: ReplicaPlan, clock: LocalClock, rng: random.Random) -> None:
         self.world = world
         self.name = name
@@ -56,7 +59,8 @@ class Replica:
         self.nudge = Signal()
         self._connected = False
         self.cache = Cache()
-        self.replica_state = WatchedReplicaState(world.plan.timing, world.plan.limits, rng, self.cache, clock.now())
+        self.replica_state = self._new_state(rng)
+        self.core: Core = self.replica_state
         # A run restores the store within seconds: three times would exclude honest publishers.
         lying = bool(world.plan.liars)
         self.replica_state.quarantine = Quarantine(QUARANTINE if lying else 0.0, SPACING)
@@ -69,7 +73,7 @@ class Replica:
             uuid = f"{rng.getrandbits(128):032x}"
             self.polled = PublisherTasks(world, self.process, uuid, self._receive_polled)
             self.process.spawn(self._polling(self.polled))
-        self.directory = None if plan.polling else DirectoryReader(self)
+        self.directory = DirectoryReader(self) if self.reads_directory and not plan.polling else None
         self.process.spawn(self._receiving())
         self.process.spawn(self._following())
         self.process.spawn(self._reading_back(world.kernel.rng(f"{name} waits")))
@@ -84,6 +88,10 @@ class Replica:
     def topics(self) -> Collection[str]:
         """The followed topics."""
         return self.replica_state.tracker.topics
+
+    def _new_state(self, rng: random.Random) -> WatchedReplicaState:
+        plan = self.world.plan
+        return WatchedReplicaState(plan.timing, plan.limits, rng, self.cache, self.clock.now())
 
     # -- in ----------------------------------------------------------------------------------------------------------
 
@@ -109,22 +117,22 @@ class Replica:
                 envelope = self.inbox.items.popleft()
                 now = self.clock.now()
                 self.world.monitor.received(self, envelope, now)
-                self._act(self.replica_state.feed(envelope, now))
+                self._act(self.core.feed(envelope, now))
                 yield Sleep("fed", self.world.slowness(self.name) * self._rng.random())
 
     def _following(self) -> Steps:
         for topic in self.plan.topics:
             self.subscriptions[topic] = None
         yield Sleep("subscribed", 0.001)
-        self._act(self.replica_state.subscribe(self.plan.topics, self.clock.now()))
+        self._act(self.core.subscribe(self.plan.topics, self.clock.now()))
         while True:
             if self._connected:
                 self._connected = False
                 self.world.monitor.connected(self, self.clock.now())
                 self.replica_state.connected(self.clock.now())
-            self._act(self.replica_state.tick(self.clock.now()))
+            self._act(self.core.tick(self.clock.now()))
             self.nudge.is_set = False  # next_time() is read again right here
-            due = self.clock.true(self.replica_state.next_time())
+            due = self.clock.true(self.core.next_time())
             yield Await("tick", self.nudge, max(due - self.world.kernel.now, 0.0) + 1e-4)
 
     def _changing_topics(self) -> Steps:
@@ -141,7 +149,7 @@ class Replica:
             else:
                 self.subscriptions[topic] = None
                 yield Sleep("subscribed", 0.001)
-                self._act(self.replica_state.subscribe((topic,), self.clock.now()))
+                self._act(self.core.subscribe((topic,), self.clock.now()))
 
     def _resyncing(self, rng: random.Random) -> Steps:
         """Request resyncs of topics, until the faults stop."""
@@ -184,13 +192,17 @@ class Replica:
         if self.replica_state.tracker.restless or self.replica_state.leased.next_time() < float("inf"):
             self.nudge.set()
 
+    def _read(self, start: StartSync) -> Generator[Sleep | Await, None, SyncAnswer]:
+        """The answer to a sync. Raises StoreUnavailable."""
+        database = self.world.database
+        pages = self._rng.choice((1, 3, 8, 20))
+        return (yield from database.pages("sync", lambda: database.store.read_sync(start.wants), pages))
+
     def _sync(self, start: StartSync) -> Steps:
-        database, trace = self.world.database, self.world.kernel.trace
+        trace = self.world.kernel.trace
         trace(self.name, "sync", start.number, dict(start.causes))
         try:
-            answer: SyncAnswer = yield from database.pages(
-                "sync", lambda: database.store.read_sync(start.wants), self._rng.choice((1, 3, 8, 20))
-            )
+            answer = yield from self._read(start)
         except StoreUnavailable:
             trace(self.name, "sync failed", start.number)
             self.world.monitor.sync_failed(self, start.number)
@@ -199,7 +211,7 @@ class Replica:
             in_time = self.world.monitor.sync_answered(self, start, answer)
             syncs = self.replica_state.tracker.syncs
             running = syncs.number if syncs.running else 0
-            outcome = self.replica_state.sync_done(start.number, answer, self.clock.now())
+            outcome = self.core.sync_done(start.number, answer, self.clock.now())
             if not in_time:
                 self.world.monitor.late_answer(self, running)
             self._act(outcome)

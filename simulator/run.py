@@ -8,6 +8,7 @@ from pubsub_lib.errors import PubSubError
 from simulator.invariants import Violation
 from simulator.kernel import Kernel
 from simulator.plan import Cuts, draw
+from simulator.tree_world import TreeWorld
 from simulator.world import World
 
 
@@ -38,7 +39,7 @@ def run_seed(
 ) -> Result:
     """Run one seed. An exception in it is reported as a violation too and is not raised."""
     kernel = Kernel(seed, tracing=tracing, show=show)
-    world = World(draw(seed, cuts), kernel)
+    world = (TreeWorld if cuts.trees else World)(draw(seed, cuts), kernel)
     invariant = what = ""
     try:
         world.run()

@@ -64,6 +64,8 @@ def command(seed: int, cuts: Cuts, mutant: str = "") -> str:
             words.append(f"--{name} {value}")
     if cuts.liars:
         words.append("--liars")
+    if cuts.trees:
+        words.append("--trees")
     if mutant:
         words.append(f"--mutant {mutant}")
     return " ".join([*words, "--trace"])

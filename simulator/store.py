@@ -214,7 +214,8 @@ class ModelStore:
         """The store's point and the heads of these topics; ``ALL`` among them: of all topics."""
         names = [*self.state.heads] if ALL in topics else []
         names += [topic for topic in topics if topic not in (ALL, *names)]
-        return Heads(self.state.point, {topic: self.head(topic) for topic in names}, self.store_id)
+        heads = {topic: self.head(topic) for topic in names}
+        return Heads(self.state.point, heads, self.store_id, everything=ALL in topics)
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         """Answer each chain's want from the same moment."""

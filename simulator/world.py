@@ -38,6 +38,8 @@ class World:
     """Everything of one run."""
 
     objects: Final = KEYS * len(TABLES)
+    bound: float = BOUND
+    """Seconds after which a replica has everything, in calm."""
 
     def __init__(self, plan: Plan, kernel: Kernel) -> None:
         self.plan = plan
@@ -54,10 +56,10 @@ class World:
         self.writes_left = plan.ops
         self.history = History()
         self.lies = Lies()
-        self.monitor = LiarMonitor(self, self.history) if plan.liars else Monitor(self, self.history)
+        self.monitor = self._make_monitor()
         store = ModelStore(kernel.rng("nonces"))
         self.database = Database(kernel, store, self.history, self.count)
-        self.network = Network(kernel, plan.limits, plan.hwm, self.count)
+        self.network = self._make_network()
         self.clocks: dict[str, LocalClock] = {}
         self.writers: dict[str, Writer] = {}
         self.services: dict[str, Service] = {}
@@ -65,7 +67,7 @@ class World:
         self._starts: dict[str, int] = {}
         self._serial = 0
         self._killed: dict[str, None] = {}
-        self.nemesis = Nemesis(self)
+        self.nemesis = self._make_nemesis()
         kernel.before_step = self.nemesis.before_step
         if "group" in plan.faults:
             kernel.after_step = lambda _: self.monitor.groups.check()
@@ -77,6 +79,15 @@ class World:
         for number, replica in enumerate(plan.replicas):
             self._start_at(replica.starts_at, f"replica{number}", "late_replica")
         self.liars = [Liar(self, liar, kernel.rng(f"liar {number}")) for number, liar in enumerate(plan.liars)]
+
+    def _make_monitor(self) -> Monitor:
+        return LiarMonitor(self, self.history) if self.plan.liars else Monitor(self, self.history)
+
+    def _make_network(self) -> Network:
+        return Network(self.kernel, self.plan.limits, self.plan.hwm, self.count)
+
+    def _make_nemesis(self) -> Nemesis:
+        return Nemesis(self)
 
     # -- calls of the participants -----------------------------------------------------------------------------------
 
@@ -151,9 +162,16 @@ class World:
             self.network.answerers[name] = self.services[name]
             self.network.attach(name)
         else:
-            self.replicas[name] = Replica(self, name, self.plan.replicas[int(name[7:])], clock, rng)
+            self.replicas[name] = self._make_replica(name, clock, rng)
             self.network.receivers[name] = self.replicas[name]
             self.network.attach(name)
+
+    def _make_replica(self, name: str, clock: LocalClock, rng: random.Random) -> Replica:
+        return Replica(self, name, self.plan.replicas[int(name[7:])], clock, rng)
+
+    def extra_age(self, replica: Replica) -> float:
+        """Seconds by which a replica's proofs may be older than those of one below a service."""
+        return 0.0
 
     def kill(self, process: Process, seconds: float) -> None:
         """End a process at once and start it again later."""
@@ -175,12 +193,12 @@ class World:
         calm = self.plan.calm
         self._pass(calm)
         self._calm_down()
-        self._pass(calm + BOUND)
+        self._pass(calm + self.bound)
         for replica in self.replicas.values():
             covered(self, replica, calm)
         self.writes_left = 0
         self._pass(self.kernel.now + 1.0)
-        end = self.kernel.now + BOUND + FINISH
+        end = self.kernel.now + self.bound + FINISH
         self._pass(self.kernel.now + TIMING.max_idle_time + FINISH)
         # Most runs are at rest long before the bound; the others get the whole time.
         while self.kernel.now < end and not self._rests():
@@ -196,8 +214,7 @@ class World:
         the lost changes soon after them (the invariant ``reconnected``).
         """
         self.rest_since = self.kernel.now
-        pairs = [(service, name) for service in self.services for name in self.replicas]
-        ways = [way for pair in pairs for way in (pair, pair[::-1])]
+        ways = [way for pair in self.pairs() for way in (pair, pair[::-1])]
         self.network.cut(ways, LAST_PARTITION)
         self._write_on(LAST_OPS)
         self._pass(self.kernel.now + LAST_CUT)
@@ -205,9 +222,13 @@ class World:
         self._pass(self.kernel.now + LAST_CUT / 2)
         self.writes_left = 0
         self._pass(self.kernel.now + BACK + FINISH)
-        end = self.kernel.now + BOUND
+        end = self.kernel.now + self.bound
         while self.kernel.now < end and not self._rests():
             self._pass(min(self.kernel.now + 1.0, end))
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Who may be connected: a publisher and a receiver."""
+        return [(service, name) for service in self.services for name in self.replicas]
 
     def _rests(self) -> bool:
         try:

@@ -22,8 +22,8 @@ def listed() -> str:
     items = []
     for name, mutant in MUTANTS.items():
         seed, invariant = CAUGHT[name]
-        liars = " with `--liars`" if mutant.liars else ""
-        text = f"- `{name}` (seed {seed}{liars}, `{invariant}`): {mutant.wrong}"
+        option = " with `--liars`" if mutant.liars else " with `--trees`" if mutant.trees else ""
+        text = f"- `{name}` (seed {seed}{option}, `{invariant}`): {mutant.wrong}"
         items.append(fill(text, 100, subsequent_indent="  ", break_on_hyphens=False))
     return "\n".join(items) + "\n"
 

@@ -69,15 +69,15 @@ MEANING: Final = {
     "Change.version": "position of the change",
     "Change.value": "canonical JSON, verbatim as stored; nil for a delete",
     "Hello.sequences": "for each topic the last sequence that this publisher sent; 0: none yet. Broadcast: for at most "
-    f"{HELLO_TOPICS} topics, those on which it sent last, and within `max_frame_bytes`; in a hello reply: for the "
-    "requested topics",
-    "Hello.heads": "for each topic the head as last read from the store; broadcast: for the same topics, without those "
-    "that the reading does not contain yet",
+    f"{HELLO_TOPICS} topics, those sent on last, within `max_frame_bytes`; in a hello reply: for the requested topics",
+    "Hello.heads": "for the same topics the head as last read from the store, without topics that the reading lacks",
     "Hello.store": "the store's point in the same reading; nil: nothing was read yet. A replica requests hellos about "
     "topics that it has not received up to this point",
     "Hello.age": "seconds between the begin of that reading and the sending of this hello",
     "Hello.nonce": "the nonce of the hello request, in a hello reply; empty in a broadcast",
     "Hello.goodbye": "the publisher stops after this hello",
+    "Hello.least_age": "only of a relay: the least age that the heads can have (rule R1); 0: not known. Since 1.3",
+    "Hello.path": "only of a relay: the UUIDs of the publishers above it, nearest first; at most 16. Since 1.3",
     "Head.point": "the newest point of the topic",
     "Head.count": "number of objects of the topic",
     "Head.digest": "digest of these objects",
@@ -366,7 +366,7 @@ def _kind(kind: Any) -> str:
         return " or ".join(f'"{each}"' for each in kind.values)
     if isinstance(kind, found.StructType):
         return _title(kind)
-    if isinstance(kind, found.ListType):
+    if isinstance(kind, found.ListType | found.VarTupleType):
         return f"array of {_kind(kind.item_type)}"
     if isinstance(kind, found.DictType):
         return f"map of ({_kind(kind.key_type)}) to {_kind(kind.value_type)}"

@@ -40,6 +40,7 @@ class Chain:
     """One chain's state. Not thread-safe: the tracker's caller holds the lock."""
 
     __slots__ = (
+        "answered",
         "cause",
         "earlier",
         "heads",
@@ -86,6 +87,8 @@ class Chain:
         """Consecutive answers that did not fit their own count or digest, since one that read everything."""
         self.source: tuple[str, str] | None = None
         """Service name and UUID of the publisher whose message moved known last; None: a reading of the store did."""
+        self.answered: tuple[Point, float] | None = None
+        """The head of the last delta of a relay, and the earliest time of which its first link, or all of it, is."""
         self.cause = ""
         """The reason of the sync that is due or runs."""
         if known is not None:
@@ -137,6 +140,7 @@ class Chain:
         self.known_at = now
         self.source = None
         self.history = object()
+        self.answered = None
         self.recent.clear()
         self.earlier.clear()
         self.recent.append(point)
@@ -156,6 +160,12 @@ class Chain:
     def passed(self, point: Point) -> bool:
         """True when the point is or was known: it lies on this replica's own chain."""
         return point == self.known or point in self.recent or any(point in points for points in self.earlier)
+
+    def doubts(self, head: Point, latest: float) -> bool:
+        """True when a relay's delta led beyond this head, and may be older than a reading of ``latest`` in which the
+        head was the store's: a restore may have undone the delta before that reading, so it proves nothing (rule R3).
+        """
+        return self.answered is not None and head.position < self.answered[0].position and latest > self.answered[1]
 
     def clock_started(self) -> float | None:
         """When the oldest waiting link or head was received; None when nothing waits (rule 3)."""
@@ -177,6 +187,11 @@ class Chain:
         if len(self.heads) >= MAX_HEADS:
             self.heads.pop()
         self.heads.append(HelloHead(point, now, turn, lost_at))
+
+    def turn_of(self, time: float, default: int) -> int:
+        """The first turn since this time in which a link or a head that waits was received; without one ``default``."""
+        turns = [head.turn for head in self.heads if head.received >= time]
+        return min([*turns, *self.reorder_buffer.turns_from(time)], default=default)
 
     def drop_heads_before(self, turn: int) -> None:
         """Forget heads that were received before this turn."""

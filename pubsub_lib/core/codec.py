@@ -15,12 +15,12 @@ none blocks.
 
 import functools
 from collections.abc import Collection, Iterable, Sequence
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
-from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message, Packed, part_of
-from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
+from pubsub_lib.core.envelope import PLAIN_FIELDS, Envelope, Hello, HelloRequest, Message, Packed, Uuid, part_of
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import (
     MAX_NAME_BYTES,
     MAX_NUMBER,
@@ -38,6 +38,8 @@ MAJOR: Final = 1
 """Wire version that two peers must share."""
 MINOR: Final = 2
 """Grows when a field is appended; for information only."""
+RELAY_MINOR: Final = 3
+"""The minor version of a relay's hello, which alone has the fields appended last."""
 
 EVERYTHING: Final = b"D"
 """Prefix of every data topic frame: a subscriber of ``ALL`` subscribes to it."""
@@ -63,8 +65,6 @@ _BODY_OVERHEAD: Final = 1 + 2 + (3 + MAX_NAME_BYTES) + (2 + 16) + 9 + 5 + 1 + (2
 _RUN_OVERHEAD: Final = 4 + 2 * 8
 _UUID_SIZE: Final = 2 + 16
 
-_Id = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
-
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The body on the wire. Fields are only appended, with defaults."""
@@ -72,11 +72,11 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     major: int
     minor: int
     service: Name
-    uuid: _Id
+    uuid: Uuid
     sequence: Position
     messages: list[Message]
     hello: Hello | None = None
-    store_id: _Id | None = None
+    store_id: Uuid | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -173,7 +173,11 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
         else:
             service, uuid = envelope.service, _checked_uuid(envelope.service, envelope.uuid)
             store = _checked_id(envelope.store_id)
-            body = _encode(_Body(MAJOR, MINOR, service, uuid, envelope.sequence, list(messages), hello, store))
+            # Hellos of other publishers do not have the fields that only a relay sends.
+            relayed = hello is not None and bool(hello.path or hello.least_age)
+            sent = hello if hello is None or relayed else msgspec.structs.astuple(hello)[:PLAIN_FIELDS]
+            minor = RELAY_MINOR if relayed else MINOR
+            body = _encode((MAJOR, minor, service, uuid, envelope.sequence, list(messages), sent, store))
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
         raise InvalidValueError(
             f"cannot send an envelope on topic {topic!r}: {error}; check its values first"
@@ -441,10 +445,4 @@ def _complaint(topic: str, sequence: int, messages: Sequence[Message], hello: He
         return "it holds neither messages nor a hello"
     if sequence != 0:
         return f"it is a hello with the sequence {sequence}"
-    if max(len(hello.sequences), len(hello.heads)) > MAX_HELLO_TOPICS:
-        return f"it is a hello about more than {MAX_HELLO_TOPICS} topics"
-    if not 0 <= hello.age <= MAX_SECONDS:  # nor NaN
-        return f"its reading is {hello.age} s old"
-    if not all(0 <= value <= MAX_NUMBER for value in hello.sequences.values()):
-        return f"it counts a topic's sequence below 0 or above {MAX_NUMBER}"
-    return None
+    return hello.complaint()

@@ -50,12 +50,14 @@ class RequestHello(msgspec.Struct, frozen=True):
 class StartSync(msgspec.Struct, frozen=True):
     """Read these from the store and answer with ``Tracker.sync_done`` or ``sync_failed`` under this number.
 
-    ``causes``: the reason per chain, for metrics and the audit.
+    ``causes``: the reason per chain, for metrics and the audit. ``refresh``: the last sync failed, so a relay is to
+    prove its state again before it answers.
     """
 
     number: int
     wants: Mapping[str, Want]
     causes: Mapping[str, str]
+    refresh: bool = False
 
 
 Effect = Apply | Replace | Compare | RequestHello | StartSync

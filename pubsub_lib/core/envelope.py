@@ -1,11 +1,18 @@
 """Envelopes of links, and hellos, as frozen data. :mod:`.codec` defines their byte form."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
-from pubsub_lib.core.model import NO_STORE, Change, Head, Link, Name, Part, Point, Position
+from pubsub_lib.core.limits import MAX_HELLO_TOPICS
+from pubsub_lib.core.model import MAX_NUMBER, MAX_SECONDS, NO_STORE, Change, Head, Link, Name, Part, Point, Position
+
+Uuid = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+MAX_PATH: Final = 16
+"""Maximum number of UUIDs in the path of a relay's hello."""
+PLAIN_FIELDS: Final = 6
+"""Number of the fields of a hello that no relay sends."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -43,6 +50,10 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
     (None: the store was never read). ``age``: seconds between the begin of that reading and the sending of this.
     ``nonce``: that of the hello request in a *hello reply*; "" when broadcast.
     ``goodbye``: the publisher stops after this.
+
+    Of a relay only (rule R1): ``least_age``: seconds between the latest moment at which the heads may have been
+    read and the sending of this; 0: that may be the sending itself. ``path``: the UUIDs of the publishers above the
+    relay, nearest first.
     """
 
     sequences: Mapping[Name, Position]
@@ -51,6 +62,22 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
     age: float
     nonce: str = ""
     goodbye: bool = False
+    least_age: float = 0.0
+    path: tuple[Uuid, ...] = ()
+
+    def complaint(self) -> str | None:
+        """The inconsistency in it, or None."""
+        if max(len(self.sequences), len(self.heads)) > MAX_HELLO_TOPICS:
+            return f"it is a hello about more than {MAX_HELLO_TOPICS} topics"
+        if not 0 <= self.age <= MAX_SECONDS:  # nor NaN
+            return f"its reading is {self.age} s old"
+        if not 0 <= self.least_age <= self.age:
+            return f"its reading is at least {self.least_age} s and at most {self.age} s old"
+        if len(self.path) > MAX_PATH:
+            return f"it is a hello through more than {MAX_PATH} publishers"
+        if not all(0 <= value <= MAX_NUMBER for value in self.sequences.values()):
+            return f"it counts a topic's sequence below 0 or above {MAX_NUMBER}"
+        return None
 
 
 OBSERVER: Final = "observer-"

@@ -5,15 +5,17 @@ A *proof* of a chain is a time on the replica's own clock at which the store's h
 
 import random
 from collections.abc import Collection, Iterator
+from operator import attrgetter
 
 import msgspec
 
 from pubsub_lib.core.chain import Chain
-from pubsub_lib.core.model import Point
+from pubsub_lib.core.model import ZERO, Point
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.verification import Verification
 
 NEVER_YET = float("-inf")
+_POSITION = attrgetter("position")
 MAX_PENDING = 64
 """Maximum number of readings of one chain that wait for known to reach their head."""
 MAX_REQUESTS = 64
@@ -34,27 +36,37 @@ TOPIC_OVERHEAD = 5
 
 
 class HeadReading(msgspec.Struct, frozen=True, gc=False):
-    """A reading of the store: at ``time`` the chain's head was its dict key, and the store's position ``position``."""
+    """A reading of the store: at a moment from ``time`` to ``latest`` the chain's head was its dict key, and the
+    store's point ``store``.
+    """
 
     time: float
-    position: int
+    store: Point
     publisher: bool
+    latest: float
 
 
 class Freshness:
     """The proofs of one chain."""
 
-    __slots__ = ("covered", "covered_at", "pending", "proof", "publisher_proof", "verified_at")
+    __slots__ = ("covered_at", "covered_store", "latest", "pending", "proof", "publisher_proof", "verified_at")
 
     def __init__(self, now: float) -> None:
         self.proof = NEVER_YET
+        self.latest = NEVER_YET
+        """The latest moment that the proofs may be of. An answer must be of a later one to count (rule R3)."""
         self.publisher_proof = now  # no publisher could have answered yet: a new chain does not begin by polling
-        self.covered = 0
-        """Position of the store up to which the replica has everything of this chain."""
+        self.covered_store = ZERO
+        """Point of the store up to which the replica has everything of this chain."""
         self.covered_at = now
         self.pending: dict[Point, HeadReading] = {}
         self.verified_at = NEVER_YET
         """Begin of the last reading of the store itself whose head was on the replica's chain."""
+
+    @property
+    def covered(self) -> int:
+        """The position of ``covered_store``."""
+        return self.covered_store.position
 
     def add_reading(self, chain: Chain, head: Point, reading: HeadReading, now: float) -> None:
         """A reading was received. It counts at once when its head is on the replica's own chain, later when known
@@ -66,11 +78,11 @@ class Freshness:
         elif chain.known is None or head.position > chain.known.position:
             self._keep(chain, head, reading)
 
-    def read(self, chain: Chain, head: Point, began: float, position: int, now: float) -> None:
-        """A delta from the store's reading ``began`` was used."""
-        self.add_reading(chain, head, HeadReading(began, position, publisher=False), now)
+    def read(self, chain: Chain, head: Point, reading: HeadReading, now: float) -> None:
+        """A delta was used."""
+        self.add_reading(chain, head, reading, now)
         if chain.passed(head):
-            self.verified_at = began
+            self.verified_at = max(self.verified_at, reading.time)
 
     def reached(self, point: Point, now: float) -> None:
         """Known reached a point: a pending reading with this head counts now."""
@@ -83,7 +95,7 @@ class Freshness:
         history that a restore has undone; a second restore can bring its points back.
         """
         self.verified_at = reading.time
-        self.covered = 0
+        self.covered_store = ZERO
         self.count(reading, now)
         self.pending = {point: kept for point, kept in self.pending.items() if kept.time >= reading.time}
         self.reached(head, now)
@@ -92,10 +104,11 @@ class Freshness:
     def count(self, reading: HeadReading, now: float) -> None:
         """Let a reading count."""
         self.proof = max(self.proof, reading.time)
+        self.latest = max(self.latest, reading.latest)
         # A later reading with a lower position: the store was restored, to a point that this chain has. The replica
         # does not have the new history's changes up to the old position yet.
-        if reading.position > self.covered or reading.time > self.covered_at:
-            self.covered = reading.position
+        if reading.store.position > self.covered or reading.time > self.covered_at:
+            self.covered_store = reading.store
             self.covered_at = now
         if reading.publisher:
             self.publisher_proof = max(self.publisher_proof, reading.time)
@@ -110,8 +123,9 @@ class Freshness:
         if older is not None:
             reading = HeadReading(
                 max(reading.time, older.time),
-                max(reading.position, older.position),
+                max(reading.store, older.store, key=_POSITION),
                 reading.publisher or older.publisher,
+                max(reading.latest, older.latest),
             )
         self.pending[head] = reading
 
@@ -191,6 +205,10 @@ class FreshnessMonitor:
         if self._max_unverified == float("inf"):
             return now - fresh.proof
         return now - min(fresh.proof, fresh.verified_at + self._max_unverified)
+
+    def unproved(self, now: float) -> float:
+        """Seconds since the proof of the stalest chain, or since it was followed, if that was later (rule R5)."""
+        return max((now - max(fresh.proof, fresh.publisher_proof) for fresh in self.of.values()), default=0.0)
 
     def to_verify(self, now: float) -> list[str]:
         """Chains to compare with the store now, although publishers prove them."""

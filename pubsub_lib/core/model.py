@@ -112,12 +112,14 @@ EMPTY = Head(ZERO, 0, 0)
 class Heads(msgspec.Struct, frozen=True):
     """One consistent reading: the store's point, and the heads of the requested topics.
 
-    The head of a requested topic that was never written is ``EMPTY``.
+    The head of a requested topic that was never written is ``EMPTY``. ``everything``: the reading is of all topics, so
+    a topic that is not in it was never written. Otherwise nothing is known of such a topic.
     """
 
     store: Point
     topics: Mapping[str, Head]
     store_id: bytes = NO_STORE
+    everything: bool = True
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -185,9 +187,28 @@ class Full(msgspec.Struct, frozen=True):
     contains_known: bool | None = None
 
 
+class AnswerAge(msgspec.Struct, frozen=True):
+    """How old one chain's part of a relay's answer is (rule R1), in seconds of the relay's own clock.
+
+    The relay knows two ends of the moment at which the store's head was a point that it has. ``age``: from the earliest
+    such moment to the arrival of the question; below 0: the moment is after it; infinite: no such moment is known.
+    ``least``: from the latest such moment to the sending of the answer. ``applied``: from the moment at which the relay
+    had the first link of a delta to the arrival of the question; infinite: not known.
+    """
+
+    age: float
+    least: float
+    applied: float = float("inf")
+
+
 class SyncAnswer(msgspec.Struct, frozen=True):
-    """Answer to a mapping of chain -> :class:`Want`, read in one read-only snapshot of the primary."""
+    """Answer to a mapping of chain -> :class:`Want`, read in one read-only snapshot of the primary, or of a relay.
+
+    ``ages``: by chain, from a relay; a missing chain's age is not known. None: the primary answered, whose age is 0. A
+    relay leaves out chains that it does not have now.
+    """
 
     store: Point
     chains: Mapping[str, Delta | Incomplete | Full]
     store_id: bytes = NO_STORE
+    ages: Mapping[str, AnswerAge] | None = None

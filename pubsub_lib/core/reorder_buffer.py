@@ -16,14 +16,14 @@ class PendingStep:
     """One step of a chain, perhaps incomplete: the messages that lead from ``prev`` to ``point``."""
 
     __slots__ = (
-        "_arrived", "_needed", "_parts", "_totals", "clock_turn", "point", "prev", "publishers", "received", "size",
+        "_needed", "_parts", "_totals", "arrived", "clock_turn", "point", "prev", "publishers", "received", "size",
         "source", "turn",
     )  # fmt: skip
 
     def __init__(self, prev: Point, point: Point, needed: int, received: float, turn: int) -> None:
         self.prev = prev
         self.point = point
-        self.received = self._arrived = received
+        self.received = self.arrived = received
         """When the clock of this step started: its first message, or that of the step which it replaced."""
         self.turn = turn
         """The turn of its first message."""
@@ -44,7 +44,7 @@ class PendingStep:
 
     def restart_clock(self) -> None:
         """A sync has covered the step that this one replaced: the clock is that of the first message."""
-        self.received, self.clock_turn = self._arrived, self.turn
+        self.received, self.clock_turn = self.arrived, self.turn
 
     def has(self, message: Message) -> bool:
         """True when the step has this message already."""
@@ -169,6 +169,14 @@ class ReorderBuffer:
         if late:
             self._steps = {step.prev: step for step in sorted(self._steps.values(), key=_RECEIVED)}
         return len(early)
+
+    def turns_from(self, time: float) -> Iterator[int]:
+        """The turns of the first messages, and of the clocks, that are not before this time."""
+        for step in self._steps.values():
+            if step.received >= time:
+                yield step.clock_turn
+            if step.arrived >= time:
+                yield step.turn
 
     def points(self) -> Iterator[Point]:
         """The points of the pending steps, oldest first."""

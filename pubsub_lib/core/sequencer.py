@@ -136,14 +136,13 @@ class Sequencer:
         come first. Each call makes one hello, so that the caller's lock is not held for long.
         """
         self._broadcast_last = False
-        if self._answers and not self._portions:
+        while self._answers and not self._portions:
             # One request at a time: cutting all that waited for a reading would delay commits.
             self._portions.extend(self._cut(self._answers.popleft()))
         if self._portions:
             ask = self._portions.popleft()
             topics = [topic for topic in ask.topics if topic != ALL]
-            heads = {topic: self._head(topic) for topic in topics}
-            return self._hello(topics, heads, now, nonce=ask.nonce)
+            return self._hello(topics, self._heads_of(topics), now, nonce=ask.nonce)
         if self._heads is None or now < self._due() or not (self._failed or self._fresh(now)):
             return None
         # A subscriber that connected just now may not be subscribed yet.
@@ -269,9 +268,14 @@ class Sequencer:
         )
         return Envelope(self.service, self.uuid, ALL, 0, (), hello, self.store_id)
 
-    def _head(self, topic: str) -> Head:
-        # A reading is of all topics: a topic that is not in it was never written.
-        return EMPTY if self._heads is None else self._heads.topics.get(topic, EMPTY)
+    def _heads_of(self, topics: Collection[str]) -> dict[str, Head]:
+        """The heads of these topics in the last reading. A topic that is missing in a reading of all topics was never
+        written; of one that is missing in another reading nothing is known, so the hello leaves it out.
+        """
+        read = self._heads
+        if read is None or read.everything:
+            return {topic: EMPTY if read is None else read.topics.get(topic, EMPTY) for topic in topics}
+        return {topic: read.topics[topic] for topic in topics if topic in read.topics}
 
     def _cut(self, ask: HelloRequest) -> Iterator[HelloRequest]:
         """A request in parts for one hello each."""

@@ -8,6 +8,7 @@ Not thread-safe: the caller holds one lock around tracker and cache.
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from pubsub_lib.core.answer_time import AnswerTime, Verdict, judge
 from pubsub_lib.core.chain import Chain, HelloHead, steps
 from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, Hello, Message
@@ -110,27 +111,23 @@ class Tracker:
     @property
     def synced(self) -> bool:
         """True when at least one chain is followed and every chain was synced once (the calls of initial handlers are
-        the caller's part of rule 8). False without a chain.
-        """
+        the caller's part of rule 8). False without a chain."""
         return bool(self._chains) and all(chain.synced for chain in self._chains.values())
 
     @property
     def mismatching(self) -> Collection[str]:
         """Topics whose count or digest in the store does not fit its objects, as far as is known: the first of each
-        chain. Their contents are not proved to be right.
-        """
+        chain. Their contents are not proved to be right."""
         return [mismatch.topic for mismatch in self._persistent.values()]
 
     def staleness(self, now: float) -> float:
         """Seconds since the oldest of the chains' best proofs (rule 7); infinite before the first proof, and while no
-        chain is followed.
-        """
+        chain is followed."""
         return max((self.freshness.staleness(name, now) for name in self._chains), default=float("inf"))
 
     def covered(self, topics: Collection[str] | None = None) -> int:
         """Position up to which the replica has everything of these topics (None: of all subscribed ones); 0 when one of
-        them is not subscribed to, or without any.
-        """
+        them is not subscribed to, or without any."""
         names = self._chains if topics is None else [self._chain_of(topic) for topic in topics]
         return min((self._covered(self._chains.get(name)) for name in names), default=0)
 
@@ -198,17 +195,21 @@ class Tracker:
         if not self.syncs.running or number != self.syncs.number:
             self.counters.late_answers += 1
             return []
-        self.syncs.ended(now)
+        chains = [chain for chain in self._chains.values() if chain.state in SYNCING]
+        judged = [judge(chain, self.freshness.of[chain.name], answer, self.syncs, self._turn, now) for chain in chains]
+        self.syncs.ended(now, refused=any(verdict is Verdict.REFUSED for verdict, _ in judged))
         effects: list[Effect] = []
-        for name, chain in list(self._chains.items()):
-            if chain.state not in SYNCING:
+        for chain, (verdict, at) in zip(chains, judged, strict=True):
+            if verdict is Verdict.REFUSED:
+                self.counters.refused += 1
+                self._trigger(chain, Trigger.FAILED, now)
                 continue
-            part = answer.chains[name]
-            self._reconnection.read(name, self.syncs.begun)
+            name, part = chain.name, answer.chains[chain.name]
+            self._reconnection.read(name, at.earliest)
             if isinstance(part, Full):
-                effects.extend(self._replaced(chain, part, answer.store, now))
-            elif isinstance(part, Delta):
-                effects.extend(self._caught_up(chain, part, answer.store, now))
+                effects.extend(self._replaced(chain, part, answer.store, at, now))
+            elif isinstance(part, Delta) and verdict is Verdict.USED:
+                effects.extend(self._caught_up(chain, part, answer.store, at, now))
             else:
                 # A publisher's message led to a point that the store lacks: its few bytes must not cost all objects.
                 chain.repair = chain.undone = chain.source is not None and chain.synced
@@ -289,7 +290,7 @@ class Tracker:
 
     def next_time(self) -> float:
         """When ``tick`` is next due; infinite when no chain is followed."""
-        clocks = [self._expires(chain) for chain in self._holding.values()]
+        clocks = [min(self._window_ends(chain), chain.lost_at()) for chain in self._holding.values()]
         mismatches = [*(each.again_at for each in self._persistent.values()), *self._pauses.ends.values()]
         asks = min(self._reconnection.ask_at, self._hints.ask_at)
         return min(
@@ -468,10 +469,11 @@ class Tracker:
     def _receive_head(
         self, chain: Chain, head: Point, began: float | None, hello: Hello, now: float, lost_at: float
     ) -> None:
-        known = chain.known
-        if began is not None and not self._overtook(chain, head, began):
-            position = hello.store.position if hello.store is not None else head.position
-            self.freshness.of[chain.name].add_reading(chain, head, HeadReading(began, position, publisher=True), now)
+        known, latest = chain.known, now - hello.least_age
+        if began is not None and not self._overtook(chain, head, began) and not chain.doubts(head, latest):
+            store = hello.store if hello.store is not None else head
+            reading = HeadReading(began, store, publisher=True, latest=latest)
+            self.freshness.of[chain.name].add_reading(chain, head, reading, now)
         if known is None or chain.frozen:
             # Judged when the sync has set known. A head received before a sync began is covered by that sync.
             if chain.state in SYNCING:
@@ -498,14 +500,11 @@ class Tracker:
     # -- the clock and polling -----------------------------------------------------------------------------------
 
     def _check_clock(self, chain: Chain, now: float) -> None:
-        if now >= self._expires(chain):
+        if now >= min(self._window_ends(chain), chain.lost_at()):
             self._purge(chain, now, everywhere=True)
-            if chain.state is State.HOLDING and now >= self._expires(chain):
-                ended = now >= self._window_ends(chain)
+            ended = now >= self._window_ends(chain)
+            if chain.state is State.HOLDING and (ended or now >= chain.lost_at()):
                 self._trigger(chain, Trigger.EXPIRED if ended else Trigger.RECONNECTED, now)
-
-    def _expires(self, chain: Chain) -> float:
-        return min(self._window_ends(chain), chain.lost_at())
 
     def _window_ends(self, chain: Chain) -> float:
         started = chain.clock_started()
@@ -543,7 +542,7 @@ class Tracker:
             wants[chain.name] = self._want(chain)
             causes[chain.name] = chain.cause
             self._trigger(chain, Trigger.BEGUN, now)
-        return [*self._applied(applied), StartSync(number, wants, causes)]
+        return [*self._applied(applied), StartSync(number, wants, causes, refresh=self.syncs.failures > 0)]
 
     def _want(self, chain: Chain) -> Want:
         if chain.state is State.DELTA_DUE:
@@ -551,13 +550,14 @@ class Tracker:
         # Empty buckets stand for "those that differ": the caller, which has the cache, fills in its own digests.
         return Want(buckets={}) if chain.repair else Want()
 
-    def _caught_up(self, chain: Chain, delta: Delta, store: Point, now: float) -> list[Effect]:
+    def _caught_up(self, chain: Chain, delta: Delta, store: Point, at: AnswerTime, now: float) -> list[Effect]:
         known = chain.known
-        if known is None:
-            raise AssertionError("a delta was asked without a point")
+        assert known is not None, "a delta was asked without a point"
         applied: list[Link] = []
         trigger = Trigger.BEHIND
         if delta.head.position >= known.position:
+            if at.relayed and delta.head != known:
+                chain.answered = delta.head, max(at.earliest, at.applied)
             for links in steps(delta.links):
                 if links[0].point.position <= chain.known_position:
                     continue
@@ -565,20 +565,20 @@ class Tracker:
                     break
                 self._apply(chain, links[0].point, links, now, applied)
             trigger = Trigger.CAUGHT_UP if chain.known == delta.head else Trigger.BROKEN
-        self.freshness.of[chain.name].read(chain, delta.head, self.syncs.begun, store.position, now)
+        self.freshness.of[chain.name].read(chain, delta.head, at.reading(store), now)
         if chain.known == delta.head:
             chain.source = None
         self._trigger(chain, trigger, now)
-        self._after_sync(chain, now, applied)
+        self._after_sync(chain, at.turn, now, applied)
         compared = chain.known == delta.head and self._may_compare(chain)
         return [*self._applied(applied), *([Compare(delta.heads)] if compared and delta.heads else ())]
 
-    def _replaced(self, chain: Chain, full: Full, store: Point, now: float) -> list[Effect]:
+    def _replaced(self, chain: Chain, full: Full, store: Point, at: AnswerTime, now: float) -> list[Effect]:
         before, source, reached = chain.known, chain.source, chain.known_at
         chain.jump(full.head, now)
         self._reached_store = None
         fresh = self.freshness.of[chain.name]
-        fresh.restart(full.head, HeadReading(self.syncs.begun, store.position, publisher=False), now)
+        fresh.restart(full.head, at.reading(store), now)
         chain.read_in, chain.read_whole = self._turn, not chain.repair
         chain.repair = chain.undone = False
         self._pauses.read(chain.name)
@@ -587,10 +587,10 @@ class Tracker:
             chain.mismatched_readings = 0
         self._trigger(chain, Trigger.REPLACED, now)
         applied: list[Link] = []
-        chain.drop_heads_before(self.syncs.turn)
+        chain.drop_heads_before(at.turn)
         heads = list(chain.heads)
         chain.heads.clear()
-        self._after_sync(chain, now, applied)
+        self._after_sync(chain, at.turn, now, applied)
         for head in heads:
             self._judge_hello_head(chain, head, now)
         return [Replace(chain.name, full, before, source, reached), *self._applied(applied)]
@@ -606,10 +606,10 @@ class Tracker:
             self.counters.foreign += 1
             self._trigger(chain, Trigger.HISTORY_CHANGED, now)
 
-    def _after_sync(self, chain: Chain, now: float, applied: list[Link]) -> None:
-        """Links and heads received before the reading began are covered by it; the others count as received now."""
-        self.counters.old += chain.reorder_buffer.drop_before(self.syncs.turn)
-        chain.drop_old_heads(self.syncs.turn)
+    def _after_sync(self, chain: Chain, turn: int, now: float, applied: list[Link]) -> None:
+        """Links and heads received before the reading's turn are covered by it; the others count as received now."""
+        self.counters.old += chain.reorder_buffer.drop_before(turn)
+        chain.drop_old_heads(turn)
         self._drain(chain, now, applied)
         self._purge(chain, now, everywhere=True)
         if chain.clock_started() is not None:

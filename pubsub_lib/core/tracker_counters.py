@@ -32,6 +32,8 @@ class Counters(msgspec.Struct):
     """Messages and hellos that carry another store's id, or none (rule 15)."""
     late_answers: int = 0
     """Sync answers that were received too late and ignored."""
+    refused: int = 0
+    """Parts of a relay's answers that were not newer than what the replica has (rule R3)."""
     syncs_failed: int = 0
     """Syncs that failed or timed out."""
     deltas: dict[str, int] = {}

@@ -57,7 +57,7 @@ def heads(connection: Connection, topics: Collection[str]) -> dict[str, Head]:
 def read_heads(connection: Connection, topics: Collection[str]) -> Heads:
     """The store's point and the heads of these topics."""
     point, store_id = identity(connection)
-    return Heads(point, heads(connection, topics), store_id)
+    return Heads(point, heads(connection, topics), store_id, everything=ALL in topics)
 
 
 def read_sync(connection: Connection, wants: Mapping[str, Want], settings: StoreSettings) -> SyncAnswer:

@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         name="covered_outlives_a_full_sync",
         path=FRESHNESS,
-        before="        self.covered = 0\n        self.count(reading, now)",
+        before="        self.covered_store = ZERO\n        self.count(reading, now)",
         after="        self.count(reading, now)",
         tests=(f"{PROOFS}::test_rule_07_full_sync_resets_the_position_covered_by_an_undone_history",),
         wrong="after a restore, a wait for a position returns although the replica does not have its changes",

@@ -38,10 +38,10 @@ from simulator.service import Service
 from simulator.store import ModelStore
 from simulator.watched_state import WatchedReplicaState
 from simulator.writer import Writer
-from tests.simulator import liar_mutants
+from tests.simulator import liar_mutants, tree_mutants
 from tests.simulator.registry import MUTANTS, Patch, infected, mutant
 
-__all__ = ["MUTANTS", "infected", "liar_mutants"]
+__all__ = ["MUTANTS", "infected", "liar_mutants", "tree_mutants"]
 
 
 # -- applying --------------------------------------------------------------------------------------------------------
@@ -182,10 +182,10 @@ def held_is_applied() -> list[Patch]:
 def behind_is_used() -> list[Patch]:
     caught_up = Tracker._caught_up
 
-    def _caught_up(self: Any, chain: Any, delta: Any, store: Any, now: float) -> Any:
+    def _caught_up(self: Any, chain: Any, delta: Any, *rest: Any) -> Any:
         if delta.head.position < chain.known.position:
             chain.known = delta.head
-        return caught_up(self, chain, delta, store, now)
+        return caught_up(self, chain, delta, *rest)
 
     return [(Tracker, "_caught_up", _caught_up)]
 
@@ -221,8 +221,8 @@ def head_instead_of_link() -> list[Patch]:
 def known_from_snapshot() -> list[Patch]:
     replaced = Tracker._replaced
 
-    def _replaced(self: Any, chain: Any, full: Any, store: Any, now: float) -> Any:
-        return replaced(self, chain, msgspec.structs.replace(full, head=store), store, now)
+    def _replaced(self: Any, chain: Any, full: Any, store: Any, *rest: Any) -> Any:
+        return replaced(self, chain, msgspec.structs.replace(full, head=store), store, *rest)
 
     return [(Tracker, "_replaced", _replaced)]
 

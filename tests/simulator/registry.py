@@ -11,28 +11,31 @@ Patch = tuple[object, str, object]
 
 
 class Mutant(NamedTuple):
-    """One bug: its name, its effect, its patches, and whether only runs with liars catch it."""
+    """One bug: its name, its effect, its patches, and whether only runs with liars, or with relays, catch it."""
 
     name: str
     wrong: str
     patches: Callable[[], list[Patch]]
     liars: bool = False
+    trees: bool = False
 
     @property
     def cuts(self) -> Cuts:
         """The runs that catch it."""
-        return Cuts(liars=self.liars)
+        return Cuts(liars=self.liars, trees=self.trees)
 
 
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(wrong: str, *, liars: bool = False) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
+def mutant(
+    wrong: str, *, liars: bool = False, trees: bool = False
+) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
     """Register a function that makes a mutant's patches under its own name."""
 
     def register(make: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
         name = make.__name__
-        MUTANTS[name] = Mutant(name, wrong, make, liars)
+        MUTANTS[name] = Mutant(name, wrong, make, liars, trees)
         return make
 
     return register

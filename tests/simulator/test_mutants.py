@@ -51,6 +51,13 @@ REQUIRED = {
     "the store's id not compared": ("lies_of_another_store_used", "lies_of_another_store_published"),
     "a full sync for each lie": ("false_digests_without_pause", "lie_costs_all_objects"),
     "a group that is not numbered in the order of its queue": ("group_reversed",),
+    "an answer or a hello of a relay without its age": ("answer_without_age", "relay_without_age"),
+    "an answer that shows another history": ("history_of_answers_ignored",),
+    "older knowledge for newer": ("older_full_answer_used", "older_delta_used"),
+    "a relay that sends on what it has not applied": ("sent_before_applied",),
+    "a relay that calls an unknown topic empty": ("empty_for_unknown",),
+    "relays in a loop": ("loops_stay",),
+    "a parent that is cut off and stays": ("parent_never_left",),
 }
 
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "protocol.md"
 # Built from parts, so that the samples below do not count as citations.
 WORD = "rule"
-NUMBER = r"[SWHD]?\d+"
+NUMBER = r"[RSWHD]?\d+"
 JOINT = r",? and |, | to | or "
 CITATION = re.compile(rf"\b{WORD}s? ({NUMBER}(?:(?:{JOINT})(?:{WORD} )?{NUMBER})*)\b", re.IGNORECASE)
 OUTSIDE = re.compile(r"\bdesign(?:\.md\b|,? ?§|:? ?\brules?\b)", re.IGNORECASE)
@@ -66,7 +66,7 @@ def test_protocol_citation_is_read(text: str, numbers: set[str]) -> None:
 
 def test_protocol_page_numbers_its_rules_without_a_gap() -> None:
     rules = list(written())
-    for letter in ("", "S", "W", "H", "D"):
+    for letter in ("", "R", "S", "W", "H", "D"):
         numbers = [int(each[len(letter) :]) for each in rules if each.rstrip("0123456789") == letter]
         assert numbers == list(range(1, len(numbers) + 1)), letter
         assert numbers, letter

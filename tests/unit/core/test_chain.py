@@ -132,3 +132,25 @@ def test_chain_is_frozen_without_known_or_with_a_full_sync_due() -> None:
     assert not one.frozen
     one.trigger(Trigger.MISMATCHED)
     assert one.frozen
+
+
+def test_rule_r4_turn_of_a_time_is_that_of_the_first_link_or_head_since_then() -> None:
+    one = chain()
+    first, second, third = History().some(3)
+    assert one.turn_of(0.0, 99) == 99
+    one.reorder_buffer.hold(Message(third), third.prev, 1, 5.0, 4)
+    one.remember_head(third.point, 6.0, 7)
+    one.reorder_buffer.hold(Message(second), second.prev, 1, 8.0, 9)
+    assert [one.turn_of(time, 99) for time in (0.0, 5.0, 5.5, 6.0, 7.0, 8.0, 8.5)] == [4, 4, 7, 7, 9, 9, 99]
+    assert first.point.position < second.point.position
+
+
+def test_rule_r3_reading_behind_a_relays_delta_is_doubted_when_it_may_be_later() -> None:
+    one = chain()
+    assert not one.doubts(Point(3, 33), 100.0)
+    one.answered = Point(5, 55), 7.0
+    assert one.doubts(Point(3, 33), 7.5)
+    assert not one.doubts(Point(3, 33), 7.0)
+    assert not one.doubts(Point(5, 55), 7.5)
+    one.jump(Point(4, 44), 8.0)
+    assert not one.doubts(Point(3, 33), 9.0), "a full sync replaces the delta"

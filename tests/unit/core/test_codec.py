@@ -107,6 +107,8 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         draw(st.floats(0, 1e9)),
         draw(st.just("") | names),
         draw(st.booleans()),
+        0.0,
+        tuple(draw(st.lists(st.binary(min_size=16, max_size=16), max_size=2))),
     )
     return Envelope(service, uuid, draw(st.just(ALL) | names), 0, [], hello, draw(store_ids))
 
@@ -191,7 +193,16 @@ OF_1_1 = {
 OF_1_2 = {
     f"{name.removesuffix('-1.1')}-1.2": msgspec.structs.replace(known, store_id=STORE) for name, known in OF_1_1.items()
 }
-KNOWN = {**OF_1_0, **OF_1_1, **OF_1_2}
+ABOVE = (bytes.fromhex(UUID), bytes(range(16)))
+OF_1_3 = {
+    "relay-hello-1.3": envelope(
+        topic=ALL,
+        sequence=0,
+        hello=Hello({"a": 4}, {"a": Head(Point(9, 99), 1, 2)}, Point(9, 99), 0.5, "abc123", False, 0.25, ABOVE),
+        store_id=STORE,
+    )
+}
+KNOWN = {**OF_1_0, **OF_1_1, **OF_1_2, **OF_1_3}
 
 
 def recorded(name: str) -> tuple[bytes, bytes]:
@@ -204,13 +215,25 @@ def test_recorded_frames_are_still_read(name: str) -> None:
     assert codec.decode(recorded(name)) == KNOWN[name]
 
 
-@pytest.mark.parametrize("name", sorted(OF_1_2))
+@pytest.mark.parametrize("name", sorted({**OF_1_2, **OF_1_3}))
 def test_recorded_frames_of_this_version_are_still_written(name: str) -> None:
     assert codec.encode(KNOWN[name]) == recorded(name)
 
 
 def test_every_recorded_frame_has_an_expectation() -> None:
     assert {path.stem for path in FRAMES.glob("*.hex")} == set(KNOWN)
+
+
+def test_hello_has_the_fields_of_a_relay_only_when_a_relay_sends_it() -> None:
+    plain = Hello({"a": 4}, {}, Point(9, 99), 0.5)
+    for hello, fields in (
+        (plain, 6),
+        (msgspec.structs.replace(plain, least_age=0.25), 8),
+        (msgspec.structs.replace(plain, path=ABOVE), 8),
+    ):
+        body = body_of(envelope(topic=ALL, sequence=0, hello=hello))
+        assert len(msgspec.msgpack.decode(msgspec.msgpack.encode(body[6]))) == fields
+        assert body[1] == (codec.MINOR if fields == 6 else codec.RELAY_MINOR)
 
 
 # -- versions ------------------------------------------------------------------------------------------------
@@ -612,6 +635,9 @@ def test_correct_contents_have_no_complaint() -> None:
         ("t", 0, [], None, "neither messages nor a hello"),
         ("", 1, [], GREETING, "a hello with the sequence 1"),
         ("", 0, [], msgspec.structs.replace(GREETING, age=-1.0), "-1.0 s old"),
+        ("", 0, [], msgspec.structs.replace(GREETING, age=1.0, least_age=2.0), "at least 2.0 s and at most 1.0 s"),
+        ("", 0, [], msgspec.structs.replace(GREETING, least_age=-1.0), "at least -1.0 s"),
+        ("", 0, [], msgspec.structs.replace(GREETING, path=(bytes(16),) * 17), "more than 16 publishers"),
         ("", 0, [], msgspec.structs.replace(GREETING, sequences={"t": -1}), "below 0"),
         ("", 0, [], msgspec.structs.replace(GREETING, sequences=dict.fromkeys(map(str, range(201)), 0)), "than 200"),
     ],

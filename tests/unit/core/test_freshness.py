@@ -221,8 +221,8 @@ def restored_for(bench: Bench, history: History, position: int) -> History:
 
 def test_rule_07_full_sync_resets_the_position_covered_by_an_undone_history() -> None:
     fresh = Freshness(100.0)
-    fresh.count(HeadReading(100.0, 9, publisher=True), 100.0)
-    fresh.restart(Point(2, 7), HeadReading(100.0, 2, publisher=False), 100.0)
+    fresh.count(HeadReading(100.0, Point(9, 1), publisher=True, latest=100.0), 100.0)
+    fresh.restart(Point(2, 7), HeadReading(100.0, Point(2, 7), publisher=False, latest=100.0), 100.0)
     assert fresh.covered == 2, "also at the same clock time"
 
 
@@ -348,7 +348,8 @@ def test_pending_readings_are_bounded_and_the_newest_stay() -> None:
     chain = bench.tracker.chain("t")
     fresh = Freshness(0.0)
     for position in range(10, 10 + 3 * MAX_PENDING):
-        fresh.add_reading(chain, Point(position, 1), HeadReading(float(position), position, publisher=True), 0.0)
+        reading = HeadReading(float(position), Point(position, 1), publisher=True, latest=0.0)
+        fresh.add_reading(chain, Point(position, 1), reading, 0.0)
     assert len(fresh.pending) == MAX_PENDING
     assert Point(9 + 3 * MAX_PENDING, 1) in fresh.pending
 
@@ -358,7 +359,7 @@ def test_better_of_two_readings_of_one_head_counts() -> None:
     fresh = Freshness(0.0)
     head = Point(9, 9)
     for time, publisher in ((5.0, True), (7.0, False), (6.0, False)):
-        fresh.add_reading(bench.tracker.chain("t"), head, HeadReading(time, 9, publisher), 8.0)
+        fresh.add_reading(bench.tracker.chain("t"), head, HeadReading(time, Point(9, 1), publisher, time), 8.0)
     fresh.reached(head, 8.0)
     assert (fresh.proof, fresh.publisher_proof) == (7.0, 7.0)
 
@@ -384,3 +385,16 @@ def test_empty_topic_can_be_proved_fresh() -> None:
     nonce = bench.ask().nonce
     bench.receive(Heads(ZERO, {"t": EMPTY}), nonce=nonce)
     assert bench.staleness() == 0.0
+
+
+def test_rule_r5_new_topic_counts_as_unproved_since_it_was_followed() -> None:
+    history = History()
+    history.some(2)
+    bench = Bench(history).synced()
+    bench.now += 7.0
+    assert bench.tracker.freshness.unproved(bench.now) == pytest.approx(bench.staleness())
+    bench.do(bench.tracker.subscribe(["new"], bench.now))
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
+    bench.now += 1.0
+    assert bench.staleness() == float("inf")
+    assert bench.tracker.freshness.unproved(bench.now) < 7.0

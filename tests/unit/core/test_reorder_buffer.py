@@ -158,3 +158,14 @@ def test_deletes_that_wait_are_bounded() -> None:
     history.commit(*[("t", key, "1") for key in keys])
     link = history.commit(*[("t", key, None) for key in keys])[0]
     assert not hold(ReorderBuffer(Limits(max_waiting_bytes=10_000)), link)
+
+
+def test_turns_since_a_time_are_of_first_messages_and_of_clocks() -> None:
+    history = History()
+    [first] = history.some(1)
+    other = History(seed=5).one(value="3")
+    waiting = ReorderBuffer(Limits())
+    hold(waiting, first, 3.0, 4)
+    assert (list(waiting.turns_from(3.0)), list(waiting.turns_from(3.5))) == ([4, 4], [])
+    hold(waiting, other, 6.0, 8)  # takes the place of the first, whose clock goes on
+    assert (list(waiting.turns_from(3.0)), list(waiting.turns_from(3.5))) == ([4, 8], [8])

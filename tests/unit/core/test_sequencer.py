@@ -575,3 +575,26 @@ def test_rule_06_idle_publishers_of_many_topics_send_few_messages() -> None:
     assert received >= 2 * 3 * (seconds / timing.max_idle_time - 1), "each sends idle hellos and replies"
     assert replica.tracker.staleness(replica.now) <= timing.max_idle_time + timing.reading_age
     assert replica.syncs[1:] == [], "no sync after the first one"
+
+
+# -- readings of some topics -------------------------------------------------------------------------------------
+
+
+def test_topic_that_a_reading_of_all_topics_lacks_was_never_written() -> None:
+    history = History()
+    history.one("a")
+    one = started(history)
+    [reply] = asked(one, HelloRequest("n", ("a", "b")), 0.0)
+    assert hello_of(reply).heads == {"a": history.heads["a"], "b": EMPTY}
+
+
+def test_topic_that_a_reading_of_some_topics_lacks_is_left_out_of_the_reply() -> None:
+    history = History()
+    history.one("a")
+    history.one("b")
+    one = publishing()
+    heads = msgspec.structs.replace(history.reading(), topics={"a": history.heads["a"]}, everything=False)
+    one.begin_reading()
+    one.heads_read(heads, 0.0, 0.0)
+    [_, reply] = [*hellos(one, 0.0), *asked(one, HelloRequest("n", ("a", "b")), 0.0)]
+    assert hello_of(reply).heads == {"a": history.heads["a"]}

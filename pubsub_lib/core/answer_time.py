@@ -1,0 +1,84 @@
+"""When the state in a sync's answer was the store's, and whether the answer may be used (rules R1 to R4).
+
+The primary's answer is of the moment at which it was requested, and always counts. A relay's answer may be older than
+what the replica has: than its last proof, or than the links that it applied since.
+"""
+
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.freshness import Freshness, HeadReading
+from pubsub_lib.core.model import AnswerAge, Delta, Full, Incomplete, Point, SyncAnswer
+from pubsub_lib.core.sync_scheduler import SyncScheduler
+
+UNKNOWN: Final = AnswerAge(float("inf"), float("inf"))
+
+
+class AnswerTime(msgspec.Struct, frozen=True):
+    """The two ends, on the replica's clock, of the moment at which one chain's answer was the store's state."""
+
+    earliest: float
+    latest: float
+    turn: int
+    """What the replica received before this turn is covered by the answer (rule R4)."""
+    applied: float = float("-inf")
+    """The earliest time at which the relay can have had the first link of its delta."""
+    relayed: bool = False
+
+    def reading(self, store: Point) -> HeadReading:
+        """The answer as a reading in which this was the store's point."""
+        return HeadReading(self.earliest, store, publisher=False, latest=self.latest)
+
+
+class Verdict(Enum):
+    """What an answer is good for."""
+
+    USED = "used"
+    REFUSED = "refused"
+    """It is missing, or not newer than what the replica has (rule R3): as if the sync had failed."""
+    ANOTHER_HISTORY = "another history"
+    """The store's history changed (rule R2): all objects are to be read."""
+
+
+def judge(
+    chain: Chain, fresh: Freshness, answer: SyncAnswer, syncs: SyncScheduler, turn: int, now: float
+) -> tuple[Verdict, AnswerTime]:
+    """Judge a chain's part of the running sync's answer, which is received ``now``, in this turn."""
+    at = time_of(answer, chain, syncs, turn, now)
+    return _verdict(chain, fresh, answer.chains.get(chain.name), at, syncs.begun) if at.relayed else Verdict.USED, at
+
+
+def time_of(answer: SyncAnswer, chain: Chain, syncs: SyncScheduler, turn: int, now: float) -> AnswerTime:
+    """When a chain's part of an answer was the store's state (rule R1)."""
+    if answer.ages is None:
+        return AnswerTime(syncs.begun, now, syncs.turn)
+    age = answer.ages.get(chain.name, UNKNOWN)
+    # The question arrived when it was sent or later, and the answer was sent when it is received or earlier.
+    earliest = min(syncs.begun - age.age, now)
+    covered = chain.turn_of(earliest, turn)
+    return AnswerTime(earliest, now - age.least, covered, syncs.begun - age.applied, relayed=True)
+
+
+def _verdict(
+    chain: Chain, fresh: Freshness, part: Delta | Incomplete | Full | None, at: AnswerTime, begun: float
+) -> Verdict:
+    if part is None:
+        return Verdict.REFUSED
+    if isinstance(part, Incomplete) or chain.known is None:
+        return Verdict.USED
+    if isinstance(part, Full):
+        return Verdict.USED if at.earliest > max(fresh.latest, chain.known_at) else Verdict.REFUSED
+    if part.head.position <= chain.known_position and part.head != chain.known:
+        if part.head.position == chain.known_position or at.earliest > chain.known_at:
+            return Verdict.ANOTHER_HISTORY
+        # Known passed the delta's head during the sync, or the relay is behind the point that it was asked about.
+        return Verdict.USED if chain.known_at > begun else Verdict.REFUSED
+    links = [link for link in part.links if link.point.position > chain.known_position]
+    # Also the readings that count when known passes their heads on the way to the delta's.
+    passed = (fresh.pending.get(link.point) for link in links if link.point != part.head)
+    latest = max([fresh.latest, *(reading.latest for reading in passed if reading is not None)])
+    changed_later = any(link.changes for link in links) and at.applied > latest
+    return Verdict.USED if not links or changed_later or at.earliest > latest else Verdict.REFUSED

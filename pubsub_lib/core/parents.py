@@ -1,0 +1,62 @@
+"""Which relay a replica listens to and reads from (rule R5). Sans-I/O: the caller connects."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pubsub_lib.core.timing import Timing
+
+NEVER: Final = float("-inf")
+EXCLUDED: Final = 10
+"""Number of times ``stale_after`` for which a parent is not chosen after it was refused."""
+
+
+class Parents:
+    """The parents that may be used, best first, and the one that is used. Not thread-safe."""
+
+    def __init__(self, names: Sequence[str], timing: Timing, now: float) -> None:
+        """``names``: at least one."""
+        self._names = list(names)
+        self._timing = timing
+        self._since = now
+        self.refused: dict[str, float] = {}
+        """When each parent was refused last."""
+        self.current = self._names[0]
+
+    def check(self, unproved: float, now: float) -> bool:
+        """Leave the parent if the replica is stale, although it had time to get a proof from it. ``unproved``:
+        :meth:`.FreshnessMonitor.unproved`, because the staleness of a new topic is infinite. Returns whether
+        ``current`` is another one now.
+
+        A relay that is cut off goes on answering, with growing ages: silence alone would not show it.
+        """
+        if unproved <= self._timing.stale_after or now < self._since + self._timing.stale_after:
+            return False
+        return self.leave(now)
+
+    def refuse(self, name: str, now: float) -> bool:
+        """A parent is below this relay itself, so it is not used for a while. Returns whether ``current`` is another
+        one now.
+        """
+        self.refused[name] = now
+        return name == self.current and self.leave(now)
+
+    def choose(self, name: str, now: float) -> None:
+        """Use this parent from now on: the caller knows of a better one."""
+        self._since = now
+        self.current = name
+
+    def next_time(self) -> float:
+        """When ``check`` may be due."""
+        return self._since + self._timing.stale_after
+
+    def leave(self, now: float) -> bool:
+        """Use the next parent in order, although the replica may be fresh. Returns whether there is one; without it the
+        current one stays, and is judged again later.
+        """
+        self._since = now
+        at = self._names.index(self.current)
+        for name in (*self._names[at + 1 :], *self._names[:at]):
+            if self.refused.get(name, NEVER) <= now - EXCLUDED * self._timing.stale_after:
+                self.current = name
+                return True
+        return False

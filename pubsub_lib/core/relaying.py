@@ -1,0 +1,250 @@
+"""A relay: a replica that publishes what it has, and answers the questions of the replicas below it (rules R1 and R6).
+
+Sans-I/O, as its two halves: envelopes, answers, questions and the clock in; envelopes, answers and requests out. It has
+a UUID of its own and numbers its messages itself. It sends a link on as it is, and only after it has applied the link,
+so what leaves it is in chain order, and it can serve what it has announced. Not thread-safe: the caller holds one lock.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.core.effects import RequestHello, StartSync
+from pubsub_lib.core.envelope import MAX_PATH, Envelope, Hello, HelloRequest
+from pubsub_lib.core.hello_portions import portions
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, Head, Heads, Link, SyncAnswer
+from pubsub_lib.core.relay_contents import NEVER_YET, Question, RelayContents, RelayedState
+from pubsub_lib.core.sequencer import HELLO_TOPICS, Sequencer
+from pubsub_lib.core.step_result import NOTHING, StepResult
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.errors import FrameError
+
+PATH_BYTES: Final = 2 + 9 + 3 + 18 * MAX_PATH
+"""Maximum bytes of the fields that only a relay's hello has."""
+
+
+class RelayStep(msgspec.Struct, frozen=True):
+    """The result of a relay's step."""
+
+    result: StepResult = NOTHING
+    """That of its replica."""
+    envelopes: Sequence[Envelope] = ()
+    """Messages to send, in this order; hellos are fetched with ``next_hello``."""
+    answers: Sequence[tuple[str, SyncAnswer | None]] = ()
+    """Answers to questions, by asker. None: the relay has nothing of what was asked for, so the sync fails."""
+    loop: tuple[str, str] | None = None
+    """Service name and UUID of a parent that is below this relay itself: it must be left (rule R6)."""
+
+
+class RelaySequencer(Sequencer):
+    """Numbers the relay's messages and makes its hellos: from its own known points instead of readings of the store."""
+
+    def __init__(self, relay: "Relay", service: str, uuid: str, timing: Timing, limits: Limits, now: float) -> None:
+        room = msgspec.structs.replace(limits, max_frame_bytes=max(limits.max_frame_bytes - PATH_BYTES, 1))
+        super().__init__(service, uuid, timing, limits, now)
+        self._relay = relay
+        self._room = room
+        self.refreshed = NEVER_YET
+        """When the last refresh of the proofs began that ended, also without a proof."""
+
+    def _fresh(self, now: float) -> bool:
+        return now - self.refreshed <= self._timing.reading_age
+
+    def _hello(
+        self, topics: Collection[str], heads: Mapping[str, Head], now: float, *, nonce: str = "", goodbye: bool = False
+    ) -> Envelope:
+        sequences = {topic: self._sequences.get(topic, 0) for topic in topics}
+        hello = self._relay.hello(sequences, now, nonce=nonce, goodbye=goodbye)
+        return Envelope(self.service, self.uuid, ALL, 0, (), hello, self.store_id)
+
+    def _cut(self, ask: HelloRequest) -> Iterator[HelloRequest]:
+        """In parts for one hello each: topics whose proof is much older make hellos of their own, because a hello has
+        one age.
+        """
+        contents = self._relay.contents
+        proofs = {topic: contents.proof(topic) for topic in ask.topics if contents.serves(topic)}
+        young = max(proofs.values(), default=0.0) - self._timing.reading_age
+        for group in ([t for t, at in proofs.items() if at >= young], [t for t, at in proofs.items() if at < young]):
+            for topics in portions(group, HELLO_TOPICS, self._room) if group else ():
+                yield HelloRequest(ask.nonce, topics)
+
+
+class Relay:
+    """One start of a relay of named topics. ``uuid``: new at every start, 32 hex digits."""
+
+    def __init__(
+        self, service: str, uuid: str, timing: Timing, limits: Limits, state: RelayedState, now: float
+    ) -> None:
+        self.uuid = uuid
+        self.state = state
+        self.sequencer = RelaySequencer(self, service, uuid, timing, limits, now)
+        self.oversized = 0
+        """Links that were too large to send on: replicas below read them by a sync."""
+        self.unserved = 0
+        """Questions about topics that this relay does not follow. They get no answer."""
+        self._timing = timing
+        self.contents = RelayContents(self.state)
+        self._questions: list[Question] = []
+        self._refreshing: float | None = None
+        """When the running refresh of the proofs began."""
+        self._above: dict[str, tuple[float, tuple[bytes, ...]]] = {}
+        """By UUID of each publisher above: when its last hello was received, and the path in it."""
+        self._loops: set[str] = set()
+        """UUIDs of publishers that are below this relay."""
+
+    # -- from above --------------------------------------------------------------------------------------------------
+
+    def feed(self, envelope: Envelope, now: float) -> RelayStep:
+        """An envelope was received from a publisher above."""
+        hello = envelope.hello
+        if hello is not None:
+            if bytes.fromhex(self.uuid) in hello.path or envelope.uuid == self.uuid:
+                self._loops.add(envelope.uuid)
+                return RelayStep(loop=(envelope.service, envelope.uuid))
+            self._loops.discard(envelope.uuid)
+            self._above.pop(envelope.uuid, None)
+            self._above[envelope.uuid] = now, hello.path
+        elif envelope.uuid in self._loops:
+            return RelayStep(loop=(envelope.service, envelope.uuid))
+        return self._step(self.state.feed(envelope, now), now, now)
+
+    def tick(self, now: float) -> RelayStep:
+        """Time passed."""
+        return self._step(self.state.tick(now), now, now)
+
+    def sync_done(self, number: int, answer: SyncAnswer, now: float) -> RelayStep:
+        """A parent, or the store, answered."""
+        begun, ages = self.state.tracker.syncs.begun, answer.ages
+        times = None if ages is None else {name: begun - min(at.age, at.applied) for name, at in ages.items()}
+        result = self.state.sync_done(number, answer, now)
+        self.sequencer.store_id = self.state.stores.own
+        return self._step(result, now, begun, times)
+
+    def sync_failed(self, number: int, now: float) -> None:
+        """Neither a parent nor the store answered."""
+        self.state.sync_failed(number, now)
+
+    def subscribe(self, topics: Collection[str], now: float) -> RelayStep:
+        """Follow topics, to which the driver must be subscribed already."""
+        return self._step(self.state.subscribe(topics, now), now, now)
+
+    def _step(
+        self, result: StepResult, now: float, applied: float, times: Mapping[str, float] | None = None
+    ) -> RelayStep:
+        """Publish what the step applied. ``applied``: when a link was in the store's history at the earliest;
+        ``times``: the same by topic, for those of a relay's answer.
+        """
+        links = self.contents.take(now, applied, times)
+        refresh = self._refresh(now)
+        if refresh.hello_requests:
+            requests = [*result.hello_requests, *refresh.hello_requests]
+            result = msgspec.structs.replace(result, hello_requests=requests)
+        return RelayStep(result, self._publish(links, now), self._answers(now))
+
+    def _publish(self, links: Sequence[Link], now: float) -> list[Envelope]:
+        try:
+            return self.sequencer.publish(links, now) if links else []
+        except FrameError:
+            self.oversized += len(links)
+            return []
+
+    # -- from below --------------------------------------------------------------------------------------------------
+
+    def hello_requested(self, ask: HelloRequest, now: float) -> RelayStep:
+        """A replica below requests a hello reply. Topics that this relay does not follow are left out."""
+        topics = tuple(topic for topic in ask.topics if topic in self.state.tracker.topics)
+        if not topics or ALL in ask.topics:
+            self.unserved += 1
+            return RelayStep()
+        self.sequencer.hello_requested(HelloRequest(ask.nonce, topics), now)
+        return self._step(NOTHING, now, now)
+
+    def sync_requested(self, asker: str, start: StartSync, now: float) -> RelayStep:
+        """A replica below requests a sync. It is answered when the proofs are young, or could not be renewed in time.
+        A full answer needs a proof from after the question, because a replica refuses an older one (rule R3).
+        """
+        refresh = start.refresh or any(want.after is None for want in start.wants.values())
+        proofs = {topic: self.contents.proof(topic) for topic in start.wants}
+        self._questions.append(Question(asker, start.wants, refresh, now, proofs))
+        return self._step(NOTHING, now, now)
+
+    def next_hello(self, now: float) -> Envelope | None:
+        """The next hello to send, or None. Call it until it returns None, after every other method."""
+        return self.sequencer.next_hello(now)
+
+    def next_time(self) -> float:
+        """When ``tick`` or ``next_hello`` is next due."""
+        due = min(self.state.next_time(), self.sequencer.next_time())
+        if self._refreshing is not None:
+            due = min(due, self._refreshing + self._timing.round_trip)
+        return min([due, *(each.arrived + self._timing.round_trip for each in self._questions)])
+
+    # -- hellos --------------------------------------------------------------------------------------------------------
+
+    def hello(self, sequences: Mapping[str, int], now: float, *, nonce: str, goodbye: bool) -> Hello:
+        """A hello about these topics: with the heads of those that the relay has and can prove."""
+        contents = self.contents
+        proved = [topic for topic in contents.served() if contents.proof(topic) > NEVER_YET]
+        heads = {topic: contents.head(topic) for topic in sequences if topic in proved}
+        about = heads or proved  # a broadcast may name no topic: then it is about the store's point alone
+        age = max((now - contents.proof(topic) for topic in about), default=0.0)
+        least = min((now - contents.latest(topic) for topic in about), default=0.0)
+        store = contents.store(about) if about else None
+        return Hello(sequences, heads, store, age, nonce, goodbye, min(max(least, 0.0), age), self.path(now))
+
+    def path(self, now: float) -> tuple[bytes, ...]:
+        """The UUIDs above this relay, the nearest first, of publishers whose hellos were received lately."""
+        recent = [(uuid, path) for uuid, (at, path) in self._above.items() if now - at <= self._timing.stale_after]
+        self._above = {uuid: self._above[uuid] for uuid, _ in recent}
+        above = [bytes.fromhex(uuid) for uuid, _ in reversed(recent)]
+        farther = [uuid for _, path in reversed(recent) for uuid in path]
+        return tuple(dict.fromkeys([*above, *farther]))[:MAX_PATH]
+
+    # -- proofs and answers ------------------------------------------------------------------------------------------
+
+    def _refresh(self, now: float) -> StepResult:
+        """Ask above for new proofs, once for all questions that wait; and end that when they came, or not in time."""
+        ready = all(self._ready(each, now) for each in self._questions)
+        begins = self._refreshing is None and (not ready or self.sequencer.wants_reading(now))
+        if begins:
+            self._refreshing = now
+            self.sequencer.begin_reading()
+        if self._refreshing is None:
+            return NOTHING
+        since = self._refreshing - self._timing.reading_age
+        served = self.contents.served()
+        renewed = ready and all(self.contents.proof(topic) >= since for topic in served)
+        if renewed or now >= self._refreshing + self._timing.round_trip:
+            self.sequencer.refreshed = self._refreshing
+            self._refreshing = None
+            self._renewed(served, now)
+        elif begins:
+            requests = self.state.tracker.request_hellos(now)
+            return StepResult(hello_requests=[each for each in requests if isinstance(each, RequestHello)])
+        return NOTHING
+
+    def _renewed(self, topics: Sequence[str], now: float) -> None:
+        """Let the sequencer answer what waits: with the age of each topic's proof, which may be old."""
+        if not topics:
+            self.sequencer.heads_failed(now)
+            return
+        heads = {topic: self.contents.head(topic) for topic in topics}
+        store, own = self.contents.store(topics), self.sequencer.store_id
+        self.sequencer.heads_read(Heads(store, heads, own, everything=False), now, now)
+
+    def _ready(self, question: Question, now: float) -> bool:
+        if now >= question.arrived + self._timing.round_trip:
+            return True
+        young = question.arrived - self._timing.reading_age
+        for topic, before in question.proofs.items():
+            proof = self.contents.proof(topic)
+            if self.contents.serves(topic) and (proof < young or (question.refresh and proof <= before)):
+                return False
+        return True
+
+    def _answers(self, now: float) -> list[tuple[str, SyncAnswer | None]]:
+        ready = [each for each in self._questions if self._ready(each, now)]
+        self._questions = [each for each in self._questions if each not in ready]
+        return [(each.asker, self.contents.answer(each, now)) for each in ready]

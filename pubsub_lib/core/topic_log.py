@@ -1,0 +1,70 @@
+"""The last links of one topic in a relay: from them it answers deltas, also to replicas that come from another relay.
+
+A point names a state for every process, so a link needs no number of the relay that keeps it.
+"""
+
+from collections import deque
+from typing import Final
+
+from pubsub_lib.core.model import ZERO, Link, Point
+from pubsub_lib.core.reorder_buffer import size_of
+
+MAX_LINKS: Final = 1000
+"""Maximum number of links of one topic."""
+MAX_BYTES: Final = 4 * 1024 * 1024
+"""Maximum size of them, as ``size_of`` counts it."""
+
+
+class TopicLog:
+    """A bounded number of links, each with the earliest time at which it can have been in the store's history: a relay
+    that sends it on after others need not have it for as long as they.
+    """
+
+    def __init__(self, point: Point, max_links: int = MAX_LINKS, max_bytes: int = MAX_BYTES) -> None:
+        self._base = point
+        self._max_links = max_links
+        self._max_bytes = max_bytes
+        self._links: deque[tuple[Link, float]] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    @property
+    def head(self) -> Point:
+        """The point after the last link."""
+        return self._links[-1][0].point if self._links else self._base
+
+    def restart(self, point: Point) -> None:
+        """A full sync led here: the links before it are not known."""
+        self._links.clear()
+        self._bytes = 0
+        self._base = point
+
+    def add(self, link: Link, applied: float) -> None:
+        """The topic's next link was applied."""
+        if link.prev != self.head:
+            self.restart(link.prev)
+        self._links.append((link, applied))
+        self._bytes += size_of(link)
+        while len(self._links) > self._max_links or self._bytes > self._max_bytes:
+            first, _ = self._links.popleft()
+            self._base = first.point
+            self._bytes -= size_of(first)
+
+    def after(self, point: Point) -> tuple[list[Link], float] | None:
+        """The links after a point, and the time of the first of them (infinite without one); None: the log does not
+        have the point.
+        """
+        if point == self.head:
+            return [], float("inf")
+        for number, (link, applied) in enumerate(self._links):
+            if link.prev == point:
+                return [each for each, _ in list(self._links)[number:]], applied
+        return None
+
+    def holds(self, point: Point) -> bool | None:
+        """Whether the topic's history up to its head contains a point; None: the log does not reach back to it."""
+        if point == ZERO or self.after(point) is not None:
+            return True
+        return False if point.position > self._base.position or point.position == self.head.position else None

@@ -1,0 +1,141 @@
+"""The invariants of runs with relays. Those that need evidence of the database at each replica are left out."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.model import Point, SyncAnswer
+from pubsub_lib.core.sequencer import Sequencer
+from simulator import invariants
+from simulator.history import History
+from simulator.invariants import Violation
+from simulator.kernel import Process
+from simulator.monitor import Monitor
+from simulator.plan import TIMING
+from simulator.tree_nodes import LOOK, Below, RelayNode
+
+if TYPE_CHECKING:
+    from simulator.replica import Replica
+    from simulator.tree_world import TreeWorld
+
+LATE: Final = 4.0
+"""Seconds after a restore in which late messages may still show what it undid (docs/guarantees.md)."""
+LOOP_ENDS: Final = 2 * TIMING.max_idle_time
+"""Seconds without faults of the network after which no relay listens to one below it."""
+LEFT_IN: Final = 2 * LOOK
+"""Seconds in which a stale replica leaves its parent."""
+
+
+class TreeMonitor(Monitor):
+    """The invariants of a run with relays."""
+
+    may_break: ClassVar[Collection[str]] = (
+        "history notice", "delta without cause", "full without cause", "incomplete", "repair", "clock", "asked",
+        "reconnected",
+    )  # fmt: skip
+    _world: "TreeWorld"
+
+    def __init__(self, world: "TreeWorld", history: History) -> None:
+        super().__init__(world, history)
+        self._loops: dict[str, float] = {}
+        """By relay: since when it listens to itself."""
+
+    def sent(self, process: Process, publishing: Sequencer, envelope: Envelope) -> None:
+        """A relay sends only what it has applied, and only heads of its own known points, with their true age."""
+        node = self._world.replicas.get(process.name)
+        if not isinstance(node, RelayNode):
+            super().sent(process, publishing, envelope)
+            return
+        if self._world.kernel.tracing:
+            self._trace_envelope(process.name, "sends", envelope)
+        tracker = node.replica_state.tracker
+        for message in envelope.messages:
+            if not tracker.chain(message.link.topic).passed(message.link.point):
+                raise Violation("ahead", f"{process.name} sends {message.link.point}, which it has not applied")
+        hello = envelope.hello
+        if hello is None:
+            return
+        for topic, last in hello.sequences.items():
+            if last > publishing.sequences.get(topic, 0):
+                raise Violation("hello", f"{process.name} claims to have sent {last} on {topic!r}")
+        now = self._world.kernel.now
+        for topic, head in hello.heads.items():
+            self._claimed(node, topic, head.point, now - hello.age)
+
+    def answered(self, node: RelayNode, answer: SyncAnswer) -> None:
+        """A relay answers a question."""
+        for topic, part in answer.chains.items():
+            head = getattr(part, "head", None)
+            known = node.replica_state.tracker.chain(topic).known
+            if head is not None and head != known:
+                raise Violation("answered", f"{node.name} answers {head} of {topic!r} and is at {known}")
+
+    def _claimed(self, node: RelayNode, topic: str, point: Point, since: float) -> None:
+        now = self._world.kernel.now
+        if not self._history.covers(topic, point, since - invariants.CLOCK_SLACK, now):
+            raise Violation("hello", f"{node.name} claims {point} of {topic!r}, {now - since:.3f} s old")
+
+    def check_chain(
+        self, replica: "Replica", chain: Chain, before: Point | None, noticed: tuple[Point, Point] | None, *,
+        changed: bool,
+    ) -> None:  # fmt: skip
+        """A replica made a step; its chain was at the point ``before``."""
+        super().check_chain(replica, chain, before, noticed, changed=changed)
+        self._demand("undone", replica, self._undone(replica, chain))
+
+    def look(self, replica: "Replica") -> None:
+        """No replica proves what a restore has undone long before; no loop stays."""
+        tracker = replica.replica_state.tracker
+        for name in tracker.topics:
+            self._demand("undone", replica, self._undone(replica, tracker.chain(name)))
+        self._demand("parent", replica, self._stays(replica))
+        loop, now = self._loop(replica), self._world.kernel.now
+        if loop is None or self._disturbed(replica):
+            self._loops.pop(replica.name, None)
+        elif now > self._loops.setdefault(replica.name, now) + LOOP_ENDS:
+            self._demand("loop", replica, f"{loop} for {now - self._loops[replica.name]:.3f} s")
+
+    def _undone(self, replica: "Replica", chain: Chain) -> str | None:
+        local = replica.clock.now()
+        staleness = replica.replica_state.tracker.freshness.staleness(chain.name, local)
+        if chain.known is None or staleness == float("inf"):
+            return None
+        since = replica.clock.true(local - staleness) - invariants.CLOCK_SLACK
+        history, now = self._history, self._world.kernel.now
+        by_late_message = chain.source is not None and since <= replica.clock.true(chain.known_at)
+        if since <= history.restored_at + LATE or by_late_message:
+            return None
+        heads = history.shown(chain.name, since, now)
+        if any(history.is_ancestor(chain.name, chain.known, head) for head in heads):
+            return None
+        ago = now - history.restored_at
+        return f"{chain.name!r} at {chain.known} claims {staleness:.3f} s, and was undone {ago:.3f} s ago or before"
+
+    def _stays(self, replica: "Replica") -> str | None:
+        """A stale replica with another parent to choose leaves its own one (rule R5)."""
+        if not isinstance(replica, Below) or replica.parents is None or replica.parents.refused or not replica.topics:
+            return None
+        staleness = replica.replica_state.tracker.freshness.unproved(replica.clock.now())
+        since = self._world.kernel.now - replica.chosen_at
+        if min(staleness, since) <= TIMING.stale_after + LEFT_IN or len(self._world.tree.parents[replica.name]) == 1:
+            return None
+        return f"listens to {replica.parents.current} for {since:.3f} s, without a proof for {staleness:.3f} s"
+
+    def _disturbed(self, replica: "Replica") -> bool:
+        """Whether a fault of the network or a pause may keep the relays of a loop from noticing it; or that a relay has
+        nothing yet, and so sends no hello.
+        """
+        weather, nodes = self._world.network.weather, self._world.replicas.values()
+        idle = any(each.process.paused or not each.replica_state.tracker.synced for each in nodes)
+        return bool(weather.cut) or idle or max(weather.drop, weather.delay, weather.reorder) > 0.0
+
+    def _loop(self, replica: "Replica") -> str | None:
+        above = [replica.name]
+        while isinstance(replica, Below) and replica.parents is not None:
+            found = self._world.replicas.get(replica.parents.current)
+            if found is None or found.name in above:
+                return f"listens to itself through {above[1:]}" if found is not None else None
+            replica = found
+            above.append(found.name)
+        return None

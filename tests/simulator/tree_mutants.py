@@ -1,0 +1,110 @@
+"""Mistakes in relays and in the judgement of their answers (rules R1 to R6), caught by runs with relays."""
+
+from typing import Any
+
+import msgspec
+
+from pubsub_lib.core import answer_time
+from pubsub_lib.core.answer_time import AnswerTime, Verdict
+from pubsub_lib.core.model import EMPTY, Full
+from pubsub_lib.core.parents import Parents
+from pubsub_lib.core.relaying import Relay, RelayStep
+from tests.simulator.registry import Patch, mutant
+
+
+def _of_another_time(**change: Any) -> list[Patch]:
+    """A relay's answer is taken for one of another time. ``change``: functions of the scheduler and the time."""
+    time_of = answer_time.time_of
+
+    def changed(answer: Any, chain: Any, syncs: Any, turn: int, now: float) -> AnswerTime:
+        at = time_of(answer, chain, syncs, turn, now)
+        if not at.relayed:
+            return at
+        return msgspec.structs.replace(at, **{name: value(syncs, at) for name, value in change.items()})
+
+    return [(answer_time, "time_of", changed)]
+
+
+def _used_where(wrong: Any) -> list[Patch]:
+    """An answer is used although its verdict is another one."""
+    judged = answer_time._verdict
+
+    def _verdict(chain: Any, fresh: Any, part: Any, at: Any, begun: float) -> Verdict:
+        verdict = judged(chain, fresh, part, at, begun)
+        return Verdict.USED if part is not None and wrong(verdict, part) else verdict
+
+    return [(answer_time, "_verdict", _verdict)]
+
+
+# -- rules R1 to R4 ----------------------------------------------------------------------------------------------------
+
+
+@mutant("a relay's answer counts as of the question, whatever its age", trees=True)
+def answer_without_age() -> list[Patch]:
+    return _of_another_time(earliest=lambda syncs, at: syncs.begun)
+
+
+@mutant("a relay's hello has no age", trees=True)
+def relay_without_age() -> list[Patch]:
+    hello = Relay.hello
+
+    def young(self: Any, *arguments: Any, **more: Any) -> Any:
+        return msgspec.structs.replace(hello(self, *arguments, **more), age=0.0, least_age=0.0)
+
+    return [(Relay, "hello", young)]
+
+
+@mutant("an answer that shows another history is used as a delta", trees=True)
+def history_of_answers_ignored() -> list[Patch]:
+    return _used_where(lambda verdict, part: verdict is Verdict.ANOTHER_HISTORY)
+
+
+@mutant("a full answer counts although it is older than what the replica has", trees=True)
+def older_full_answer_used() -> list[Patch]:
+    return _used_where(lambda verdict, part: verdict is Verdict.REFUSED and isinstance(part, Full))
+
+
+@mutant("a delta counts although it is older than the proof", trees=True)
+def older_delta_used() -> list[Patch]:
+    return _used_where(lambda verdict, part: verdict is Verdict.REFUSED and not isinstance(part, Full))
+
+
+# -- relays ------------------------------------------------------------------------------------------------------------
+
+
+@mutant("a relay sends links on before it has applied them", trees=True)
+def sent_before_applied() -> list[Patch]:
+    feed = Relay.feed
+
+    def _feed(self: Any, envelope: Any, now: float) -> RelayStep:
+        step = feed(self, envelope, now)
+        links = [message.link for message in envelope.messages if message.parts == 1]
+        return msgspec.structs.replace(step, envelopes=self.sequencer.publish(links, now) if links else step.envelopes)
+
+    return [(Relay, "feed", _feed)]
+
+
+@mutant("a relay answers that a topic which it does not follow was never written", trees=True)
+def empty_for_unknown() -> list[Patch]:
+    requested, hello = Relay.hello_requested, Relay.hello
+    asked: dict[str, tuple[str, ...]] = {}
+
+    def _requested(self: Any, ask: Any, now: float) -> Any:
+        asked[ask.nonce] = ask.topics
+        return requested(self, ask, now)
+
+    def _hello(self: Any, sequences: Any, now: float, *, nonce: str, goodbye: bool) -> Any:
+        made = hello(self, sequences, now, nonce=nonce, goodbye=goodbye)
+        return msgspec.structs.replace(made, heads={**dict.fromkeys(asked.get(nonce, ()), EMPTY), **made.heads})
+
+    return [(Relay, "hello_requested", _requested), (Relay, "hello", _hello)]
+
+
+@mutant("two relays may listen to each other", trees=True)
+def loops_stay() -> list[Patch]:
+    return [(Relay, "path", lambda self, now: ())]
+
+
+@mutant("a parent is never left because of staleness", trees=True)
+def parent_never_left() -> list[Patch]:
+    return [(Parents, "check", lambda self, staleness, now: False)]

@@ -1,0 +1,351 @@
+"""A relay: what it sends on and when, how old that is in its hellos, and what it answers (rules R1, R2 and R6)."""
+
+import random
+
+import msgspec
+
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.effects import StartSync
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, Delta, Full, Incomplete, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.relay_contents import RelayedState
+from pubsub_lib.core.relaying import Relay, RelayStep
+from tests.unit.core.builders import CALM, STORE, UUID, History, envelope, hello
+
+OWN = "ab" * 16
+OTHER = "cd" * 16
+
+
+class Rig:
+    """A relay of some topics under a publisher, with its outputs. ``now`` is the virtual time."""
+
+    def __init__(self, history: History, topics: tuple[str, ...] = ("t",), uuid: str = OWN) -> None:
+        self.history = history
+        self.now = 100.0
+        state = RelayedState(CALM, Limits(), random.Random(0), Cache(), self.now)
+        self.relay = Relay("relay-1", uuid, CALM, Limits(), state, self.now)
+        self.sent: list[Link] = []
+        self.envelopes: list[Envelope] = []
+        self.asked: list[HelloRequest] = []
+        self.answers: list[tuple[str, SyncAnswer | None]] = []
+        self.hellos: list[Hello] = []
+        """The hello replies."""
+        self.broadcasts: list[Hello] = []
+        self.sync: StartSync | None = None
+        self.do(self.relay.subscribe(topics, self.now))
+
+    def do(self, step: RelayStep) -> RelayStep:
+        """Record a step's outputs, and make the hellos that are due."""
+        self.envelopes.extend(step.envelopes)
+        self.sent.extend(message.link for each in step.envelopes for message in each.messages)
+        self.asked.extend(HelloRequest(each.nonce, each.topics) for each in step.result.hello_requests)
+        self.answers.extend(step.answers)
+        self.sync = step.result.sync or self.sync
+        while (made := self.relay.next_hello(self.now)) is not None:
+            assert made.hello is not None
+            (self.hellos if made.hello.nonce else self.broadcasts).append(made.hello)
+        return step
+
+    def synced(self) -> "Rig":
+        """Read everything from the store."""
+        self.wait(CALM.hello_wait)
+        while self.sync is not None:
+            number, wants = self.sync.number, self.sync.wants
+            self.sync = None
+            self.do(self.relay.sync_done(number, self.history.answer(wants), self.now))
+            self.wait(0.1)
+        self.prove()
+        self.hellos.clear()
+        return self
+
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += seconds
+        self.do(self.relay.tick(self.now))
+
+    def feed(self, *links: Link) -> None:
+        """The publisher above sends links, each in its own envelope."""
+        for link in links:
+            self.do(self.relay.feed(envelope(link), self.now))
+
+    def prove(self, *, age: float = 0.0, uuid: str = UUID, path: tuple[bytes, ...] = ()) -> RelayStep:
+        """The publisher above answers the last hello request."""
+        reply = hello(self.history.reading(), nonce=self.asked[-1].nonce, age=age, uuid=uuid)
+        assert reply.hello is not None
+        reply = msgspec.structs.replace(reply, hello=msgspec.structs.replace(reply.hello, path=path))
+        return self.do(self.relay.feed(reply, self.now))
+
+    def question(self, want: Want, *, refresh: bool = False, topic: str = "t") -> None:
+        """A replica below asks for a sync."""
+        self.do(self.relay.sync_requested("child", StartSync(1, {topic: want}, {}, refresh), self.now))
+
+    def part(self) -> Delta | Incomplete | Full:
+        """The topic's part of the only answer."""
+        [(_, answer)] = self.answers
+        assert answer is not None
+        return answer.chains["t"]
+
+    def ask(self, *topics: str) -> None:
+        """A replica below asks for a hello reply."""
+        self.do(self.relay.hello_requested(HelloRequest("nonce", topics), self.now))
+
+
+def relaying(topics: tuple[str, ...] = ("t",)) -> tuple[History, Rig]:
+    """A relay that has two links of each topic."""
+    history = History()
+    for topic in topics:
+        history.some(2, topic)
+    return history, Rig(history, topics).synced()
+
+
+# -- links -------------------------------------------------------------------------------------------------------
+
+
+def test_relay_sends_a_link_on_as_it_is_under_its_own_name_and_numbers() -> None:
+    history, rig = relaying()
+    links = history.some(2)
+    rig.feed(*links)
+    assert rig.sent == links
+    assert [(each.service, each.uuid, each.sequence) for each in rig.envelopes] == [
+        ("relay-1", OWN, 1), ("relay-1", OWN, 2)
+    ]  # fmt: skip
+    assert {each.store_id for each in rig.envelopes} == {STORE}
+
+
+def test_relay_sends_a_link_only_after_it_was_applied() -> None:
+    history, rig = relaying()
+    first, second, third = history.some(3)
+    rig.feed(third, second)
+    assert rig.sent == []
+    rig.feed(first)
+    assert rig.sent == [first, second, third]
+
+
+def test_relay_sends_on_what_a_delta_brought() -> None:
+    history, rig = relaying()
+    missed = history.some(2)
+    rig.relay.state.tracker.verify(rig.now)
+    rig.wait(0.0)
+    assert rig.sync is not None
+    rig.do(rig.relay.sync_done(rig.sync.number, history.answer(rig.sync.wants), rig.now))
+    assert rig.sent == missed
+
+
+def test_relay_counts_a_link_that_is_too_large_for_its_frames() -> None:
+    history, rig = relaying()
+    rig.relay.sequencer._limits = Limits(max_frame_bytes=400)
+    rig.feed(history.one(value='"' + "x" * 500 + '"'))
+    assert rig.sent == []
+    assert rig.relay.oversized == 1
+    assert rig.relay.contents.head("t").point == history.head("t")
+
+
+# -- hellos ------------------------------------------------------------------------------------------------------
+
+
+def test_rule_r1_hello_has_the_relays_own_known_and_the_age_of_its_proof() -> None:
+    history, rig = relaying()
+    known = history.heads["t"]
+    history.one()
+    rig.now += 0.5
+    rig.ask("t")
+    [made] = rig.hellos
+    assert made.heads == {"t": known}
+    assert made.age >= 0.5
+    assert made.least_age == 0.5
+    assert made.nonce == "nonce"
+
+
+def test_rule_r1_hello_waits_for_a_renewed_proof_which_is_asked_for_once() -> None:
+    _, rig = relaying()
+    rig.now += 2 * CALM.reading_age
+    asked = len(rig.asked)
+    rig.ask("t")
+    rig.ask("t")
+    assert (len(rig.asked), rig.hellos) == (asked + 1, [])
+    rig.now += 0.25
+    rig.prove()
+    assert [made.age for made in rig.hellos] == [0.25], "both requests have the same nonce here"
+
+
+def test_rule_r1_hello_has_the_true_age_when_no_proof_comes_in_time() -> None:
+    _, rig = relaying()
+    rig.now += 4.0
+    rig.ask("t")
+    rig.wait(CALM.round_trip)
+    [made] = rig.hellos
+    assert made.age >= 4.0 + CALM.round_trip
+    assert rig.relay.next_time() > rig.now
+
+
+def test_relay_leaves_out_topics_that_it_does_not_follow() -> None:
+    _, rig = relaying()
+    rig.ask("t", "unknown")
+    assert [set(made.heads) for made in rig.hellos] == [{"t"}]
+    rig.ask("unknown")
+    rig.ask(ALL)
+    assert len(rig.hellos) == 1
+    assert rig.relay.unserved == 2
+
+
+def test_relay_leaves_out_a_topic_that_waits_for_a_full_sync() -> None:
+    _, rig = relaying(("a", "b"))
+    rig.relay.state.resync(["a"], rig.now)
+    rig.ask("a", "b")
+    assert [set(made.heads) for made in rig.hellos] == [{"b"}]
+
+
+def test_topics_with_an_old_proof_do_not_age_the_others() -> None:
+    history, rig = relaying(("a", "b"))
+    rig.now += 3.0
+    history.one("a")
+    rig.ask("a", "b")
+    rig.prove()  # the head of a is beyond known
+    rig.wait(CALM.round_trip)
+    ages = {topic: made.age for made in rig.hellos for topic in made.heads}
+    assert ages["a"] >= 3.0
+    assert ages["b"] < 3.0
+
+
+def test_rule_r1_broadcast_without_topics_has_the_age_of_the_stores_point() -> None:
+    history, rig = relaying()
+    rig.wait(CALM.max_idle_time)
+    rig.wait(CALM.round_trip)
+    made = rig.broadcasts[-1]
+    assert (made.heads, made.store) == ({}, history.point)
+    assert made.age >= CALM.max_idle_time
+
+
+# -- rule R6 -----------------------------------------------------------------------------------------------------
+
+
+def test_rule_r6_hello_names_the_publishers_above_the_nearest_first() -> None:
+    _, rig = relaying()
+    rig.prove(uuid=OTHER, path=(bytes(range(16)),))
+    rig.ask("t")
+    assert rig.hellos[-1].path == (bytes.fromhex(OTHER), bytes.fromhex(UUID), bytes(range(16)))
+
+
+def test_rule_r6_relay_refuses_a_parent_that_is_below_it() -> None:
+    history, rig = relaying()
+    before = rig.relay.contents.proof("t")
+    rig.now += 1.0
+    rig.wait(CALM.max_idle_time)
+    step = rig.prove(uuid=OTHER, path=(bytes.fromhex(UUID), bytes.fromhex(OWN)))
+    assert step.loop == ("api-1", OTHER)
+    assert rig.relay.contents.proof("t") == before
+    link = history.one()
+    step = rig.relay.feed(envelope(link, uuid=OTHER), rig.now)
+    assert (step.loop, step.envelopes) == (("api-1", OTHER), ())
+    assert rig.prove(uuid=OTHER).loop is None, "it has another parent now"
+
+
+def test_rule_r6_publisher_that_is_silent_leaves_the_path() -> None:
+    _, rig = relaying()
+    assert rig.relay.path(rig.now) == (bytes.fromhex(UUID),)
+    assert rig.relay.path(rig.now + CALM.stale_after + 1.0) == ()
+
+
+# -- answers -----------------------------------------------------------------------------------------------------
+
+
+def test_relay_answers_a_delta_from_its_log() -> None:
+    history, rig = relaying()
+    known = history.head("t")
+    links = history.some(2)
+    rig.feed(links[0])
+    rig.now += 0.25
+    rig.feed(links[1])
+    rig.question(Want(after=known))
+    [(asker, answer)] = rig.answers
+    assert asker == "child"
+    assert answer is not None
+    part = answer.chains["t"]
+    assert isinstance(part, Delta)
+    assert (part.links, part.head) == (links, history.head("t"))
+    assert answer.ages is not None
+    assert answer.ages["t"].applied == 0.25
+
+
+def test_relay_answers_a_delta_from_another_history_as_incomplete() -> None:
+    _, rig = relaying()
+    rig.question(Want(after=Point(2, 99)))
+    assert isinstance(rig.part(), Incomplete)
+
+
+def test_rule_r2_relay_that_lags_states_where_it_is() -> None:
+    history, rig = relaying()
+    head = history.head("t")
+    rig.question(Want(after=Point(9, 99)))
+    assert rig.part() == Delta([], head)
+
+
+def test_rule_r3_relay_renews_its_proof_before_a_full_answer() -> None:
+    history, rig = relaying()
+    rig.now += 0.1
+    rig.question(Want())
+    assert rig.answers == []
+    rig.now += 0.25
+    rig.prove()
+    [(_, answer)] = rig.answers
+    assert answer is not None
+    part = answer.chains["t"]
+    assert isinstance(part, Full)
+    assert [(each.key, each.version) for each in part.topics["t"].records] == [("k0", 1), ("k1", 2)]
+    assert answer.ages is not None
+    assert answer.ages["t"].age == 0.0
+    assert part.head == history.head("t")
+
+
+def test_relay_answers_with_its_age_when_no_proof_comes_in_time() -> None:
+    _, rig = relaying()
+    rig.now += 3.0
+    rig.question(Want(), refresh=True)
+    rig.wait(CALM.round_trip)
+    [(_, answer)] = rig.answers
+    assert answer is not None
+    assert answer.ages is not None
+    assert answer.ages["t"].age >= 3.0
+
+
+def test_relay_leaves_out_of_an_answer_what_it_does_not_have() -> None:
+    _, rig = relaying(("a", "b"))
+    rig.relay.state.resync(["a"], rig.now)
+    wants = {"a": Want(after=Point(2, 1)), "b": Want(after=Point(2, 1)), "unknown": Want()}
+    rig.do(rig.relay.sync_requested("child", StartSync(1, wants, {}), rig.now))
+    rig.wait(CALM.round_trip)
+    [(_, answer)] = rig.answers
+    assert answer is not None
+    assert answer.ages is not None
+    assert (set(answer.chains), set(answer.ages)) == ({"b"}, {"b"})
+
+
+def test_relay_that_has_nothing_of_a_question_lets_the_sync_fail() -> None:
+    _, rig = relaying()
+    rig.question(Want(), topic="unknown")
+    assert rig.answers == [("child", None)]
+
+
+def test_rule_r3_time_of_a_link_is_handed_on_by_relays() -> None:
+    """A relay that got a link from another one does not have it for less time than that one."""
+    history, above = relaying()
+    below = Rig(history).synced()
+    known = history.head("t")
+    above.feed(history.one())
+    above.now += 30.0
+    below.now += 30.0
+    below.relay.state.tracker.verify(below.now)
+    below.wait(0.0)
+    assert below.sync is not None
+    above.do(above.relay.sync_requested("below", below.sync, above.now))
+    above.wait(CALM.round_trip)
+    [(_, answer)] = above.answers
+    assert answer is not None
+    below.do(below.relay.sync_done(below.sync.number, answer, below.now))
+    below.question(Want(after=known))
+    below.wait(CALM.round_trip)
+    [(_, answer)] = below.answers
+    assert answer is not None
+    assert answer.ages is not None
+    assert answer.ages["t"].applied >= 30.0
