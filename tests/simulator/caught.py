@@ -23,6 +23,9 @@ CAUGHT: dict[str, Caught] = {
     "history_taken_for_another": Caught(2, "handoffs forgotten"),
     "lies_of_another_store_used": Caught(5, "committed"),
     "lies_of_another_store_published": Caught(5, "durable"),
+    "unleased_link_used": Caught(5, "unleased used"),
+    "unleased_link_lost": Caught(4, "held"),
+    "unleased_link_dropped_early": Caught(5, "held"),
     "false_digests_without_pause": Caught(215, "budget"),
     "lie_costs_all_objects": Caught(0, "whole topic"),
     "ahead_of_hole": Caught(1, "digest"),
@@ -100,5 +103,5 @@ CAUGHT: dict[str, Caught] = {
     "another_store_used": Caught(5, "history notice"),
     "another_store_waits": Caught(85, "committed"),
     "another_store_published": Caught(5, "durable"),
-    "later_leases_ignored": Caught(10, "delta without cause"),
+    "later_leases_ignored": Caught(10, "held"),
 }
