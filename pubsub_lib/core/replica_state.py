@@ -86,9 +86,10 @@ class ReplicaState:
             return NOTHING
         leased = self.leased
         live = not leased.required or envelope.uuid in leased.live or leased.may_be_used(envelope.uuid, now)
-        if not live and self.unleased.hold(envelope, now):
+        used = envelope if live else self.unleased.hold(envelope, now)
+        if used is None:
             return NOTHING
-        effects = self.tracker.feed(envelope, now, proves=live)
+        effects = self.tracker.feed(used, now, proves=live)
         if self.witness is not None:
             self.witness.received(envelope, effects, self.tracker)
         outcome = self._carry_out(effects, now, envelope) if effects else NOTHING
@@ -97,8 +98,7 @@ class ReplicaState:
     def _drop_foreign(self, envelope: Envelope, now: float) -> StepResult:
         """Count the message of another store (rule 15). This may be the replica's store, if that was created again."""
         self.tracker.counters.foreign_store += max(1, len(envelope.messages))
-        publisher = self.stores.first_message(envelope, now)
-        if publisher is None:
+        if (publisher := self.stores.first_message(envelope, now)) is None:
             return NOTHING
         self.tracker.verify(now)
         return StepResult(foreign=publisher)

@@ -3,6 +3,8 @@
 from collections import deque
 from typing import Final
 
+import msgspec
+
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.leased_publishers import LeasedPublishers
 from pubsub_lib.core.reorder_buffer import size_of
@@ -28,14 +30,16 @@ class UnleasedMessages:
         self.size = 0
         """Their size, as :func:`.reorder_buffer.size_of` counts it."""
 
-    def hold(self, envelope: Envelope, now: float) -> bool:
-        """Keep a message, in place of the oldest ones if there is no room. False: a hello, which does not wait."""
+    def hold(self, envelope: Envelope, now: float) -> Envelope | None:
+        """Keep a message, in place of the oldest ones if there is no room. Of a hello, which does not wait, return the
+        part to be used: not the sequences, which would show as lost what waits here.
+        """
         if envelope.hello is not None:
-            return False
+            return msgspec.structs.replace(envelope, hello=msgspec.structs.replace(envelope.hello, sequences={}))
         self._add((envelope, now, sum(size_of(message.link) for message in envelope.messages)))
         while self.messages > MAX_MESSAGES or self.size > MAX_BYTES:
             self._drop(self._held.popleft())
-        return True
+        return None
 
     def taken(self, leased: LeasedPublishers, now: float) -> list[Envelope]:
         """The directory was read. Remove and return the messages of publishers with a lease, and drop the others that

@@ -75,10 +75,18 @@ MUTANTS = (
     Mutant(
         name="links_without_a_lease_are_applied",
         path="pubsub_lib/core/replica_state.py",
-        before="if not live and self.unleased.hold(envelope, now):",
-        after="if False:",
+        before="used = envelope if live else self.unleased.hold(envelope, now)",
+        after="used = envelope",
         tests=(f"{LEASED}::test_rule_14_changing_uuids_change_nothing",),
         wrong="a program that takes a new UUID for each link changes replicas without end",
+    ),
+    Mutant(
+        name="hello_announces_links_that_wait_for_a_lease",
+        path=UNLEASED,
+        before="return msgspec.structs.replace(envelope, hello=msgspec.structs.replace(envelope.hello, sequences={}))",
+        after="return envelope",
+        tests=(f"{LEASED}::test_rule_14_links_that_waited_are_neither_lost_nor_repeated",),
+        wrong="after each restart of a service its first messages are counted as repeated",
     ),
     Mutant(
         name="links_that_waited_for_a_lease_are_lost",

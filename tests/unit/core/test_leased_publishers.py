@@ -213,6 +213,20 @@ def test_rule_14_links_of_a_restarted_publisher_are_applied_when_its_lease_is_re
     assert replica.syncs == []
 
 
+def test_rule_14_links_that_waited_are_neither_lost_nor_repeated() -> None:
+    """Also if a hello is received before they are used."""
+    replica = Answered()
+    link = replica.history.one("t", "new")
+    replica.take(replica.state.feed(envelope(link, uuid=OTHER), replica.now))
+    replica.take(replica.state.feed(hello(replica.history.reading(), uuid=OTHER, sequences={"t": 1}), replica.now))
+    replica.live = [UUID, OTHER]
+    replica.pass_time(CALM.connect_jitter + 0.1)
+    replica.take(replica.state.feed(hello(replica.history.reading(), uuid=OTHER, sequences={"t": 1}), replica.now))
+    assert replica.known == link.point
+    tally = replica.state.tracker.gaps.tally
+    assert (tally.holes, tally.duplicates) == (0, 0)
+
+
 def test_rule_14_link_before_the_lease_is_stored_waits_for_a_later_reading() -> None:
     replica = Answered()
     link = replica.history.one("t", "new")
