@@ -2,7 +2,10 @@
 
 from typing import TYPE_CHECKING, Final
 
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.unleased_messages import KEPT
 from pubsub_lib.errors import StoreUnavailable
+from simulator.invariants import Violation
 from simulator.kernel import Await, Signal, Sleep, Steps
 
 if TYPE_CHECKING:
@@ -21,6 +24,10 @@ class DirectoryReader:
         self._replica = replica
         self._asked = Signal()
         self._shown: set[str] = set()
+        self.shown_at = float("inf")
+        """When a reading showed a lease for the first time."""
+        self._waiting: list[tuple[Envelope, float]] = []
+        """The received messages of publishers without a lease, which must not be applied yet."""
         replica.process.spawn(self._reading())
 
     def read(self) -> None:
@@ -32,6 +39,32 @@ class DirectoryReader:
         that ended counts for longer than a run takes.
         """
         return not self._shown or uuid in self._shown
+
+    def waits(self, envelope: Envelope, now: float) -> bool:
+        """A message with links was received. Whether it must wait; of those that waited it is the next one to be used
+        otherwise.
+        """
+        if not self.shows(envelope.uuid):
+            self._waiting.append((envelope, now))
+            return True
+        self.forget(envelope)
+        return False
+
+    def forget(self, envelope: Envelope) -> None:
+        """This message need not wait: it is used, or its publisher is excluded."""
+        self._waiting = [each for each in self._waiting if each[0] is not envelope]
+
+    def _check_used(self, now: float) -> None:
+        """What waited for the shown leases was used; the rest waits for ``KEPT`` at least. Before the own store's id is
+        known, messages of another store also wait.
+        """
+        for envelope, _ in self._waiting:
+            if self.shows(envelope.uuid):
+                raise Violation("held", f"{self._replica.name}: a message of {envelope.uuid[:4]} was not used in time")
+        held = self._replica.replica_state.unleased.messages
+        self._waiting = [each for each in self._waiting if now - each[1] < KEPT]
+        if held < (number := sum(len(envelope.messages) for envelope, _ in self._waiting)):
+            raise Violation("held", f"{self._replica.name}: {held} messages wait for leases, and {number} should")
 
     def _reading(self) -> Steps:
         replica = self._replica
@@ -45,6 +78,11 @@ class DirectoryReader:
                 yield Sleep("directory", AFTER_FAILURE)
                 continue
             self._shown.update(live)
-            replica.replica_state.directory_read(live, replica.clock.now())
+            now = replica.clock.now()
+            if self._shown:
+                self.shown_at = min(self.shown_at, now)
+            for outcome in replica.replica_state.directory_read(live, now):
+                replica.act(outcome)
+            self._check_used(now)
             replica.nudge.set()
             yield Await("directory", self._asked, INTERVAL)

@@ -42,6 +42,10 @@ class ExclusionWatch:
         """A forged link was received."""
         self._received.setdefault((replica, point), now)
 
+    def received_at(self, replica: "Replica", point: Point) -> float:
+        """When a forged link was received for the first time."""
+        return self._received[replica, point]
+
     def reached(self, replica: "Replica", point: Point, now: float) -> None:
         """A replica applied a forged link: not one that a publisher sent during its quarantine."""
         uuid = self._lies.forged[point]

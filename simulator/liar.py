@@ -47,6 +47,8 @@ class Liar:
         self._plan = plan
         self._uuid = f"{rng.getrandbits(128):032x}"
         world.lies.liars[self._uuid] = None
+        if plan.identity == "own":
+            world.lies.unleased[self._uuid] = None
         self._worker = self._uuid
         self._sequences: dict[str, int] = {}
         self._recorded: deque[Envelope] = deque(maxlen=RECORDED)
@@ -109,17 +111,27 @@ class Liar:
     def send_links(self, replica: "Replica", links: Sequence[Link]) -> None:
         """Send links that were never committed, in one message."""
         if links:
+            self._change()
             for link in links:
                 self.world.lies.add(link, self._uuid)
             self._send(replica, self._envelope(links))
 
     def send_altered(self, replica: "Replica", link: Link) -> None:
         """Send an altered link at once: the true one arrives later."""
+        self._change()
         self.world.kernel.at(self.world.kernel.now, self._arrive, replica, self._coded(self._envelope([link])))
 
     def send_hello(self, replica: "Replica", hello: Hello) -> None:
         """Send a hello."""
+        self._change()
         self._send(replica, Envelope(NAME, self._uuid, ALL, 0, (), hello, self.world.database.store.store_id))
+
+    def _change(self) -> None:
+        """A liar that changes its UUID takes the next one. The checks of a publisher's exclusion need not know it."""
+        if self._plan.identity == "changing":
+            self._uuid = f"{self.rng.getrandbits(128):032x}"
+            self._sequences.clear()
+            self.world.lies.unleased[self._uuid] = None
 
     def _envelope(self, links: Sequence[Link]) -> Envelope:
         topic = links[0].topic

@@ -52,6 +52,8 @@ class LiarMonitor(Monitor):
         """The forged point at which a chain is, and since when."""
         self._requested: dict[tuple[Replica, str], None] = {}
         """Chains of which all objects are to be read, because the program requested it."""
+        self._believed: dict[Replica, int] = {}
+        """Until a replica is shown a lease: the number of UUIDs of liars that never had one."""
         self._well_since = 0.0
         """Since when the database works."""
 
@@ -100,8 +102,18 @@ class LiarMonitor(Monitor):
         if known not in self._world.lies.forged:
             wrong = f"{chain.name!r} is at {known}, which no publisher of this store sent"
             raise Violation("committed", f"{replica.name}: {wrong}")
+        if self._exclusions.received_at(replica, known) > self._leases_shown_at(replica) and self._is_unleased(known):
+            raise Violation("unleased used", f"{replica.name}: {chain.name!r} is at {known}, of a UUID without a lease")
         self._reached[replica, chain.name] = known, replica.clock.now()
         self._exclusions.reached(replica, known, replica.clock.now())
+
+    def _is_unleased(self, point: Point) -> bool:
+        """Whether a forged point is of a liar that never had a lease."""
+        return self._world.lies.forged[point] in self._world.lies.unleased
+
+    def _leases_shown_at(self, replica: "Replica") -> float:
+        """Since when the replica knows which publishers have a lease."""
+        return float("inf") if replica.directory is None else replica.directory.shown_at
 
     def replaced(self, replica: "Replica", chain: str, head: Point, *, same_history: bool) -> None:
         """A full sync replaced a chain's contents; links that had waited are not applied yet."""
@@ -148,9 +160,20 @@ class LiarMonitor(Monitor):
                     topic.buckets == frozenset() for topic in part.topics.values() if topic.buckets is not None
                 ]
         if compared:
-            publishers = len(lies.liars) + len(lies.stolen)
+            publishers = len(lies.liars) + len(lies.stolen) + self._changing(replica)
             self._budget.compared(replica, publishers, replica.clock.now(), equal=all(compared))
         return in_time
+
+    def sync_failed(self, replica: "Replica", number: int) -> None:
+        """The store did not answer."""
+        super().sync_failed(replica, number)
+        self._budget.failed(replica, number)
+
+    def _changing(self, replica: "Replica") -> int:
+        """The number of UUIDs of liars with changing ones that the replica believed, until it was shown a lease."""
+        if self._leases_shown_at(replica) == float("inf"):
+            self._believed[replica] = len(self._world.lies.unleased)
+        return self._believed.get(replica, 0)
 
     def resync_asked(self, replica: "Replica", topic: str) -> None:
         """A resync of a topic was requested."""

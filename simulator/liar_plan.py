@@ -25,7 +25,8 @@ class LiarPlan(msgspec.Struct, frozen=True):
 
     lies: tuple[str, ...]
     identity: str
-    """``own``: a UUID without a lease. ``leased``: a UUID with a lease in the directory. ``stolen``: that of a service.
+    """``own``: a UUID without a lease. ``changing``: a new one for each message. ``leased``: a UUID with a lease in the
+    directory. ``stolen``: that of a service.
     """
     starts_at: float
     ends_at: float
@@ -46,7 +47,7 @@ def lying(plan: "Plan", cuts: "Cuts") -> "Plan":
 def _liar(rng: random.Random, calm: float, services: bool) -> LiarPlan:
     share = rng.choice((0.1, 0.3, 0.6))
     lies = tuple(lie for lie in LIES if rng.random() < share) or (rng.choice(LIES),)
-    identity = rng.choice(("own", "leased", "stolen"))
+    identity = rng.choice(("own", "changing", "leased", "stolen"))
     starts_at = rng.uniform(0.0, calm * 0.4)
     return LiarPlan(
         lies=lies,

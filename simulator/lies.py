@@ -15,6 +15,8 @@ class Lies:
         """Points of transactions that were rolled back and handed over -> the UUID of the worker."""
         self.liars: dict[str, None] = {}
         """UUIDs that only liars used."""
+        self.unleased: dict[str, None] = {}
+        """UUIDs of liars that never had a lease."""
         self.stolen: dict[str, None] = {}
         """UUIDs of services that a liar used."""
 

@@ -85,6 +85,8 @@ class Monitor(MonitorHooks):
         if envelope.hello is not None:
             self._received_hello(watch, replica, envelope.hello, envelope.uuid, now)
             return
+        if replica.directory is not None and replica.directory.waits(envelope, now):
+            return
         name = ALL if ALL in watch.chains else envelope.topic
         if (evidence := watch.chains.get(name)) is not None:
             chain = replica.replica_state.tracker.chain(name) if name in replica.topics else None

@@ -117,20 +117,20 @@ class Replica:
                 envelope = self.inbox.items.popleft()
                 now = self.clock.now()
                 self.world.monitor.received(self, envelope, now)
-                self._act(self.core.feed(envelope, now))
+                self.act(self.core.feed(envelope, now))
                 yield Sleep("fed", self.world.slowness(self.name) * self._rng.random())
 
     def _following(self) -> Steps:
         for topic in self.plan.topics:
             self.subscriptions[topic] = None
         yield Sleep("subscribed", 0.001)
-        self._act(self.core.subscribe(self.plan.topics, self.clock.now()))
+        self.act(self.core.subscribe(self.plan.topics, self.clock.now()))
         while True:
             if self._connected:
                 self._connected = False
                 self.world.monitor.connected(self, self.clock.now())
                 self.replica_state.connected(self.clock.now())
-            self._act(self.core.tick(self.clock.now()))
+            self.act(self.core.tick(self.clock.now()))
             self.nudge.is_set = False  # next_time() is read again right here
             due = self.clock.true(self.core.next_time())
             yield Await("tick", self.nudge, max(due - self.world.kernel.now, 0.0) + 1e-4)
@@ -145,11 +145,11 @@ class Replica:
                 if len(self.topics) > 1:
                     self.subscriptions.pop(topic, None)
                     self.world.monitor.dropped(self, topic)
-                    self._act(self.replica_state.unsubscribe(topic))
+                    self.act(self.replica_state.unsubscribe(topic))
             else:
                 self.subscriptions[topic] = None
                 yield Sleep("subscribed", 0.001)
-                self._act(self.core.subscribe((topic,), self.clock.now()))
+                self.act(self.core.subscribe((topic,), self.clock.now()))
 
     def _resyncing(self, rng: random.Random) -> Steps:
         """Request resyncs of topics, until the faults stop."""
@@ -165,7 +165,8 @@ class Replica:
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
-    def _act(self, outcome: StepResult) -> None:
+    def act(self, outcome: StepResult) -> None:
+        """Carry out the result of a step."""
         if outcome.events or outcome.history is not None:
             for handler in self.handlers:
                 if outcome.history is not None:
@@ -188,7 +189,7 @@ class Replica:
             self.process.spawn(self._sync(outcome.sync))
         self.world.monitor.acted(self, outcome)
         if outcome.then is not None:
-            self._act(outcome.then)
+            self.act(outcome.then)
         if self.replica_state.tracker.restless or self.replica_state.leased.next_time() < float("inf"):
             self.nudge.set()
 
@@ -214,7 +215,7 @@ class Replica:
             outcome = self.core.sync_done(start.number, answer, self.clock.now())
             if not in_time:
                 self.world.monitor.late_answer(self, running)
-            self._act(outcome)
+            self.act(outcome)
         self.nudge.set()
 
     def _reading_back(self, rng: random.Random) -> Steps:

@@ -6,6 +6,7 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.model import Full
 from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.step_result import StepResult
 
 if TYPE_CHECKING:
     from simulator.monitor import Monitor
@@ -17,6 +18,11 @@ class WatchedReplicaState(ReplicaState):
 
     monitor: "Monitor"
     owner: "Replica"
+
+    def feed(self, envelope: Envelope, now: float) -> StepResult:
+        """Called again when a message is used that had waited for the lease of its publisher."""
+        self.monitor.received(self.owner, envelope, now)
+        return super().feed(envelope, now)
 
     def mismatched(self, topic: str, now: float, *, by_link: bool = False, waited: bool = False) -> None:
         """Rule 10 is an invariant here, in runs without liars."""
@@ -31,4 +37,6 @@ class WatchedReplicaState(ReplicaState):
 
     def _exclude(self, envelope: Envelope) -> None:
         super()._exclude(envelope)
+        if self.owner.directory is not None:
+            self.owner.directory.forget(envelope)
         self.monitor.excluded(self.owner, envelope.uuid)

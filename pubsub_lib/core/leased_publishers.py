@@ -1,7 +1,7 @@
-"""The publishers that have a live lease in the store's directory: only they prove that a replica is fresh (rule 14).
+"""The publishers that have a live lease in the store's directory: only their messages are used (rule 14).
 
-The caller reads the directory, regularly and when ``due``. Until a reading shows a lease, every publisher may prove: a
-program that publishes its own commits has no lease, and neither has a publisher behind a broker.
+The caller reads the directory, regularly and when ``due``. Until a reading shows a lease, every publisher is used: one
+behind a broker has no lease that a replica reads.
 """
 
 import random
@@ -12,11 +12,11 @@ from pubsub_lib.core.timing import Timing
 
 NEVER_DUE = float("inf")
 GRACE: Final = 30.0
-"""Seconds for which a publisher may prove after the first reading without its lease. A database that refuses writes, or
-was restored, prevents renewals for a while, and the publishers' readings are true all the same."""
+"""Seconds for which a publisher is used after the first reading without its lease. A database that refuses writes, or
+was restored, prevents renewals for a while, and the publishers' messages are true all the same."""
 MAX_READINGS: Final = 4
-"""Maximum number of readings that one unknown publisher causes. A publisher sends its first hello before its lease is
-stored, so one reading may be too early."""
+"""Maximum number of readings that one unknown publisher causes. A publisher may send before its lease is stored, so one
+reading may be too early."""
 FIRST_PAUSE: Final = 1.0
 MAX_PAUSE: Final = 10.0
 """Pauses in seconds between two readings for unknown publishers: doubled after each one that showed no new lease."""
@@ -26,17 +26,17 @@ MAX_KEPT: Final = 1000
 
 class LeasedPublishers:
     """The live publishers by UUID, as of the last readings. Not thread-safe. ``rng``: spreads the readings of replicas
-    that receive the same hello.
+    that receive the same message.
     """
 
     def __init__(self, timing: Timing, rng: random.Random) -> None:
         self._jitter = timing.connect_jitter
         self._rng = rng
-        self._live: dict[str, float] = {}
-        """When the lease was missing for the first time; ``NEVER_DUE`` when the last reading showed it."""
+        self.live: dict[str, float] = {}
+        """When the lease of each was missing for the first time; ``NEVER_DUE`` when the last reading showed it."""
         self._unknown: dict[str, int] = {}
         """The publishers without a lease that were received, and the number of readings that each caused."""
-        self._required = False
+        self.required = False
         """A lease was shown, so that services publish to this replica."""
         self._free_from = 0.0
         self._pause = FIRST_PAUSE
@@ -45,9 +45,11 @@ class LeasedPublishers:
         self.ask_at = NEVER_DUE
         """When hello replies are to be requested for a publisher whose lease was read."""
 
-    def may_prove(self, uuid: str, now: float) -> bool:
-        """A hello of this publisher was received. Whether it may prove anything; if not, a reading may become due."""
-        if not self._required or uuid in self._live:
+    def may_be_used(self, uuid: str, now: float) -> bool:
+        """A message of this publisher was received, or still waits. Whether it may be applied, and a hello may prove
+        anything; if not, a reading may become due.
+        """
+        if not self.required or uuid in self.live:
             return True
         readings = self._unknown.pop(uuid, 0)
         if readings < MAX_READINGS and self.read_at == NEVER_DUE:
@@ -68,18 +70,18 @@ class LeasedPublishers:
         return True
 
     def read(self, uuids: Collection[str], now: float) -> None:
-        """The directory shows live leases of these publishers. If a hello of one of them did not count before, hello
+        """The directory shows live leases of these publishers. If a message of one of them was not used before, hello
         replies are to be requested again.
         """
-        for uuid in [each for each in self._live if each not in uuids]:
-            missing = self._live[uuid] = min(self._live[uuid], now)
+        for uuid in [each for each in self.live if each not in uuids]:
+            missing = self.live[uuid] = min(self.live[uuid], now)
             if now - missing >= GRACE:
-                del self._live[uuid]
+                del self.live[uuid]
         found = False
         for uuid in uuids:
             found = self._unknown.pop(uuid, None) is not None or found
-            self._live[uuid] = NEVER_DUE
-        self._required = self._required or bool(uuids)
+            self.live[uuid] = NEVER_DUE
+        self.required = self.required or bool(uuids)
         if found:
             self._pause = FIRST_PAUSE
             self.ask_at = min(self.ask_at, now + self._rng.random() * self._jitter)

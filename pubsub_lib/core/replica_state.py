@@ -28,6 +28,7 @@ from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.tracker_counters import Faults
+from pubsub_lib.core.unleased_messages import UnleasedMessages
 from pubsub_lib.core.witness import Witness
 from pubsub_lib.errors import NotSubscribedError
 
@@ -49,6 +50,7 @@ class ReplicaState:
         self.provoked = ProvokedReads(self.tracker.counters)
         self.stores = ForeignStores()
         self.leased = LeasedPublishers(timing, rng)
+        self.unleased = UnleasedMessages(self.tracker.counters)
         self.witness: Witness | None = None
         self.listens: Callable[[], bool] = lambda: True
         """False while no handler needs events: then none need be made. Called with the caller's lock held."""
@@ -82,8 +84,12 @@ class ReplicaState:
         if self.quarantine.until and self.quarantine.excludes(envelope.uuid, now):
             self._exclude(envelope)
             return NOTHING
-        proves = envelope.hello is None or self.leased.may_prove(envelope.uuid, now)
-        effects = self.tracker.feed(envelope, now, proves=proves)
+        leased = self.leased
+        live = not leased.required or envelope.uuid in leased.live or leased.may_be_used(envelope.uuid, now)
+        used = envelope if live else self.unleased.hold(envelope, now)
+        if used is None:
+            return NOTHING
+        effects = self.tracker.feed(used, now, proves=live)
         if self.witness is not None:
             self.witness.received(envelope, effects, self.tracker)
         outcome = self._carry_out(effects, now, envelope) if effects else NOTHING
@@ -92,8 +98,7 @@ class ReplicaState:
     def _drop_foreign(self, envelope: Envelope, now: float) -> StepResult:
         """Count the message of another store (rule 15). This may be the replica's store, if that was created again."""
         self.tracker.counters.foreign_store += max(1, len(envelope.messages))
-        publisher = self.stores.first_message(envelope, now)
-        if publisher is None:
+        if (publisher := self.stores.first_message(envelope, now)) is None:
             return NOTHING
         self.tracker.verify(now)
         return StepResult(foreign=publisher)
@@ -106,13 +111,13 @@ class ReplicaState:
             tracker.gaps.received(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, number)
 
     def connected(self, now: float) -> None:
-        """A connection to a publisher was made, for the first time or again: ``tick`` will request hello replies. Call
-        it when the driver is subscribed to all followed topics."""
+        """A publisher is connected (again): ``tick`` will request hellos. Call it when all topics are subscribed to."""
         self.tracker.connected(now)
 
-    def directory_read(self, uuids: Collection[str], now: float) -> None:
-        """The store's directory shows live leases of these publishers (rule 14)."""
+    def directory_read(self, uuids: Collection[str], now: float) -> list[StepResult]:
+        """The store's directory shows live leases of these publishers (rule 14). What they sent before is used now."""
         self.leased.read(uuids, now)
+        return [self.feed(envelope, now) for envelope in self.unleased.taken(self.leased, now)]
 
     def tick(self, now: float) -> StepResult:
         """Time passed."""
@@ -200,10 +205,8 @@ class ReplicaState:
     def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
         """Take a full sync's answer. Returns whether its history contains the known point.
 
-        The store's answer decides, not the versions: an object that was altered in memory also looks as if it went
-        back, and a repair of some buckets shows only a part. When the changelog no longer reaches back to the known
-        point, a version that went back means another history.
-        """
+        The store decides that, not the versions: an object altered in memory also looks as if it went back. When the
+        changelog no longer reaches back to the known point, a version that went back means another history."""
         if chain == ALL:
             for topic in [each for each in self.cache.topics() if each not in answer.topics]:
                 events.extend(self.cache.drop(topic))
@@ -259,10 +262,8 @@ class ReplicaState:
         return ALL if ALL in self.tracker.topics else topic
 
     def _prove(self, outcome: StepResult) -> StepResult:
-        """Show the objects that a topic holds below a tombstone although it lags no longer: the delete that made the
-        tombstone is undone (a restored history). Their versions go back, so handlers are notified, also when no reading
-        showed another history; and after the other events of the step, which may be of that delete.
-        """
+        """Show the objects that a topic holds below a tombstone although it lags no longer: a restored history undid
+        the delete. Their versions go back, so handlers are notified, after the step's other events."""
         events: list[Event] = []
         changed: dict[str, tuple[Point, Point]] = {}
         for topic in list(self.cache.lagging):

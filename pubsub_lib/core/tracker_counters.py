@@ -27,7 +27,7 @@ class Counters(msgspec.Struct):
     quarantined: int = 0
     """Messages and hellos of publishers that the store had contradicted repeatedly."""
     unleased: int = 0
-    """Hello replies that proved nothing, because their publisher has no live lease (rule 14)."""
+    """Messages and hello replies that were not used, because their publisher has no live lease (rule 14)."""
     foreign_store: int = 0
     """Messages and hellos that carry another store's id, or none (rule 15)."""
     late_answers: int = 0

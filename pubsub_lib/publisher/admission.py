@@ -1,4 +1,4 @@
-"""Publishers with keys: who may connect follows the store's rows, and the directory has the key for replicas."""
+"""The directory's entry of a program's own publisher. With keys also the clients, who alone may connect."""
 
 import threading
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from pubsub_lib import loader
 from pubsub_lib.api import Client
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.config.pubsub import WILDCARDS
@@ -18,6 +19,7 @@ _log = logger(__name__)
 
 LEASE: Final = 10.0
 """Seconds for which the entry of a program's own publisher is valid after its last renewal."""
+_NEVER_YET: Final = float("-inf")
 _LEAVE: Final = 0.5
 """Maximum seconds that closing waits for the database."""
 
@@ -44,36 +46,40 @@ class Entries(Protocol):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """The directory's entry of a program's own publisher."""
+    """The directory's entry of a program's own publisher: replicas use only messages of publishers with an entry."""
 
     service: str
     uuid: str
-    address: str
-    public_key: str
+    address: str = ""
+    """"" without keys: replicas then do not find the publisher in the directory."""
+    public_key: str = ""
 
 
 class Admission:
-    """A thread that reads the clients every ``interval`` seconds, and when it renews the entry. While they cannot be
-    read, the last ones stay.
+    """A thread that renews the entry. With keys it also reads the clients, every ``interval`` seconds; the last ones
+    stay while they cannot be read.
     """
 
-    def __init__(self, directory: Entries, driver: DriverPublisher, interval: float, entry: Entry | None) -> None:
+    def __init__(
+        self, directory: Entries, driver: DriverPublisher | None, interval: float, entry: Entry | None
+    ) -> None:
+        """``driver``: receives the clients; None without keys. ``entry``: None when the caller makes it."""
         self._directory = directory
         self._driver = driver
         self._interval = interval
         self._entry = entry
-        self._renew_at = float("-inf")
+        self._renew_at = _NEVER_YET
         self._clients: frozenset[Client] | None = None
-        self._loop = PeriodicThread("clients", self.step)
+        self._loop = PeriodicThread("entry" if driver is None else "clients", self.step)
 
     def start(self) -> None:
-        """Start the thread; it reads at once."""
+        """Start the thread; it makes the entry at once."""
         self._loop.start()
 
     def close(self) -> None:
         """Stop, and remove the entry; without an answer of the database it expires by itself. Takes at most 1 s."""
         self._loop.close(_LEAVE)
-        if self._entry is not None:
+        if self._entry is not None and self._renew_at != _NEVER_YET:
             # A daemon thread, because with a stopped server a query waits without end.
             leaving = threading.Thread(target=self._leave, args=(self._entry,), name="pubsub-leaving", daemon=True)
             leaving.start()
@@ -92,12 +98,14 @@ class Admission:
         """Renew the entry when it is due, and read the clients; returns the time of the next step. Blocks for the
         database; raises StoreError.
         """
-        clients = frozenset(self._directory.clients.all())
-        if clients != self._clients:
-            self._driver.admit(clients)
-            self._clients = clients
+        if self._driver is not None:
+            clients = frozenset(self._directory.clients.all())
+            if clients != self._clients:
+                self._driver.admit(clients)
+                self._clients = clients
         if self._entry is not None and now >= self._renew_at:
             own = self._entry
+            self._renew_at = now  # ``close`` must remove it
             self._directory.register(own.service, own.uuid, own.address, LEASE, own.public_key)
             self._renew_at = now + LEASE / 3
         return now + self._interval if self._entry is None else min(now + self._interval, self._renew_at)
@@ -110,13 +118,17 @@ class Admission:
 
 
 def admission_of(settings: Settings, store: object, driver: DriverPublisher, own_uuid: str) -> Admission | None:
-    """The admission of a publisher with keys; None without keys. ``own_uuid``: enter the publisher in the directory.
+    """The admission of a publisher with keys, or one that only makes its entry; None without both. ``own_uuid``: enter
+    the publisher in the directory. Replicas read the directory only for drivers whose publishers bind an address.
 
-    Raises ConfigError for an own publisher whose address names no host, UsageError for a store without a directory.
+    With keys it raises ConfigError for an own publisher whose address names no host, UsageError for a store without a
+    directory.
     """
-    if not settings.keys:
-        return None
     directory: Entries | None = getattr(store, "directory", None)
+    if not settings.keys:
+        if not own_uuid or directory is None or not loader.load(settings.driver).capabilities.bind_based:
+            return None
+        return Admission(directory, None, LEASE, Entry(settings.service_name, own_uuid))
     if directory is None:
         raise UsageError("keys = true needs the clients in the database; pass a Store to the publisher")
     entry = None

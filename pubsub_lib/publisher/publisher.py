@@ -56,8 +56,8 @@ class Publisher:
     ) -> None:
         """``journal``: the caller's, which closes it; by default a writer's journal, when the settings name a folder.
         ``trace`` (:func:`pubsub_lib.tracing.current_trace`) returns each commit's trace context; it is called in the
-        writer's thread. ``entered``: the caller enters this publisher in the directory; by default a publisher with
-        keys does that itself. ``measured``: count for :meth:`commit_to_sent`. Raises ConfigError without a service
+        writer's thread. ``entered``: the caller enters this publisher in the directory; by default one that binds an
+        address does that itself. ``measured``: count for :meth:`commit_to_sent`. Raises ConfigError without a service
         name, or for a store with other limits than the settings, DriverError when the driver is unavailable.
         """
         check_settings(settings)
@@ -90,7 +90,7 @@ class Publisher:
         self._loop = PeriodicThread("publisher", self._step)
         self._stop_callback: Callable[[], None] = lambda: None
         self.admission = admission_of(settings, store, self._driver, "" if entered else self._core.uuid)
-        """Reads the clients of a publisher with keys; None without keys."""
+        """Renews the entry in the directory, and reads the clients of a publisher with keys; None without both."""
 
     @property
     def uuid(self) -> str:

@@ -114,8 +114,7 @@ class Engine:
 
     def close(self, until: float) -> None:
         """Stop, by ``until`` (of time.monotonic) at the latest. Any thread, also one of this engine's own. Idempotent,
-        and allowed before ``start``.
-        """
+        and allowed before ``start``."""
         with self._lock:
             self._closing = True
             self._announce()
@@ -228,11 +227,12 @@ class Engine:
         with self._lock:
             if self._closing:
                 return
+            leased, read_at = self._state.leased, self._state.leased.read_at
             outcome = self._state.feed(envelope, self.now())
             self._notify_handlers(outcome)
-            restless = self._state.tracker.restless or self._state.leased.read_at != NEVER_DUE
-            # A hello may end a wait, or cause a hello request, before the clock thread's next deadline.
-            wake = restless and (envelope.hello is not None or not self._restless)
+            restless = self._state.tracker.restless or leased.read_at != NEVER_DUE
+            # These may be due before the clock thread's next deadline: a hello request, the end of a wait, a reading.
+            wake = restless and (envelope.hello is not None or not self._restless or leased.read_at < read_at)
             self._restless = restless
         if wake:
             self._clock.wake()
@@ -244,7 +244,8 @@ class Engine:
 
     def _on_directory(self, uuids: Sequence[str]) -> None:
         with self._lock:
-            self._state.directory_read(uuids, self.now())
+            for outcome in () if self._closing else self._state.directory_read(uuids, self.now()):
+                self._notify_handlers(outcome)
         self._clock.wake()
 
     # -- the clock thread -----------------------------------------------------------------------------------------

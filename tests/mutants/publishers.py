@@ -5,6 +5,11 @@ from _mutants.table import Mutant
 TRACKER = "pubsub_lib/core/tracker.py"
 VERIFIED = "tests/unit/core/test_verification.py"
 LEASED = "tests/unit/core/test_leased_publishers.py"
+UNLEASED = "pubsub_lib/core/unleased_messages.py"
+UNLEASED_TESTS = "tests/unit/core/test_unleased_messages.py"
+ENGINE = "pubsub_lib/replica/engine.py"
+ENGINE_TESTS = "tests/unit/replica/test_engine.py"
+ADMISSION = "tests/unit/publisher/test_admission.py"
 PROVOKED = "tests/unit/core/test_provoked_reads.py"
 HANDOFFS = "tests/unit/core/test_handoffs.py"
 OUTGOING = "tests/unit/service/test_outgoing.py"
@@ -62,10 +67,98 @@ MUTANTS = (
     Mutant(
         name="publisher_without_a_lease_proves",
         path="pubsub_lib/core/leased_publishers.py",
-        before="if not self._required or uuid in self._live:",
+        before="if not self.required or uuid in self.live:",
         after="if True:",
         tests=(f"{LEASED}::test_rule_14_replies_without_a_lease_prove_nothing",),
         wrong="a program at a dead publisher's address proves that a replica is fresh",
+    ),
+    Mutant(
+        name="links_without_a_lease_are_applied",
+        path="pubsub_lib/core/replica_state.py",
+        before="used = envelope if live else self.unleased.hold(envelope, now)",
+        after="used = envelope",
+        tests=(f"{LEASED}::test_rule_14_changing_uuids_change_nothing",),
+        wrong="a program that takes a new UUID for each link changes replicas without end",
+    ),
+    Mutant(
+        name="hello_announces_links_that_wait_for_a_lease",
+        path=UNLEASED,
+        before="return msgspec.structs.replace(envelope, hello=msgspec.structs.replace(envelope.hello, sequences={}))",
+        after="return envelope",
+        tests=(f"{LEASED}::test_rule_14_links_that_waited_are_neither_lost_nor_repeated",),
+        wrong="after each restart of a service its first messages are counted as repeated",
+    ),
+    Mutant(
+        name="links_that_waited_for_a_lease_are_lost",
+        path="pubsub_lib/core/replica_state.py",
+        before="for envelope in self.unleased.taken(self.leased, now)]",
+        after="for envelope in self.unleased.taken(self.leased, now)[:0]]",
+        tests=(f"{LEASED}::test_rule_14_links_of_a_restarted_publisher_are_applied_when_its_lease_is_read",),
+        wrong="each restart of a service costs each replica a delta",
+    ),
+    Mutant(
+        name="messages_that_waited_are_used_in_reverse",
+        path=UNLEASED,
+        before="held, self._held = self._held, deque()",
+        after="held, self._held = deque(reversed(self._held)), deque()",
+        tests=(f"{UNLEASED_TESTS}::test_rule_14_messages_are_returned_in_the_order_of_their_arrival",),
+        wrong="after a restart of a service its messages have to wait for each other",
+    ),
+    Mutant(
+        name="unleased_messages_are_not_counted",
+        path=UNLEASED,
+        before="while self.messages > MAX_MESSAGES or self.size > MAX_BYTES:",
+        after="while self.size > MAX_BYTES:",
+        tests=(f"{UNLEASED_TESTS}::test_oldest_messages_are_dropped_when_there_are_too_many",),
+        wrong="small forged messages use up the memory of a replica",
+    ),
+    Mutant(
+        name="unleased_messages_are_not_measured",
+        path=UNLEASED,
+        before="while self.messages > MAX_MESSAGES or self.size > MAX_BYTES:",
+        after="while self.messages > MAX_MESSAGES:",
+        tests=(f"{UNLEASED_TESTS}::test_oldest_messages_are_dropped_when_they_are_too_large",),
+        wrong="large forged messages use up the memory of a replica",
+    ),
+    Mutant(
+        name="first_reading_drops_what_waits_for_a_lease",
+        path=UNLEASED,
+        before="elif now - arrived < KEPT:",
+        after="elif False:",
+        tests=(f"{LEASED}::test_rule_14_link_before_the_lease_is_stored_waits_for_a_later_reading",),
+        wrong="what a service sends before its lease is stored is read from the store by each replica",
+    ),
+    Mutant(
+        name="message_that_waits_causes_no_second_reading",
+        path=UNLEASED,
+        before="                leased.may_be_used(envelope.uuid, now)\n",
+        after="                pass\n",
+        tests=(f"{LEASED}::test_rule_14_link_before_the_lease_is_stored_waits_for_a_later_reading",),
+        wrong="the first change after the start of a service waits for the next regular reading",
+    ),
+    Mutant(
+        name="messages_that_waited_reach_no_handler",
+        path=ENGINE,
+        before="self._state.directory_read(uuids, self.now()):\n                self._notify_handlers(outcome)",
+        after="self._state.directory_read(uuids, self.now()):\n                pass",
+        tests=(f"{ENGINE_TESTS}::test_rule_14_link_that_waited_for_a_lease_reaches_handlers",),
+        wrong="handlers are not called for what a service sent right after its start",
+    ),
+    Mutant(
+        name="busy_clock_reads_no_lease",
+        path=ENGINE,
+        before=" or leased.read_at < read_at)",
+        after=")",
+        tests=(f"{ENGINE_TESTS}::test_rule_14_link_without_a_lease_wakes_a_clock_that_waits_for_something_else",),
+        wrong="a link of a service that just started waits for an unrelated deadline",
+    ),
+    Mutant(
+        name="own_publisher_has_no_lease",
+        path="pubsub_lib/publisher/admission.py",
+        before="if not own_uuid or directory is None or not loader.load(",
+        after="if True or not loader.load(",
+        tests=(f"{ADMISSION}::test_publisher_without_keys_is_in_the_directory_while_it_runs",),
+        wrong="the changes of a program that publishes by itself are read from the store by each replica",
     ),
     Mutant(
         name="reply_without_a_lease_is_a_reading",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pubsub_lib.core import unleased_messages
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.foreign_stores import ForeignStores
 from pubsub_lib.core.handoffs import Handoffs
@@ -9,6 +10,7 @@ from pubsub_lib.core.provoked_reads import ProvokedReads
 from pubsub_lib.core.quarantine import Quarantine
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import Trigger
+from pubsub_lib.core.unleased_messages import UnleasedMessages
 from pubsub_lib.core.verification import Verification
 from simulator.handoff_check import HandoffCheck
 from simulator.service import Service
@@ -99,6 +101,26 @@ def lies_of_another_store_used() -> list[Patch]:
 @mutant("with liars: a service publishes the links of another store's workers", liars=True)
 def lies_of_another_store_published() -> list[Patch]:
     return [(Service, "is_own", lambda self, item: True)]
+
+
+# -- messages without a lease ------------------------------------------------------------------------------------------
+
+
+@mutant("links of a publisher without a lease are applied", liars=True)
+def unleased_link_used() -> list[Patch]:
+    hold = UnleasedMessages.hold
+    return [(UnleasedMessages, "hold", lambda self, envelope, now: hold(self, envelope, now) or envelope)]
+
+
+@mutant("links that waited for a publisher's lease are not used when it is shown", liars=True)
+def unleased_link_lost() -> list[Patch]:
+    taken = UnleasedMessages.taken
+    return [(UnleasedMessages, "taken", lambda self, leased, now: taken(self, leased, now)[:0])]
+
+
+@mutant("links of a publisher are dropped by a reading that began before its lease was stored", liars=True)
+def unleased_link_dropped_early() -> list[Patch]:
+    return [(unleased_messages, "KEPT", 0.0)]
 
 
 # -- the budget of full syncs ------------------------------------------------------------------------------------------

@@ -775,11 +775,11 @@ def another_store_published() -> list[Patch]:
 # -- leases of publishers (rule 14) -----------------------------------------------------------------------------------
 
 
-@mutant("only publishers whose lease the first reading of the directory shows prove anything")
+@mutant("only publishers whose lease the first reading of the directory shows are used")
 def later_leases_ignored() -> list[Patch]:
     read = LeasedPublishers.read
 
     def _read(self: Any, uuids: Any, now: float) -> None:
-        read(self, uuids if not self._required else [each for each in uuids if each in self._live], now)
+        read(self, uuids if not self.required else [each for each in uuids if each in self.live], now)
 
     return [(LeasedPublishers, "read", _read)]

@@ -49,6 +49,7 @@ REQUIRED = {
     "a quarantine without effect or end": ("excluded_publisher_used", "liar_never_excluded", "excluded_for_ever"),
     "a lying worker that is used": ("excluded_worker_used", "lying_worker_never_excluded"),
     "the store's id not compared": ("lies_of_another_store_used", "lies_of_another_store_published"),
+    "links without a lease": ("unleased_link_used", "unleased_link_lost", "unleased_link_dropped_early"),
     "a full sync for each lie": ("false_digests_without_pause", "lie_costs_all_objects"),
     "a group that is not numbered in the order of its queue": ("group_reversed",),
     "an answer or a hello of a relay without its age": ("answer_without_age", "relay_without_age"),

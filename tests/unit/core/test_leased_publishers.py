@@ -1,8 +1,9 @@
-"""Rule 14: only publishers with a live lease in the store's directory prove that a replica is fresh."""
+"""Rule 14: only messages of publishers with a live lease in the store's directory are used."""
 
 import random
 
 from pubsub_lib.core.leased_publishers import (
+    FIRST_PAUSE,
     GRACE,
     MAX_KEPT,
     MAX_PAUSE,
@@ -10,6 +11,7 @@ from pubsub_lib.core.leased_publishers import (
     NEVER_DUE,
     LeasedPublishers,
 )
+from pubsub_lib.core.model import Point
 from pubsub_lib.core.step_result import StepResult
 from tests.unit.core.builders import CALM, UUID, History, envelope, hello
 from tests.unit.core.timed import TimedReplica
@@ -23,16 +25,16 @@ def leased() -> LeasedPublishers:
 
 
 def test_every_publisher_proves_until_the_directory_shows_a_lease() -> None:
-    """A program that publishes with a ``Publisher`` has no lease, and a directory may be read slowly at the start."""
+    """A publisher behind a broker has no lease, and a directory may be read slowly at the start."""
     publishers = leased()
-    assert publishers.may_prove(OTHER, 0.0)
+    assert publishers.may_be_used(OTHER, 0.0)
     publishers.read([], 1.0)
     assert not publishers.to_ask(100.0)
-    assert publishers.may_prove(OTHER, 2.0)
+    assert publishers.may_be_used(OTHER, 2.0)
     assert publishers.read_at == NEVER_DUE
     publishers.read([UUID], 3.0)
-    assert publishers.may_prove(UUID, 3.0)
-    assert not publishers.may_prove(OTHER, 3.0)
+    assert publishers.may_be_used(UUID, 3.0)
+    assert not publishers.may_be_used(OTHER, 3.0)
 
 
 def test_unknown_publisher_causes_few_readings() -> None:
@@ -41,7 +43,7 @@ def test_unknown_publisher_causes_few_readings() -> None:
     begun: list[float] = []
     for tenth in range(1000):
         now = tenth / 10
-        assert not publishers.may_prove(OTHER, now)
+        assert not publishers.may_be_used(OTHER, now)
         if publishers.due(now):
             begun.append(now)
             publishers.read([UUID], now)
@@ -55,7 +57,7 @@ def test_readings_for_many_unknown_publishers_are_rate_limited() -> None:
     readings = 0
     for tenth in range(1000):
         now = tenth / 10
-        publishers.may_prove(f"{tenth:032x}", now)
+        publishers.may_be_used(f"{tenth:032x}", now)
         if publishers.due(now):
             readings += 1
             publishers.read([UUID], now)
@@ -67,7 +69,7 @@ def test_failed_reading_is_not_repeated_at_once() -> None:
     publishers = leased()
     publishers.read([UUID], 0.0)
     for tenth in range(100):
-        publishers.may_prove(OTHER, tenth / 10)
+        publishers.may_be_used(OTHER, tenth / 10)
         publishers.due(tenth / 10)  # no answer
     assert publishers._unknown[OTHER] <= MAX_READINGS
 
@@ -78,9 +80,9 @@ def test_lease_that_appears_is_reported_once() -> None:
     publishers.read([UUID], 0.0)
     publishers.read([UUID, THIRD], 0.5)
     assert not publishers.to_ask(0.9), "nothing was received from it"
-    assert not publishers.may_prove(OTHER, 1.0)
+    assert not publishers.may_be_used(OTHER, 1.0)
     publishers.read([UUID, THIRD, OTHER], 2.0)
-    assert publishers.may_prove(OTHER, 2.0)
+    assert publishers.may_be_used(OTHER, 2.0)
     assert publishers.next_time() <= 2.0 + CALM.connect_jitter
     assert publishers.to_ask(2.0 + CALM.connect_jitter)
     publishers.read([UUID, THIRD, OTHER], 3.0)
@@ -93,19 +95,19 @@ def test_publisher_without_a_lease_proves_for_a_limited_time() -> None:
     publishers.read([UUID], 0.0)
     publishers.read([], 100.0)
     publishers.read([], 100.0 + GRACE - 0.1)
-    assert publishers.may_prove(UUID, 100.0 + GRACE)
+    assert publishers.may_be_used(UUID, 100.0 + GRACE)
     publishers.read([UUID], 200.0)
     publishers.read([], 300.0)
     publishers.read([], 300.0 + GRACE / 2)
-    assert publishers.may_prove(UUID, 300.0 + GRACE / 2)
+    assert publishers.may_be_used(UUID, 300.0 + GRACE / 2)
     publishers.read([], 300.0 + GRACE)
-    assert not publishers.may_prove(UUID, 300.0 + GRACE)
+    assert not publishers.may_be_used(UUID, 300.0 + GRACE)
 
 
 def test_slow_directory_takes_no_proof() -> None:
     publishers = leased()
     publishers.read([UUID], 0.0)
-    assert publishers.may_prove(UUID, 1e6), "no reading since then shows that the lease ended"
+    assert publishers.may_be_used(UUID, 1e6), "no reading since then shows that the lease ended"
 
 
 class Answered(TimedReplica):
@@ -118,6 +120,7 @@ class Answered(TimedReplica):
         self.uuid = UUID
         self.live = [UUID]
         self.readings = 0
+        self.reads = True
         self.syncs: list[str] = []
         self.take(self.state.subscribe(["t"], 0.0))
         self.state.directory_read(self.live, 0.0)
@@ -130,11 +133,20 @@ class Answered(TimedReplica):
             self.take(self.state.feed(reply, self.now))
         if result.read_directory:
             self.readings += 1
-            self.state.directory_read(self.live, self.now)
+            if self.reads:
+                self.take_all(self.state.directory_read(self.live, self.now))
         if result.sync is not None:
             self.syncs.extend(result.sync.causes.values())
             answer = self.history.answer(result.sync.wants)
             self.take(self.state.sync_done(result.sync.number, answer, self.now))
+
+    def take_all(self, results: list[StepResult]) -> None:
+        for result in results:
+            self.take(result)
+
+    @property
+    def known(self) -> Point | None:
+        return self.state.tracker.chain("t").known
 
 
 def test_rule_14_replies_without_a_lease_prove_nothing() -> None:
@@ -176,12 +188,98 @@ def test_rule_14_digest_of_a_publisher_without_a_lease_causes_no_reading() -> No
     assert replica.state.faults.mismatches > 0
 
 
-def test_rule_14_link_of_a_publisher_without_a_lease_is_applied() -> None:
-    """Only its hellos do not count: a change of a service that just started is not late."""
+def test_rule_14_links_of_a_restarted_publisher_are_applied_when_its_lease_is_read() -> None:
+    """They were applied at once before. So a program that takes a new UUID for each link was believed for ever: what it
+    sends connects, and a quarantine is of one UUID. Now a link waits for one reading of the directory, and a replica
+    need not read a delta for it.
+    """
+    replica = Answered()
+    links = [replica.history.one("t", f"new {number}") for number in range(3)]
+    before = replica.known
+    for link in links:
+        replica.take(replica.state.feed(envelope(link, uuid=OTHER), replica.now))
+    assert replica.known == before
+    assert replica.state.next_time() <= replica.now + CALM.connect_jitter
+    replica.live = [UUID, OTHER]
+    replica.pass_time(CALM.connect_jitter + 0.1)
+    assert replica.readings == 1
+    assert replica.known == links[-1].point
+    assert replica.state.tracker.counters.applied == 3
+    assert replica.state.tracker.counters.unleased == 0
+    last = replica.history.one("t", "last")
+    replica.take(replica.state.feed(envelope(last, uuid=OTHER), replica.now))
+    assert replica.known == last.point, "its lease is known, so it waits no more"
+    replica.pass_time(CALM.message_delay_window + 1.0)
+    assert replica.syncs == []
+
+
+def test_rule_14_links_that_waited_are_neither_lost_nor_repeated() -> None:
+    """Also if a hello is received before they are used."""
     replica = Answered()
     link = replica.history.one("t", "new")
     replica.take(replica.state.feed(envelope(link, uuid=OTHER), replica.now))
-    assert replica.state.tracker.chain("t").known == link.point
+    replica.take(replica.state.feed(hello(replica.history.reading(), uuid=OTHER, sequences={"t": 1}), replica.now))
+    replica.live = [UUID, OTHER]
+    replica.pass_time(CALM.connect_jitter + 0.1)
+    replica.take(replica.state.feed(hello(replica.history.reading(), uuid=OTHER, sequences={"t": 1}), replica.now))
+    assert replica.known == link.point
+    tally = replica.state.tracker.gaps.tally
+    assert (tally.holes, tally.duplicates) == (0, 0)
+
+
+def test_rule_14_link_before_the_lease_is_stored_waits_for_a_later_reading() -> None:
+    replica = Answered()
+    link = replica.history.one("t", "new")
+    replica.take(replica.state.feed(envelope(link, uuid=OTHER), replica.now))
+    replica.pass_time(CALM.connect_jitter + 0.1)
+    assert replica.readings == 1
+    replica.live = [UUID, OTHER]
+    replica.pass_time(FIRST_PAUSE)
+    assert replica.readings == 2, "it sent no further message, which would cause the reading"
+    assert replica.known == link.point
+    assert replica.syncs == []
+
+
+def test_rule_14_links_wait_while_the_directory_cannot_be_read() -> None:
+    replica = Answered()
+    link = replica.history.one("t", "new")
+    replica.take(replica.state.feed(envelope(link, uuid=OTHER), replica.now))
+    replica.reads = False
+    replica.uuid = OTHER  # the other publisher is gone
+    replica.pass_time(2.0)
+    assert replica.readings > 0
+    assert replica.state.unleased.messages == 1
+    replica.take_all(replica.state.directory_read([UUID, OTHER], replica.now))
+    assert replica.known == link.point
+
+
+def test_rule_14_changing_uuids_change_nothing() -> None:
+    """A quarantine is of one UUID, so it does not end this."""
+    replica = Answered()
+    before, stored = replica.known, replica.history.heads["t"]
+    forged = replica.history.restored(3, seed=5).one("t", "forged")
+    for number in range(2000):
+        replica.take(replica.state.feed(envelope(forged, uuid=f"{number:032x}"), replica.now))
+        replica.pass_time(0.05)
+        assert replica.known == before
+    assert replica.state.cache.head("t") == (stored.count, stored.digest)
+    assert replica.syncs == []
+    assert replica.readings <= 100 / MAX_PAUSE + 5
+    assert replica.state.tracker.counters.unleased > 1500
+    assert replica.state.unleased.messages < 500
+
+
+def test_rule_14_squatter_takes_no_message_of_a_restarted_publisher() -> None:
+    replica = Answered()
+    forged = replica.history.restored(3, seed=5).one("t", "forged")
+    link = replica.history.one("t", "new")
+    for number in range(100):
+        replica.take(replica.state.feed(envelope(forged, uuid=f"{number:032x}"), replica.now))
+    replica.take(replica.state.feed(envelope(link, uuid=OTHER), replica.now))
+    replica.live = [UUID, OTHER]
+    replica.pass_time(CALM.connect_jitter + 0.1)
+    assert replica.known == link.point
+    assert replica.syncs == []
 
 
 def test_rule_14_restarted_publisher_proves_at_once() -> None:

@@ -1,4 +1,4 @@
-"""Publishers with keys follow the store's clients, and enter themselves in the directory."""
+"""A program's own publisher enters itself in the directory; with keys it follows the store's clients."""
 
 import time
 from collections.abc import Collection, Iterator
@@ -128,4 +128,47 @@ def test_publisher_with_keys_needs_an_address_and_a_directory(store: Store, sqli
     driver: Any = DriverDouble()
     with pytest.raises(UsageError, match="pass a Store"):
         admission_of(settings(sqlite_url), object(), driver, "")
-    assert admission_of(settings(sqlite_url, keys=False), object(), driver, "") is None
+
+
+def test_publisher_without_keys_is_in_the_directory_while_it_runs(store: Store, sqlite_url: str) -> None:
+    """Replicas that know the directory use no message of another UUID. They find the publisher by their settings only,
+    so no address is given: it may be one of this host only.
+    """
+    with Publisher(settings(sqlite_url, keys=False), store) as publisher:
+        assert poll(lambda: bool(store.directory.live()), 30)
+        entry = store.directory.live()[0]
+        assert (entry.service, entry.uuid, entry.address, entry.public_key) == ("api-1", publisher.uuid, "", "")
+    assert store.directory.live() == []
+
+
+def test_entry_without_keys_is_renewed_and_no_client_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(store.directory, "clients")
+    admission = Admission(store.directory, None, LEASE, Entry("api-1", "u1"))
+    assert admission.step(1.0) < 1.0 + LEASE / 2
+    first = store.directory.live()[0].lease_until
+    assert admission.step(1.0 + LEASE / 2) < 1.0 + LEASE
+    assert store.directory.live()[0].lease_until > first
+    assert admission.clients == frozenset()
+    admission.close()
+    assert store.directory.live() == []
+
+
+def test_publisher_that_needs_no_entry_makes_none(store: Store, sqlite_url: str) -> None:
+    """The service makes its own; other drivers' replicas do not read the directory; a store need not have one."""
+    driver: Any = DriverDouble()
+    given = settings(sqlite_url, keys=False)
+    assert admission_of(given, store, driver, "") is None
+    assert admission_of(settings(sqlite_url, keys=False, driver="memory"), store, driver, "u1") is None
+    assert admission_of(given, object(), driver, "u1") is None
+    assert admission_of(given, store, driver, "u1") is not None
+
+
+def test_publisher_that_never_started_removes_no_entry(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[str] = []
+    monkeypatch.setattr(store.directory, "unregister", removed.append)
+    admission = Admission(store.directory, None, LEASE, Entry("api-1", "u1"))
+    admission.close()
+    assert removed == []
+    admission.step(1.0)
+    admission.close()
+    assert removed == ["u1"]

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from _processes import poll
 
-from pubsub_lib import Replica, Store
+from pubsub_lib import Publisher, Replica, Store
 from pubsub_lib.curve_keys import check_key
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from pubsub_lib.replica import discovery as discovery_module
@@ -19,7 +19,7 @@ from pubsub_lib.replica.discovery import MAX_MISSED, Discovery, resolved
 from pubsub_lib.threads import periodic_thread
 from pubsub_memory import MemoryDriver
 from pubsub_memory.subscriber import MemorySubscriber
-from tests.unit.world import settings
+from tests.unit.world import LONG, QUICK, settings
 
 
 class Addresses:
@@ -249,6 +249,28 @@ def test_a_replica_of_a_bind_based_driver_runs_discovery(
         with Replica(msgspec.structs.replace(off, driver_options={}), ["t"]) as replica:
             replica.wait_synced(20.0)
             assert replica.publishers == ()
+
+
+def test_rule_14_own_publisher_is_used_beside_a_service(
+    sqlite_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an entry its links would wait in vain, and each replica would read a delta for each change."""
+    binding = msgspec.structs.replace(MemoryDriver.capabilities, bind_based=True)
+    monkeypatch.setattr(MemoryDriver, "capabilities", binding)
+    for name in ("register_listen_address", "unregister_listen_address"):
+        monkeypatch.setattr(MemorySubscriber, name, lambda subscriber, address: None, raising=False)
+    enter(store, "api-1")
+    patient = msgspec.structs.replace(QUICK, max_idle_time=1000.0, verify_interval=0.0)
+    config = settings(sqlite_url, discovery_interval=1000.0, timing=patient)
+    with Replica(config, ["t"]) as replica:
+        replica.wait_synced(LONG)
+        assert poll(lambda: replica._engine.read(lambda state: state.leased.required), LONG)
+        with Publisher(config, store) as publisher:
+            assert poll(lambda: publisher.uuid in replica._engine.read(lambda state: state.leased.live), LONG)
+            with store.transaction() as tx:
+                tx.set("a", "1", 1, topic="t")
+            assert poll(lambda: replica.get("a", "1") is not None, LONG)
+            assert replica.status().counters.deltas == {}
 
 
 KEY, NEWER = "a" * 40, "b" * 40

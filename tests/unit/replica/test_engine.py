@@ -9,18 +9,24 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import msgspec
 import pytest
+from _processes import poll
 
-from pubsub_lib import Replica, Settings, Store
+from pubsub_lib import Publisher, Replica, Settings, Store
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.model import Point, SyncAnswer, Want
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import StoreUnavailable, WaitTimeout
-from tests.unit.world import busy, settings
+from tests.unit.core.builders import UUID, History, envelope
+from tests.unit.world import QUICK, Recorder, busy, settings
 
 LONG = 120.0
+OTHER = "f" * 32
+PATIENT = msgspec.structs.replace(QUICK, max_idle_time=1000.0, verify_interval=0.0)
+"""No hello and no polling within a test."""
 
 
 @pytest.fixture
@@ -86,6 +92,39 @@ def test_nonces_of_hello_requests_cannot_be_predicted(
     monkeypatch.setattr("pubsub_lib.replica.engine.ReplicaState", state)
     Replica(config, topics=["t"], store=store).close()
     assert [type(each) for each in sources] == [random.SystemRandom]
+
+
+def test_rule_14_link_that_waited_for_a_lease_reaches_handlers(sqlite_url: str, store: Store) -> None:
+    config = settings(sqlite_url, timing=PATIENT)
+    with Replica(config, topics=["t"], store=store) as replica, Publisher(config, store) as publisher:
+        replica.wait_synced(timeout=LONG)
+        recorder = Recorder()
+        replica.on("a", recorder, key="2")
+        engine = replica._engine
+        engine._on_directory([OTHER])
+        with store.transaction() as tx:
+            tx.set("a", "2", 2, topic="t")
+        assert poll(lambda: engine.read(lambda state: state.unleased.messages) == 1, LONG)
+        assert replica.get("a", "2") is None
+        engine._on_directory([OTHER, publisher.uuid])
+        assert poll(lambda: recorder.brief == [("create", "2", 2)], LONG)
+        assert replica.status().counters.unleased == 0
+
+
+def test_rule_14_link_without_a_lease_wakes_a_clock_that_waits_for_something_else(
+    sqlite_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[float] = []
+    with Replica(settings(sqlite_url, timing=PATIENT), topics=["t"], store=store) as replica:
+        replica.wait_synced(timeout=LONG)
+        engine = replica._engine
+        engine._on_directory([OTHER])
+        monkeypatch.setattr(engine._clock, "wake", lambda: woken.append(engine.read(ReplicaState.next_time)))
+        engine._restless = True  # as while a link waits for another one
+        for uuid in (UUID, UUID):
+            engine._on_envelope(envelope(History().one(), uuid=uuid, store_id=store.store_id))
+        assert len(woken) == 1, "the second one causes no further reading"
+        assert woken[0] <= engine.now() + PATIENT.connect_jitter
 
 
 def test_an_incomplete_answer_is_a_failed_sync(config: Settings, store: Store) -> None:
