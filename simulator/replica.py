@@ -115,9 +115,7 @@ class Replica:
             yield Await("receive", self.inbox)
             while self.inbox.items:
                 envelope = self.inbox.items.popleft()
-                now = self.clock.now()
-                self.world.monitor.received(self, envelope, now)
-                self.act(self.core.feed(envelope, now))
+                self.act(self.core.feed(envelope, self.clock.now()))
                 yield Sleep("fed", self.world.slowness(self.name) * self._rng.random())
 
     def _following(self) -> Steps:

@@ -137,7 +137,7 @@ class RelayNode(Below):
             yield Sleep("follow more", rng.uniform(0.0, 2.0))
             self.subscriptions[topic] = None
             yield Sleep("subscribed", 0.001)
-            self._act(self.core.subscribe((topic,), self.clock.now()))
+            self.act(self.core.subscribe((topic,), self.clock.now()))
             self.nudge.set()
 
     def _answering_asks(self) -> Steps:
@@ -145,7 +145,7 @@ class RelayNode(Below):
             yield Await("hello request", self.asks)
             while self.asks.items:
                 ask = self.asks.items.popleft()
-                self._act(self.out(self.relay.hello_requested(ask, self.clock.now())))
+                self.act(self.out(self.relay.hello_requested(ask, self.clock.now())))
                 self.nudge.set()
                 yield Sleep("asked", 0.0)
 
@@ -157,7 +157,7 @@ class RelayNode(Below):
                 self._asked += 1
                 ident = f"{asker} {self._asked}"
                 self._waiting[ident] = asker, answers
-                self._act(self.out(self.relay.sync_requested(ident, start, self.clock.now())))
+                self.act(self.out(self.relay.sync_requested(ident, start, self.clock.now())))
                 self.nudge.set()
                 yield Sleep("questioned", 0.0)
 

@@ -179,6 +179,6 @@ def test_keys_are_listed_in_the_order_of_their_bytes_and_by_prefix(store: Store)
 
 
 @pytest.mark.parametrize("given", [{"table": ""}, {"table": "t", "topic": ""}, {"table": "t", "prefix": "\0"}])
-def test_keys_rejects_invalid_names(given: dict[str, str], store: Store) -> None:
+def test_keys_rejects_invalid_names(given: dict[str, Any], store: Store) -> None:
     with pytest.raises(InvalidValueError):
         store.inspect.keys(**given)
