@@ -1,5 +1,7 @@
 """Inspection of changelog and topics, on each of the three database systems."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import create_engine, update
 
