@@ -164,6 +164,11 @@ class LiarMonitor(Monitor):
             self._budget.compared(replica, publishers, replica.clock.now(), equal=all(compared))
         return in_time
 
+    def sync_failed(self, replica: "Replica", number: int) -> None:
+        """The store did not answer."""
+        super().sync_failed(replica, number)
+        self._budget.failed(replica, number)
+
     def _changing(self, replica: "Replica") -> int:
         """The number of UUIDs of liars with changing ones that the replica believed, until it was shown a lease."""
         if self._leases_shown_at(replica) == float("inf"):

@@ -42,6 +42,12 @@ class SyncBudget:
         if caused > PROVOKED:
             raise Violation("budget", f"{replica.name}: {uuid[:4]} caused {caused} full syncs, at most {PROVOKED}")
 
+    def failed(self, replica: "Replica", number: int) -> None:
+        """Sync ``number`` failed. It is tried again after pauses that grow, and counts when it succeeds."""
+        for (owner, _), times in self._provoked.items():
+            if owner is replica:
+                times.pop(number, None)
+
     def compared(self, replica: "Replica", publishers: int, now: float, *, equal: bool) -> None:
         """A sync compared buckets. ``publishers``: how many lied. ``equal``: none differed, so the sync was useless."""
         if not equal:
