@@ -254,7 +254,7 @@ def test_a_replica_of_a_bind_based_driver_runs_discovery(
 def test_rule_14_own_publisher_is_used_beside_a_service(
     sqlite_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without an entry its links would wait in vain, and each replica would read a delta for each change."""
+    """Without an entry its links would never be used, and each replica would read a delta for each change."""
     binding = msgspec.structs.replace(MemoryDriver.capabilities, bind_based=True)
     monkeypatch.setattr(MemoryDriver, "capabilities", binding)
     for name in ("register_listen_address", "unregister_listen_address"):
