@@ -108,6 +108,7 @@ def test_rule_14_lies_cause_a_bounded_number_of_full_syncs(lie: str, host: Host)
     with Store(host.database) as store:
         head = store.read_heads([TOPIC]).topics[TOPIC]
         liar = Liar(head, store.store_id, lie)
+        store.directory.register("api-2", liar.uuid, liar.address, 600.0)  # else its links only wait
         settings = msgspec.structs.replace(host.settings, addresses=(*host.settings.addresses, liar.address))
         try:
             with Watched(settings, (TOPIC,)) as watched:
