@@ -61,7 +61,6 @@ def session(
             f"Spark does not start with the master {master!r} and {memory!r} of memory: {first_line(error)}; "
             "correct --master or --memory"
         ) from error
-    made.sparkContext.setLogLevel("ERROR")
     return made, True
 
 
