@@ -206,7 +206,7 @@ class Reader:
             yield self._row(at, name, f"{_title(kind)}: array of {size}")
             for field in kind.fields[:size]:
                 yield from self.rows(field.type, f"{name}.{field.name}" if name else field.name)
-        elif isinstance(kind, msgspec.inspect.ListType):
+        elif isinstance(kind, msgspec.inspect.ListType | msgspec.inspect.VarTupleType):
             size = self._size(0x90, 0xDC)
             yield self._row(at, name, f"array of {size}")
             for number in range(size):

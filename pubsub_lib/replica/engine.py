@@ -98,14 +98,14 @@ class Engine:
 
     def start(self, topics: Sequence[str]) -> None:
         """Start the threads and subscribe to these topics. Raises TransportError when the driver cannot start."""
-        self._subscriber.initialize(self._on_envelope, self._on_connected)
+        self._subscriber.initialize(self.on_envelope, self._on_connected)
         if self._journal is not None:
             self._journal.following(topics)  # before the first message can come
         for topic in topics:
             self._subscriber.register_topic(topic)
         self._subscriber.daemonize()
         if self._discovery is not None:
-            self._discovery.start(self._on_directory)
+            self._discovery.start(self.on_directory)
         self._clock.start()
         self._syncs.start()
         with self._topics_lock:
@@ -223,7 +223,8 @@ class Engine:
 
     # -- the receiving thread -------------------------------------------------------------------------------------
 
-    def _on_envelope(self, envelope: Envelope) -> None:
+    def on_envelope(self, envelope: Envelope) -> None:
+        """An envelope arrived. The driver's thread; waits for the replica's lock."""
         with self._lock:
             if self._closing:
                 return
@@ -242,7 +243,8 @@ class Engine:
             self._state.connected(self.now())
         self._clock.wake()
 
-    def _on_directory(self, uuids: Sequence[str]) -> None:
+    def on_directory(self, uuids: Sequence[str]) -> None:
+        """The directory was read: the publishers with a live lease. Any thread; waits for the replica's lock."""
         with self._lock:
             for outcome in () if self._closing else self._state.directory_read(uuids, self.now()):
                 self._notify_handlers(outcome)

@@ -20,6 +20,7 @@ from pubsub_lib.core.model import Point, SyncAnswer, Want
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import StoreUnavailable, WaitTimeout
+from pubsub_lib.threads.periodic_thread import PeriodicThread
 from tests.unit.core.builders import UUID, History, envelope
 from tests.unit.world import QUICK, Recorder, busy, settings
 
@@ -101,12 +102,12 @@ def test_rule_14_link_that_waited_for_a_lease_reaches_handlers(sqlite_url: str, 
         recorder = Recorder()
         replica.on("a", recorder, key="2")
         engine = replica._engine
-        engine._on_directory([OTHER])
+        engine.on_directory([OTHER])
         with store.transaction() as tx:
             tx.set("a", "2", 2, topic="t")
         assert poll(lambda: engine.read(lambda state: state.unleased.messages) == 1, LONG)
         assert replica.get("a", "2") is None
-        engine._on_directory([OTHER, publisher.uuid])
+        engine.on_directory([OTHER, publisher.uuid])
         assert poll(lambda: recorder.brief == [("create", "2", 2)], LONG)
         assert replica.status().counters.unleased == 0
 
@@ -114,17 +115,20 @@ def test_rule_14_link_that_waited_for_a_lease_reaches_handlers(sqlite_url: str, 
 def test_rule_14_link_without_a_lease_wakes_a_clock_that_waits_for_something_else(
     sqlite_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    woken: list[float] = []
+    woken: list[str] = []
+    history = History()
+    history.one()
     with Replica(settings(sqlite_url, timing=PATIENT), topics=["t"], store=store) as replica:
         replica.wait_synced(timeout=LONG)
         engine = replica._engine
-        engine._on_directory([OTHER])
-        monkeypatch.setattr(engine._clock, "wake", lambda: woken.append(engine.read(ReplicaState.next_time)))
-        engine._restless = True  # as while a link waits for another one
+        engine.on_directory([OTHER])
+        engine.on_envelope(envelope(history.one(), uuid=OTHER, store_id=store.store_id))
+        assert engine.read(lambda state: state.tracker.restless), "the link waits for the one before"
+        monkeypatch.setattr(PeriodicThread, "wake", lambda thread: woken.append(thread._name))
         for uuid in (UUID, UUID):
-            engine._on_envelope(envelope(History().one(), uuid=uuid, store_id=store.store_id))
-        assert len(woken) == 1, "the second one causes no further reading"
-        assert woken[0] <= engine.now() + PATIENT.connect_jitter
+            engine.on_envelope(envelope(History().one(), uuid=uuid, store_id=store.store_id))
+        assert woken == ["clock"], "the second one causes no further reading"
+        assert engine.read(ReplicaState.next_time) <= engine.now() + PATIENT.connect_jitter
 
 
 def test_an_incomplete_answer_is_a_failed_sync(config: Settings, store: Store) -> None:
