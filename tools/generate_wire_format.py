@@ -259,7 +259,8 @@ _LENGTHS: Final = {
 
 def _shown(value: object, name: str) -> str:
     if isinstance(value, bytes):
-        return value.hex() if name in ("uuid", "store_id") or ".path[" in name else f"{len(value)} bytes: {value.decode()}"
+        is_id = name in ("uuid", "store_id") or ".path[" in name
+        return value.hex() if is_id else f"{len(value)} bytes: {value.decode()}"
     if value is None:
         return "nil"
     return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
