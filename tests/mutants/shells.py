@@ -388,11 +388,11 @@ ORDER = (
     ENGINE(
         "asks_before_it_receives",
         "        self._subscriber.daemonize()\n        if self._discovery is not None:\n"
-        "            self._discovery.start(self._on_directory)\n"
+        "            self._discovery.start(self.on_directory)\n"
         "        self._clock.start()\n        self._syncs.start()\n"
         "        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
         "            self._interest.add(topics)\n",
-        "        if self._discovery is not None:\n            self._discovery.start(self._on_directory)\n"
+        "        if self._discovery is not None:\n            self._discovery.start(self.on_directory)\n"
         "        self._clock.start()\n        self._syncs.start()\n"
         "        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
         "            self._interest.add(topics)\n        self._subscriber.daemonize()\n",
