@@ -1,7 +1,5 @@
 """Inspection of changelog and topics, on each of the three database systems."""
 
-from typing import Any
-
 import pytest
 from sqlalchemy import create_engine, update
 
@@ -180,7 +178,7 @@ def test_keys_are_listed_in_the_order_of_their_bytes_and_by_prefix(store: Store)
     assert all(each.value is None for each in store.inspect.keys("t"))
 
 
-@pytest.mark.parametrize("given", [{"table": ""}, {"table": "t", "topic": ""}, {"table": "t", "prefix": "\0"}])
-def test_keys_rejects_invalid_names(given: dict[str, Any], store: Store) -> None:
+@pytest.mark.parametrize(("table", "topic", "prefix"), [("", None, ""), ("t", "", ""), ("t", None, "\0")])
+def test_keys_rejects_invalid_names(table: str, topic: str | None, prefix: str, store: Store) -> None:
     with pytest.raises(InvalidValueError):
-        store.inspect.keys(**given)
+        store.inspect.keys(table, topic=topic, prefix=prefix)
