@@ -33,7 +33,7 @@ from _termination import interrupt_on_signals
 from pubsub_lib.audit.ingest.store_journal import StoreSide
 from pubsub_lib.audit.report.report import SUMMARY, read_summary
 from pubsub_lib.audit.report.summary import Summary
-from pubsub_lib.audit.spark.java import for_spark, java_home
+from pubsub_lib.audit.spark.java import for_spark, found_java
 from pubsub_lib.errors import ConfigError, PubSubError
 
 DONE, DIFFERS, NOT_RUN = 0, 1, 3
@@ -129,8 +129,8 @@ def _check_owner(folder: Path) -> None:
 
 def surroundings(folder: Path) -> Mapping[str, str]:
     """The environment of master and workers, and of an audit's processes there. Raises ConfigError."""
-    home = java_home()
-    given = {
+    java = found_java()
+    return {
         **os.environ,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_CONF_DIR": str(folder),
@@ -138,8 +138,8 @@ def surroundings(folder: Path) -> Mapping[str, str]:
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": DAEMONS,
         "PYSPARK_PYTHON": sys.executable,
+        "JAVA_HOME": str(for_spark(java, folder / "java")),
     }
-    return given if home is None else {**given, "JAVA_HOME": str(for_spark(home, folder / "java"))}
 
 
 def _spawn(folder: Path, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:

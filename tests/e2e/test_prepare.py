@@ -44,4 +44,5 @@ def test_small_audit_starts_from_the_prepared_archive(tmp_path: Path) -> None:
         XDG_CACHE_HOME=cache, SPARK_SUBMIT_OPTS=f"-Xlog:class+load:file={loaded}",
     )  # fmt: skip
     assert found.returncode == msgspec.json.decode(found.stdout)["exit_code"] == 38, found.stderr
+    assert found.stderr == "", "no line of Java or Spark"
     assert loaded.read_text().count("shared objects file (top)") > 10_000

@@ -438,7 +438,7 @@ def test_wheel_holds_every_module_once_and_nothing_else(wheel: zipfile.ZipFile, 
         path.relative_to(root.parent).as_posix()
         for root in roots
         for path in root.rglob("*")
-        if path.suffix in (".py", ".mako", ".jinja", ".sample", ".service") or path.name == "py.typed"
+        if path.suffix in (".py", ".mako", ".jinja", ".sample", ".service", ".properties") or path.name == "py.typed"
     }
     names = [each for each in wheel.namelist() if ".dist-info/" not in each and ".data/" not in each]
     assert sorted(names) == sorted(sources)  # as lists, to find a driver that is included twice

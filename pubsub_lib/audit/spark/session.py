@@ -53,15 +53,14 @@ def session(
     from pyspark.errors import PySparkException
 
     try:
-        with java() as version, handler_kept():
-            chosen = _with_archive(options or {}, version)
+        with java() as found, handler_kept():
+            chosen = _with_archive(options or {}, found.text)
             made = _builder(master, memory, quiet=quiet, options=chosen).getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise ConfigError(
             f"Spark does not start with the master {master!r} and {memory!r} of memory: {first_line(error)}; "
             "correct --master or --memory"
         ) from error
-    made.sparkContext.setLogLevel("ERROR")
     return made, True
 
 

@@ -84,14 +84,44 @@ def test_java_of_the_system_is_preferred_to_that_of_a_package(
     assert version_in(found_java().text) == 21
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert java_home() == home
-    assert for_spark(home, tmp_path / "unused") == home
+    with java() as found:
+        assert (found.home, found.program) == (home, str(home / "bin" / "java"))
+
+
+VECTOR = "--add-modules=jdk.incubator.vector"
+REMOVED = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 
 
 def test_launcher_drops_the_module_that_a_packaged_java_lacks(wheel: Path) -> None:
-    given = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "--add-modules=java.se", "a 'quoted' $word"]
+    given = ["-cp", "a b", VECTOR, "", "--add-modules=java.se", "a 'quoted' $word", REMOVED]
     with java():
         program = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
         done = subprocess.run([program, *given], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [*given[:2], *given[3:]]
     assert "JAVA_HOME" not in os.environ
     assert not program.exists()
+
+
+@pytest.mark.parametrize(("version", "kept"), [("23.0.1", [REMOVED]), ("24", [])])
+def test_launcher_drops_the_arguments_that_a_java_warns_about(
+    version: str, kept: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = a_java(tmp_path / "new", f'openjdk version "{version}" 2025-01-21')
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    found = found_java()
+    assert found.home is None
+    (home / "bin" / "java").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program = for_spark(found, tmp_path / "made") / "bin" / "java"
+    done = subprocess.run([program, VECTOR, REMOVED, "Main"], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [*kept, "Main"]
+
+
+def test_environment_is_as_before_after_an_error(wheel: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    home = a_java(tmp_path / "new", 'openjdk version "21" 2023-09-19')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da=b")
+    with pytest.raises(ZeroDivisionError), java():
+        assert os.environ["JAVA_HOME"] != str(home)
+        assert os.environ["SPARK_SUBMIT_OPTS"].endswith("log4j2.properties -Da=b")
+        1 / 0  # noqa: B018
+    assert (os.environ["JAVA_HOME"], os.environ["SPARK_SUBMIT_OPTS"]) == (str(home), "-Da=b")
