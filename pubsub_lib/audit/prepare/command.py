@@ -17,7 +17,7 @@ import msgspec
 
 from pubsub_lib.audit.prepare import sample
 from pubsub_lib.audit.spark import class_archive
-from pubsub_lib.audit.spark.java import java
+from pubsub_lib.audit.spark.java import Java, java
 from pubsub_lib.errors import ConfigError, PubSubError
 
 PATIENCE: Final = 900.0
@@ -52,12 +52,12 @@ def prepare() -> Archive:
         import pyspark  # noqa: F401 - the archive's name depends on it
     except ImportError as error:
         raise ConfigError("the archive needs pyspark; install the extra: pip install 'pubsub-lib[audit]'") from error
-    with java() as version:
-        found = class_archive.find(version)
+    with java() as chosen:
+        found = class_archive.find(chosen.text)
         if found is not None:
             return Archive(str(found), found.stat().st_size, made=False, seconds=0.0)
         try:
-            return _make(version)
+            return _make(chosen)
         except OSError as error:
             raise ConfigError(
                 f"the archive of classes cannot be written ({error.strerror}: {error.filename}); free disk space, or "
@@ -65,24 +65,24 @@ def prepare() -> Archive:
             ) from error
 
 
-def _make(version: str) -> Archive:
+def _make(chosen: Java) -> Archive:
     began = time.monotonic()
-    new = class_archive.unfinished(version)
-    for each in class_archive.remains(version):
+    new = class_archive.unfinished(chosen.text)
+    for each in class_archive.remains(chosen.text):
         each.unlink(missing_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix="pubsub-prepare-") as scratch:
-            _record(new, Path(scratch))
+            _record(new, Path(scratch), chosen.program)
         _check(new)
-        file = class_archive.keep(new, version)
+        file = class_archive.keep(new, chosen.text)
     finally:
         new.unlink(missing_ok=True)
     return Archive(str(file), file.stat().st_size, made=True, seconds=time.monotonic() - began)
 
 
-def _record(new: Path, scratch: Path) -> None:
+def _record(new: Path, scratch: Path, java_program: str) -> None:
     """Audit the generated journals with a JVM that writes ``new`` when it ends."""
-    _require_base_archive()
+    _require_base_archive(java_program)
     journals = scratch / "journals"
     journals.mkdir()
     sample.write(journals)
@@ -98,10 +98,8 @@ def _record(new: Path, scratch: Path) -> None:
         )
 
 
-def _require_base_archive() -> None:
+def _require_base_archive(program: str) -> None:
     """Raises ConfigError for a Java without an archive of its own classes, on which the new one would build."""
-    home = os.environ.get("JAVA_HOME")
-    program = str(Path(home) / "bin" / "java") if home else "java"
     done = subprocess.run([program, "-Xshare:on", "-version"], capture_output=True, check=False, timeout=PATIENCE)
     if done.returncode != 0:
         raise ConfigError(

@@ -39,6 +39,11 @@ class Java(NamedTuple):
     home: Path | None
     text: str
 
+    @property
+    def program(self) -> str:
+        """The path of ``java``; its name when it was removed from PATH meanwhile."""
+        return str(self.home / "bin" / "java") if self.home else shutil.which("java") or "java"
+
 
 def java_home() -> Path | None:
     """The home of :func:`found_java`."""
@@ -101,22 +106,19 @@ def for_spark(java: Java, folder: Path) -> Path:
 
     The folder must exist as long as processes are started from it. Raises OSError.
     """
-    found = shutil.which("java") if java.home is None else str(java.home / "bin" / "java")
-    if found is None:
-        raise FileNotFoundError("no java in PATH")
     unused = _UNUSED if version_in(java.text) >= _REMOVED else _UNUSED[:1]
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True)
-    path = str(Path(found).absolute()).replace("'", "'\\''")
+    path = str(Path(java.program).absolute()).replace("'", "'\\''")
     program.write_text(_LAUNCHER.format(unused="|".join(unused), java=path))
     program.chmod(0o755)
     return folder
 
 
 @contextmanager
-def java() -> Iterator[str]:
+def java() -> Iterator[Java]:
     """Inside the block, a started process finds a Java by JAVA_HOME, and a JVM of Spark logs errors only. Gives the
-    version that the Java prints. Raises ConfigError.
+    Java that was found. Raises ConfigError.
 
     Only one thread may use it at a time: it changes the environment of this process, and restores it afterwards.
     """
@@ -126,7 +128,7 @@ def java() -> Iterator[str]:
         before = {name: os.environ.get(name) for name in changed}
         os.environ.update(changed)
         try:
-            yield found.text
+            yield found
         finally:
             for name, value in before.items():
                 if value is None:

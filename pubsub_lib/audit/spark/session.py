@@ -53,8 +53,8 @@ def session(
     from pyspark.errors import PySparkException
 
     try:
-        with java() as version, handler_kept():
-            chosen = _with_archive(options or {}, version)
+        with java() as found, handler_kept():
+            chosen = _with_archive(options or {}, found.text)
             made = _builder(master, memory, quiet=quiet, options=chosen).getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise ConfigError(

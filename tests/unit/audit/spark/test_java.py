@@ -84,8 +84,8 @@ def test_java_of_the_system_is_preferred_to_that_of_a_package(
     assert version_in(found_java().text) == 21
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert java_home() == home
-    with java() as version:
-        assert version == found_java().text
+    with java() as found:
+        assert (found.home, found.program) == (home, str(home / "bin" / "java"))
 
 
 VECTOR = "--add-modules=jdk.incubator.vector"
