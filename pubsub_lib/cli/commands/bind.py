@@ -17,7 +17,8 @@ class Bind(Show):
         """The port and the host."""
         parser = super().get_parser(prog_name)
         parser.add_argument("key", metavar="KEY", help="the key of the port")
-        parser.add_argument("--host", default=socket.gethostname(), help="the host (default: this one, %(default)s)")
+        # The name of this host is no default of the parser: help and manual pages must be equal on all machines.
+        parser.add_argument("--host", help="the host (default: this one)")
         parser.add_argument("--table", default="lport", help="the table of the ports (default: %(default)s)")
         parser.add_argument("--member", default="chassis", help="the member that names the host (default: %(default)s)")
         return parser
@@ -25,7 +26,8 @@ class Bind(Show):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """One transaction. Raises NotFound."""
         table, key = parsed_args.table, parsed_args.key
+        host = socket.gethostname() if parsed_args.host is None else parsed_args.host
         with writing(self) as opened:
             with write_result.hinted(f"see pubsub-db ls {table}"), opened.store.transaction() as tx:
-                tx.update(table, key, {parsed_args.member: parsed_args.host})
+                tx.update(table, key, {parsed_args.member: host})
             return write_result.outcome(opened.store, table, key, tx.commit)

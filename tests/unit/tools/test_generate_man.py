@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,13 @@ def test_value_of_an_option(keywords: dict[str, object], expected: str) -> None:
 
 
 def test_pages_are_up_to_date() -> None:
+    assert generate_man.main(["--check"]) == 0
+
+
+def test_pages_do_not_depend_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+    monkeypatch.setenv("HOME", "/nowhere")
+    monkeypatch.setenv("COLUMNS", "40")
     assert generate_man.main(["--check"]) == 0
 
 

@@ -2,6 +2,8 @@
 
 import socket
 
+import pytest
+
 from tests.unit.cli.world import World, fill
 
 
@@ -24,3 +26,10 @@ def test_other_names(small: World) -> None:
 
 def test_bind_of_a_missing_port_fails(world: World) -> None:
     world.run("bind", "p9").failed(1, "update of lport 'p9': there is no such object; see pubsub-db ls lport")
+
+
+def test_help_of_bind_does_not_depend_on_the_host(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = small.run("bind", "--help")
+    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+    assert here.code == 0
+    assert small.run("bind", "--help").out == here.out
