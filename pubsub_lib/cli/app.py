@@ -9,7 +9,7 @@ from typing import Any, Final, TextIO
 from cliff.app import App
 
 from pubsub_lib.cli import commands
-from pubsub_lib.cli.completion import Complete
+from pubsub_lib.cli.completion import Complete, options_of
 from pubsub_lib.cli.formatting import visible
 from pubsub_lib.command import exit_codes
 from pubsub_lib.command.entry import internal_error
@@ -129,6 +129,8 @@ class PubsubDb(App):
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Find and run the command. Unlike cliff's method, this one raises errors: ``run`` maps them to exit codes."""
+        if argv[0].startswith("-"):
+            raise UsageError(self._not_global(argv[0].partition("=")[0]))  # its value may be a password
         about = argv[1:2] if argv[0] == "help" else []
         for named in (argv, argv[1:] if about else []):
             words = list(itertools.takewhile(lambda each: not each.startswith("-"), named))
@@ -137,6 +139,12 @@ class PubsubDb(App):
         kind, found, rest = self.command_manager.find_command(argv)
         command = kind(self, self.options, cmd_name=found)
         return command.run(command.get_parser(f"{NAME} {found}").parse_args(rest))
+
+    def _not_global(self, option: str) -> str:
+        names = [name for each in options_of(self) for name in each.names]
+        near = difflib.get_close_matches(option, names, 1)
+        hint = f"did you mean {near[0]}?" if near else "the options of a command follow its name"
+        return f"{option} is no option of {NAME} itself; {hint}"
 
     def _must_know(self, words: list[str]) -> None:
         try:

@@ -40,6 +40,24 @@ def test_unknown_option_is_a_usage_error(small: World) -> None:
     assert "unrecognized arguments: --colour" in output.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--nonsense", "ls", "lport"), "--nonsense is no option of pubsub-db itself; the options of a command follow"),
+        (("-f", "json", "tables"), "-f is no option of pubsub-db itself"),
+        (("--databse=postgresql://u:secret@h/n", "tables"), "--databse is no option of pubsub-db itself; did you mean"),
+        (("--", "tables"), "-- is no option of pubsub-db itself"),
+        (("--nonsense",), "--nonsense is no option of pubsub-db itself"),
+    ],
+)
+def test_unknown_option_before_the_command_is_a_usage_error(
+    arguments: tuple[str, ...], words: str, small: World
+) -> None:
+    output = small.run(*arguments)
+    output.failed(2, words)
+    assert "secret" not in output.err
+
+
 def test_the_version(small: World) -> None:
     assert small.run("--version").out == f"pubsub-db {pubsub_lib.__version__}\n"
 
