@@ -14,7 +14,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from pubsub_lib.core import digest
 from pubsub_lib.core.limits import check_key, check_name
 from pubsub_lib.core.model import EMPTY, ZERO, Change, Head, Link
-from pubsub_lib.store import rows, schema, snapshot
+from pubsub_lib.store import object_pages, rows, schema, snapshot
 from pubsub_lib.store.retry import Run
 from pubsub_lib.store.types import NowMicroseconds
 from pubsub_lib.store.verbs import Stored
@@ -43,6 +43,15 @@ class Version(msgspec.Struct, frozen=True):
 
     change: Change
     link: Link
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """An object of a list. ``value`` is None when the list has no values."""
+
+    key: str
+    topic: str
+    version: int
+    value: bytes | None = None
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -88,6 +97,35 @@ class Inspection:
         objects = schema.objects.c
         query = select(objects.table_name, func.count()).group_by(objects.table_name).order_by(objects.table_name)
         return self._read("counting objects", lambda connection: {row[0]: row[1] for row in connection.execute(query)})
+
+    def keys(
+        self,
+        table: str,
+        *,
+        topic: str | None = None,
+        prefix: str = "",
+        maximum: int | None = None,
+        values: bool = False,
+    ) -> list[Listed]:
+        """The objects of a table in the order of their keys' bytes, of one snapshot: on this topic (None: on all), with
+        keys that begin with ``prefix``, at most ``maximum``. ``values``: with their values, all of them in memory.
+
+        Raises InvalidValueError, StoreError (a damaged row).
+        """
+        check_name("table", table)
+        if topic is not None:
+            check_name("topic", topic)
+        if prefix:
+            check_key(prefix)
+
+        def do(connection: Connection) -> list[Listed]:
+            found = object_pages.by_key(connection, self._page, table, topic=topic, prefix=prefix, maximum=maximum)
+            return [
+                Listed(each.key, each.topic, each.version, each.value if values else None)
+                for each in map(rows.stored, found)
+            ]
+
+        return self._read("listing objects", do)
 
     def oldest(self) -> Kept | None:
         """The oldest link that is kept; None when there is none."""

@@ -11,6 +11,10 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import schema
 
+_LAST: Final = 0x10FFFF
+"""The greatest character."""
+_SURROGATES: Final = range(0xD800, 0xE000)
+"""No characters: UTF-8 cannot contain them."""
 _FEW: Final = 200  # rows that are used before they leave the processor's cache
 
 
@@ -43,6 +47,43 @@ def pages(
         last = got[-1]
         after = (last.topic, last.bucket, last.table_name, last.object_key)
         query = base.where(behind(connection, order, after))
+
+
+def by_key(
+    connection: Connection, page: int, table: str, *, topic: str | None, prefix: str, maximum: int | None
+) -> Iterator[Sequence[Any]]:
+    """At most ``maximum`` rows of a table, whole, in the order of their keys' bytes: of this topic or (None) of all,
+    and with keys that begin with ``prefix``.
+    """
+    columns = schema.objects.c
+    base = select(schema.objects).where(columns.table_name == table).order_by(columns.object_key)
+    if topic is not None:
+        base = base.where(columns.topic == topic)
+    if prefix:
+        # A range, which the primary key answers: LIKE would need escapes, and SQLite ignores the case there.
+        base = base.where(columns.object_key >= prefix)
+        end = behind_prefix(prefix)
+        base = base if end is None else base.where(columns.object_key < end)
+    query, left = base, maximum
+    while left is None or left > 0:
+        size = page if left is None else min(page, left)
+        got = connection.execute(query.limit(size)).all()
+        yield from got
+        if len(got) < size:
+            return
+        left = None if left is None else left - size
+        query = base.where(columns.object_key > got[-1].object_key)
+
+
+def behind_prefix(prefix: str) -> str | None:
+    """The first text behind all texts that begin with ``prefix``, by their bytes in UTF-8, which have the order of the
+    characters' numbers; None when there is none.
+    """
+    shorter = prefix.rstrip(chr(_LAST))
+    if not shorter:
+        return None
+    following = ord(shorter[-1]) + 1
+    return shorter[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
 
 
 def in_file_order(connection: Connection, query: Select[Any]) -> Iterator[Sequence[Any]]:

@@ -33,6 +33,10 @@ def test_commands_with_their_arguments() -> None:
     commands = {each.name: each for each in commands_of(PubsubDb())}
     assert commands["ls"].arguments == ["tables"]
     assert not commands["ls"].repeated
+    values = {name: each.value for each in commands["ls"].options for name in each.names}
+    assert {name: values[name] for name in ("--topic", "--prefix", "--limit", "--values")} == {
+        "--topic": "topics", "--prefix": "nothing", "--limit": "nothing", "--values": "",
+    }  # fmt: skip
     assert commands["ls"].help == "List the keys of a table, with topic and version"
     assert (commands["rm"].arguments, commands["rm"].repeated) == (["tables", "nothing"], True)
     assert (commands["help"].arguments, commands["help"].repeated) == (["commands"], True)

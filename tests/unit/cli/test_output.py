@@ -83,7 +83,8 @@ def test_options_of_a_list_are_those_of_cliff() -> None:
 
     app = PubsubDb()
     ours, of_cliff = (kind(app, None).get_parser("x").parse_args for kind in (Ls, Listed))
-    assert ours(["lport"]) == argparse.Namespace(**vars(of_cliff([])), table="lport", topic=None)
+    own = {"table": "lport", "topic": None, "prefix": "", "limit": None, "values": False}
+    assert ours(["lport"]) == argparse.Namespace(**vars(of_cliff([])), **own)
 
 
 @pytest.mark.parametrize("form", ["table", "value", "csv", "json", "yaml"])

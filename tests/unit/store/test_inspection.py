@@ -138,3 +138,47 @@ def test_inspection_needs_no_right_to_write(database_url: str, store: Store) -> 
         assert list(reader.inspect.every_link()) == links
         assert reader.inspect.verify("a").right
         assert reader.inspect.last_by_origin().keys() == {"api-0", "api-1"}
+
+
+KEYS = [
+    "%",
+    "A",
+    "a",
+    "a ",
+    "a%",
+    "a%1",
+    "a_",
+    "aB",
+    "ab",
+    "ab\ud7ff",
+    "ab\U0010ffff",
+    "ac",
+    "ä",
+    "\ue000",
+    "\U0010ffffz",
+]
+
+
+def test_keys_are_listed_in_the_order_of_their_bytes_and_by_prefix(store: Store) -> None:
+    with store.transaction() as tx:
+        for number, key in enumerate(KEYS):
+            tx.set("t", key, number, topic="b" if key == "ab" else "a")
+        tx.set("T", "a", "another table")
+    ordered = sorted(KEYS, key=str.encode)
+    assert [each.key for each in store.inspect.keys("t")] == ordered
+    for prefix in ("a", "a%", "a_", "A", "a ", "ab", "ab\ud7ff", "ä", "%", "\U0010ffff", "x"):
+        expected = [each for each in ordered if each.startswith(prefix)]
+        assert [each.key for each in store.inspect.keys("t", prefix=prefix)] == expected
+        assert [each.key for each in store.inspect.keys("t", prefix=prefix, maximum=2)] == expected[:2]
+    for maximum in range(len(ordered) + 2):  # the page size is 3
+        assert [each.key for each in store.inspect.keys("t", maximum=maximum)] == ordered[:maximum]
+    assert [each.key for each in store.inspect.keys("t", topic="b")] == ["ab"]
+    (found,) = store.inspect.keys("t", prefix="ab", topic="b", values=True)
+    assert (found.topic, found.value) == ("b", b"%d" % KEYS.index("ab"))
+    assert all(each.value is None for each in store.inspect.keys("t"))
+
+
+@pytest.mark.parametrize(("table", "topic", "prefix"), [("", None, ""), ("t", "", ""), ("t", None, "\0")])
+def test_keys_rejects_invalid_names(table: str, topic: str | None, prefix: str, store: Store) -> None:
+    with pytest.raises(InvalidValueError):
+        store.inspect.keys(table, topic=topic, prefix=prefix)

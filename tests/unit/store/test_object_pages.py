@@ -12,6 +12,7 @@ from pubsub_lib.core.contents import Contents
 from pubsub_lib.core.model import ALL, Full, Point, TopicSnapshot, Want
 from pubsub_lib.errors import StoreError
 from pubsub_lib.store import Store, StoreSettings
+from pubsub_lib.store.object_pages import behind_prefix
 
 
 def full(store: Store, chain: str = ALL, known: Point | None = None) -> dict[str, TopicSnapshot]:
@@ -126,3 +127,19 @@ def test_table_of_another_type_is_not_the_only_table(sqlite: Store) -> None:
     assert isinstance(snapshot.records, Contents)
     assert {("t", each.key) for each in snapshot.records if each.table == "t"} == expected.keys() - {("t", "t 3")}
     assert snapshot.records.digest != snapshot.head.digest
+
+
+@pytest.mark.parametrize(
+    ("prefix", "end"),
+    [
+        ("a", "b"),
+        ("a\U0010ffff", "b"),
+        ("\ud7ff", "\ue000"),  # no surrogate
+        ("ab\x7f", "ab\x80"),
+        ("\U0010ffff\U0010ffff", None),
+    ],
+)
+def test_end_of_a_prefix_is_behind_all_keys_that_begin_with_it(prefix: str, end: str | None) -> None:
+    assert behind_prefix(prefix) == end
+    if end is not None:
+        assert f"{prefix}\U0010ffff\U0010ffff".encode() < end.encode()

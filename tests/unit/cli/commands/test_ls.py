@@ -1,5 +1,7 @@
 """``pubsub-db ls``."""
 
+import pytest
+
 from tests.unit.cli.world import World, fill
 
 
@@ -25,3 +27,54 @@ def test_a_table_without_objects(world: World) -> None:
 
 def test_invalid_table_name_is_rejected(small: World) -> None:
     small.run("ls", "").failed(2, "the table is empty")
+
+
+def keys(world: World, *arguments: object) -> list[str]:
+    """The listed keys."""
+    return [each["key"] for each in world.run("ls", *arguments, "-f", "json").json]
+
+
+def test_ls_with_a_prefix_lists_keys_that_begin_with_it(world: World) -> None:
+    names = ["a%", "a%b", "a_", "ab", "A%", "a%\U0010ffff", "b"]
+    with world.open() as store, store.transaction() as tx:
+        for each in names:
+            tx.set("t", each, 1)
+        tx.set("u", "a%c", 1)
+    assert keys(world, "t", "--prefix", "a%") == ["a%", "a%b", "a%\U0010ffff"]
+    assert keys(world, "t", "--prefix", "a") == ["a%", "a%b", "a%\U0010ffff", "a_", "ab"]
+    assert keys(world, "t", "--prefix", "x") == []
+    shown = world.run("ls", "t", "--prefix", "x")
+    assert (shown.code, shown.out, shown.err) == (0, "", "pubsub-db: the table 't' holds no such objects\n")
+
+
+def test_ls_with_a_limit_reports_that_there_are_more(world: World) -> None:
+    with world.open() as store:
+        fill(store)
+    more = "pubsub-db: there are more objects than 1; give a larger --limit, or a longer --prefix\n"
+    for form in ("json", "table", "value"):
+        shown = world.run("ls", "lport", "--limit", 1, "-f", form)
+        assert (shown.code, shown.err) == (0, more)
+        assert ("p1" in shown.out, "p2" in shown.out) == (True, False)
+    assert world.run("ls", "lport", "--limit", 2).err == ""
+    assert world.run("ls", "lport", "--limit", 1, "--topic", "tenant-2").err == ""
+
+
+def test_ls_with_values(world: World) -> None:
+    with world.open() as store:
+        fill(store)
+    rows = world.run("ls", "lport", "--values", "-f", "json").json
+    assert [each["value"] for each in rows] == [
+        {"switch": "s1", "chassis": "host-7"},
+        {"switch": "s1", "chassis": "höst-8"},
+    ]
+    assert list(rows[0]) == ["key", "topic", "version", "value"]
+    assert "host-7" in world.run("ls", "lport", "--values").out
+
+
+@pytest.mark.parametrize("limit", [0, -1, 2**31])
+def test_ls_rejects_an_invalid_limit(limit: int, small: World) -> None:
+    small.run("ls", "lport", "--limit", limit).failed(2, f"--limit {limit} is invalid")
+
+
+def test_ls_rejects_an_invalid_prefix(small: World) -> None:
+    small.run("ls", "lport", "--prefix", "x" * 2000).failed(2, "bytes; at most")
