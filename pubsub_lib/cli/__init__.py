@@ -7,7 +7,7 @@ To add a command:
    or nothing). ``--help`` shows its docstring; ``get_parser`` adds its options; ``take_action`` runs the command.
    Commands do not import each other: code that two of them need belongs in a module of ``pubsub_lib/cli``.
 2. Add a line to ``COMMANDS`` in :mod:`pubsub_lib.cli.commands`. It is a table and not a group of entry points, so
-   that only the command that is run is imported.
+   that only the command that is run is imported, and none of them for the list of commands.
 3. Open the store by ``reading(self)`` or ``writing(self)`` of :mod:`pubsub_lib.cli.context`, in a ``with``. The first
    accepts a standby and never writes; the second hands each commit to the publisher that the INI file names.
    Neither creates a database for a mistyped URL.

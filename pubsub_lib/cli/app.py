@@ -8,13 +8,12 @@ from typing import Any, Final, TextIO
 
 from cliff.app import App
 
-from pubsub_lib.cli import commands
-from pubsub_lib.cli.completion import Complete, options_of
-from pubsub_lib.cli.formatting import visible
+from pubsub_lib.cli import commands, help_pages
 from pubsub_lib.command import exit_codes
 from pubsub_lib.command.entry import internal_error
 from pubsub_lib.command.signals import is_no_interrupt
 from pubsub_lib.errors import PubSubError, UsageError
+from pubsub_lib.logs import printable
 from pubsub_lib.version import __version__
 
 NAME: Final = "pubsub-db"
@@ -40,7 +39,6 @@ class PubsubDb(App):
         super().__init__(
             "Inspect and edit a pubsub_lib store.", __version__, commands.manager(), stdout=stdout, deferred_help=True
         )
-        self.command_manager.add_command("complete", Complete)  # in place of cliff's, which knows bash only
         self.options = self.parser.parse_args([])  # the defaults, until ``run`` has read the arguments
         self._handler: logging.Handler | None = None
 
@@ -141,6 +139,8 @@ class PubsubDb(App):
         return command.run(command.get_parser(f"{NAME} {found}").parse_args(rest))
 
     def _not_global(self, option: str) -> str:
+        from pubsub_lib.cli.completion import options_of
+
         names = [name for each in options_of(self) for name in each.names]
         near = difflib.get_close_matches(option, names, 1)
         hint = f"did you mean {near[0]}?" if near else "the options of a command follow its name"
@@ -169,8 +169,8 @@ class PubsubDb(App):
                 # The help goes to stderr, because a script must not take it for the result of a command.
                 PubsubDb(stdout=self.stderr).run([*argv, "--help"])
                 return exit_codes.USAGE
-            self.print_help_if_requested()
-        except SystemExit as ended:  # argparse, and cliff's help, which has no code
+            help_pages.print_program(self)
+        except SystemExit as ended:  # argparse
             return ended.code if isinstance(ended.code, int) else exit_codes.OK
         return exit_codes.OK
 
@@ -193,4 +193,4 @@ class _Line(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         # A message may contain a key or a file name, so control characters are escaped; a traceback keeps its lines.
-        return "\n".join(visible(line) for line in super().format(record).rstrip("\n").split("\n"))
+        return "\n".join(printable(line) for line in super().format(record).rstrip("\n").split("\n"))

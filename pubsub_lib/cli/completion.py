@@ -16,7 +16,7 @@ FILES: Final = "files"
 COMMANDS: Final = "commands"
 NOTHING: Final = "nothing"
 """A value that no list of names contains, for example a key."""
-_KINDS: Final = {"TABLE": TABLES, "TOPIC": TOPICS, "FILE": FILES, "PATH": FILES, "DIR": FILES}
+_KINDS: Final = {"TABLE": TABLES, "TOPIC": TOPICS, "COMMAND": COMMANDS, "FILE": FILES, "PATH": FILES, "DIR": FILES}
 """What a parser's metavar stands for."""
 
 
@@ -75,7 +75,7 @@ def commands_of(app: App) -> list[Command]:
             if option.names:
                 options.append(option)
             else:
-                arguments.append(COMMANDS if name == "help" else option.value)
+                arguments.append(option.value)
                 repeated = action.nargs in ("*", "+")
         found.append(Command(name, _first_sentence(parser.description or ""), options, arguments, repeated))
     return found

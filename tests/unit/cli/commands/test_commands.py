@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cliff.command import Command
 
-from pubsub_lib.cli.commands import COMMANDS, manager
+from pubsub_lib.cli.commands import COMMANDS, OF_PROGRAM, manager
 from pubsub_lib.cli.output import Act
 from tests.unit.cli.world import ROOT, World
 
@@ -20,6 +20,12 @@ def test_every_command_is_found_and_has_help(name: str, small: World) -> None:
     assert output.code == 0
     assert output.out.startswith(f"usage: pubsub-db {name} ")
     assert output.err == ""
+
+
+@pytest.mark.parametrize(("name", "sentence"), [(name, each[1]) for name, each in (COMMANDS | OF_PROGRAM).items()])
+def test_list_of_commands_has_the_first_sentence_of_each_help(name: str, sentence: str) -> None:
+    kind, _, _ = manager().find_command(name.split())
+    assert (kind.__doc__ or "").split("\n")[0].removesuffix(".") == sentence
 
 
 def test_the_table_is_sorted() -> None:
