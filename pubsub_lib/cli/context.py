@@ -1,25 +1,24 @@
-"""From the command line to an open store: settings, a store that only reads, and one that writes and publishes."""
+"""From the command line to an open store: settings, a store that only reads, and one that writes and publishes.
+
+Each function imports what it needs: a command that only reads starts without the publishers, and its help without
+SQLAlchemy and oslo.config.
+"""
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from cliff.command import Command
-from oslo_config import cfg
 
-from pubsub_lib.config import options
-from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER
-from pubsub_lib.config.reading import Configuration
 from pubsub_lib.core.model import Heads, Link
 from pubsub_lib.errors import ConfigError, PubSubError, TransportError
 from pubsub_lib.masking import has_password, masked
-from pubsub_lib.publisher.opening import hands_over, is_bound
-from pubsub_lib.publisher.publisher import Publisher
-from pubsub_lib.publisher.worker import Worker
-from pubsub_lib.settings import Settings
-from pubsub_lib.store import Store, url
+
+if TYPE_CHECKING:
+    from pubsub_lib.settings import Settings
+    from pubsub_lib.store import Store
 
 _log = logging.getLogger("pubsub_lib.cli")
 
@@ -65,7 +64,7 @@ class _WithoutCommits:
     commit.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: "Store") -> None:
         self._store = store
         self.limits = store.limits
 
@@ -85,16 +84,23 @@ class _WithoutCommits:
 class Writing(msgspec.Struct, frozen=True):
     """A store that may be written, and how its commits are published."""
 
-    store: Store
+    store: "Store"
     handing_over: HandingOver
-    settings: Settings
+    settings: "Settings"
 
 
-def settings_of(command: Command) -> Settings:
+def settings_of(command: Command) -> "Settings":
     """The settings by ``--config-file``, ``--config-dir`` and ``--database``. Blocks for reading the files.
 
     Raises ConfigError, DriverError.
     """
+    from oslo_config import cfg
+
+    from pubsub_lib.config import options
+    from pubsub_lib.config.pubsub import GROUP
+    from pubsub_lib.config.reading import Configuration
+    from pubsub_lib.settings import Settings
+
     given = command.app_args
     assert given is not None, "a command is run with its options"
     conf = cfg.ConfigOpts()
@@ -128,21 +134,25 @@ def settings_of(command: Command) -> Settings:
     return settings
 
 
-def shown(settings: Settings) -> str:
+def shown(settings: "Settings") -> str:
     """The database's URL as it was given, for people: without its passwords. Raises ConfigError."""
+    from pubsub_lib.store import url
+
     return url.shown(settings.store_url)
 
 
 @contextmanager
-def reading(command: Command) -> Iterator[Store]:
+def reading(command: Command) -> Iterator["Store"]:
     """The store, for reading only; it may be a standby. Raises ConfigError, StoreError."""
+    from pubsub_lib.store import Store
+
     settings = settings_of(command)
     with Store(settings, read_only=True) as store:
         yield store
 
 
 @contextmanager
-def writing(command: Command, settings: Settings | None = None, *, bulk: bool = False) -> Iterator[Writing]:
+def writing(command: Command, settings: "Settings | None" = None, *, bulk: bool = False) -> Iterator[Writing]:
     """The store, for writing. Each commit goes to the publisher that the settings name.
 
     ``settings``: those of the command, if it has read them already. ``bulk``: for many large transactions.
@@ -153,6 +163,8 @@ def writing(command: Command, settings: Settings | None = None, *, bulk: bool = 
 
     Raises ConfigError, DriverError, TransportError, StoreError.
     """
+    from pubsub_lib.store import Store
+
     settings = settings or settings_of(command)
     with ExitStack() as stack:
         origin = settings.service_name if _publishes(settings) else ""
@@ -163,11 +175,17 @@ def writing(command: Command, settings: Settings | None = None, *, bulk: bool = 
         yield Writing(store, handing_over, settings)
 
 
-def _publishes(settings: Settings) -> bool:
+def _publishes(settings: "Settings") -> bool:
+    from pubsub_lib.config.pubsub import POLLING_DRIVER
+
     return bool(settings.service_name) and settings.driver != POLLING_DRIVER
 
 
-def _handing_over(settings: Settings, store: Store, stack: ExitStack) -> HandingOver:
+def _handing_over(settings: "Settings", store: "Store", stack: ExitStack) -> HandingOver:
+    from pubsub_lib.publisher.opening import hands_over, is_bound
+    from pubsub_lib.publisher.publisher import Publisher
+    from pubsub_lib.publisher.worker import Worker
+
     if not _publishes(settings):
         return HandingOver("no process: replicas poll, or a service publishes changes without an origin", None)
     if not is_bound(settings):

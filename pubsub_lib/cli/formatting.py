@@ -1,11 +1,13 @@
-"""Times and numbers as text for people, and values that are text for people and structured for programs."""
+"""Times and numbers as text for people, and values that are text for people and structured for programs.
+
+rich is imported only by what cuts texts to a width.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from cliff.columns import FormattableColumn
-from rich.cells import cell_len, set_cell_size
 
 from pubsub_lib.core.model import Link
 from pubsub_lib.logs import printable
@@ -60,11 +62,15 @@ def cut(text: str, width: int) -> str:
 
     A Chinese character takes two cells; when only one cell is left for it, a space takes its place.
     """
+    from rich.cells import cell_len, set_cell_size
+
     text = visible(text)
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"[:width]
 
 
 def padded(text: str, width: int, *, right: bool = False) -> str:
     """The text, filled with spaces to ``width`` cells; for ``right`` the spaces precede the text."""
+    from rich.cells import cell_len
+
     space = " " * (width - cell_len(text))
     return space + text if right else text + space

@@ -12,7 +12,6 @@ from typing import Any, Final, TextIO
 from cliff.app import App
 from cliff.command import Command
 from cliff.formatters.base import Formatter, ListFormatter, SingleFormatter
-from stevedore import NamedExtensionManager
 
 from pubsub_lib.cli.formatting import Shown, visible
 from pubsub_lib.command import exit_codes
@@ -43,14 +42,23 @@ class Json:
         return printable_json(self._data.decode())
 
 
-class _Result(Command):
+class _Command(Command):
+    """A command of this package."""
+
+    app: App
+
+    def get_epilog(self) -> str:
+        """No text. That of cliff names the package of a command, for which it reads the metadata of all packages."""
+        return ""
+
+
+class _Result(_Command):
     """A command with a result that is printed in one of the formats.
 
     The classes ``Lister`` and ``ShowOne`` of cliff have the same options. They are not used, because their formats and
     help texts can be changed only through private attributes.
     """
 
-    app: App
     exit_code = exit_codes.OK
     """``take_action`` may set it to NEGATIVE when the result is negative."""
     sortable = False
@@ -166,10 +174,8 @@ class Show(_Result):
         self.formatters()[form].emit_one(names, values, self.app.stdout, parsed_args)
 
 
-class Act(Command):
+class Act(_Command):
     """A command that prints by itself, or nothing: ``take_action`` returns its exit code, or None for 0."""
-
-    app: App
 
 
 class _CsvOne(SingleFormatter):
@@ -202,6 +208,8 @@ def single_formatters() -> Mapping[str, SingleFormatter]:
 
 def _of_cliff(kind: str) -> dict[str, Any]:
     """The formatters for the commands of a kind, ``list`` or ``show``. Formats of other packages are left out."""
+    from stevedore import NamedExtensionManager
+
     found: NamedExtensionManager[Any] = NamedExtensionManager(
         f"cliff.formatter.{kind}",
         _FORMATS,

@@ -20,6 +20,11 @@ def variable_of(group: str, option: str) -> str:
     return f"{_PREFIX}{group}{_SEPARATOR}{option}".upper()
 
 
+def has_options(variables: Iterable[str]) -> bool:
+    """Whether one of these variables may be meant for an option of any program: :func:`misspelt` ignores the others."""
+    return any(each.upper().startswith(_PREFIX) for each in variables)
+
+
 def misspelt(variables: Iterable[str], groups: Groups) -> Iterator[tuple[str, str]]:
     """Yield (variable, the most similar name that is read, or "") for each variable that is not read, and stands in
     one of these groups or in a group with a similar name. Variables of other groups may be another program's.

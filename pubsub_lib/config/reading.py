@@ -11,7 +11,7 @@ import msgspec
 from oslo_config import cfg
 
 from pubsub_lib.config import dragonflow, installed_drivers, options
-from pubsub_lib.config.environment import misspelt, variable_of
+from pubsub_lib.config.environment import has_options, misspelt, variable_of
 from pubsub_lib.config.places import groups_of, misplaced
 from pubsub_lib.config.pubsub import GROUP
 from pubsub_lib.errors import ConfigError
@@ -116,6 +116,8 @@ class Configuration(msgspec.Struct, frozen=True):
 
     def misspelt_variables(self) -> list[str]:
         """A sentence for each environment variable whose name is nearly that of an option, without its value."""
+        if not has_options(os.environ):
+            return []  # without the import of every driver's options
         groups = {GROUP: options.names(), options.SERVICE_GROUP: [option.dest for option in options.SERVICE]}
         for group, opts in installed_drivers.readable_options().values():
             groups[group] = [option.dest for option in opts]

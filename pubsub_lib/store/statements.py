@@ -1,8 +1,11 @@
-"""The statements of the commit sequence for one dialect, each prepared at its first use."""
+"""The statements of the commit sequence for one dialect, each prepared at its first use.
+
+SQLAlchemy's modules of a dialect are imported where they are used, because each takes as long as the rest of it.
+"""
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -27,12 +30,14 @@ from sqlalchemy import (
     type_coerce,
     update,
 )
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.types import NullType
 
 from pubsub_lib.store import schema
 from pubsub_lib.store.prepared import Prepared
 from pubsub_lib.store.types import Name, NowMicroseconds
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 COUNTER: Final = schema.store.c.id == literal_column("1")
 _DIALECTS: Final = 16
@@ -155,11 +160,17 @@ class Statements:
     def _upsert(self, table: Table) -> Prepared:
         """Insert or replace a whole row by primary key."""
         if self._dialect.name == "mysql":
+            from sqlalchemy.dialects import mysql
+
             statement = mysql.insert(table)
             others = [each.name for each in table.columns if not each.primary_key]
             return self._made(statement.on_duplicate_key_update({name: statement.inserted[name] for name in others}))
         if self.json:
+            from sqlalchemy.dialects import postgresql
+
             return self._made(_replaced(postgresql.insert(table), table))
+        from sqlalchemy.dialects import sqlite
+
         return self._made(_replaced(sqlite.insert(table), table))
 
 
@@ -173,11 +184,13 @@ def _json(name: str) -> Any:
     return cast(bindparam(name, type_=Text), JSON)
 
 
-def _from_json(table: Table) -> postgresql.Insert:
+def _from_json(table: Table) -> "postgresql.Insert":
     """An insert of all rows of one JSON text: the statement is short, and equal for any number of rows.
 
     msgspec writes bytes as base64.
     """
+    from sqlalchemy.dialects import postgresql
+
     columns = [
         column(each.name, Text() if _is_bytes(each) or isinstance(each.type, Name) else each.type)
         for each in table.columns
@@ -193,7 +206,7 @@ def _is_bytes(column: Column[Any]) -> bool:
     return isinstance(column.type, LargeBinary)
 
 
-Conflicting = TypeVar("Conflicting", postgresql.Insert, sqlite.Insert)
+Conflicting = TypeVar("Conflicting", "postgresql.Insert", "sqlite.Insert")
 
 
 def _replaced(statement: Conflicting, table: Table) -> Conflicting:

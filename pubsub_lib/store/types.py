@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import BigInteger, Dialect, LargeBinary, Text
-from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy import VARBINARY, BigInteger, Dialect, LargeBinary, Text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ColumnElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -27,10 +26,8 @@ class Name(TypeDecorator[str]):
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         """The native type."""
         if dialect.name == "mysql":
-            return dialect.type_descriptor(mysql.VARBINARY(self.size))
-        if dialect.name == "postgresql":
-            return dialect.type_descriptor(postgresql.TEXT(collation="C"))
-        return dialect.type_descriptor(Text())
+            return dialect.type_descriptor(VARBINARY(self.size))
+        return dialect.type_descriptor(Text(collation="C") if dialect.name == "postgresql" else Text())
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> Any:
         """Convert text for the driver."""
@@ -49,9 +46,21 @@ class Name(TypeDecorator[str]):
         return bytes(value).decode() if isinstance(value, bytes | bytearray) else value
 
 
+class Blob(LargeBinary):
+    """Bytes, verbatim, of any size that our limits allow (MySQL's plain BLOB ends at 64 KiB).
+
+    The name of MySQL's type is written out here, because its module in SQLAlchemy imports all drivers of MySQL.
+    """
+
+
+@compiles(Blob, "mysql")
+def _longblob(element: Blob, compiler: Any, **kw: Any) -> str:
+    return "LONGBLOB"
+
+
 def blob() -> TypeEngine[bytes]:
-    """Bytes, verbatim, of any size that our limits allow (MySQL's plain BLOB ends at 64 KiB)."""
-    return LargeBinary().with_variant(mysql.LONGBLOB(), "mysql")
+    """The type of a column of bytes."""
+    return Blob()
 
 
 class NowMicroseconds(ColumnElement[int]):

@@ -4,14 +4,12 @@ import contextlib
 import os
 import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pubsub_lib.cli.commands import COMMANDS, OF_PROGRAM
-from tests.unit.cli.world import ROOT, World, start
+from tests.unit.cli.world import World, imported, start
 
 HEAVY = {
     "alembic", "msgspec", "oslo_config", "prettytable", "rich", "sqlalchemy", "tenacity", "xxhash", "yaml",
@@ -19,18 +17,6 @@ HEAVY = {
     "pubsub_lib.journal", "pubsub_lib.publisher", "pubsub_lib.replica", "pubsub_lib.settings", "pubsub_lib.store",
 }  # fmt: skip
 """What the list of the commands does not need."""
-
-
-def imported(*arguments: object) -> tuple[str, set[str]]:
-    """What ``pubsub-db`` printed in a new process, and the modules that the process has imported."""
-    code = (
-        "import sys; from pubsub_lib.scripts import pubsub_db; sys.argv[0] = 'pubsub-db'; code = pubsub_db(); "
-        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
-    )
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, set(done.stderr.split())
 
 
 def test_help_imports_no_command_and_no_package_that_it_does_not_need() -> None:

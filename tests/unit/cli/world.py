@@ -99,6 +99,21 @@ def start(*arguments: object, failpoint: str = "", **options: Any) -> "subproces
     )
 
 
+def imported(*arguments: object) -> tuple[str, set[str]]:
+    """What ``pubsub-db`` printed in a new process, and the modules that the process has imported."""
+    code = (
+        "import sys; from pubsub_lib.scripts import pubsub_db; sys.argv[0] = 'pubsub-db'; code = pubsub_db(); "
+        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout, set(done.stderr.split())
+
+
 def fill(store: Store) -> None:
     """Three objects in two tables on two topics."""
     with store.transaction() as tx:

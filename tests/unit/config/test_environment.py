@@ -2,7 +2,7 @@
 
 import pytest
 
-from pubsub_lib.config.environment import misspelt
+from pubsub_lib.config.environment import has_options, misspelt
 
 GROUPS = {
     "pubsub": ("store_url", "service_name", "max_idle_time"),
@@ -46,3 +46,10 @@ def test_misspelt_variable_is_named_with_the_one_that_is_meant(variable: str, me
 )
 def test_other_variable_is_not_named(variable: str) -> None:
     assert list(misspelt([variable], GROUPS)) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"), [(["PATH"], False), ([], False), (["PATH", "OS_PUBSB__X"], True), (["os_pubsub__x"], True)]
+)
+def test_variables_that_may_be_meant_for_options(variables: list[str], found: bool) -> None:
+    assert has_options(variables) is found

@@ -12,7 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, text
 
 from pubsub_lib.errors import SchemaError
 from pubsub_lib.store import Store, StoreSettings, migrate, migration, schema
@@ -61,6 +61,18 @@ def test_migrations_build_the_tables_of_the_schema(database_url: str, engine: En
         context = MigrationContext.configure(connection, opts={"version_table": schema.VERSION_TABLE})
         differences = compare_metadata(context, schema.metadata)
     assert differences == []
+
+
+def test_mysql_tables_are_transactional_with_any_default_engine(mariadb_url: str) -> None:
+    url = make_url(mariadb_url).update_query_dict({"init_command": "SET SESSION default_storage_engine = 'Aria'"})
+    Store(url.render_as_string(hide_password=False)).close()
+    made = create_engine(url)
+    query = "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE()"
+    with made.connect() as connection:
+        assert connection.execute(text("SELECT @@default_storage_engine")).scalar_one() == "Aria"
+        engines = {each[0]: each[1] for each in connection.execute(text(query))}
+    made.dispose()
+    assert {name: engines[name] for name in schema.metadata.tables} == dict.fromkeys(schema.metadata.tables, "InnoDB")
 
 
 def test_older_schema_is_rejected_until_migrated(database_url: str, engine: Engine) -> None:

@@ -33,10 +33,6 @@ def test_keys_are_bytes_and_values_are_verbatim(dialect: str, topic: str, value:
     assert "JSON" not in text
 
 
-def test_mysql_tables_are_transactional_with_any_default_engine() -> None:
-    assert all("ENGINE=InnoDB" in ddl(name, "mysql") for name in schema.metadata.tables)
-
-
 def test_position_no_column_is_autoincrement() -> None:
     for name in schema.metadata.tables:
         assert "AUTO_INCREMENT" not in ddl(name, "mysql")

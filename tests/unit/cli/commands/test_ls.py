@@ -2,7 +2,14 @@
 
 import pytest
 
-from tests.unit.cli.world import World, fill
+from tests.unit.cli.world import World, fill, imported
+
+NOT_NEEDED = {
+    "alembic", "mako", "pubsub_lib.audit", "pubsub_lib.loader", "pubsub_lib.publisher",
+    "pubsub_lib.replica", "pubsub_lib.service", "rich", "sqlalchemy.dialects.mysql",
+    "sqlalchemy.dialects.postgresql", "sqlalchemy.orm", "yaml", "zmq",
+}  # fmt: skip
+"""What a list of an SQLite database does not need."""
 
 
 def test_keys_of_a_table(world: World) -> None:
@@ -78,3 +85,18 @@ def test_ls_rejects_an_invalid_limit(limit: int, small: World) -> None:
 
 def test_ls_rejects_an_invalid_prefix(small: World) -> None:
     small.run("ls", "lport", "--prefix", "x" * 2000).failed(2, "bytes; at most")
+
+
+def test_ls_imports_no_publisher_and_no_other_database(small: World) -> None:
+    with small.open() as store:
+        fill(store)
+    shown, modules = imported("--config-file", small.config, "ls", "lport", "-f", "value")
+    assert shown.startswith("p1 tenant-1 ")
+    assert modules & NOT_NEEDED == set()
+    assert "sqlalchemy.dialects.sqlite" in modules  # the modules are seen at all
+
+
+def test_help_of_ls_imports_no_database_and_no_configuration() -> None:
+    shown, modules = imported("ls", "--help")
+    assert "--prefix" in shown
+    assert modules & (NOT_NEEDED | {"oslo_config", "pubsub_lib.settings", "pubsub_lib.store", "sqlalchemy"}) == set()
