@@ -73,6 +73,11 @@ def test_page_of_pubsub_db_has_every_command() -> None:
     assert {each.name for each in generate_man.of_cli().commands} == {*COMMANDS, "complete", "help"}
 
 
+def test_page_of_pubsub_db_has_an_example_of_every_command() -> None:
+    text = (generate_man.FOLDER / "pubsub-db.1").read_text()
+    assert text.count("\n.PP\nExample: pubsub\\-db ") == len(COMMANDS) + 2
+
+
 def test_page_of_the_audit_has_every_bit_and_code() -> None:
     for code in (*BITS, exit_codes.AUDIT_USAGE, exit_codes.INTERNAL_ERROR, exit_codes.CLOSED_PIPE):
         assert f" {code} " in generate_man.OF_AUDIT
