@@ -162,6 +162,8 @@ def _lines(page: Page) -> Iterator[str]:
         yield from paragraphs(each.about)
         yield from (".PP", *synopsis(Part(f"{page.name} {each.name}", "", each.parser)))
         yield from listed(each, shared)
+        if each.parser.epilog:
+            yield from (".PP", *paragraphs(each.parser.epilog))
     if shared:
         yield ".SH OPTIONS OF MOST COMMANDS"
         seen: set[str] = set()

@@ -4,7 +4,8 @@ To add a command:
 
 1. Write ``pubsub_lib/cli/commands/<name>.py`` with one class. Derive it from :class:`~pubsub_lib.cli.output.List`
    (rows), :class:`~pubsub_lib.cli.output.Show` (one item) or :class:`~pubsub_lib.cli.output.Act` (prints by itself,
-   or nothing). ``--help`` shows its docstring; ``get_parser`` adds its options; ``take_action`` runs the command.
+   or nothing). ``--help`` shows its docstring and ends with its ``example``; ``add_arguments`` adds its options;
+   ``take_action`` runs the command.
    Commands do not import each other: code that two of them need belongs in a module of ``pubsub_lib/cli``.
 2. Add a line to ``COMMANDS`` in :mod:`pubsub_lib.cli.commands`. It is a table and not a group of entry points, so
    that only the command that is run is imported, and none of them for the list of commands.

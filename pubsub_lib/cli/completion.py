@@ -44,11 +44,11 @@ class Command(msgspec.Struct, frozen=True):
 class Complete(Act):
     """Print a script that completes commands, options, tables and topics in a shell."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "complete --shell fish"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The shell."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("--shell", choices=("bash", "fish", "zsh"), default="bash", help="(default: %(default)s)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Print it. All commands are imported."""

@@ -10,11 +10,11 @@ from pubsub_lib.command import exit_codes
 class Help(Act):
     """Show the help of a command, or the list of the commands."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "help clients add"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The command."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("command", metavar="COMMAND", nargs="*", help="the command's name (default: the list)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Import the command, if one is named, and print its help."""

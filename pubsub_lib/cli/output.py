@@ -46,10 +46,21 @@ class _Command(Command):
     """A command of this package."""
 
     app: App
+    example = ""
+    """What a user may type after the program's name. The help ends with it, and a test runs or parses it."""
 
     def get_epilog(self) -> str:
-        """No text. That of cliff names the package of a command, for which it reads the metadata of all packages."""
-        return ""
+        """The example. The text of cliff would name the package, for which it reads the metadata of all packages."""
+        return f"Example: {self.app.NAME} {self.example}"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """A parser with the command's own options, which so begin its usage."""
+        parser = super().get_parser(prog_name)
+        self.add_arguments(parser)
+        return parser
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's own options and arguments; by default it has none."""
 
 
 class _Result(_Command):
@@ -73,7 +84,7 @@ class _Result(_Command):
         """Print the result of ``take_action``. Raises UsageError for an unknown column."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options for the format, the columns and the order, worded as in every OpenStack client."""
+        """Then the options for the format, the columns and the order, worded as in every OpenStack client."""
         parser = super().get_parser(prog_name)
         group = parser.add_argument_group("output formatters", "output formatter options")
         group.add_argument(

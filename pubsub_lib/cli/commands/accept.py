@@ -20,14 +20,14 @@ class Accept(Show):
     data, so that it cannot be restored. Data that the changelog contains is repaired first. Lost data stays lost.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "accept --topic tenant-1"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Which topic."""
-        parser = super().get_parser(prog_name)
         parser.add_argument(
             "--topic", metavar="TOPIC", required=True, help="the topic whose rows do not match its head"
         )
         add_yes(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Short transactions. Raises NotFound, StoreError."""

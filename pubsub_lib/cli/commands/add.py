@@ -13,9 +13,10 @@ from pubsub_lib.errors import AlreadyExists
 class Add(Show):
     """Create an object and publish the change."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = 'add lport p1 \'{"switch": "s1"}\' --topic tenant-1'
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The object, its value and topic."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("key", metavar="KEY")
         parser.add_argument("value", metavar="VALUE", help="JSON; - reads JSON from the standard input")
@@ -23,7 +24,6 @@ class Add(Show):
             "--topic", metavar="TOPIC", help="the topic of the object (default: the store's default topic)"
         )
         parser.add_argument("--replace", action="store_true", help="replace the whole value when the object exists")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """One transaction. Raises AlreadyExists."""

@@ -13,15 +13,15 @@ from pubsub_lib.cli.output import Show
 class Bind(Show):
     """Bind a port to this host (or another host) and publish the change."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "bind p1 --host host-7"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The port and the host."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("key", metavar="KEY", help="the key of the port")
         # The name of this host is no default of the parser: help and manual pages must be equal on all machines.
         parser.add_argument("--host", help="the host (default: this one)")
         parser.add_argument("--table", default="lport", help="the table of the ports (default: %(default)s)")
         parser.add_argument("--member", default="chassis", help="the member that names the host (default: %(default)s)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """One transaction. Raises NotFound."""

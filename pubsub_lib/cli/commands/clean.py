@@ -14,13 +14,13 @@ from pubsub_lib.store import Store
 class Clean(Show):
     """Delete all objects, or the objects of a table or a topic, and publish the changes."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "clean --table lport --topic tenant-1"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The table and the topic."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("--table", metavar="TABLE", help="only objects of this table")
         parser.add_argument("--topic", metavar="TOPIC", help="only objects on this topic")
         add_yes(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Transactions of bounded size."""

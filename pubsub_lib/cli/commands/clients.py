@@ -24,6 +24,8 @@ COLUMNS: Final = ("name", "topics", "everything", "public_key")
 class ListClients(List):
     """List the clients: the topics that each may receive, and its public key."""
 
+    example = "clients list -f json"
+
     nothing = "there are no clients; publishers with keys accept no program"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
@@ -38,9 +40,10 @@ class AddClient(Act):
     When the standard output is a file, or with --output, only its owner can read the file.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "clients add host-7 --topics tenant-1 --output host-7.key"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The client's name, topics, and where its key goes."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("name", metavar="NAME", help="a name for the client, such as its host's name")
         _add_topics(parser, "may receive")
         where = parser.add_mutually_exclusive_group()
@@ -51,7 +54,6 @@ class AddClient(Act):
             help="the public key of a pair that the client has made itself; then no key is printed "
             "(--public-key=KEY if it begins with -)",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """The client may connect within clients_interval. Raises AlreadyExists, FileError, StoreError."""
@@ -79,12 +81,12 @@ class AddClient(Act):
 class GrantTopics(Show):
     """Let a client receive further topics."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "clients grant host-7 --topics tenant-2"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The client and the topics."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("name", metavar="NAME")
         _add_topics(parser, "may also receive")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Takes effect within clients_interval. Raises NotFound."""
@@ -101,12 +103,12 @@ class RevokeClient(Show):
     Publishers end the client's connection within clients_interval and 2 s. All other clients connect again.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "clients revoke host-7"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The client and the topics."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("name", metavar="NAME")
         _add_topics(parser, "may not receive any more")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Shows what is left. Raises NotFound, also for a topic that was not granted."""

@@ -37,13 +37,13 @@ class Diff(List):
     topic counts as deleted.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "diff 100 200 --topic tenant-1"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The positions and the topic."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("first", metavar="P1", type=int, help="a position: the changes up to it are the old state")
         parser.add_argument("second", metavar="P2", type=int, help="a later position, up to the store's head")
         parser.add_argument("--topic", metavar="TOPIC", help="only this topic")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Raises ConfigError for invalid positions, NotFound for positions that were trimmed."""

@@ -15,12 +15,12 @@ from pubsub_lib.store import administration
 class Dropall(Show):
     """Delete all objects, publish the changes, and drop this library's tables."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "dropall --yes"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """``--force`` and ``--yes``."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("--force", action="store_true", help="drop them even when a publisher service is running")
         add_yes(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Delete the objects first, so that replicas are notified, then the tables.

@@ -12,14 +12,14 @@ from pubsub_lib.cli.prompts import check_names
 class Dump(List):
     """Show all objects with their values (for many objects use export)."""
 
+    example = "dump --table lport -f yaml"
+
     nothing = "there are no such objects"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The table and the topic."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("--table", metavar="TABLE", help="only objects of this table")
         parser.add_argument("--topic", metavar="TOPIC", help="only objects on this topic")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """One consistent reading, sorted by table and key."""

@@ -23,14 +23,14 @@ _EVERY = 1000
 class Export(Act):
     """Write all objects of one consistent reading to a file of JSON lines that load reads."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "export net.jsonl.gz --table lport"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The file, the table and the topic."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("file", metavar="FILE", help="gzip when its name ends in .gz; - is the standard output")
         parser.add_argument("--table", metavar="TABLE", help="only objects of this table")
         parser.add_argument("--topic", metavar="TOPIC", help="only objects on this topic")
         add_yes(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """In bounded memory. Raises FileError, StoreError."""

@@ -12,12 +12,12 @@ from pubsub_lib.errors import NotFound
 class Get(Show):
     """Show one object: its topic, version and value."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "get lport p1 -f json"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The object's table and key."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("key", metavar="KEY")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Read the object. Raises NotFound."""

@@ -18,12 +18,12 @@ class History(List):
     The whole changelog is searched: a million links take some seconds.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "history lport p1"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The object's table and key."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("key", metavar="KEY")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Raises NotFound when neither the changelog nor the store has the object."""

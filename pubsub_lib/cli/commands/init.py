@@ -12,6 +12,8 @@ from pubsub_lib.store import Store, administration
 class Init(Show):
     """Create the tables in an empty database (and the file, for SQLite)."""
 
+    example = "init --database sqlite:///net.db"
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Changes nothing when the tables exist. Raises SchemaError for foreign, older or newer tables."""
         settings = settings_of(self)

@@ -22,9 +22,10 @@ class Load(Show):
     "action": "delete" deletes the object. Equal objects are not written, so run an interrupted load again.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "load net.jsonl --batch 500"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The file, the size of a transaction, and the first line."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("file", metavar="FILE", help="gzip when its name ends in .gz; - is the standard input")
         parser.add_argument(
             "--batch",
@@ -35,7 +36,6 @@ class Load(Show):
         parser.add_argument(
             "--from-line", type=int, default=1, metavar="N", help="skip the lines before this one (default: 1)"
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Transactions of bounded size. Raises FileError, StoreError."""

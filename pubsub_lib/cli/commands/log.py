@@ -41,11 +41,12 @@ Row = tuple[Any, ...]
 class Log(List):
     """Show the changelog: the newest changes, or the changes after a position; --follow continues with new changes."""
 
+    example = "log --since 100 --topic tenant-1 --values"
+
     nothing = "the changelog has no such changes"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The position, the topic, the maximum number of changes."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("--since", metavar="P", type=int, help="show the changes after this position, oldest first")
         parser.add_argument("--topic", metavar="TOPIC", help="only this topic")
         parser.add_argument(
@@ -53,7 +54,6 @@ class Log(List):
         )
         parser.add_argument("--values", action="store_true", help="show the values, too")
         parser.add_argument("--follow", action="store_true", help="continue until Ctrl-C, with a line for each change")
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the changes. Returns the exit code."""

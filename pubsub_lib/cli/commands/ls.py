@@ -16,17 +16,17 @@ MAX_LIMIT: Final = 2**31 - 2
 class Ls(List):
     """List the keys of a table, with topic and version."""
 
+    example = "ls lport --prefix tenant-1/ --limit 20 --values"
+
     nothing = "the table holds no objects"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The table, and which of its objects."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("--topic", metavar="TOPIC", help="only objects on this topic")
         parser.add_argument("--prefix", metavar="TEXT", default="", help="only keys that begin with this text")
         parser.add_argument("--limit", metavar="N", type=int, help="maximum number of objects (default: all)")
         parser.add_argument("--values", action="store_true", help="also show the values")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """One consistent reading, sorted by key. Logs when there are more objects."""

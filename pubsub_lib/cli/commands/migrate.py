@@ -12,6 +12,8 @@ from pubsub_lib.store import administration, migrate
 class Migrate(Show):
     """Migrate the tables of an older version to this version. Stop all writers before."""
 
+    example = "migrate --config-file /etc/pubsub_lib/pubsub_lib.conf"
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Changes nothing when the tables are of this version. Raises SchemaError."""
         settings = settings_of(self)

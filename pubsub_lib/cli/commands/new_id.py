@@ -16,11 +16,11 @@ class NewId(Show):
     A copy has the id of the original, so replicas and services cannot distinguish the publishers of the two.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "new-id --yes"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """``--yes``."""
-        parser = super().get_parser(prog_name)
         add_yes(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Objects and history stay. Raises SchemaError, StoreError."""

@@ -19,15 +19,15 @@ class Publishers(List):
     service registers again when it renews its lease.
     """
 
+    example = "publishers --sort-column service"
+
     nothing = "no service is in the directory"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The service whose entries are removed."""
-        parser = super().get_parser(prog_name)
         parser.add_argument(
             "--forget", metavar="NAME", help="remove this service's entries, and show the other entries"
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Leases are measured by the database's clock. Raises NotFound when ``--forget`` names an unknown service."""

@@ -14,14 +14,14 @@ class Resync(Act):
     Not needed in operation: a replica detects and repairs differences by itself.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "resync 127.0.0.1:8868 tenant-1"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The replica and the topics."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("url", metavar="URL", help="the URL of the replica's endpoint (replica_metrics_port)")
         parser.add_argument(
             "topics", metavar="TOPIC", nargs="*", help="a topic to read again (default: all that it is subscribed to)"
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Send the request. Raises ConfigError, NotSubscribedError, TransportError."""

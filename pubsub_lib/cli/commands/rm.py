@@ -14,9 +14,10 @@ from pubsub_lib.errors import UsageError
 class Rm(Show):
     """Delete objects of a table in one transaction, and publish the changes."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "rm lport p1 p2 --missing-ok"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The objects and the conditions."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("keys", metavar="KEY", nargs="+")
         parser.add_argument("--missing-ok", action="store_true", help="ignore keys that do not exist")
@@ -24,7 +25,6 @@ class Rm(Show):
             "--if-version", type=version, metavar="N", help="delete only when the object has this version"
         )
         add_yes(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """One transaction. Raises NotFound, VersionMismatch."""

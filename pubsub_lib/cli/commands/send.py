@@ -27,9 +27,10 @@ class Send(Show):
     the command also runs a replica of the topic, with the same configuration, and shows how long the event took.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "send --topic tenant-1 --wait 10"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The event, its topic, and how long to wait for it."""
-        parser = super().get_parser(prog_name)
         parser.add_argument(
             "--topic", default=DEFAULT_TOPIC, metavar="TOPIC", help="topic of the event (default: %(default)s)"
         )
@@ -38,7 +39,6 @@ class Send(Show):
         parser.add_argument(
             "--wait", type=float, metavar="SECONDS", help="subscribe to the topic; maximum time until the event arrives"
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Two transactions. Raises WaitTimeout when the event does not arrive."""

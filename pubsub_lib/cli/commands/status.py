@@ -29,9 +29,10 @@ class Status(Show):
     The command asks live services, with the driver of the INI file, how far they have read the store.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "status --ask 5 -f json"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """How long to wait for services, and a replica to ask."""
-        parser = super().get_parser(prog_name)
         parser.add_argument(
             "--ask", metavar="S", type=float, default=ASK_SECONDS,
             help=f"seconds to wait for the answers of live services (default: {ASK_SECONDS:g}); 0: do not ask services",
@@ -40,7 +41,6 @@ class Status(Show):
             "--replica", metavar="URL",
             help="also show the publishers that the replica at this endpoint (replica_metrics_port) does not use",
         )  # fmt: skip
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Read the store and ask the services and the replica. Raises ConfigError, StoreError, TransportError."""

@@ -11,6 +11,8 @@ from pubsub_lib.cli.output import List
 class Tables(List):
     """List the tables and how many objects each holds."""
 
+    example = "tables --sort-column objects --sort-descending"
+
     nothing = "the store holds no objects"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:

@@ -35,9 +35,10 @@ LOOK: Final = 0.1
 class Top(Act):
     """Show a live screen: rates of written and received changes, lags, missing messages. q or Ctrl-C ends it."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "top tenant-1 --interval 2"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The topics and the interval."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("topics", metavar="TOPIC", nargs="*", help="a topic to show (default: all topics)")
         parser.add_argument(
             "--interval",
@@ -46,7 +47,6 @@ class Top(Act):
             default=INTERVAL,
             help=f"seconds between two readings of the store (default: {INTERVAL:g})",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Runs until a key or a signal. Raises ConfigError (no terminal), DriverError, TransportError, StoreError."""

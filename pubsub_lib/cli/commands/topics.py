@@ -12,6 +12,8 @@ from pubsub_lib.cli.output import List
 class Topics(List):
     """List the topics: number of objects, position of the head, and digest of each."""
 
+    example = "topics -f json"
+
     nothing = "nothing was ever written to this store"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:

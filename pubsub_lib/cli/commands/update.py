@@ -13,9 +13,10 @@ from pubsub_lib.cli.write_result import version
 class Update(Show):
     """Merge members into an object's value and publish the change."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = 'update lport p1 \'{"chassis": "host-7"}\''
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The object, the members, the topic and the condition."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("key", metavar="KEY")
         parser.add_argument(
@@ -27,7 +28,6 @@ class Update(Show):
         parser.add_argument(
             "--if-version", type=version, metavar="N", help="update only when the object has this version"
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """One transaction. Raises NotFound, VersionMismatch, InvalidValueError."""

@@ -33,12 +33,12 @@ class Verify(List):
     The exit code is 1 when anything differs; each object that differs is named.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "verify tenant-1 --against 127.0.0.1:8868"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The topic and the replica."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("topic", metavar="TOPIC")
         parser.add_argument("--against", metavar="URL", help="the URL of a replica's endpoint (replica_metrics_port)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Row]]:
         """Raises NotFound (no such topic), TransportError, NotSubscribedError, WaitTimeout, StoreError."""

@@ -49,13 +49,13 @@ class Watch(List):
     commit to this process, by the clocks of the two hosts. Ctrl-C ends the command.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+    example = "watch tenant-1 --count 10"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The topics, and when to end."""
-        parser = super().get_parser(prog_name)
         parser.add_argument("topics", metavar="TOPIC", nargs="*", help="a topic to listen to (default: all topics)")
         parser.add_argument("--count", metavar="N", type=int, help="end after N messages")
         parser.add_argument("--seconds", metavar="S", type=float, help="end after S seconds")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Not used: ``run`` prints rows as they arrive."""

@@ -53,7 +53,7 @@ def test_pages_are_up_to_date() -> None:
 
 def test_pages_do_not_depend_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
-    monkeypatch.setenv("HOME", "/elsewhere")
+    monkeypatch.setenv("HOME", "/nowhere")
     monkeypatch.setenv("COLUMNS", "40")
     assert generate_man.main(["--check"]) == 0
 
@@ -71,6 +71,11 @@ def test_each_option_and_command_is_on_its_page(page: Callable[[], generate_man.
 
 def test_page_of_pubsub_db_has_every_command() -> None:
     assert {each.name for each in generate_man.of_cli().commands} == {*COMMANDS, "complete", "help"}
+
+
+def test_page_of_pubsub_db_has_an_example_of_every_command() -> None:
+    text = (generate_man.FOLDER / "pubsub-db.1").read_text()
+    assert text.count("\n.PP\nExample: pubsub\\-db ") == len(COMMANDS) + 2
 
 
 def test_page_of_the_audit_has_every_bit_and_code() -> None:
