@@ -259,8 +259,7 @@ _LENGTHS: Final = {
 
 def _shown(value: object, name: str) -> str:
     if isinstance(value, bytes):
-        is_id = name in ("uuid", "store_id") or ".path[" in name
-        return value.hex() if is_id else f"{len(value)} bytes: {value.decode()}"
+        return value.hex() if name.endswith(("uuid", "store_id", "]")) else f"{len(value)} bytes: {value.decode()}"
     if value is None:
         return "nil"
     return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)

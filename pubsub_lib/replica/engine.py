@@ -21,6 +21,7 @@ from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.interest import Interest
+from pubsub_lib.core.leased_publishers import NEVER_DUE
 from pubsub_lib.core.model import Want
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.replica_state import ReplicaState
@@ -40,8 +41,6 @@ from pubsub_lib.settings import Settings
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-
-NEVER_DUE = float("inf")
 
 
 class Engine:
@@ -221,10 +220,8 @@ class Engine:
             self._state.cache.add_index(name, table, by)
         self._report_indexes()
 
-    # -- the receiving thread -------------------------------------------------------------------------------------
-
     def on_envelope(self, envelope: Envelope) -> None:
-        """An envelope arrived. The driver's thread; waits for the replica's lock."""
+        """A message arrived. The driver's receiving thread; waits for the replica's lock."""
         with self._lock:
             if self._closing:
                 return
