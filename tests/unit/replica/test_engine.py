@@ -282,6 +282,7 @@ def test_engine_has_these_public_attributes_and_neither_lock_nor_state() -> None
         "start", "close", "subscribe", "unsubscribe", "resync", "add_index",  # what Replica's own methods do
         "read", "shown", "call_if_free", "wait", "wait_for_step", "watch",  # with the lock held
         "now", "why", "last_error", "failure", "counters",
+        "on_envelope", "on_directory",  # what driver and discovery call
     } == NAMES - PRIVATE  # fmt: skip
 
 

@@ -161,7 +161,7 @@ def killed_for_good(world: Scenario, side: str, name: str) -> Participant:
 
 
 @case({("unknown", "gap", ""): 5, ("lost", "middle", "wire"): 1}, 33)
-def a_dead_replica_keeps_no_window_open(world: Scenario) -> list[Row]:
+def no_window_waits_for_a_dead_replica(world: Scenario) -> list[Row]:
     """One of two replicas is killed for good. Long after that, the other one loses a message."""
     dead = killed_for_good(world, "replica", "dead")
     world.follow()
@@ -178,7 +178,7 @@ def a_dead_replica_keeps_no_window_open(world: Scenario) -> list[Row]:
 
 
 @case({("unknown", "gap of a publisher", ""): 1, ("lost", "", "service"): 1, ("unpublished", "", ""): 1}, 33)
-def a_dead_service_keeps_no_window_open(world: Scenario) -> list[Row]:
+def no_window_waits_for_a_dead_service(world: Scenario) -> list[Row]:
     """It may have sent the first commit after its last record. It expired before the second one, which is lost."""
     killed_for_good(world, "service", "dead")
     world.follow()
