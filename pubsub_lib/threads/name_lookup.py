@@ -1,5 +1,6 @@
 """Looking up the addresses of a host with a timeout: no call of the system ends a look-up that hangs."""
 
+import ipaddress
 import socket
 import threading
 from typing import Any
@@ -13,6 +14,7 @@ class NameLookup:
     def __init__(self, host: str, port: int) -> None:
         self._host = host
         self._port = port
+        self._numeric = _is_numeric(host)
         self._changed = threading.Condition()
         self._running = False
         self._ended = False
@@ -22,8 +24,10 @@ class NameLookup:
     def addresses(self, timeout: float) -> list[tuple[Any, ...]]:
         """The answers of ``socket.getaddrinfo`` for streams. A look-up that still runs is waited for again. Raises
         OSError and UnicodeError as that function, and OSError after the timeout or ``end``; TransportError when no
-        thread can be started.
+        thread can be started. The address of a numeric host needs neither a thread nor a wait.
         """
+        if self._numeric:
+            return self._asked()
         with self._changed:
             if not self._running and not self._ended:
                 start_thread(threading.Thread(target=self._look_up, name="pubsub-name-lookup", daemon=True))
@@ -46,12 +50,21 @@ class NameLookup:
 
     def _look_up(self) -> None:
         try:
-            answer: list[tuple[Any, ...]] | Exception = list(
-                socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-            )
+            answer: list[tuple[Any, ...]] | Exception = self._asked()
         except (OSError, UnicodeError) as error:
             answer = error
         with self._changed:
             self._answer = answer
             self._running = False
             self._changed.notify_all()
+
+    def _asked(self) -> list[tuple[Any, ...]]:
+        return list(socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM))
+
+
+def _is_numeric(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

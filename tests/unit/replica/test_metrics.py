@@ -84,7 +84,7 @@ def test_histograms_count_links_and_calls_but_no_full_sync(sqlite_url: str) -> N
             tx.set("a", "read", 0, topic="t")
         replica.on("a", lambda change: None)
         replica.on("a", lambda change: None, key="1")
-        replica.wait_for(tx.commit, LONG)
+        replica.wait_handled(tx.commit, LONG)
         before = samples(get(config, "/metrics")[1])
         for value in range(3):
             with store.transaction() as tx:

@@ -9,6 +9,7 @@ import pytest
 from _patience import longest
 from _processes import poll
 
+from pubsub_lib.threads import name_lookup
 from pubsub_lib.threads.name_lookup import NameLookup
 
 LONG = longest(30.0)
@@ -43,6 +44,16 @@ def looking_up() -> list[threading.Thread]:
 
 def test_addresses_are_those_of_the_system() -> None:
     assert NameLookup("127.0.0.1", 7000).addresses(LONG)[0][4] == ("127.0.0.1", 7000)
+
+
+@pytest.mark.parametrize(("host", "address"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1")])
+def test_numeric_host_needs_no_thread(host: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise AssertionError(thread.name)
+
+    monkeypatch.setattr(name_lookup, "start_thread", refused)
+    (found,) = NameLookup(host, 6379).addresses(LONG)
+    assert found[4][:2] == (address, 6379)
 
 
 @pytest.mark.parametrize("host", ["host.invalid", f"{'x' * 70}.example"])
