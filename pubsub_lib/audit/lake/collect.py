@@ -16,9 +16,8 @@ from pubsub_lib.audit.lake.tables import DAY, SCHEMAS
 from pubsub_lib.audit.report import anomalies, latency, windows
 from pubsub_lib.audit.report.aggregates import Aggregates
 from pubsub_lib.audit.report.summary import Summary
-from pubsub_lib.audit.rules.base_tables import PARTICIPANTS
 from pubsub_lib.audit.rules.pipeline import Tables
-from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.settings import PARTICIPANTS, AuditSettings
 from pubsub_lib.audit.spark.addresses import to_read
 from pubsub_lib.audit.spark.settled import settled
 

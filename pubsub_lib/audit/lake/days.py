@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pubsub_lib.audit.lake.folder import Damaged, Lake
 from pubsub_lib.audit.lake.tables import SCHEMAS, percentiles
 from pubsub_lib.audit.report.summary import INCOMPLETE, STRICT, Balance, exit_code
-from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.errors import ConfigError
 
 HOP: Final = "publish_apply"
@@ -184,7 +184,7 @@ def _seconds(coverage: Iterable[Mapping[str, Any]]) -> int:
         start = begin if reached is None else max(begin, reached)
         total += max(0, end - start)
         reached = end if reached is None else max(end, reached)
-    return total // 1_000_000
+    return total // SECOND
 
 
 def _trend(domain: str, found: Mapping[tuple[date, str], tuple[Day, _Histogram]]) -> Trend | None:

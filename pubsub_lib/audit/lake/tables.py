@@ -6,14 +6,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from pubsub_lib.audit.report.summary import Balance
+from pubsub_lib.audit.report.summary import PERCENTILES, Balance
 from pubsub_lib.audit.settings import SECOND
 
 VERSION: Final = 1
 """The version of the schemas. A reader refuses a newer one."""
 DAY: Final = 86_400 * SECOND
-PERCENTILES: Final = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
-"""Name -> thousandths."""
 
 _KEY: Final = (("domain", pa.string()), ("window", pa.int64()))
 _TEXTS: Final = ("of", "verdict", "detail", "blame")
@@ -73,11 +71,6 @@ def begin_of(day: date) -> int:
 def today() -> date:
     """The present day in UTC."""
     return datetime.now(UTC).date()
-
-
-def empty() -> dict[str, pa.Table]:
-    """A day without rows."""
-    return {name: schema.empty_table() for name, schema in SCHEMAS.items()}
 
 
 def percentiles(counts: Iterable[tuple[int, int]]) -> dict[str, int | None]:

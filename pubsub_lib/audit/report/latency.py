@@ -10,12 +10,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.report.summary import PERCENTILES
 from pubsub_lib.audit.rules.delivery import MESSAGE, POLLING, REPAIR
 from pubsub_lib.audit.spark.settled import settled
 
 HOPS: Final = ("commit_publish", "publish_receive", "receive_apply", "publish_apply", "detect", "repair")
-PERCENTILES: Final = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
-"""Name -> thousandths."""
 _AT_ONCE: Final = len(HOPS)
 """Stands for three hops of a message that was applied when it was received, as most are: one value for all three."""
 _OF_REPLICA: Final = ("domain", "name")

@@ -31,6 +31,8 @@ TABLES: Final = (
     "latency",
 )  # fmt: skip
 """The tables that are saved as Parquet."""
+PERCENTILES: Final = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
+"""Name -> thousandths."""
 TIMELINE: Final = 1000
 """Maximum number of syncs in a summary's time line: the longest ones."""
 WORST: Final = 12

@@ -9,10 +9,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.settings import PARTICIPANTS, AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, lookup, partitioned, settled
 
-PARTICIPANTS: Final = ("writer", "service", "replica")
 FOREVER: Final = 2**62
 """Stands for an infinite time or number. It is beyond every clock, and sums with it do not overflow."""
 RUN: Final = ["domain", "run"]

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.base_tables import FOREVER, PARTICIPANTS, RUN
-from pubsub_lib.audit.settings import AuditSettings, Listing
+from pubsub_lib.audit.rules.base_tables import FOREVER, RUN
+from pubsub_lib.audit.settings import PARTICIPANTS, AuditSettings, Listing
 from pubsub_lib.audit.spark.settled import lookup
 
 

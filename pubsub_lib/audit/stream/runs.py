@@ -2,14 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Final
 
 import msgspec
 
-from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.settings import PARTICIPANTS, AuditSettings
 from pubsub_lib.audit.stream.intake import Coming
-
-PARTICIPANTS: Final = ("writer", "service", "replica")
 
 
 class JournalPart(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pubsub_lib.audit.lake.append import append, closed_windows
-from pubsub_lib.audit.lake.folder import Lake, prepare
+from pubsub_lib.audit.lake.folder import Lake
 from pubsub_lib.errors import ConfigError
 from tests.unit.audit.lake.additions import (
     FIRST,
@@ -16,7 +16,6 @@ from tests.unit.audit.lake.additions import (
     OK,
     SECOND_DAY,
     THIRD,
-    WINDOW,
     addition,
     at,
     audited,
@@ -26,12 +25,6 @@ from tests.unit.audit.lake.additions import (
 THREE_DAYS = [audited("01 10:00", "03 10:00")]
 WINDOWS = {"01 10:00": {OK: 5}, "02 10:00": {OK: 4, LOST: 1}, "03 10:00": {OK: 3}}
 ONE = addition(THREE_DAYS, WINDOWS)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    prepare(tmp_path / "lake", WINDOW)
-    return tmp_path / "lake"
 
 
 def expected(lake: Path) -> dict[date, int]:

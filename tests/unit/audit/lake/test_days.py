@@ -8,7 +8,6 @@ import pytest
 
 from pubsub_lib.audit.lake.append import append
 from pubsub_lib.audit.lake.days import Report, report
-from pubsub_lib.audit.lake.folder import prepare
 from pubsub_lib.audit.report.summary import Balance
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.errors import ConfigError
@@ -20,7 +19,6 @@ from tests.unit.audit.lake.additions import (
     SECOND_DAY,
     THIRD,
     UNKNOWN,
-    WINDOW,
     addition,
     audited,
     run,
@@ -28,12 +26,6 @@ from tests.unit.audit.lake.additions import (
 
 NOW = date(2026, 11, 26)
 REORDERED = ("reordered", "", "", "message")
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    prepare(tmp_path / "lake", WINDOW)
-    return tmp_path / "lake"
 
 
 def day(number: int, results: Any, **more: Any) -> Any:

@@ -6,7 +6,7 @@ import pytest
 
 from pubsub_lib.audit.lake.addition import Addition
 from pubsub_lib.audit.lake.merging import Outcome, merged
-from pubsub_lib.audit.lake.tables import Tables, empty
+from pubsub_lib.audit.lake.tables import SCHEMAS, Tables
 from tests.unit.audit.lake.additions import FIRST, LOST, OK, WINDOW, addition, at, audited, run
 
 TEN, NOON = "01 10:00", "01 12:00"
@@ -14,7 +14,7 @@ TEN, NOON = "01 10:00", "01 12:00"
 
 def add(*some: Addition) -> tuple[Tables, Outcome]:
     """The first of November after these additions, and the outcome of the last."""
-    tables: Tables = empty()
+    tables: Tables = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
     outcome = Outcome()
     for each in some:
         tables, outcome = merged(tables, each.by_day()[0][FIRST], WINDOW)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pubsub_lib.audit.lake.tables import DAY, SCHEMAS, begin_of, day_of, percentiles
-from pubsub_lib.audit.report import anomalies, latency
+from pubsub_lib.audit.report import anomalies, summary
 
 TYPES = {"string": pa.string(), "bigint": pa.int64()}
 
@@ -20,7 +20,7 @@ def test_table_of_anomalies_has_the_columns_of_an_audit() -> None:
 def test_percentiles_are_those_of_an_audit() -> None:
     counts = [(5, 1), (-3, 1), (7, 97), (90, 1)]
     assert percentiles(counts) == {"p50": 7, "p95": 7, "p99": 7, "p999": 90}
-    assert set(percentiles(counts)) == set(latency.PERCENTILES)
+    assert set(percentiles(counts)) == set(summary.PERCENTILES)
     assert percentiles([]) == {"p50": None, "p95": None, "p99": None, "p999": None}
 
 
