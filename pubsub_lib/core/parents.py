@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
+from pubsub_lib.core.freshness import NEVER_YET
 from pubsub_lib.core.timing import Timing
 
-NEVER: Final = float("-inf")
 EXCLUDED: Final = 10
 """Number of times ``stale_after`` for which a parent is not chosen after it was refused."""
 
@@ -56,7 +56,7 @@ class Parents:
         self._since = now
         at = self._names.index(self.current)
         for name in (*self._names[at + 1 :], *self._names[:at]):
-            if self.refused.get(name, NEVER) <= now - EXCLUDED * self._timing.stale_after:
+            if self.refused.get(name, NEVER_YET) <= now - EXCLUDED * self._timing.stale_after:
                 self.current = name
                 return True
         return False

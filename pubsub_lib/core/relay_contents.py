@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Collection, Mapping
-from typing import Final
 
 import msgspec
 
@@ -10,6 +9,7 @@ from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.effects import Apply
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.freshness import NEVER_YET
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import (
     ZERO,
@@ -27,8 +27,6 @@ from pubsub_lib.core.model import (
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.topic_log import TopicLog
-
-NEVER_YET: Final = float("-inf")
 
 
 class Question(msgspec.Struct, frozen=True):

@@ -12,10 +12,11 @@ import msgspec
 
 from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.envelope import MAX_PATH, Envelope, Hello, HelloRequest
+from pubsub_lib.core.freshness import NEVER_YET
 from pubsub_lib.core.hello_portions import portions
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Head, Heads, Link, SyncAnswer
-from pubsub_lib.core.relay_contents import NEVER_YET, Question, RelayContents, RelayedState
+from pubsub_lib.core.relay_contents import Question, RelayContents, RelayedState
 from pubsub_lib.core.sequencer import HELLO_TOPICS, Sequencer
 from pubsub_lib.core.step_result import NOTHING, StepResult
 from pubsub_lib.core.timing import Timing

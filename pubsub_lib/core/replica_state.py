@@ -182,7 +182,7 @@ class ReplicaState:
                 hello_requests.append(self._about_topics(effect) if effect.topics == (ALL,) else effect)
             elif isinstance(effect, StartSync):
                 wants = {name: self._fill(name, want) for name, want in effect.wants.items()}
-                sync = StartSync(effect.number, wants, effect.causes, effect.refresh)
+                sync = msgspec.structs.replace(effect, wants=wants)
             else:
                 assert_never(effect)
         self.tracker.counters.history_changes += len(changed)

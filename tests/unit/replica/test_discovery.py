@@ -235,13 +235,17 @@ def test_while_the_directory_is_unavailable_publishers_are_kept(store: Store) ->
     assert subscriber.addresses == ["tcp://api-1:1"]
 
 
-def test_a_replica_of_a_bind_based_driver_runs_discovery(
-    sqlite_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def bind_based(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory driver is one whose publishers bind an address."""
     binding = msgspec.structs.replace(MemoryDriver.capabilities, bind_based=True)
     monkeypatch.setattr(MemoryDriver, "capabilities", binding)
     for name in ("register_listen_address", "unregister_listen_address"):
         monkeypatch.setattr(MemorySubscriber, name, lambda subscriber, address: None, raising=False)
+
+
+@pytest.mark.usefixtures("bind_based")
+def test_a_replica_of_a_bind_based_driver_runs_discovery(sqlite_url: str, store: Store) -> None:
     enter(store, "api-1")
     with Replica(settings(sqlite_url, discovery_interval=0.01), ["t"]) as replica:
         assert poll(lambda: replica.publishers == ("tcp://api-1:1",), 20.0)
@@ -251,14 +255,9 @@ def test_a_replica_of_a_bind_based_driver_runs_discovery(
             assert replica.publishers == ()
 
 
-def test_rule_14_own_publisher_is_used_beside_a_service(
-    sqlite_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("bind_based")
+def test_rule_14_own_publisher_is_used_beside_a_service(sqlite_url: str, store: Store) -> None:
     """Without an entry its links would not be used, and each replica would read a delta for each change."""
-    binding = msgspec.structs.replace(MemoryDriver.capabilities, bind_based=True)
-    monkeypatch.setattr(MemoryDriver, "capabilities", binding)
-    for name in ("register_listen_address", "unregister_listen_address"):
-        monkeypatch.setattr(MemorySubscriber, name, lambda subscriber, address: None, raising=False)
     enter(store, "api-1")
     patient = msgspec.structs.replace(QUICK, max_idle_time=1000.0, verify_interval=0.0)
     config = settings(sqlite_url, discovery_interval=1000.0, timing=patient)
