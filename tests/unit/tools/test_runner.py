@@ -61,8 +61,8 @@ def test_kills_itself():
 
 
 def test_hangs_until_a_signal():
-    Path("hangs").write_text(str(os.getpid()))
     try:
+        Path("hangs").write_text(str(os.getpid()))
         threading.Event().wait()
     finally:
         Path("cleaned").touch()
