@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from _patience import longest
+
 from pubsub_lib import Replica, Settings, Timing
 from pubsub_lib.core.handler_queue import HandlerPolicy
 
@@ -22,7 +24,7 @@ QUICK = Timing(
     max_sync_backoff=0.2,
     sync_timeout=10.0,
 )
-LONG = 120.0
+LONG = longest(120.0)
 _buses = itertools.count()
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _patience import longest
 
 from pubsub_lib import Replica, Settings
 from pubsub_lib.cli.main import main
@@ -93,7 +94,7 @@ def test_a_missing_file(small: World) -> None:
     small.run("tables", "--config-file", "/nowhere/net.conf").failed(2, "/nowhere/net.conf")
 
 
-LONG = 120.0
+LONG = longest(120.0)
 
 
 def held(replica: Replica) -> dict[tuple[str, str], Any]:

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from _patience import longest
 
 from pubsub_lib.command.stop_signal import SIGNALS, StopSignal
 
-LONG = 120.0
+LONG = longest(120.0)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

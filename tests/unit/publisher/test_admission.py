@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
+from _patience import longest
 from _processes import poll
 
 from pubsub_lib import Publisher, Settings, Store
@@ -12,6 +13,7 @@ from pubsub_lib.api import Client
 from pubsub_lib.errors import ConfigError, StoreUnavailable, UsageError
 from pubsub_lib.publisher.admission import LEASE, Admission, Entry, admission_of
 
+LONG = longest(30.0)
 KEY = "a" * 40
 ONE = Client("one", "b" * 40, frozenset({"t1"}))
 
@@ -102,7 +104,7 @@ def test_own_entry_never_expires_between_two_steps(store: Store, interval: float
 
 def test_publisher_with_keys_is_in_the_directory_while_it_runs(store: Store, sqlite_url: str) -> None:
     with Publisher(settings(sqlite_url), store) as publisher:
-        assert poll(lambda: bool(store.directory.live()), 30)
+        assert poll(lambda: bool(store.directory.live()), LONG)
         entry = store.directory.live()[0]
         assert (entry.service, entry.uuid) == ("api-1", publisher.uuid)
         assert len(entry.public_key) == 40
@@ -114,7 +116,7 @@ def test_clients_that_are_not_read_become_stale(store: Store) -> None:
     admission = Admission(store.directory, driver, 0.1, None)
     admission.start()
     try:
-        assert poll(lambda: driver.admitted == [set()], 30)
+        assert poll(lambda: driver.admitted == [set()], LONG)
         assert not admission.is_stale(time.monotonic())
         assert admission.is_stale(time.monotonic() + 2 * LEASE)
     finally:
@@ -135,7 +137,7 @@ def test_publisher_without_keys_is_in_the_directory_while_it_runs(store: Store, 
     so no address is given: it may be one of this host only.
     """
     with Publisher(settings(sqlite_url, keys=False), store) as publisher:
-        assert poll(lambda: bool(store.directory.live()), 30)
+        assert poll(lambda: bool(store.directory.live()), LONG)
         entry = store.directory.live()[0]
         assert (entry.service, entry.uuid, entry.address, entry.public_key) == ("api-1", publisher.uuid, "", "")
     assert store.directory.live() == []

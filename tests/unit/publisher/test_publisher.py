@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from _patience import longest
 
 from pubsub_lib import Publisher, Settings, Store, loader
 from pubsub_lib.api import Publisher as Driver
@@ -21,7 +22,7 @@ from pubsub_lib.publisher import publisher as module
 from pubsub_lib.store import OnCommit, administration
 from tests.unit.world import settings
 
-LONG = 20.0
+LONG = longest(20.0)
 
 
 class Listener:

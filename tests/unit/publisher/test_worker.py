@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from _patience import longest
 from _processes import poll
 
 from pubsub_lib import Settings, Store, loader
@@ -20,7 +21,7 @@ from pubsub_lib.store import administration
 from pubsub_lib.testing.checks import in_a_fork
 from tests.unit.world import settings
 
-LONG = 120.0
+LONG = longest(120.0)
 
 
 @pytest.fixture

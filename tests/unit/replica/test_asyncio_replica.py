@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from _patience import longest
 from _processes import free_port, poll
 
 from pubsub_lib import Event, Publisher, Settings, Store, Table
@@ -18,7 +19,7 @@ from pubsub_lib.replica.asyncio_replica import THREADS, AsyncReplica, Notifier
 from tests.unit.replica.test_replica import TABLES, write_in_the_wrong_order
 from tests.unit.world import busy, settings
 
-LONG = 120.0
+LONG = longest(120.0)
 DRIVERS = ("memory", "zmq_pubsub_driver", "db_polling_pubsub_driver")
 
 

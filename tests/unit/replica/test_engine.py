@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from _patience import longest
 from _processes import poll
 
 from pubsub_lib import Publisher, Replica, Settings, Store
@@ -24,7 +25,7 @@ from pubsub_lib.threads.periodic_thread import PeriodicThread
 from tests.unit.core.builders import UUID, History, envelope
 from tests.unit.world import QUICK, Recorder, busy, settings
 
-LONG = 120.0
+LONG = longest(120.0)
 OTHER = "f" * 32
 PATIENT = msgspec.structs.replace(QUICK, max_idle_time=1000.0, verify_interval=0.0)
 """No hello and no polling within a test."""

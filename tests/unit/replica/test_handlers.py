@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
+from _patience import longest
 
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.handler_queue import HandlerPolicy, Selector, selector
@@ -15,7 +16,7 @@ from pubsub_lib.errors import ClosedError, TransportError, UsageError, WaitTimeo
 from pubsub_lib.latency import BOUNDS, NO_LATENCIES, Latencies
 from pubsub_lib.replica.handlers import Handle, Handlers
 
-LONG = 120.0
+LONG = longest(120.0)
 """Seconds; far longer than the waits of these tests, unless something fails."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from _patience import longest
 from _processes import free_port, poll
 
 from pubsub_lib import Replica, Settings, Store
@@ -18,7 +19,7 @@ from pubsub_lib.errors import InvalidValueError, NotSubscribedError
 from pubsub_lib.http_routes import POST_HEADER
 from tests.unit.world import settings
 
-LONG = 120.0
+LONG = longest(120.0)
 LIAR = ("api-1", "0123456789abcdef" * 2)
 
 

@@ -6,6 +6,7 @@ import urllib.request
 
 import msgspec
 import pytest
+from _patience import longest
 from _processes import free_port
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -18,7 +19,7 @@ from pubsub_lib.replica.status import ChainStatus
 from tests.unit.replica.test_inspection_routes import quarantine
 from tests.unit.world import settings
 
-LONG = 120.0
+LONG = longest(120.0)
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
 

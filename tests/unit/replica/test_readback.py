@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from _patience import longest
 from _processes import poll
 
 from pubsub_lib import AsyncReplica, Event, HistoryChange, Replica, Settings, Store
@@ -18,7 +19,7 @@ from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable, 
 from pubsub_lib.replica.readback import Committed, HistoryReader
 from tests.unit.world import settings
 
-LONG = 60.0
+LONG = longest(60.0)
 TOPICS = pytest.mark.parametrize("topics", [["a"], None], ids=["topic", "everything"])
 
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from _patience import longest
 from _processes import free_port
 
 from pubsub_lib import DEFAULT_TOPIC, Publisher, Replica, Settings, Store, Table, loader
@@ -29,7 +30,7 @@ from pubsub_lib.errors import (
 from pubsub_lib.replica.scheduling import Scheduler, Threads
 from tests.unit.world import Recorder, busy, settings
 
-LONG = 120.0
+LONG = longest(120.0)
 """Seconds; far longer than the waits of these tests, unless something fails."""
 
 

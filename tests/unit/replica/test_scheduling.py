@@ -2,9 +2,11 @@
 
 import threading
 
+from _patience import longest
+
 from pubsub_lib.replica.scheduling import Threads
 
-LONG = 120.0
+LONG = longest(120.0)
 
 
 def test_loop_is_a_thread_that_runs_at_each_wake() -> None:

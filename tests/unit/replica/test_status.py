@@ -5,6 +5,7 @@ import sqlite3
 
 import msgspec
 import pytest
+from _patience import longest
 from _processes import poll
 
 from pubsub_lib import Replica, Store, Timing
@@ -13,7 +14,7 @@ from pubsub_lib.errors import PubSubError, StoreUnavailable
 from pubsub_lib.replica.status import ParkedObject, max_staleness, problems
 from tests.unit.world import QUICK, settings
 
-LONG = 120.0
+LONG = longest(120.0)
 
 
 def found_problems(

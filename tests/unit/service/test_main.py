@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from _patience import longest
 from _processes import free_port, poll
 
 import pubsub_lib
@@ -28,7 +29,7 @@ from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.options import ZmqOptions
 
 ROOT = Path(__file__).resolve().parents[3]
-LONG = 120.0
+LONG = longest(120.0)
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from _patience import longest
 from _processes import free_port, poll
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import create_engine, update
@@ -25,7 +26,7 @@ from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.store import schema
 from tests.unit.world import settings
 
-LONG = 120.0
+LONG = longest(120.0)
 QUICK = ServiceSettings(
     address="memory://x", lease=5.0, follow_interval=0.02, grace=0.05, trim_interval=0.05, metrics_port=0
 )

@@ -6,11 +6,12 @@ import signal
 from collections.abc import Callable
 
 import pytest
+from _patience import longest
 
 from pubsub_lib.command.stop_signal import SIGNALS
 from pubsub_lib.service.shutdown import RELOAD, ShutdownSignal
 
-LONG = 120.0
+LONG = longest(120.0)
 
 
 def test_reload_ends_the_wait_without_a_shutdown() -> None:

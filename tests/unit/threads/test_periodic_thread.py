@@ -6,13 +6,14 @@ import threading
 import time
 
 import pytest
+from _patience import longest
 from _processes import poll
 
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.threads import periodic_thread as module
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 
-LONG = 120.0
+LONG = longest(120.0)
 
 
 def test_thread_survives_every_exception_and_logs_each_once(
