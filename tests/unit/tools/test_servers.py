@@ -8,6 +8,7 @@ import sqlalchemy
 from _processes import alive, children
 from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer
 
+from pubsub_lib import Store
 from pubsub_lib.errors import ConfigError, StoreUnavailable
 
 KINDS = [
@@ -39,6 +40,17 @@ def test_database_url_is_an_empty_database(database_url: str) -> None:
     assert tables(database_url) == []
     run(database_url, "CREATE TABLE t (x INT)", "INSERT INTO t VALUES (1)")
     assert run(database_url, "SELECT x FROM t") == [1]
+
+
+@pytest.mark.mariadb
+def test_store_works_when_pymysql_prefers_tls(mariadb_url: str) -> None:
+    """As with a user's URL; that of the private server disables TLS."""
+    url = sqlalchemy.make_url(mariadb_url).difference_update_query(["ssl_disabled"])
+    assert str(url) != mariadb_url
+    with Store(url.render_as_string(hide_password=False)) as store:
+        with store.transaction() as tx:
+            tx.set("a", "1", {"n": 1}, topic="t")
+        assert store.get("a", "1") == {"n": 1}
 
 
 @pytest.mark.parametrize("server", KINDS, indirect=True)
