@@ -99,7 +99,7 @@ class PrivateServer(ABC):
     def create_database(self) -> str:
         """Create an empty database and return its SQLAlchemy URL. Raises StoreUnavailable."""
         name = next(self._names)
-        self._execute(f"CREATE DATABASE {name}")
+        self._execute(self._creation(name))
         return self._url(name)
 
     def drop_database(self, url: str) -> None:
@@ -152,6 +152,10 @@ class PrivateServer(ABC):
     @abstractmethod
     def _data_folder_query(self) -> str:
         """A query for the server's data folder, which distinguishes it from another server on the same port."""
+
+    def _creation(self, database: str) -> str:
+        """The statement that creates an empty database."""
+        return f"CREATE DATABASE {database}"
 
     @abstractmethod
     def _drop(self, database: str) -> None: ...

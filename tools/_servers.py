@@ -65,6 +65,8 @@ class PrivatePostgres(PrivateServer):
     """A private PostgreSQL server: user ``postgres``, no password, 200 connections, UTF-8, C locale."""
 
     label = "PostgreSQL"
+    _strategy: str | None = None
+    """How the server creates a database, in SQL; None before the first one."""
 
     def _create_command(self, folder: Path) -> Sequence[str]:
         binaries = postgres_binaries()
@@ -99,6 +101,13 @@ class PrivatePostgres(PrivateServer):
 
     def _data_folder_query(self) -> str:
         return "SHOW data_directory"
+
+    def _creation(self, database: str) -> str:
+        if self._strategy is None:
+            # By default PostgreSQL 15 and newer write each page of the template to the log, which takes much longer.
+            newer = int(self._execute("SHOW server_version_num")[0]) >= 150_000
+            self._strategy = " STRATEGY FILE_COPY" if newer and not self.durable else ""
+        return super()._creation(database) + self._strategy
 
     def _drop(self, database: str) -> None:
         self._execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")

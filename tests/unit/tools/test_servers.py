@@ -42,6 +42,30 @@ def test_database_url_is_an_empty_database(database_url: str) -> None:
     assert run(database_url, "SELECT x FROM t") == [1]
 
 
+@pytest.mark.parametrize(
+    ("durable", "version", "statement"),
+    [
+        (False, "160004", "CREATE DATABASE db1 STRATEGY FILE_COPY"),
+        (False, "140011", "CREATE DATABASE db1"),
+        (True, "160004", "CREATE DATABASE db1"),
+    ],
+)
+def test_only_a_postgresql_that_knows_it_copies_files(
+    monkeypatch: pytest.MonkeyPatch, durable: bool, version: str, statement: str
+) -> None:
+    executed: list[str] = []
+
+    def execute(server: PrivatePostgres, *statements: str) -> list[str]:
+        executed.extend(statements)
+        return [version]
+
+    monkeypatch.setattr(PrivatePostgres, "_execute", execute)
+    server = PrivatePostgres(durable=durable)
+    server.create_database()
+    server.create_database()
+    assert executed == ["SHOW server_version_num", statement, statement.replace("db1", "db2")]
+
+
 @pytest.mark.mariadb
 def test_store_works_when_pymysql_prefers_tls(mariadb_url: str) -> None:
     """As with a user's URL; that of the private server disables TLS."""
