@@ -19,7 +19,7 @@ RESTART = "these options have changed, and need a restart of the service: "
 
 
 class Reloaded:
-    """A service that is told to read its file again, and the log lines that it writes about it."""
+    """A service that reads its file again, and the log lines that it writes about that."""
 
     def __init__(self, host: Host, log: Path, systemd: socket.socket) -> None:
         self._host = host
