@@ -6,6 +6,7 @@ and the journals of all processes are audited.
     tools/chaos --minutes 5                        # SQLite; the seed is printed
     tools/chaos --minutes 5 --seed 7               # the same faults as each other run with this seed
     tools/chaos --minutes 30 --database postgresql # also kills and pauses the database server
+    tools/chaos --minutes 5 --driver nats          # over a NATS server, which is killed and paused, too
     tools/chaos --minutes 5 --seed 7 --show-plan   # print the faults, and start nothing
 
 All files are in a temporary folder, which is removed afterwards. The tables (or JSON) go to stdout, progress to stderr.
@@ -22,12 +23,13 @@ import _databases
 import msgspec
 from _chaos import report as reports
 from _chaos.draw import drawn
-from _chaos.plan import DEFAULT, KINDS, Cast, Kind, Plan
+from _chaos.plan import DEFAULT, KINDS, ZMQ, Cast, Kind, Plan
 from _chaos.run import BOUND, Options, Run
 from _chaos.starting import Storm
 from _chaos.striking import LIBFAKETIME, missing
 from _command_line import Parser, at_least
 from _routes.command import in_folder
+from _routes.drivers import DRIVERS
 from _routes.progress import Progress
 from rich.console import Console
 
@@ -73,7 +75,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help="of the report on stdout")
     parser.add_argument("--minutes", type=minutes, default=5.0, metavar="M", help="how long workers write (5)")
     parser.add_argument(
-        "--database", choices=DATABASES, default="sqlite", help="private, in a temporary folder (sqlite)"
+        "--driver",
+        choices=tuple(DRIVERS),
+        default=ZMQ,
+        help="how services send; a broker, or PostgreSQL for pgnotify, is started for the run, and is a victim (zmq)",
+    )
+    parser.add_argument(
+        "--database",
+        choices=DATABASES,
+        help="private, in a temporary folder (sqlite; with --driver pgnotify postgresql)",
     )
     add_faults(parser)
     add_checks(parser)
@@ -138,7 +148,11 @@ def add_checks(parser: Parser) -> None:
 
 
 def check(parser: Parser, options: argparse.Namespace) -> None:
-    """End with an error when options do not fit together."""
+    """Set the database, and end with an error when options do not fit together."""
+    needed = DRIVERS[options.driver].database
+    if needed != DATABASES[0] and options.database not in (None, needed):
+        parser.error(f"--driver {options.driver} needs --database {needed}")
+    options.database = options.database or needed
     if options.no_audit and options.out is not None:
         parser.error("--out is an option without --no-audit")
     if options.storm_topics > MAX_TOPICS:
@@ -152,14 +166,14 @@ def left_out(options: argparse.Namespace, cast: Cast) -> dict[Kind, str]:
     lacking = missing(options.libfaketime)
     found = {kind: lacking[kind] for kind in options.only if kind in lacking}
     # The plan has no such faults, whatever the machine has.
-    return found | {kind: "needs a database server" for kind in options.only if not cast.victims(kind)}
+    return found | {kind: cast.lack(kind) for kind in options.only if cast.lack(kind)}
 
 
 def planned(options: argparse.Namespace) -> Plan:
     """The plan of the run: it depends on the options alone, when they have a seed."""
     seed = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
     seconds = 60.0 * options.minutes
-    cast = Cast(server=options.database != "sqlite")
+    cast = Cast(server=options.database != "sqlite", driver=options.driver)
     number = round(options.faults * options.minutes)
     return Plan(seed, seconds, cast, tuple(drawn(seed, seconds, number, cast, options.only)))
 

@@ -58,7 +58,7 @@ DRIVERS: Final = {
     "nats_pubsub_driver": "It sends over NATS servers (without JetStream), whose cluster takes over the distribution "
     "where one publisher per host is not enough. Publishers bind nothing, and subscribers need no addresses: all "
     "programs connect to `servers`. Subjects begin with `prefix`, and the servers' permissions on `PREFIX.data.TOPIC` "
-    "are permissions on topics.",
+    "are permissions on topics. [Clusters and leaf nodes](nats.md) have a page of their own.",
     "redis_pubsub_driver": "It sends over the pub/sub channels of one Redis server, a channel for each topic. It needs "
     "the extra `redis`, and Redis 6.0 or later. Redis stores nothing; replicas read what they missed from the "
     "database. The rights that its users need: [security](security.md#redis).",

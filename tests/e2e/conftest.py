@@ -1,5 +1,6 @@
 """Common fixtures of these tests; a file with other needs defines its own fixture of the same name."""
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,3 +23,11 @@ def store(host: Host) -> Iterator[Store]:
     """The host's database, opened by the test."""
     with Store(host.database) as store:
         yield store
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """An empty temporary folder that a database server reaches, which runs as another user when this one is root."""
+    with tempfile.TemporaryDirectory(prefix="pubsub-") as made:
+        Path(made).chmod(0o711)
+        yield Path(made)

@@ -8,10 +8,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from _chaos.plan import BROKER, DATABASE
+from chaos_app import parse, planned
 
 from tests.e2e.test_demo import DEADLINE, ROOT, call, environment, processes_of
+from tests.e2e.test_demo_drivers import SERVED, skip_without_servers
 
 SHORT = ("--minutes", "0.1", "--faults", "80", "--seed", "3", "-f", "json")
+SERVED_RUN = ("--minutes", "0.15", "--faults", "80", "-f", "json")
+SEEDS = {"nats": 277, "pgnotify": 402, "redis": 277}
+"""The server is killed and paused, and, if it is a broker, a replica is slow while the broker runs."""
 
 
 def report_of(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
@@ -41,6 +47,29 @@ def test_short_run_ends_equal_and_audited(tmp_path: Path) -> None:
     assert not (tmp_path / "results-run").exists()
     assert list(folder.iterdir()) == []
     assert processes_of(folder) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SERVED)
+def test_short_run_with_a_killed_and_paused_server_ends_equal_and_audited(
+    name: str, open_folder: Path, tmp_path: Path
+) -> None:
+    skip_without_servers(name, tmp_path)
+    options = (*SERVED_RUN, "--driver", name, "--seed", str(SEEDS[name]))
+    plan = planned(parse(options))
+    server = BROKER if plan.cast.brokered else DATABASE
+    assert {fault.kind for fault in plan.faults if fault.victim == server} == {"kill", "pause"}
+    done = call("chaos_app.py", *options, "--out", str(tmp_path / "results"), folder=open_folder)
+    assert done.returncode == 0, done.stderr
+    report = report_of(done)
+    assert (report["driver"], report["broken"], report["unexplained"]) == (name, [], [])
+    assert [row["from_database"]["number"] for row in report["replicas"]] == [0] * 5
+    assert report["deliveries"] > 0
+    assert report["audit_problems"] == []
+    if plan.cast.brokered:
+        assert report["cut_off"] > 0, "no slow replica was cut off"
+    assert list(open_folder.iterdir()) == []
+    assert processes_of(open_folder) == []
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """The demo over each driver that needs a server, which it starts itself."""
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +13,25 @@ from _routes.drivers import DRIVERS, ZMQ
 from pubsub_lib.errors import ConfigError
 from tests.e2e.test_demo import CUT, call, processes_of
 
-MARKS = {"pgnotify": pytest.mark.postgresql}
+SERVED = [
+    pytest.param(each, marks=pytest.mark.postgresql if each == "pgnotify" else ())
+    for each in sorted(set(DRIVERS) - {ZMQ})
+]
+"""The drivers that need a server."""
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """An empty temporary folder that a database server reaches, which runs as another user when this one is root."""
-    with tempfile.TemporaryDirectory(prefix="pubsub-demo-") as made:
-        Path(made).chmod(0o711)
-        yield Path(made)
-
-
-def demo(name: str, folder: Path, tmp_path: Path) -> dict[str, Any]:
-    """Return the output with ``-f json`` of a short run over this driver."""
+def skip_without_servers(name: str, tmp_path: Path) -> None:
+    """Skip the test with the reason, unless the servers of this driver start."""
     try:
         with DRIVERS[name].broker(), database(DRIVERS[name].database, tmp_path):
             pass
     except (LeftOutError, ConfigError) as error:
         pytest.skip(str(error))
+
+
+def demo(name: str, folder: Path, tmp_path: Path) -> dict[str, Any]:
+    """Return the output with ``-f json`` of a short run over this driver."""
+    skip_without_servers(name, tmp_path)
     results = tmp_path / "results"
     done = call("demo_app.py", "-f", "json", "--driver", name, *CUT, "--out", str(results), folder=folder)
     assert done.returncode == 0, done.stderr
@@ -43,11 +42,9 @@ def demo(name: str, folder: Path, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=MARKS.get(each, ())) for each in sorted(set(DRIVERS) - {ZMQ})]
-)
-def test_demo_over_a_server_ends_equal_and_leaves_nothing(name: str, folder: Path, tmp_path: Path) -> None:
-    report = demo(name, folder, tmp_path)
+@pytest.mark.parametrize("name", SERVED)
+def test_demo_over_a_server_ends_equal_and_leaves_nothing(name: str, open_folder: Path, tmp_path: Path) -> None:
+    report = demo(name, open_folder, tmp_path)
     shown = DRIVERS[name].shown
     assert [row["transport"] for row in report["replicas"]] == [shown, shown, "polling"]
     assert [row["verdict"] for row in report["replicas"]] == ["equal"] * 3

@@ -1,4 +1,5 @@
-"""The driver that listens to PostgreSQL, with a publisher service that does not run, that is killed, and that returns.
+"""The driver that listens to PostgreSQL, with a publisher service that does not run, that is killed, and that returns;
+and with a killed server.
 
 A program with ``open_publisher`` notifies by itself. A ``Worker`` hands over to the service, and without one replicas
 read its commits at their next poll. Where polls are an hour apart, only a notification can bring a change.
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 from _processes import poll
+from _servers import PrivateServer
 
 from pubsub_lib import Publisher, Store
+from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.publisher.opening import open_publisher
 from tests.e2e.service_host import LONG, Host, Watched, done, order, write
 
@@ -184,3 +187,41 @@ def test_other_service_announces_the_links_of_a_dead_one(tmp_path: Path, host: H
             must_come(watched, store)
     finally:
         other.close()
+
+
+def test_replica_of_a_killed_server_stays_readable_and_is_notified_again(
+    tmp_path: Path, private_postgres: PrivateServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = host_of(tmp_path, private_postgres.create_database())
+    host.change(f"fastest = {HOUR}\nslowest = {HOUR}", "fastest = 0.05\nslowest = 0.2\nmax_backoff = 1")
+    often = "max_idle_time = 0.5\nreading_age = 0.2\nround_trip = 0.2\nstore_retry_max_seconds = 2"
+    host.change(f"max_idle_time = {HOUR}", often)
+    with (
+        caplog.at_level(logging.INFO, "pubsub_pgnotify"),
+        Store(host.settings) as store,
+        open_publisher(host.settings, store) as publisher,
+        Watched(host.settings) as watched,
+    ):
+        commit(store, 4)
+        must_come(watched, store)
+        before, calls = watched.replica.records("item"), sum(map(len, watched.versions.values()))
+        private_postgres.kill()
+        assert poll(lambda: watched.replica.status().driver["lost_connections"] > 0, LONG)
+        assert poll(lambda: watched.replica.staleness() > 3.0, LONG), "no reading proves that nothing was committed"
+        assert watched.replica.records("item") == before
+        with pytest.raises(StoreUnavailable):
+            commit(store, 1)
+        private_postgres.restart()
+        commit(store, 4)
+        must_come(watched, store)
+        assert poll(lambda: publisher.counters()["connections"] >= 2, LONG)
+        assert poll(lambda: watched.replica.status().driver["connections"] >= 2, LONG)
+        notified = notifications(watched)
+        commit(store, 1)
+        must_come(watched, store)
+        assert poll(lambda: notifications(watched) > notified, LONG), "it does not listen again"
+        assert poll(lambda: watched.replica.staleness() < 3.0, LONG), watched.replica.status()
+        assert sum(map(len, watched.versions.values())) > calls
+    lines = [each.getMessage() for each in caplog.records]
+    assert [line for line in lines if line.startswith("listening for notifications does not work and is retried")]
+    assert "listening for notifications works again" in lines

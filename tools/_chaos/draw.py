@@ -26,6 +26,7 @@ DRAWS: Final[Mapping[Kind, Draw]] = {
     "cut": Draw(20, 0.1, 4.0),
     "cut_database": Draw(15, 0.1, 4.0),
     "commit": Draw(15, 0.5, 2.0, ("before", "after")),
+    "slow": Draw(15, 3.0, 6.0),
     "storm": Draw(8, 1.0, 6.0, ("leave", "kill")),
     "files": Draw(4, 4.0, 10.0),
     "disk": Draw(4, 0.5, 5.0),

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from _chaos.crew import Ended
-from _chaos.plan import DATABASE, Fault, Plan
+from _chaos.plan import BROKER, DATABASE, Fault, Kind, Plan
 from pubsub_lib.audit.report.summary import BITS, INCOMPLETE, Summary
 
 MORE: Final = 3
@@ -25,6 +25,8 @@ REQUESTS: Final = "answered hello requests"
 """Of the audit's problem that the journals of replicas lack the requests: a full disk loses these records, too."""
 STATUSES: Final = frozenset({1, 4})
 """Of workers and replicas, and of services, that cannot use the database at their start."""
+NO_BROKER: Final = 3
+"""Of a service that cannot connect to the broker at its start."""
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -36,17 +38,27 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 def unexplained_ends(ended: Iterable[Ended], plan: Plan, late: float) -> list[Ended]:
-    """The ends of processes that no planned fault explains: a process may end while it cannot use the database.
+    """The ends of processes that no planned fault explains: a process may end while it cannot use the database, and a
+    service that starts, while it cannot connect to the broker.
 
     ``late``: seconds by which the latest begin or end of a fault came after its time.
     """
-    return [each for each in ended if not _without_database(each, plan.faults, late)]
+    brokered = plan.cast.broker_users
+    return [
+        each
+        for each in ended
+        if not (each.status in STATUSES and _without(DATABASE, "cut_database", each, plan.faults, late))
+        and not (
+            each.status == NO_BROKER and each.name in brokered and _without(BROKER, "cut", each, plan.faults, late)
+        )
+    ]
 
 
-def _without_database(ended: Ended, faults: Sequence[Fault], late: float) -> bool:
-    return ended.status in STATUSES and any(
+def _without(server: str, cut: Kind, ended: Ended, faults: Sequence[Fault], late: float) -> bool:
+    """Whether a fault explains that the process could not use this server. ``cut``: the kind of fault between them."""
+    return any(
         fault.at <= ended.at <= fault.end + late + AFTER
-        and (fault.victim == DATABASE or (fault.kind, fault.victim) == ("cut_database", ended.name))
+        and (fault.victim == server or (fault.kind, fault.victim) == (cut, ended.name))
         for fault in faults
     )
 
@@ -60,7 +72,11 @@ def unexplained_audit(
     found = _faults(summary)
     if not summary.exit_code & INCOMPLETE:
         return found
-    losing = [fault for fault in plan.faults if fault.kind in LOSES_RECORDS and fault.kind not in left_out]
+    losing = [
+        fault
+        for fault in plan.faults
+        if fault.kind in LOSES_RECORDS and fault.kind not in left_out and fault.victim not in (DATABASE, BROKER)
+    ]
     strange = [each for each in unknown if not _explained(each, losing, plan, began_at, late)]
     found += [f"unknown ({each.detail}): {each.name} at {each.at:.3f}" for each in strange[:MORE]]
     if len(strange) > MORE:

@@ -1,4 +1,5 @@
-"""The process of a hostile peer: garbage for publishers, for the sockets of workers, and for subscribers.
+"""The process of a hostile peer: garbage for publishers, for the sockets of workers, and for subscribers, over a broker
+for all of its clients.
 
 No part of the garbage is a valid message: forged changes are the subject of ``tests/e2e/test_forged_changes.py``.
 """
@@ -11,6 +12,7 @@ from typing import Final
 
 import zmq
 
+from _chaos.broker_peer import BrokerPeer, subjects_of
 from _chaos.messages import HostileTask, Message, Ready
 from pubsub_lib.core import codec
 from pubsub_lib.testing.stream_proxy import TCP
@@ -55,6 +57,10 @@ class Garbage:
             case _:
                 return [prefix, *([rng.randbytes(3)] * rng.randrange(2, 5))]
 
+    def message(self) -> bytes:
+        """The body of a message over a broker: that of a frame, or some bytes."""
+        return b"".join(self.frames(b"")) or self._rng.randbytes(40)
+
     @property
     def large(self) -> bool:
         """Whether to send an oversized frame now."""
@@ -71,6 +77,8 @@ def run(task: HostileTask, send: Callable[[Message], None]) -> None:
     if publisher is not None:
         publisher.setsockopt(zmq.LINGER, 0)
         publisher.bind(f"{TCP}127.0.0.1:{task.port}")
+    peer = BrokerPeer(task.driver, task.broker) if task.broker else None
+    subjects = subjects_of(task.driver, task.topics) if task.broker else ()
     prefixes: list[bytes] = []
     send(Ready())
     while True:
@@ -81,6 +89,9 @@ def run(task: HostileTask, send: Callable[[Message], None]) -> None:
             _send(pusher, garbage.frames(codec.EVERYTHING))
         if publisher is not None:
             _answer(publisher, prefixes, garbage)
+        if peer is not None:
+            for subject in subjects:
+                peer.publish(subject, garbage.message())
         time.sleep(PAUSE)  # the pace of the garbage; nothing waits for it
 
 

@@ -31,19 +31,24 @@ class ReplicaTask(msgspec.Struct, frozen=True, tag=True):
 
 
 class StormTask(msgspec.Struct, frozen=True, tag=True):
-    """Subscribers with ``topics`` topics each, until ``Stop``. ``followed``: those of the topics that have objects."""
+    """Subscribers with ``topics`` topics each, until ``Stop``. ``followed``: those of the topics that have objects.
+
+    ``addresses``: of publishers over ZeroMQ; ``configuration``: the file of another driver, or "".
+    """
 
     name: str
     addresses: tuple[str, ...]
     subscribers: int
     topics: int
     followed: tuple[str, ...]
+    configuration: str = ""
 
 
 class HostileTask(msgspec.Struct, frozen=True, tag=True):
     """Send garbage to publishers' ``addresses``, and to the sockets ``hops`` of workers, until it is killed.
 
-    ``port``, unless 0: bind it, and send garbage to each subscriber that connects. ``seed``: of the garbage.
+    ``port``, unless 0: bind it, and send garbage to each subscriber that connects. ``broker``, unless 0: the port of
+    the broker of ``driver``, through which garbage goes to everyone, also on ``topics``. ``seed``: of the garbage.
     """
 
     name: str
@@ -51,6 +56,9 @@ class HostileTask(msgspec.Struct, frozen=True, tag=True):
     addresses: tuple[str, ...] = ()
     hops: tuple[str, ...] = ()
     port: int = 0
+    driver: str = ""
+    broker: int = 0
+    topics: tuple[str, ...] = ()
 
 
 Task = WorkerTask | ReplicaTask | StormTask | HostileTask

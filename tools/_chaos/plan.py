@@ -6,19 +6,20 @@ from typing import Final, Literal
 import msgspec
 
 Kind = Literal[
-    "kill", "pause", "cut", "cut_database", "commit", "storm", "files", "disk", "garbage", "imposter", "clock"
-]
+    "kill", "pause", "cut", "cut_database", "commit", "slow", "storm", "files", "disk", "garbage", "imposter", "clock"
+]  # fmt: skip
 
 KINDS: Final[Mapping[Kind, str]] = {
     "kill": "SIGKILL, and a new start",
     "pause": "SIGSTOP, and SIGCONT",
-    "cut": "the network between a service and its replicas is cut",
+    "cut": "the network between a service and its replicas, or a process and the broker, is cut",
     "cut_database": "the network between a process and the database server is cut",
     "commit": "the connection of a worker is cut before or after its next COMMIT",
+    "slow": "a replica reads nothing while messages flood it, and the broker cuts it off",
     "storm": "many subscribers with many topics connect, and leave or are killed",
     "files": "a service runs with few open files",
     "disk": "a replica cannot write to its journal",
-    "garbage": "a hostile process sends garbage to services",
+    "garbage": "a hostile process sends garbage to services, and through the broker to all",
     "imposter": "a hostile process sends garbage to replicas at the address of a service",
     "clock": "a process runs with a clock that is a day ahead or behind",
 }
@@ -29,6 +30,12 @@ SERVER: Final = frozenset({"cut_database", "commit", "clock"})
 """Kinds that need a database server. SQLite's clock is that of each process, which a host cannot have."""
 DATABASE: Final = "database"
 """The victim that is the private database server."""
+BROKER: Final = "broker"
+"""The victim that is the private broker."""
+BROKERED: Final = ("nats", "redis")
+"""The drivers of a broker, by the value of ``--driver``."""
+ZMQ: Final = "zmq"
+"""The driver whose replicas connect to the services."""
 STORMS: Final = ("storm-1", "storm-2")
 """Processes with many subscribers."""
 HOSTILE: Final = ("hostile-1",)
@@ -36,7 +43,9 @@ HOSTILE: Final = ("hostile-1",)
 
 
 class Cast(msgspec.Struct, frozen=True):
-    """The participants of a run. ``server``: the database is a server of its own, which faults may strike."""
+    """The participants of a run. ``server``: the database is a server of its own, which faults may strike.
+    ``driver``: of services and replicas, by the value of ``--driver``.
+    """
 
     services: int = 2
     workers: int = 2
@@ -47,6 +56,12 @@ class Cast(msgspec.Struct, frozen=True):
     """Replicas that poll the database."""
     topics: int = 8
     server: bool = False
+    driver: str = ZMQ
+
+    @property
+    def brokered(self) -> bool:
+        """Whether there is a broker, which faults may strike."""
+        return self.driver in BROKERED
 
     @property
     def service_names(self) -> tuple[str, ...]:
@@ -68,6 +83,12 @@ class Cast(msgspec.Struct, frozen=True):
         """All topics of the objects."""
         return tuple(f"topic-{number}" for number in range(1, self.topics + 1))
 
+    @property
+    def broker_users(self) -> tuple[str, ...]:
+        """The names of the participants that connect to the broker; workers do not."""
+        receiving = tuple(name for name in self.replica_names if not self.polls(name))
+        return (*self.service_names, *receiving) if self.brokered else ()
+
     def service_of(self, worker: str) -> str:
         """The service to which a worker hands its commits over."""
         return self.service_names[self.worker_names.index(worker) // self.workers]
@@ -85,24 +106,41 @@ class Cast(msgspec.Struct, frozen=True):
 
     def victims(self, kind: Kind) -> tuple[str, ...]:
         """The names that this kind of fault may strike; empty: it is impossible in this run."""
-        if kind in SERVER and not self.server:
+        if self.lack(kind):
             return ()
         participants = (*self.service_names, *self.worker_names, *self.replica_names)
         match kind:
             case "kill" | "pause":
-                return (*participants, *((DATABASE,) if self.server else ()))
-            case "cut" | "files" | "imposter":
+                servers = ((DATABASE,) if self.server else ()) + ((BROKER,) if self.brokered else ())
+                return (*participants, *servers)
+            case "cut":
+                return self.broker_users or self.service_names
+            case "files" | "imposter":
                 return self.service_names
             case "cut_database" | "clock":
                 return participants
             case "commit":
                 return self.worker_names
+            case "slow":
+                return tuple(name for name in self.broker_users if name in self.replica_names)
             case "disk":
                 return self.replica_names
             case "storm":
                 return STORMS
             case "garbage":
                 return HOSTILE
+
+    def lack(self, kind: Kind) -> str:
+        """What this run lacks for a kind of fault, in words; "": nothing."""
+        if kind in SERVER and not self.server:
+            return "needs a database server"
+        if kind == "slow" and not self.brokered:
+            return "needs a broker"
+        if kind == "imposter" and self.driver != ZMQ:
+            return "needs replicas that connect to services"
+        if kind in ("cut", "storm") and self.driver != ZMQ and not self.brokered:
+            return "replicas connect to the database alone"
+        return ""
 
 
 class Fault(msgspec.Struct, frozen=True, order=True):

@@ -7,12 +7,13 @@ import msgspec
 from _routes import audit as audits
 from _routes.audit import Audit
 from _routes.comparison import Differences
+from _routes.drivers import DRIVERS
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from _chaos.crew import Ended
-from _chaos.plan import KINDS, Kind
+from _chaos.plan import KINDS, ZMQ, Kind
 
 KEPT: Final = 0
 DIFFERS: Final = 1
@@ -77,6 +78,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run."""
 
     seed: int
+    driver: str = ZMQ
+    """Of services and replicas, by the value of ``--driver``."""
     database: str
     seconds: float
     plan: str
@@ -90,6 +93,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds in which all services ended after SIGTERM, one after the other."""
     commits_cut: int = 0
     """Connections that were cut at COMMIT by faults of the kind ``commit``."""
+    cut_off: int = 0
+    """Connections of slow consumers that the broker ended."""
     objects: int
     position: int
     changes: int
@@ -139,7 +144,7 @@ def show(report: Report, console: Console) -> None:
     console.print(_table(
         "Replicas",
         ("name", "transport", "starts", "objects", "deliveries", "staleness s", "latency s", "differences"), 2,
-        [(row.name, "polling" if row.polling else "ZeroMQ", row.starts, row.objects, row.deliveries,
+        [(row.name, "polling" if row.polling else DRIVERS[report.driver].shown, row.starts, row.objects, row.deliveries,
           f"{row.staleness:.2f}", f"{row.latency:.2f}", row.from_database.number) for row in report.replicas],
     ))  # fmt: skip
 
@@ -156,6 +161,8 @@ def show(report: Report, console: Console) -> None:
     )
     if report.commits_cut:
         write(f"{report.commits_cut} connections were cut at COMMIT.")
+    if report.cut_off:
+        write(f"{report.cut_off} connections of slow consumers were cut off by the broker.")
     longest = max(row.staleness for row in report.replicas)
     write(
         f"{report.changes:,} changes committed ({report.failed_attempts:,} attempts failed), {report.objects:,} "

@@ -16,6 +16,7 @@ from _routes.audit import Audit, audit, claimed
 from _routes.progress import Progress
 from _routes.writer import progress as stored_progress
 
+from _chaos import brokers
 from _chaos.configuration import SOCKET, Configuration
 from _chaos.crew import Crew
 from _chaos.excuses import Unknown, unexplained_audit, unexplained_ends, unexplained_stops
@@ -102,8 +103,11 @@ class Run:
             configuration = Configuration(plan.cast, folder)
             server, cast = self._database.server, plan.cast
             names = (*cast.service_names, *cast.worker_names, *cast.replica_names)
+            broker = stack.enter_context(brokers.opened(cast.driver))
+            server_port = 0 if server is None else server.port
+            broker_port = 0 if broker is None else broker.port
             wires = stack.enter_context(
-                Wires(configuration.ports, url, server.port if server is not None else 0, names)
+                Wires(configuration.ports, url, server_port, names, broker_port, cast.broker_users)
             )
             starter = Starter(
                 plan, given.writing, given.storm, folder, stack, configuration, wires, given.sabotage
@@ -112,7 +116,7 @@ class Run:
             with self._progress.waiting("starting all processes"):
                 crew.start()
             self._progress.log("every process works; the faults begin")
-            striking = Striking(crew, starter, wires, server, given.faketime, given.left_out)
+            striking = Striking(crew, starter, wires, server, given.faketime, given.left_out, broker)
             self._strike(crew, striking)
             with self._progress.waiting("all faults have ended; every replica handles the last changes"):
                 crew.stop_workers()
@@ -123,10 +127,11 @@ class Run:
                 raise UsageError("another process writes to the database; give an unused one")
             objects = comparison.snapshot(store.objects())
             stored = {name: stored_progress(store, name)[0] for name in crew.workers}
+            cut_off = brokers.cut_off(cast.driver, broker)
         audited = None
         if results is not None:
             audited = audit(url, results, given.bound, folder, self._progress)
-        return self._report(crew, striking, objects, position, stored, audited)
+        return self._report(crew, striking, objects, position, stored, cut_off, audited)
 
     def _strike(self, crew: Crew, striking: Striking) -> None:
         """Execute the planned faults while the workers write."""
@@ -156,6 +161,7 @@ class Run:
         objects: comparison.Objects,
         position: int,
         stored: Mapping[str, int],
+        cut_off: int,
         audited: Audit | None,
     ) -> Report:
         plan, figures = self._plan, crew.figures
@@ -163,6 +169,7 @@ class Run:
         sabotaged = [each.sabotaged for each in crew.finished.values() if each.sabotaged is not None]
         return Report(
             seed=plan.seed,
+            driver=plan.cast.driver,
             database=self._options.database,
             seconds=plan.seconds,
             plan=fingerprint(plan.faults),
@@ -174,6 +181,7 @@ class Run:
             left_out=self._options.left_out,
             latest_step=striking.latest,
             commits_cut=striking.commits_cut,
+            cut_off=cut_off,
             shutdown=crew.shutdown,
             objects=len(objects),
             position=position,

@@ -10,10 +10,11 @@ import msgspec
 from _children import Child, Children, attached
 from _ready import ReadySocket
 
+from _chaos.broker_peer import Flood
 from _chaos.configuration import Configuration
 from _chaos.messages import HostileTask, ReplicaTask, StormTask, Task, WorkerTask
 from _chaos.participant import Part, Participant, Received
-from _chaos.plan import Plan
+from _chaos.plan import ZMQ, Plan
 from _chaos.wires import Wires
 
 
@@ -65,6 +66,7 @@ class Starter:
         self._configuration = configuration
         self._wires = wires
         self._sabotage = sabotage
+        self._stack = stack
         self._children = stack.enter_context(Children())
         self.received: queue.SimpleQueue[Received] = queue.SimpleQueue()
         """The messages of all processes."""
@@ -77,7 +79,7 @@ class Starter:
         """The services, with their files."""
         wires, write = self._wires, self._configuration.service
         names = self._plan.cast.service_names
-        files = {name: write(name, wires.address(name), wires.url(name)) for name in names}
+        files = {name: write(name, self._address(name), wires.url(name), wires.to_broker(name)) for name in names}
         return {name: Participant(name, self._children, partial(self._service, name, files[name])) for name in names}
 
     def workers(self) -> dict[str, Participant]:
@@ -85,40 +87,57 @@ class Starter:
         cast, wires, write = self._plan.cast, self._wires, self._configuration.worker
         found = {}
         for name in cast.worker_names:
-            file = write(name, wires.address(cast.service_of(name)), wires.url(name))
+            file = write(name, self._address(cast.service_of(name)), wires.url(name))
             found[name] = Participant(name, self._children, partial(self._worker, name, file))
         return found
 
     def replicas(self) -> dict[str, Participant]:
         """The replicas, with their files."""
         cast, wires, write = self._plan.cast, self._wires, self._configuration.replica
-        first = wires.address(cast.service_names[0])
+        first = self._address(cast.service_names[0])
         found = {}
         for name in cast.replica_names:
-            file = write(name, first, wires.url(name))
+            file = write(name, first, wires.url(name), wires.to_broker(name))
             found[name] = Participant(name, self._children, partial(self._replica, name, file))
         return found
 
     def storm(self, name: str) -> Participant:
         """Subscribers of all services."""
         cast, storm = self._plan.cast, self._storm
-        addresses = tuple(map(self._wires.address, cast.service_names))
-        task = StormTask(name, addresses, storm.subscribers, storm.topics, cast.topic_names[:2])
+        file = ""
+        if cast.driver != ZMQ:
+            file = str(self._configuration.subscriber(name, "sqlite://", self._wires.broker_port))
+        task = StormTask(name, self._addresses, storm.subscribers, storm.topics, cast.topic_names[:2], file)
         return Participant(name, self._children, lambda start: self._part(task, start))
+
+    def flood(self) -> Flood:
+        """A flood for all subscribers of the broker; at the latest it stops with the run."""
+        made = Flood(self._plan.cast.driver, self._wires.broker_port)
+        self._stack.callback(made.stop)
+        return made
 
     def port(self, service: str) -> int:
         """The port that a service binds."""
         return self._configuration.ports[service]
 
     def hostile(self, name: str, seed: str, port: int = 0) -> Participant:
-        """A hostile peer of all services and of their workers' sockets; with ``port``, of subscribers."""
-        names = self._plan.cast.service_names
+        """A hostile peer of all services, of their workers' sockets, and of the broker's clients; with ``port``, of
+        subscribers.
+        """
+        cast, broker = self._plan.cast, self._wires.broker_port
         task = HostileTask(name, seed, port=port)
         if not port:
-            addresses = tuple(map(self._wires.address, names))
-            hops = tuple(str(self._configuration.hop(each)) for each in names)
-            task = HostileTask(name, seed, addresses, hops)
+            hops = tuple(str(self._configuration.hop(each)) for each in cast.service_names)
+            task = HostileTask(name, seed, self._addresses, hops, 0, cast.driver, broker, cast.topic_names)
         return Participant(name, self._children, lambda start: self._part(task, start))
+
+    @property
+    def _addresses(self) -> tuple[str, ...]:
+        """Of the services; without ZeroMQ they have none."""
+        return tuple(filter(None, map(self._address, self._plan.cast.service_names)))
+
+    def _address(self, service: str) -> str:
+        return self._wires.address(service) if self._plan.cast.driver == ZMQ else ""
 
     def _service(self, name: str, configuration: Path, _start: int) -> Child:
         variant, ready = self.variants.get(name, NORMAL), self.ready[name]

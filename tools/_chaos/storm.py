@@ -17,13 +17,13 @@ from pubsub_lib.core.envelope import OBSERVER, Envelope
 
 DRIVER: Final = "zmq_pubsub_driver"
 PATIENCE: Final = 10.0
-"""Maximum number of seconds to wait for the connections: a service may be down."""
+"""Maximum number of seconds to wait for the connections: a service or the broker may be down."""
 
 
 def run(task: StormTask, send: Callable[[Message], None], receive: Callable[[], Order | None]) -> None:
     """Connect all subscribers, and stay until an order, or the end of the parent. Raises PubSubError."""
-    settings = Settings(store_url="sqlite://", driver=DRIVER, addresses=task.addresses)
-    driver = loader.load(DRIVER, settings.needs())
+    settings = settings_of(task)
+    driver = loader.load(settings.driver, settings.needs())
     topics = topics_of(task)
     connected = threading.Semaphore(0)
     with ExitStack() as stack:
@@ -41,6 +41,13 @@ def run(task: StormTask, send: Callable[[Message], None], receive: Callable[[], 
                 break
         send(Ready())
         receive()
+
+
+def settings_of(task: StormTask) -> Settings:
+    """The settings of the subscribers. Raises ConfigError."""
+    if task.configuration:
+        return Settings.from_file(task.configuration)
+    return Settings(store_url="sqlite://", driver=DRIVER, addresses=task.addresses)
 
 
 def topics_of(task: StormTask) -> tuple[str, ...]:

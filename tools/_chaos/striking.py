@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from _broker import Broker
 from _private_server import PrivateServer
 from _processes import children, free_port
 
+from _chaos.broker_peer import Flood
 from _chaos.crew import Crew
 from _chaos.messages import Stop
 from _chaos.participant import Participant
-from _chaos.plan import DATABASE, Fault, Kind
+from _chaos.plan import BROKER, DATABASE, Fault, Kind
 from _chaos.schedule import Step
 from _chaos.starting import Starter, Variant
 from _chaos.wires import Wires
@@ -48,6 +50,7 @@ class Striking:
         server: PrivateServer | None,
         faketime: Path | None,
         left_out: Mapping[Kind, str],
+        broker: Broker | None = None,
     ) -> None:
         """``faketime``: libfaketime. ``left_out``: kinds of fault that are not executed."""
         self._crew = crew
@@ -56,8 +59,11 @@ class Striking:
         self._server = server
         self._faketime = faketime
         self._left_out = left_out
+        self._broker = broker
         self._peers: dict[str, Participant] = {}
         """Storms and hostile peers."""
+        self._floods: dict[str, Flood] = {}
+        """By slow replica."""
         self._leaving: list[Participant] = []
         """Storms that were ordered to end. Those that still run at the end of the run are killed."""
         self._full: dict[str, tuple[int, int | None]] = {}
@@ -94,10 +100,14 @@ class Striking:
         match fault.kind:
             case "kill" if victim == DATABASE:
                 self._database.kill()
+            case "kill" if victim == BROKER:
+                self._the_broker.kill()
             case "kill":
                 self._crew.all[victim].kill()
             case "pause" if victim == DATABASE:
                 self._pause_database()
+            case "pause" if victim == BROKER:
+                os.kill(self._the_broker.pid, signal.SIGSTOP)
             case "pause":
                 self._crew.all[victim].pause()
             case "cut":
@@ -106,6 +116,9 @@ class Striking:
                 self._wires.cut_database(victim)
             case "commit":
                 self._wires.arm(victim, fault.detail)
+            case "slow":
+                self._crew.all[victim].pause()
+                self._floods[victim] = self._starter.flood()
             case "storm" | "garbage" | "imposter":
                 self._start_peer(fault)
             case "files":
@@ -121,10 +134,14 @@ class Striking:
         match fault.kind:
             case "kill" if victim == DATABASE:
                 self._database.restart()
+            case "kill" if victim == BROKER:
+                self._the_broker.restart()
             case "kill":
                 self._crew.all[victim].start()
             case "pause" if victim == DATABASE:
                 self._resume_database()
+            case "pause" if victim == BROKER:
+                os.kill(self._the_broker.pid, signal.SIGCONT)
             case "pause":
                 self._crew.all[victim].resume()
             case "cut":
@@ -133,6 +150,9 @@ class Striking:
                 self._wires.restore_database(victim)
             case "commit":
                 self._wires.arm(victim, "")
+            case "slow":
+                self._floods.pop(victim).stop()
+                self._crew.all[victim].resume()
             case "storm" | "garbage" | "imposter":
                 self._end_peer(fault)
             case "files" | "clock":
@@ -144,6 +164,11 @@ class Striking:
     def _database(self) -> PrivateServer:
         assert self._server is not None, "only a plan with a server has faults of it"
         return self._server
+
+    @property
+    def _the_broker(self) -> Broker:
+        assert self._broker is not None, "only a plan with a broker has faults of it"
+        return self._broker
 
     def _pause_database(self) -> None:
         # Its first process starts the others, so it is stopped first.

@@ -1,4 +1,6 @@
-"""The proxies between services and replicas, and between processes and the database server, which faults cut."""
+"""The proxies between services and replicas, or processes and the broker, and between processes and the database
+server, which faults cut.
+"""
 
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
@@ -14,18 +16,30 @@ _HERE = f"{TCP}127.0.0.1:"
 
 
 class Wires:
-    """A proxy before each service, whose address is the one in the directory. With a database server: one between the
-    server and each process, and a further one for each worker, which cuts at COMMIT. Closed with a ``with`` block.
+    """A proxy before each service, whose address is the one in the directory; with a broker, in their place, one
+    between the broker and each process. With a database server: one between the server and each process, and a further
+    one for each worker, which cuts at COMMIT. Closed with a ``with`` block.
     """
 
-    def __init__(self, ports: Mapping[str, int], url: str, server_port: int, names: Collection[str]) -> None:
-        """``ports``: the port that each service binds. ``url``: of the database; ``server_port``: of its server, 0
-        without one; ``names``: the processes that use it. Raises OSError.
+    def __init__(
+        self,
+        ports: Mapping[str, int],
+        url: str,
+        server_port: int,
+        names: Collection[str],
+        broker_port: int = 0,
+        broker_users: Collection[str] = (),
+    ) -> None:
+        """``ports``: the port that each service binds, if it binds one. ``url``: of the database; ``server_port``: of
+        its server, 0 without one; ``names``: the processes that use it. ``broker_port``: of the broker, 0 without one;
+        ``broker_users``: the processes that connect to it. Raises OSError.
         """
         self._stack = ExitStack()
         self._url = url
+        self.broker_port = broker_port
         try:
             self._services = {name: self._proxy(port) for name, port in ports.items()}
+            self._brokers = {name: self._proxy(broker_port) for name in broker_users}
             self._databases = {name: self._proxy(server_port) for name in names} if server_port else {}
             self._commits = {name: self._cutting(name) for name in self._databases if name.startswith("worker")}
         except BaseException:
@@ -51,13 +65,19 @@ class Wires:
         port = self._commits[name].port if name in self._commits else _port(self._databases[name])
         return sqlalchemy.make_url(self._url).set(port=port).render_as_string(hide_password=False)
 
-    def cut(self, service: str) -> None:
-        """End all connections of replicas to the service, and refuse new ones until ``restore``."""
-        self._services[service].cut()
+    def to_broker(self, name: str) -> int:
+        """The port at which a process reaches the broker; 0 without one."""
+        return _port(self._brokers[name]) if name in self._brokers else self.broker_port
 
-    def restore(self, service: str) -> None:
+    def cut(self, name: str) -> None:
+        """End all connections of replicas to a service, or of a process to the broker, and refuse new ones until
+        ``restore``.
+        """
+        self._cuttable(name).cut()
+
+    def restore(self, name: str) -> None:
         """Accept connections again."""
-        self._services[service].restore()
+        self._cuttable(name).restore()
 
     def redirect(self, service: str, port: int) -> None:
         """Cut all connections of replicas to the service, and connect them to another port of this host instead."""
@@ -82,6 +102,9 @@ class Wires:
     def commits_cut(self) -> int:
         """The number of connections that were cut at COMMIT."""
         return sum(proxy.cuts for proxy in self._commits.values())
+
+    def _cuttable(self, name: str) -> StreamProxy:
+        return self._brokers[name] if name in self._brokers else self._services[name]
 
     def _proxy(self, port: int) -> StreamProxy:
         made = StreamProxy(f"{_HERE}0", f"{_HERE}{port}")

@@ -285,6 +285,44 @@ def test_configuration_files_are_valid_and_name_the_proxy(tmp_path: Path) -> Non
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.glob("*.conf"))
 
 
+@pytest.mark.parametrize("driver", ["nats", "redis"])
+def test_configuration_files_of_a_broker_name_the_proxy_of_each_process(driver: str, tmp_path: Path) -> None:
+    cast = Cast(services=1, workers=1, replicas=1, polling=1, driver=driver)
+    configuration = Configuration(cast, tmp_path)
+    assert configuration.ports == {}
+    service = Settings.from_file(configuration.service("service-1", "", "sqlite:///x", 7001))
+    worker = Settings.from_file(configuration.worker("worker-1", "", "sqlite:///x"))
+    receiving = Settings.from_file(configuration.replica("replica-1", "", "sqlite:///x", 7002))
+    assert service.driver == worker.driver == receiving.driver == f"{driver}_pubsub_driver"
+    assert worker.multiproc_socket == service.multiproc_socket
+    for settings, port in ((service, 7001), (receiving, 7002)):
+        (address,) = [str(value) for value in settings.driver_options.values() if "127.0.0.1" in str(value)]
+        assert f"127.0.0.1:{port}" in address
+    assert Settings.from_file(configuration.replica("replica-2", "", "sqlite:///x", 0)).driver.startswith("db_polling")
+
+
+def test_wire_to_the_broker_is_cut_for_one_process() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Wires({}, "sqlite://", 0, [], server.getsockname()[1], ["service-1", "replica-1"]) as wires,
+    ):
+        assert wires.to_broker("worker-1") == wires.broker_port == server.getsockname()[1]
+        wires.cut("replica-1")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", wires.to_broker("replica-1")), 30.0)
+        socket.create_connection(("127.0.0.1", wires.to_broker("service-1")), 30.0).close()
+        wires.restore("replica-1")
+        socket.create_connection(("127.0.0.1", wires.to_broker("replica-1")), 30.0).close()
+
+
+def test_report_over_a_broker_names_the_transport_and_the_slow_consumers() -> None:
+    output = io.StringIO()
+    show(changed(GOOD, driver="nats", cut_off=3), Console(file=output, width=150))
+    assert "NATS" in output.getvalue()
+    assert "ZeroMQ" not in output.getvalue()
+    assert "\n3 connections of slow consumers were cut off by the broker.\n" in output.getvalue()
+
+
 def test_process_that_ignores_sigterm_leaves_its_stacks_in_its_log(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(7, flush=True); time.sleep(600)"
     log = tmp_path / "log"

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from _chaos.crew import Ended
 from _chaos.excuses import Unknown, unexplained_audit, unexplained_ends, unexplained_stops
-from _chaos.plan import DATABASE, Cast, Fault, Plan
+from _chaos.plan import BROKER, DATABASE, Cast, Fault, Plan
 
 from pubsub_lib.audit.report.summary import INCOMPLETE, LATE, LOSS, Count, Summary
 
@@ -111,6 +111,31 @@ def test_many_unknown_deliveries_are_not_named_one_by_one() -> None:
 def test_process_may_end_only_while_it_cannot_use_the_database(ended: Ended, explained: bool) -> None:
     faults = plan(Fault(10.0, "kill", DATABASE, 2.0), Fault(100.0, "cut_database", "worker-2", 2.0))
     assert unexplained_ends([ended], faults, 0.0) == ([] if explained else [ended])
+
+
+@pytest.mark.parametrize(
+    ("ended", "explained"),
+    [
+        (Ended("service-1", 11.0, 3, "the NATS server is unavailable"), True),
+        (Ended("service-1", 60.0, 3, "the NATS server is unavailable"), False),
+        (Ended("service-1", 11.0, 4, "the database is unavailable"), False),
+        (Ended("worker-1", 11.0, 3, "no worker connects to it"), False),
+        (Ended("service-2", 101.0, 3, "the NATS server is unavailable"), True),
+        (Ended("service-1", 101.0, 3, "the NATS server is unavailable"), False),
+    ],
+)
+def test_service_may_end_only_while_it_cannot_use_the_broker(ended: Ended, explained: bool) -> None:
+    faults = (Fault(10.0, "kill", BROKER, 2.0), Fault(100.0, "cut", "service-2", 2.0))
+    brokered = Plan(1, 600.0, Cast(driver="nats"), faults)
+    assert unexplained_ends([ended], brokered, 0.0) == ([] if explained else [ended])
+    if ended.status == 3:
+        assert unexplained_ends([ended], plan(*faults), 0.0) == [ended], "ZeroMQ has no broker"
+
+
+@pytest.mark.parametrize("server", [BROKER, DATABASE])
+def test_a_killed_server_cuts_no_journal(server: str) -> None:
+    killed = Fault(300.0, "kill", server, 2.0)
+    assert unexplained(summary(problems=[CUT]), [], killed) == ["1 journals are cut by 0 kills"]
 
 
 def test_faults_that_came_late_explain_later_ends_and_unknown_deliveries() -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import chaos_app
 import pytest
+from _chaos.brokers import BROKERS
 from _chaos.draw import DRAWS, PAUSE, drawn
-from _chaos.plan import DATABASE, DEFAULT, KINDS, Cast, Fault, Kind
+from _chaos.plan import BROKER, BROKERED, DATABASE, DEFAULT, KINDS, ZMQ, Cast, Fault, Kind
 from _chaos.run import fingerprint
 from _chaos.schedule import Schedule, Step
+from _routes.drivers import DRIVERS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +27,7 @@ casts = st.builds(
     polling=st.integers(0, 2),
     topics=st.integers(1, 9),
     server=st.booleans(),
+    driver=st.sampled_from(sorted(DRIVERS)),
 )
 some_kinds = st.sets(st.sampled_from(sorted(KINDS)), min_size=1)
 
@@ -51,8 +54,47 @@ def test_drawn_faults_are_possible_apart_and_repeatable(
 def test_a_run_of_half_an_hour_has_its_thousand_faults_of_every_kind() -> None:
     faults = drawn(1, 1800.0, 1200, Cast(server=True))
     assert len(faults) == 1200
-    assert {fault.kind for fault in faults} == set(DEFAULT)
+    assert {fault.kind for fault in faults} == set(DEFAULT) - {"slow"}
     assert {fault.victim for fault in faults} >= {*Cast().service_names, *Cast().replica_names, DATABASE}
+
+
+@pytest.mark.parametrize("driver", sorted(BROKERED))
+def test_the_broker_and_its_clients_are_victims(driver: str) -> None:
+    cast = Cast(driver=driver)
+    faults = drawn(1, 1800.0, 1200, cast)
+    assert {fault.kind for fault in faults if fault.victim == BROKER} == {"kill", "pause"}
+    assert cast.broker_users == (*cast.service_names, *(f"replica-{number}" for number in (1, 2, 3, 4)))
+    assert {fault.victim for fault in faults if fault.kind == "cut"} == set(cast.broker_users)
+    assert {fault.victim for fault in faults if fault.kind == "slow"} == set(cast.broker_users) - {*cast.service_names}
+
+
+def test_drivers_with_a_broker_are_those_of_the_brokers() -> None:
+    assert set(BROKERED) == set(BROKERS) == {name for name, each in DRIVERS.items() if each.server is not None}
+
+
+@pytest.mark.parametrize(
+    ("cast", "lacking"),
+    [
+        (Cast(), {"cut_database", "commit", "clock", "slow"}),
+        (Cast(server=True), {"slow"}),
+        (Cast(driver="nats"), {"cut_database", "commit", "clock", "imposter"}),
+        (Cast(driver="pgnotify", server=True), {"cut", "slow", "storm", "imposter"}),
+    ],
+)
+def test_kinds_without_a_victim_have_a_reason(cast: Cast, lacking: set[str]) -> None:
+    assert {kind for kind in KINDS if cast.lack(kind)} == lacking
+    assert {kind for kind in KINDS if not cast.victims(kind)} == lacking
+
+
+def test_plan_of_zeromq_is_as_before_the_other_drivers() -> None:
+    assert fingerprint(drawn(7, 60.0, 40, Cast())) == "03d7df47bfcd5e19"
+
+
+def test_driver_decides_the_database() -> None:
+    chosen = chaos_app.planned(chaos_app.parse(["--driver", "pgnotify", "--seed", "1"]))
+    assert (chosen.cast.server, chosen.cast.driver) == (True, "pgnotify")
+    assert chaos_app.planned(chaos_app.parse([])).cast == Cast(server=False, driver=ZMQ)
+    assert chaos_app.planned(chaos_app.parse(["--driver", "nats", "--database", "postgresql"])).cast.server
 
 
 def test_another_seed_gives_other_faults() -> None:
@@ -115,6 +157,8 @@ def test_cast_gives_each_participant_a_name_a_service_and_topics() -> None:
         (["--only", "clock"], "with the kind clock no audit is possible, because journals have wrong times"),
         (["--storm-topics", "20000"], "argument --storm-topics: 20000 is more than 10000"),
         (["--database", "oracle"], "argument --database: invalid choice: 'oracle'"),
+        (["--driver", "amqp"], "argument --driver: invalid choice: 'amqp'"),
+        (["--driver", "pgnotify", "--database", "sqlite"], "--driver pgnotify needs --database postgresql"),
         (["--no-audit", "--out", "x"], "--out is an option without --no-audit"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from _chaos.participant import Participant
-from _chaos.plan import DATABASE, Fault, Kind
+from _chaos.plan import BROKER, DATABASE, Fault, Kind
 from _chaos.schedule import Step
 from _chaos.starting import Variant
 from _chaos.striking import FILES, Striking
@@ -35,14 +35,20 @@ class Stage:
         self.server = children.start("server", SLEEPS)
         crew: Any = SimpleNamespace(all={name: self.process})
         starter: Any = SimpleNamespace(
-            variants=self.variants, storm=self.peer, hostile=lambda name, *_: self.peer(name), port=lambda _: 7
+            variants=self.variants,
+            storm=self.peer,
+            hostile=lambda name, *_: self.peer(name),
+            port=lambda _: 7,
+            flood=lambda: SimpleNamespace(stop=lambda: self.calls.append(("flood stopped", state(self.pid)))),
         )
         server: Any = SimpleNamespace(
             pid=self.server.pid,
             kill=lambda: self.calls.append(("kill",)),
             restart=lambda: self.calls.append(("restart",)),
         )
-        self.striking = Striking(crew, starter, self, server, Path("/faketime.so"), left_out)  # type: ignore[arg-type]
+        # The broker and the database server are one process here: no fault strikes both.
+        wires: Any = self
+        self.striking = Striking(crew, starter, wires, server, Path("/faketime.so"), left_out, server)
 
     def start(self, _start: int) -> Child:
         variant = self.variants.get("service-1", Variant())
@@ -110,6 +116,25 @@ def test_database_server_is_killed_and_paused_with_all_its_processes() -> None:
         with on.during("kill", DATABASE):
             assert on.calls == [("kill",)]
         assert on.calls == [("kill",), ("restart",)]
+
+
+def test_broker_is_killed_and_paused() -> None:
+    with stage() as on:
+        with on.during("pause", BROKER):
+            assert poll(lambda: state(on.server.pid) == "T", 10.0)
+        assert poll(lambda: state(on.server.pid) != "T", 10.0)
+        with on.during("kill", BROKER):
+            assert on.calls == [("kill",)]
+        assert on.calls == [("kill",), ("restart",)]
+
+
+def test_slow_replica_is_paused_until_the_flood_has_ended() -> None:
+    with stage("replica-1") as on:
+        with on.during("slow", "replica-1"):
+            assert state(on.pid) == "T"
+            assert on.calls == []
+        assert on.calls == [("flood stopped", "T")]
+        assert poll(lambda: state(on.pid) != "T", 10.0)
 
 
 @pytest.mark.parametrize(
