@@ -41,10 +41,13 @@ class Streaming(Protocol):
     address is, and has its own bound on requests at the same time instead of pauses. Any thread.
     """
 
-    max_body_bytes: int
-    """Maximum size of a request's body."""
-    max_seconds: float
-    """Maximum seconds in which the client must take the whole answer."""
+    @property
+    def max_body_bytes(self) -> int:
+        """Maximum size of a request's body."""
+
+    @property
+    def max_seconds(self) -> float:
+        """Maximum seconds in which the client must take the whole answer."""
 
     def serve(self, body: Body, *, gzip: bool) -> AbstractContextManager[Streamed]:
         """The answer to a request, which is sent within the block. ``gzip``: the client reads compressed bytes."""

@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
 class _Body:
     """A body of known length that is still to be received."""
 
-    def __init__(self, file: io.BufferedReader, length: int) -> None:
+    def __init__(self, file: io.BufferedIOBase, length: int) -> None:
         self._file = file
         self.length = length
 

@@ -91,6 +91,14 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             "again. Each needs memory for all objects that it reads."
         ),
     ] = 4
+    snapshot_bytes: Annotated[
+        int,
+        Meta(ge=0, le=2**40),
+        option(
+            "Maximum size of the compressed snapshots that the service keeps, to answer the first syncs of many "
+            "replicas without reading all objects for each; 0 means none. In bytes."
+        ),
+    ] = 128 * 1024 * 1024
     status_page: Annotated[
         bool,
         option(

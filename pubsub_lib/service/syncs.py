@@ -34,4 +34,4 @@ def syncs_of(source: SyncSource, settings: Settings, service: ServiceSettings) -
     """
     if not service.serve_syncs:
         return Syncs(None)
-    return Syncs(SyncRoute(source, service.max_syncs, settings.timing.sync_timeout))
+    return Syncs(SyncRoute(source, service.max_syncs, settings.timing.sync_timeout, service.snapshot_bytes))

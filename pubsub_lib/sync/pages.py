@@ -1,8 +1,9 @@
 """The byte form of a sync's answer: pages of bounded size, each one msgpack array (rule W6).
 
 In this order: a :class:`Header`; for each chain a :class:`ChainPage` and what belongs to it (heads and links of a
-delta; for each topic of a full answer a :class:`TopicPage`, records and changes); an :class:`End`. So no page needs the
-whole answer in memory, at either end, and an answer that was cut off is noticed.
+delta; for each topic of a full answer a :class:`TopicPage`, records and changes); an :class:`End`. The records of a
+topic may be of an older point; then the links that lead from there to its head follow them. So no page needs the whole
+answer in memory, at either end, and an answer that was cut off is noticed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -110,34 +111,45 @@ class End(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):
 
 Page = Header | ChainPage | HeadsPage | LinksPage | TopicPage | RecordsPage | ChangesPage | End
 
-_encode = msgspec.msgpack.Encoder().encode
+encode_page: Final = msgspec.msgpack.Encoder().encode
 
 
 def pages_of(answer: SyncAnswer) -> Iterator[bytes]:
     """The pages of an answer, one after the other."""
     count = 0
     for page in _pages(answer):
-        yield _encode(page)
+        yield encode_page(page)
         count += 1
-    yield _encode(End(count))
+    yield encode_page(End(count))
 
 
 def _pages(answer: SyncAnswer) -> Iterator[Page]:
-    yield Header(MAJOR, MINOR, answer.store, answer.store_id or None, answer.ages is not None)
+    yield header_page(answer)
     for chain, part in answer.chains.items():
-        age = None if answer.ages is None else answer.ages.get(chain, _UNKNOWN)
-        yield _begin(chain, part, age)
-        if isinstance(part, Delta):
-            heads = list(part.heads.items())
-            for start in range(0, len(heads), _HEADS):
-                yield HeadsPage(dict(heads[start : start + _HEADS]))
-            yield from _links(part.links)
-        elif isinstance(part, Full):
-            for topic, snapshot in part.topics.items():
-                yield from _topic(topic, snapshot)
+        yield from chain_pages(answer, chain, part)
 
 
-def _begin(chain: str, part: Delta | Incomplete | Full, age: AnswerAge | None) -> ChainPage:
+def header_page(answer: SyncAnswer) -> Header:
+    """The first page of an answer."""
+    return Header(MAJOR, MINOR, answer.store, answer.store_id or None, answer.ages is not None)
+
+
+def chain_pages(answer: SyncAnswer, chain: str, part: Delta | Incomplete | Full) -> Iterator[Page]:
+    """All pages of one chain's part."""
+    yield begin_page(answer, chain, part)
+    if isinstance(part, Delta):
+        heads = list(part.heads.items())
+        for start in range(0, len(heads), _HEADS):
+            yield HeadsPage(dict(heads[start : start + _HEADS]))
+        yield from link_pages(part.links)
+    elif isinstance(part, Full):
+        for topic, snapshot in part.topics.items():
+            yield from _topic(topic, snapshot)
+
+
+def begin_page(answer: SyncAnswer, chain: str, part: Delta | Incomplete | Full) -> ChainPage:
+    """The first page of a chain in this answer."""
+    age = None if answer.ages is None else answer.ages.get(chain, _UNKNOWN)
     ages = (0.0, 0.0, 0.0) if age is None else (age.age, age.least, age.applied)
     if isinstance(part, Incomplete):
         return ChainPage(chain, "incomplete", None, *ages)
@@ -146,8 +158,8 @@ def _begin(chain: str, part: Delta | Incomplete | Full, age: AnswerAge | None) -
     return ChainPage(chain, "full", part.head, *ages, part.contains_known)
 
 
-def _links(links: Iterable[Link]) -> Iterator[LinksPage]:
-    """A link that is larger than a page gets pages of its own."""
+def link_pages(links: Iterable[Link]) -> Iterator[LinksPage]:
+    """The pages of these links. A link that is larger than a page gets pages of its own."""
     page: list[Link] = []
     room = PAGE_BYTES
     for link in links:
@@ -170,11 +182,16 @@ def _links(links: Iterable[Link]) -> Iterator[LinksPage]:
 def _topic(topic: str, snapshot: TopicSnapshot) -> Iterator[Page]:
     buckets = None if snapshot.buckets is None else sorted(snapshot.buckets)
     yield TopicPage(topic, snapshot.head, buckets)
-    for table, records in _by_table(snapshot.records).items():
-        for part in cut(records):
-            yield RecordsPage(table, [(each.key, each.version, each.value) for each in part])
+    yield from record_pages(snapshot.records)
     for changes in cut(snapshot.changes):
         yield ChangesPage(changes)
+
+
+def record_pages(records: Iterable[Record]) -> Iterator[RecordsPage]:
+    """The pages of a topic's objects, table by table."""
+    for table, each_of in _by_table(records).items():
+        for part in cut(each_of):
+            yield RecordsPage(table, [(each.key, each.version, each.value) for each in part])
 
 
 def _by_table(records: Iterable[Record]) -> Mapping[str, list[Record]]:

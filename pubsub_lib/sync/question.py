@@ -28,7 +28,7 @@ class SyncQuestion(msgspec.Struct, frozen=True):
 class SyncSource(Protocol):
     """What answers the questions: the store of the origin, or a relay's memory. Any function of this form."""
 
-    def __call__(self, question: SyncQuestion) -> SyncAnswer | None:
+    def __call__(self, question: SyncQuestion, /) -> SyncAnswer | None:
         """The answer to all wants, from one consistent reading. Its ``ages`` are None for the primary database alone;
         those of a standby are not known, so they are an empty mapping. None: nothing of what was asked for is here
         now, so the sync fails. Called by several threads at the same time. Blocks; raises PubSubError.

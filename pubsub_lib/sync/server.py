@@ -12,8 +12,9 @@ from pubsub_lib.errors import FrameError, PubSubError
 from pubsub_lib.http_routes import Body, Streamed
 from pubsub_lib.logs import logger
 from pubsub_lib.sync.pages import pages_of
-from pubsub_lib.sync.question import MAX_QUESTION_BYTES, SyncSource, decode_question
-from pubsub_lib.sync.stream import packed
+from pubsub_lib.sync.question import MAX_QUESTION_BYTES, SyncQuestion, SyncSource, decode_question
+from pubsub_lib.sync.snapshots import Composition, Snapshot, SnapshotCache, answer_of
+from pubsub_lib.sync.stream import compressed, packed
 
 _log = logger(__name__)
 
@@ -26,13 +27,22 @@ MAX_PAUSE: Final = 5
 class SyncRoute:
     """Answers questions from a source, at most ``places`` at the same time; the other replicas get 503.
 
-    ``max_seconds``: maximum time of one transfer, so that slow replicas do not hold the places. Any thread.
+    ``max_seconds``: maximum time of one transfer, so that slow replicas do not hold the places. ``max_snapshot_bytes``:
+    of the prepared snapshots, compressed; 0: none is kept. Any thread.
     """
 
     max_body_bytes: Final = MAX_QUESTION_BYTES
 
-    def __init__(self, source: SyncSource, places: int, max_seconds: float, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        source: SyncSource,
+        places: int,
+        max_seconds: float,
+        max_snapshot_bytes: int = 0,
+        rng: random.Random | None = None,
+    ) -> None:
         self.max_seconds = max_seconds
+        self._snapshots = SnapshotCache(max_snapshot_bytes)
         self._source = source
         self._places = threading.BoundedSemaphore(places)
         self._rng = rng if rng is not None else random.SystemRandom()
@@ -41,9 +51,11 @@ class SyncRoute:
         self._running = 0
 
     def counters(self) -> Mapping[str, int]:
-        """Questions by their outcome, and the sent bytes. ``failed``: the source failed, or the replica left."""
+        """Questions by their outcome, and the sent bytes. ``failed``: the source failed, or the replica left.
+        ``prepared``: topics that were answered from snapshots.
+        """
         with self._lock:
-            return dict(self._counts)
+            return {**self._counts, "prepared": self._snapshots.used}
 
     @property
     def running(self) -> int:
@@ -74,7 +86,7 @@ class SyncRoute:
             self._count("refused")
             return _text(HTTPStatus.BAD_REQUEST, str(error))
         try:
-            answer = self._source(question)
+            answer, prepared = self._read(question, gzip=gzip)
         except PubSubError as error:
             self._count("failed")
             _log.warning("a sync of a replica cannot be answered: %s", error)
@@ -83,13 +95,19 @@ class SyncRoute:
             self._count("failed")
             return self._come_again("this service has nothing of what was asked for now")
         headers = {"Content-Encoding": "gzip"} if gzip else {}
-        return Streamed(HTTPStatus.OK, CONTENT_TYPE, self._sent(answer, gzip=gzip), headers)
+        return Streamed(HTTPStatus.OK, CONTENT_TYPE, self._sent(question, answer, prepared, gzip=gzip), headers)
 
-    def _sent(self, answer: SyncAnswer, *, gzip: bool) -> Iterator[bytes]:
+    def _read(self, question: SyncQuestion, *, gzip: bool) -> tuple[SyncAnswer | None, Mapping[str, Snapshot]]:
+        return answer_of(self._source, question, self._snapshots) if gzip else (self._source(question), {})
+
+    def _sent(
+        self, question: SyncQuestion, answer: SyncAnswer, prepared: Mapping[str, Snapshot], *, gzip: bool
+    ) -> Iterator[bytes]:
         size = 0
         done = False
+        items = Composition(answer, question.wants, prepared, self._snapshots).items
         try:
-            for part in packed(pages_of(answer), gzip=gzip):
+            for part in compressed(items()) if gzip else packed(pages_of(answer), gzip=False):
                 yield part
                 size += len(part)
             done = True

@@ -1,8 +1,8 @@
 """Pages in a stream of bytes: each after its length in four bytes, and all together compressed by gzip (rule W6)."""
 
 import zlib
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from pubsub_lib.errors import FrameError
 from pubsub_lib.sync.pages import PAGE_BYTES
@@ -23,6 +23,25 @@ def max_page_bytes(max_frame_bytes: int) -> int:
     return 4 * PAGE_BYTES + max_frame_bytes
 
 
+class Member(NamedTuple):
+    """Pages that are compressed as a stream of their own, whose parts can be sent again in another stream."""
+
+    pages: Iterable[bytes]
+    keep: Callable[[Sequence[bytes]], None]
+    """Is called with the parts, when all pages were sent and these have at most ``max_bytes``."""
+    max_bytes: int
+
+
+class Ready(NamedTuple):
+    """The parts that were kept of a :class:`Member`."""
+
+    parts: Sequence[bytes]
+
+
+Item = bytes | Member | Ready
+"""A page, or more than one."""
+
+
 def packed(pages: Iterable[bytes], *, gzip: bool) -> Iterator[bytes]:
     """The stream of these pages, in parts of at least 64 KiB, except the last one."""
     compress = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP) if gzip else None
@@ -41,11 +60,43 @@ def packed(pages: Iterable[bytes], *, gzip: bool) -> Iterator[bytes]:
     yield b"".join(waiting)
 
 
+def compressed(items: Iterable[Item]) -> Iterator[bytes]:
+    """The stream of these items: several streams of gzip, one after the other."""
+    following = iter(items)
+    last: list[Member | Ready] = []
+
+    def until_next() -> Iterator[bytes]:
+        for item in following:
+            if not isinstance(item, bytes):
+                last.append(item)
+                return
+            yield item
+
+    while True:
+        yield from packed(until_next(), gzip=True)
+        if not last:
+            return
+        item = last.pop()
+        yield from item.parts if isinstance(item, Ready) else _kept(item)
+
+
+def _kept(member: Member) -> Iterator[bytes]:
+    parts: list[bytes] = []
+    size = 0
+    for part in packed(member.pages, gzip=True):
+        size += len(part)
+        if size <= member.max_bytes:
+            parts.append(part)
+        yield part
+    if size <= member.max_bytes:
+        member.keep(parts)
+
+
 def unpacked(parts: Iterable[bytes], max_page: int, max_total: int, *, gzip: bool) -> Iterator[bytes]:
     """The pages in a stream, which may hold any bytes. Never holds more than a page and a few parts uncompressed.
 
     Raises FrameError: ``oversized`` (a page has more than ``max_page`` bytes, or all have more than ``max_total``),
-    ``truncated``, ``foreign`` (no gzip, or bytes behind it); and what ``parts`` raises.
+    ``truncated``, ``foreign`` (no gzip); and what ``parts`` raises.
     """
     buffer = bytearray()
     total = 0
@@ -78,8 +129,8 @@ def _gunzipped(parts: Iterable[bytes]) -> Iterator[bytes]:
     for part in parts:
         rest, more = part, bool(part)
         while more:
-            if expand.eof:
-                raise FrameError("bytes follow the end of a sync's compressed answer", "foreign")
+            if expand.eof:  # prepared snapshots are streams of their own
+                expand = zlib.decompressobj(_GZIP)
             try:
                 plain = expand.decompress(rest, _STEP)
             except zlib.error as error:

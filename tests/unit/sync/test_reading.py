@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pubsub_lib.core.contents import Contents
-from pubsub_lib.core.model import ALL, Point, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, Point, Record, SyncAnswer, Want
 from pubsub_lib.errors import FrameError
 from pubsub_lib.sync.pages import pages_of
 from pubsub_lib.sync.reading import read_answer
@@ -22,8 +22,14 @@ DELTA = [1, "t", "delta", HEAD]
 FULL = [1, "t", "full", HEAD]
 TOPIC = [4, "t", [HEAD, 1, 5], None]
 RECORDS = [5, "lport", [["p1", 9, b"1"]]]
-WANTS = {"delta": {"t": Want(Point(3, 33))}, "full": {"t": Want()}, "all": {ALL: Want()},
-         "all_delta": {ALL: Want(Point(3, 33))}, "repair": {"t": Want(buckets={1: 1})}}  # fmt: skip
+WANTS = {
+    "delta": {"t": Want(Point(3, 33))},
+    "full": {"t": Want()},
+    "again": {"t": Want(known=Point(3, 33))},
+    "repair": {"t": Want(buckets={1: 1})},
+    "all": {ALL: Want()},
+    "all_delta": {ALL: Want(Point(3, 33))},
+}
 
 
 def read(wants: str, *pages: list[Any], end: int | None = None) -> SyncAnswer:
@@ -35,13 +41,23 @@ def edited(page: list[Any], at: int, value: object) -> list[Any]:
     return [*page[:at], value, *page[at + 1 :]]
 
 
+def test_links_after_the_objects_of_a_topic_are_applied_to_them() -> None:
+    changes = [
+        ["lport", "p1", "delete", 8, None],
+        ["lport", "p2", "set", 9, b"2"],
+        ["lport", "gone", "delete", 9, None],
+    ]
+    part = read("full", HEADER, FULL, TOPIC, RECORDS, [3, [edited(LINK, 3, changes)]]).chains["t"]
+    assert list(part.topics["t"].records) == [Record("lport", "p2", 9, b"2")]  # type: ignore[union-attr]
+
+
 def test_good_pages_are_read() -> None:
     assert read("delta", HEADER, DELTA, [2, {"t": [HEAD, 1, 5]}], [3, [LINK]]).chains["t"].links[0].topic == "t"  # type: ignore[union-attr]
     full = read("full", HEADER, FULL, TOPIC, RECORDS).chains["t"]
     assert [each.key for each in full.topics["t"].records] == ["p1"]  # type: ignore[union-attr]
     assert isinstance(full.topics["t"].records, Contents), "a first sync's entries are made here"  # type: ignore[union-attr]
     assert read("full", AGED).chains == {}, "a relay may have nothing of it"
-    assert read("repair", HEADER, FULL, edited(TOPIC, 3, [1]), RECORDS, [6, [["lport", "q", "delete", 8, None]]])
+    assert read("repair", HEADER, FULL, edited(TOPIC, 3, [1]), RECORDS, [6, [["lport", "q", "delete", 8, None]]]).chains
 
 
 @pytest.mark.parametrize(
@@ -64,7 +80,14 @@ def test_good_pages_are_read() -> None:
         ("full", [HEADER, DELTA]),  # another kind
         ("full", [HEADER, edited(DELTA, 2, "incomplete")]),
         ("full", [HEADER, edited(DELTA, 2, "other")]),
-        ("full", [HEADER, FULL, TOPIC, [3, [LINK]]]),
+        ("full", [HEADER, FULL, TOPIC, [3, [LINK]], RECORDS]),  # objects after the links that change them
+        ("full", [HEADER, FULL, [3, [LINK]], TOPIC]),
+        ("full", [HEADER, FULL, TOPIC, [3, [edited(LINK, 0, "u")]]]),
+        ("full", [HEADER, FULL, TOPIC, [3, [edited(LINK, 2, [8, 99])]]]),  # not to the head
+        ("full", [HEADER, FULL, TOPIC, [3, [LINK], True]]),
+        ("again", [HEADER, FULL, TOPIC, [3, [LINK]]]),  # only in a first sync
+        ("repair", [HEADER, FULL, edited(TOPIC, 3, [1]), [3, [LINK]]]),
+        ("all", [HEADER, edited(FULL, 1, ""), TOPIC, [3, [LINK]]]),
         ("full", [HEADER, FULL, TOPIC, edited(RECORDS, 1, "a\0b")]),
         ("full", [HEADER, FULL, TOPIC, edited(RECORDS, 2, [["a\0b", 1, b"1"]])]),
         ("full", [HEADER, FULL, TOPIC, edited(RECORDS, 2, [["ü" * 300, 1, b"1"]])]),

@@ -34,7 +34,7 @@ class Given:
 
 
 def route(source: Callable[[SyncQuestion], SyncAnswer | None] = lambda question: ANSWER, places: int = 1) -> SyncRoute:
-    return SyncRoute(source, places, 60.0, Random(1))
+    return SyncRoute(source, places, 60.0, rng=Random(1))
 
 
 def text(answer: Streamed) -> str:
@@ -58,7 +58,7 @@ def test_question_is_given_to_the_source_and_its_answer_is_sent(gzip: bool) -> N
     assert answer.headers == ({"Content-Encoding": "gzip"} if gzip else {})
     assert plain(read_answer(unpacked([data], 2**21, 2**30, gzip=gzip), WANTS)) == plain(ANSWER)
     assert served.running == 0
-    assert served.counters() == {"answered": 1, "busy": 0, "refused": 0, "failed": 0, "bytes": len(data)}
+    assert served.counters() == {"answered": 1, "busy": 0, "refused": 0, "failed": 0, "bytes": len(data), "prepared": 0}
 
 
 def test_question_without_a_free_place_gets_503_with_a_random_pause() -> None:

@@ -57,10 +57,10 @@ def test_stream_that_is_cut_off_is_truncated(gzip: bool) -> None:
         assert caught.value.reason == "truncated"
 
 
-def test_bytes_that_are_no_gzip_and_bytes_behind_it_are_foreign() -> None:
+def test_bytes_that_are_no_gzip_are_foreign() -> None:
     data = b"".join(packed([b"abc"], gzip=True))
     damaged = data[:-5] + bytes([data[-5] ^ 1]) + data[-4:]  # its checksum
-    for bad in (b"not gzip", data + b"x", data + data, damaged):
+    for bad in (b"not gzip", data + b"not gzip", damaged):
         with pytest.raises(FrameError) as caught:
             list(unpacked([bad], LARGE, LARGE, gzip=True))
         assert caught.value.reason == "foreign"
