@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from pubsub_lib import exposure
 from pubsub_lib.errors import ClosedError, TransportError
 from pubsub_lib.http_limits import Pauses, PleaseWait, plain_name
-from pubsub_lib.http_routes import Answered, Query, Route
+from pubsub_lib.http_routes import Answered, Query, Route, Streaming
 from pubsub_lib.http_server import TEXT, Server, Server6
 from pubsub_lib.port_owner import owner_of_port
 from pubsub_lib.threads.start import ReadyThread
@@ -43,6 +43,7 @@ class Endpoint:
     they may cost more than metrics. POST changes state, so it is accepted only from this host, and with a header that
     no web page can send. ``insecure``: the address may be one that others can reach; the constructor raises ConfigError
     for such an address without it. ``hosts``: names of this host that requests may use, besides its addresses.
+    ``streams``: routes with large bodies and answers, which have limits of their own.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Endpoint:
         routes: Mapping[str, Route] = MappingProxyType({}),
         insecure: bool = False,
         hosts: Collection[str] = (),
+        streams: Mapping[str, Streaming] = MappingProxyType({}),
     ) -> None:
         self._at = (address.strip("[]"), port)
         self._listener = {option.replace("_port", "_address"): f"http://{address}:{port}"}
@@ -73,6 +75,7 @@ class Endpoint:
                 for name, route in routes.items()
             },
         }
+        self._streams = streams
         self._lock = threading.Lock()
         self._closed = False
         self._server: Server | None = None
@@ -102,7 +105,7 @@ class Endpoint:
         address, port = self._at
         try:
             kind = Server6 if ":" in address else Server
-            return kind(self._at, self._routes, self._names)
+            return kind(self._at, self._routes, self._names, self._streams)
         except (OSError, OverflowError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE

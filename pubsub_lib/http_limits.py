@@ -29,9 +29,9 @@ ANSWER_TIMEOUT: Final = 10.0
 _LOOK: Final = 0.02
 """Seconds until the kept connections are looked at again, in which a thread may have read its bytes."""
 MAX_REQUEST_BYTES: Final = 16 * 1024
-"""Maximum size of a request with its headers and its body."""
+"""Maximum size of a request with its headers and its body; for a route with a larger body, without the body."""
 MAX_BODY_BYTES: Final = 1024
-"""Maximum size of a request's body, which no route needs."""
+"""Maximum size of a request's body, which no route needs, except those that state a larger one."""
 MAX_PAUSE: Final = 60.0
 """Maximum seconds between two costly requests of one kind."""
 IDLE_SHARE: Final = 4.0
@@ -150,6 +150,11 @@ class RequestReader(io.RawIOBase):
         super().__init__()
         self._connection = connection
         self._left = MAX_REQUEST_BYTES
+
+    def allow(self, more: int) -> None:
+        """Read this number of further bytes, within ``REQUEST_TIMEOUT`` from now."""
+        self._left += more
+        self._connection.deadline = time.monotonic() + REQUEST_TIMEOUT
 
     def readable(self) -> bool:
         """As of every file that is read."""

@@ -8,19 +8,21 @@ import sys
 import time
 from collections.abc import Collection, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from pubsub_lib import http_limits
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.http_limits import Connections, PleaseWait, RequestReader, RequestTooLarge
-from pubsub_lib.http_routes import POST_HEADER, Answered, Route
+from pubsub_lib.http_routes import POST_HEADER, Answered, Route, Streamed, Streaming
 from pubsub_lib.logs import logger
 
 _log = logger(__name__)
 
 TEXT: Final = "text/plain; charset=utf-8"
 _READY: Final = "GET /ready"
+_CHUNK: Final = 64 * 1024
 
 
 class Server(ThreadingHTTPServer):
@@ -28,8 +30,15 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, at: tuple[str, int], routes: Mapping[str, Route], names: Collection[str]) -> None:
+    def __init__(
+        self,
+        at: tuple[str, int],
+        routes: Mapping[str, Route],
+        names: Collection[str],
+        streams: Mapping[str, Streaming] = MappingProxyType({}),
+    ) -> None:
         self.routes = routes
+        self.streams = streams
         self.names = names
         self.connections = Connections()
         super().__init__(at, _Handler)
@@ -80,7 +89,8 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
         self.rfile.close()
         self._admitted = self.server.connections.of(self.connection)
-        self.rfile = io.BufferedReader(RequestReader(self._admitted))
+        self._received = RequestReader(self._admitted)
+        self.rfile = io.BufferedReader(self._received)
 
     def handle(self) -> None:
         try:
@@ -92,7 +102,27 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve("GET")
 
     def do_POST(self) -> None:
-        self._serve("POST")
+        stream = self.server.streams.get(f"POST {self.path.partition('?')[0]}")
+        if stream is None:
+            self._serve("POST")
+        else:
+            self._serve_stream(stream)
+
+    def _serve_stream(self, stream: Streaming) -> None:
+        length = self._length(stream.max_body_bytes)
+        if length is None:
+            self._send(413, f"a body has a Content-Length of at most {stream.max_body_bytes}\n".encode(), TEXT)
+            return
+        self._received.allow(length)
+        body = _Body(self.rfile, length)
+        refused = self._misdirected("POST", alone=False)
+        if refused is not None:
+            body.skip()
+            self._send(*refused)
+            return
+        gzip = "gzip" in self.headers.get("Accept-Encoding", "")
+        with stream.serve(body, gzip=gzip) as answer:
+            self._send_stream(answer, stream.max_seconds)
 
     def _serve(self, method: str) -> None:
         refused = self._refused(method)
@@ -102,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         wait = 0.0
         try:
-            answer = _answer(method, self.path, self.server.routes)
+            answer = _answer(method, self.path, self.server.routes, self.server.streams)
         except PleaseWait as pause:
             wait, answer = pause.seconds, (429, f"{pause}\n".encode(), TEXT)
         except PubSubError as error:  # the program is closing
@@ -114,15 +144,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refused(self, method: str) -> Answered | None:
         """The answer to a request that no route may see; None when it is allowed. Receives the request's body."""
-        length = self._length()
+        length = self._length(http_limits.MAX_BODY_BYTES)
         if length is None:
             return 413, f"a body has a Content-Length of at most {http_limits.MAX_BODY_BYTES}\n".encode(), TEXT
         self.rfile.read(length)
+        return self._misdirected(method, alone=True)
+
+    def _misdirected(self, method: str, *, alone: bool) -> Answered | None:
+        """The answer to a request whose headers or whose client forbid it. ``alone``: POST only from this host."""
         hosts = self.headers.get_all("Host", [])
         local = str(self.connection.getsockname()[0])
         if len(hosts) > 1 or not all(http_limits.host_is_allowed(each, local, self.server.names) for each in hosts):
             return 403, b"the Host header does not name this endpoint; an option of the endpoint adds names\n", TEXT
-        if method == "POST" and not http_limits.is_own_host(self.client_address[0]):
+        if method == "POST" and alone and not http_limits.is_own_host(self.client_address[0]):
             return 403, b"this request is allowed only from this host\n", TEXT
         if method == "POST" and self.headers.get(POST_HEADER) is None:
             return 403, f"a POST request needs the header {POST_HEADER}, with any value\n".encode(), TEXT
@@ -130,14 +164,14 @@ class _Handler(BaseHTTPRequestHandler):
             return 503, b"all connections are in use; try again\n", TEXT
         return None
 
-    def _length(self) -> int | None:
-        """The size of the body, None for an invalid one."""
+    def _length(self, maximum: int) -> int | None:
+        """The size of the body; None for an invalid one, and for one above the maximum."""
         if self.headers.get("Transfer-Encoding") is not None:
             return None
         given = self.headers.get("Content-Length", "0")
-        if not (given.isascii() and given.isdecimal()) or len(given) > len(str(http_limits.MAX_BODY_BYTES)):
+        if not (given.isascii() and given.isdecimal()) or len(given) > len(str(maximum)):
             return None
-        return int(given) if int(given) <= http_limits.MAX_BODY_BYTES else None
+        return int(given) if int(given) <= maximum else None
 
     def _send(self, status: int, body: bytes, kind: str, wait: float = 0.0) -> None:
         self._admitted.reading = False
@@ -152,14 +186,57 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.settimeout(max(0.001, until - time.monotonic()))
         self.wfile.write(body)
 
+    def _send_stream(self, answer: Streamed, seconds: float) -> None:
+        """Send an answer whose size is not known; the client finds its end by the end of the connection."""
+        self._admitted.reading = False
+        until = time.monotonic() + seconds
+        self._limit(until)
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.kind)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        for part in answer.parts:
+            self._limit(until)
+            self.wfile.write(part)
+
+    def _limit(self, until: float) -> None:
+        """Give the next part the time that is left, and no more than ``ANSWER_TIMEOUT``."""
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the client did not take the whole answer in time")
+        self.connection.settimeout(min(left, http_limits.ANSWER_TIMEOUT))
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
         """Requests are not logged."""
 
 
-def _answer(method: str, target: str, routes: Mapping[str, Route]) -> Answered:
+class _Body:
+    """A body of known length that is still to be received."""
+
+    def __init__(self, file: io.BufferedIOBase, length: int) -> None:
+        self._file = file
+        self.length = length
+
+    def read(self) -> bytes:
+        """Receive it."""
+        data = self._file.read(self.length)
+        if len(data) < self.length:
+            raise ConnectionError("the client ended the connection in the middle of its request")
+        return data
+
+    def skip(self) -> None:
+        """Receive it without keeping it."""
+        left = self.length
+        while left and (part := self._file.read(min(left, _CHUNK))):
+            left -= len(part)
+
+
+def _answer(method: str, target: str, routes: Mapping[str, Route], streams: Mapping[str, Streaming]) -> Answered:
     path, _, query = target.partition("?")
     route = routes.get(f"{method} {path}")
     if route is not None:
         return route(parse_qs(query, keep_blank_values=True))
-    known = ", ".join(sorted(routes))
-    return (405 if any(name.endswith(f" {path}") for name in routes) else 404), f"use one of {known}\n".encode(), TEXT
+    names = sorted({*routes, *streams})
+    known = ", ".join(names)
+    return (405 if any(name.endswith(f" {path}") for name in names) else 404), f"use one of {known}\n".encode(), TEXT

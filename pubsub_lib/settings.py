@@ -28,6 +28,7 @@ from pubsub_lib.errors import ConfigError, InvalidValueError
 from pubsub_lib.exposure import is_loopback
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.masking import masked_fields, masked_repr
+from pubsub_lib.sync.urls import channel_urls
 
 __all__ = ["Settings", "StoreSettings"]
 
@@ -88,6 +89,7 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
                 "group_commit = host needs the socket of the host's publisher service; set enable_pub_sub and "
                 "pub_sub_use_multiproc (Settings.multiproc_socket), or group_commit = process"
             )
+        self._check_sources()
         if self.keys and not self.discovery_interval:
             raise ConfigError("keys = true needs the directory, which has the publishers' keys; set discovery_interval")
         if self.limits.max_value_bytes + _CHANGE_OVERHEAD > self.limits.max_frame_bytes:
@@ -95,6 +97,17 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
                 f"max_frame_bytes ({self.limits.max_frame_bytes}) leaves no room for a value of max_value_bytes "
                 f"({self.limits.max_value_bytes}) and {_CHANGE_OVERHEAD} further bytes; raise it or lower the other"
             )
+
+    def _check_sources(self) -> None:
+        if self.sync_url:
+            channel_urls(self.sync_url)
+        elif not self.store_url:
+            raise ConfigError(
+                "store_url is missing; give a SQLAlchemy URL such as sqlite:///net.db, or, for a replica without a "
+                "database, sync_url"
+            )
+        if self.keys and not self.store_url:
+            raise ConfigError("keys = true needs the publishers' keys, which are in the database; set store_url")
 
     def __repr__(self) -> str:
         """Without passwords: logs and tracebacks show it."""
@@ -170,7 +183,7 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
         pubsub.check()
         if values["service_name"]:  # without a name this program cannot publish, and so does not bind
             pubsub.warn_of_restriction()
-        if not values["store_url"]:
+        if not values["store_url"] and not values["sync_url"]:
             raise ConfigError(
                 f"the option 'store_url' in group [{GROUP}] is missing; give a SQLAlchemy URL such as sqlite:///net.db"
             )

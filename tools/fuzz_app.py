@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the builders of tests are not installed
 
 from _command_line import WRONG_OPTION, Parser, positive
-from _fuzz import files, store_rows, wire
+from _fuzz import files, store_rows, syncs, wire
 from _fuzz.runner import Done, Finding, add_to_corpus, fuzz, outcome_of, read_corpus, save
 from _fuzz.target import Target
 from _termination import run
@@ -26,7 +26,7 @@ FINDINGS = ROOT / "fuzz-findings"
 
 def targets(folder: Path) -> list[Target]:
     """All targets; their files are in ``folder``."""
-    return [*wire.targets(), *files.targets(folder), *store_rows.targets(folder)]
+    return [*wire.targets(), *syncs.targets(), *files.targets(folder), *store_rows.targets(folder)]
 
 
 @contextmanager

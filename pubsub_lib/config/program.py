@@ -26,13 +26,27 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """The options of ``[pubsub]`` that are settings as they stand."""
 
     store_url: Annotated[
-        Text,
+        str,
         option(
-            "SQLAlchemy URL of the database that holds the objects. Required.",
+            "SQLAlchemy URL of the database that holds the objects. Required, except for a replica with sync_url.",
             secret=True,
             sample="sqlite:////var/lib/pubsub_lib/net.db",
         ),
-    ]
+    ] = ""
+    sync_url: Annotated[
+        str,
+        option(
+            "URLs, separated by commas, of publisher services with serve_syncs = true. A replica reads its syncs from "
+            "the first one that answers, and not from the database. Without store_url it needs no database, and finds "
+            "publishers by publishers_ips only. Other programs ignore it.",
+            sample="http://127.0.0.1:8867",
+        ),
+    ] = ""
+    max_sync_bytes: Annotated[
+        int,
+        Meta(ge=1024, le=2**62),
+        option("Maximum size of one sync's answer from sync_url, uncompressed, in bytes."),
+    ] = 4 * 1024 * 1024 * 1024
     service_name: Annotated[
         str,
         option(

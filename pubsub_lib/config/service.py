@@ -75,6 +75,30 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         ),
     ] = ()
     metrics_port: Annotated[Port, option("Port of the service's HTTP endpoint; 0 means none.")] = 8867
+    serve_syncs: Annotated[
+        bool,
+        option(
+            "The service's HTTP endpoint answers the syncs of replicas with sync_url: all who reach it can read all "
+            "objects. Needs a metrics_port. Refused with keys = true unless insecure = true, because the endpoint has "
+            "no keys."
+        ),
+    ] = False
+    max_syncs: Annotated[
+        int,
+        Meta(ge=1, le=24),
+        option(
+            "Maximum number of syncs that the HTTP endpoint answers at the same time; other replicas get 503 and come "
+            "again. Each needs memory for all objects that it reads."
+        ),
+    ] = 4
+    snapshot_bytes: Annotated[
+        int,
+        Meta(ge=0, le=2**40),
+        option(
+            "Maximum size of the compressed snapshots that the service keeps, to answer the first syncs of many "
+            "replicas without reading all objects for each; 0 means none. In bytes."
+        ),
+    ] = 128 * 1024 * 1024
     status_page: Annotated[
         bool,
         option(

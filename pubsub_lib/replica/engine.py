@@ -36,7 +36,7 @@ from pubsub_lib.replica.hello_requests import send_hello_request
 from pubsub_lib.replica.history_log import log_history_change
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.scheduling import Scheduler
-from pubsub_lib.replica.sync_reader import SyncReader, read_all
+from pubsub_lib.replica.sync_reader import SyncReader, interrupt, read_all
 from pubsub_lib.settings import Settings
 
 T = TypeVar("T")
@@ -117,6 +117,7 @@ class Engine:
         with self._lock:
             self._closing = True
             self._announce()
+        interrupt(self._reader)
         if self._discovery is not None:
             self._discovery.close(0.0)  # does not wait: a thread that reads now ends later, without effect
         self._subscriber.close()

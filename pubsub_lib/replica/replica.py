@@ -45,14 +45,13 @@ from pubsub_lib.replica.handlers import Handle, Handlers
 from pubsub_lib.replica.inspection_routes import Contents
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.measured_cache import applied_latencies, cache_of
-from pubsub_lib.replica.own_store import open_own_store
 from pubsub_lib.replica.readback import RETRY, Committed, Readback, check_position
 from pubsub_lib.replica.scheduling import Scheduler, Threads
+from pubsub_lib.replica.sources import Sources, check_driver
 from pubsub_lib.replica.status import DRIVER_DROPS, ChainStatus, ParkedObject, Status, parked_objects, problems
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.replica.unreadable import Unreadable
 from pubsub_lib.settings import Settings
-from pubsub_lib.store import Store
 
 if TYPE_CHECKING:
     from pubsub_lib.http_endpoint import Endpoint
@@ -113,16 +112,14 @@ class Replica:
         if driver is None:
             self._subscriber = contract.check_subscriber(subscriber)
         else:
+            check_driver(settings, driver.capabilities)
             self._subscriber = contract.subscriber(driver, settings.for_driver())
         binds = driver is not None and driver.capabilities.bind_based
         polls = driver is not None and not driver.capabilities.carries_envelopes
-        self._own_store = open_own_store(settings) if store is None else None
-        reader = store if self._own_store is None else self._own_store
-        assert reader is not None
-        self._reader = reader
+        self._sources = Sources(settings, store)
         self._discovery: Discovery | None = None
-        if binds and settings.discovery_interval > 0 and isinstance(reader, Store):
-            self._discovery = discovery_of(settings, reader.directory.live, self._subscriber)
+        if binds and settings.discovery_interval > 0 and self._sources.store is not None:
+            self._discovery = discovery_of(settings, self._sources.store.directory.live, self._subscriber)
         self._timing = settings.timing
         self._endpoint = _endpoint(settings, self) if settings.replica_metrics_port else None
         scheduler = self._make_scheduler()
@@ -149,7 +146,7 @@ class Replica:
 
     def _make_engine(self, settings: Settings, scheduler: Scheduler, rng: random.Random) -> Engine:
         return Engine(
-            settings, cache_of(self._decoders, measured=bool(settings.replica_metrics_port)), self._reader,
+            settings, cache_of(self._decoders, measured=bool(settings.replica_metrics_port)), self._sources.reader,
             self._subscriber, self._handlers, scheduler, rng, self._discovery, self._journal,
         )  # fmt: skip
 
@@ -196,8 +193,7 @@ class Replica:
             self._engine.read(self._journal.list_objects)
             self._journal.close()
         self._handlers.close(max(0.0, until - time.monotonic()))
-        if self._own_store is not None:
-            self._own_store.close()
+        self._sources.close()
         self._ended.set()
 
     def __enter__(self) -> "Replica":
@@ -555,7 +551,7 @@ class Replica:
     def _readback(self, target: int | Committed, topics: Sequence[str] | None) -> Readback:
         self._check_wait(topics)
         check_position(target)
-        return Readback(target, topics, self._reader, self._engine.now())
+        return Readback(target, topics, self._sources.history, self._engine.now())
 
     def _check_wait(self, topics: Sequence[str] | None) -> None:
         self._check_started()

@@ -25,6 +25,7 @@ from pubsub_lib.service.contradictions import find
 from pubsub_lib.service.notify import notify, watchdog_seconds
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.service.shutdown import ShutdownSignal
+from pubsub_lib.service.syncs import syncs_of
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import url
 from pubsub_lib.version import __version__
@@ -191,9 +192,11 @@ def _endpoint(serving: PublisherService, settings: Settings, service: ServiceSet
     make = _import_metrics().endpoint_of
     status = serving.status_reader(settings.driver, service.address)
     routes = status_page.routes(status) if service.status_page else {}
+    syncs = syncs_of(serving.answer_sync, settings, service)
     made: Endpoint = make(
-        service, serving.counters, serving.gauges, serving.latencies, serving.problems, settings.insecure, routes
-    )
+        service, syncs.counters_with(serving.counters), serving.gauges, serving.latencies, serving.problems,
+        settings.insecure, routes, syncs.streams,
+    )  # fmt: skip
     made.start()
     return made
 

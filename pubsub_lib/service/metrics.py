@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.http_endpoint import Endpoint, Problems
-from pubsub_lib.http_routes import Route
+from pubsub_lib.http_routes import Route, Streaming
 from pubsub_lib.latency import Latencies
 from pubsub_lib.metric_families import build_info, histogram, negative_latencies
 
@@ -28,9 +28,10 @@ def endpoint_of(
     problems: Problems,
     insecure: bool = False,
     routes: Mapping[str, Route] = MappingProxyType({}),
+    streams: Mapping[str, Streaming] = MappingProxyType({}),
 ) -> Endpoint:
     """The endpoint of the settings, not yet started. ``insecure``: its address may be one that others can reach.
-    ``routes``: its further routes.
+    ``routes``: its further routes; ``streams``: those with large bodies and answers.
     """
     return Endpoint(
         settings.metrics_address,
@@ -41,6 +42,7 @@ def endpoint_of(
         routes,
         insecure=insecure,
         hosts=settings.metrics_hosts,
+        streams=streams,
     )
 
 

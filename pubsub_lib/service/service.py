@@ -19,7 +19,7 @@ from pubsub_lib.api import Subscriber
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.constructor_checks import check_settings
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import Link
+from pubsub_lib.core.model import Link, SyncAnswer
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.journal import open_journal
@@ -38,6 +38,7 @@ from pubsub_lib.service.recount import StoreRecount
 from pubsub_lib.service.status import About, Sources, StatusReader
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
+from pubsub_lib.sync.question import SyncQuestion
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 from pubsub_lib.version import __version__
 
@@ -251,6 +252,10 @@ class PublisherService:
             progress=self._publisher.progress,
         )
         return StatusReader(sources, time.monotonic())
+
+    def answer_sync(self, question: SyncQuestion) -> SyncAnswer:
+        """Answer a sync of a replica from the database. Any thread; blocks, raises StoreError."""
+        return self._store.read_sync(question.wants)
 
     def _committed(self, links: Sequence[Link]) -> None:
         """Publish what was committed for workers, as if they had handed it over."""

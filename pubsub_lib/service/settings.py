@@ -35,6 +35,7 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
         raise ConfigError(f"the group [{options.SERVICE_GROUP}] cannot be used: {error}; correct it") from error
     check(settings)
     _check_ports(settings, service)
+    _check_syncs(settings, service)
     exposure.check(listeners(settings, service), settings.insecure)
     _warn_of_loopback(service.address)
     url.warn_of_unverified_server(settings.store_url)
@@ -90,6 +91,18 @@ def _check_ports(settings: Settings, service: ServiceSettings) -> None:
         raise ConfigError(
             f"metrics_port in [{options.SERVICE_GROUP}] and publisher_port in [{GROUP}] are both {port}; "
             "change one of them"
+        )
+
+
+def _check_syncs(settings: Settings, service: ServiceSettings) -> None:
+    if service.serve_syncs and not service.metrics_port:
+        raise ConfigError(
+            f"serve_syncs = true in [{options.SERVICE_GROUP}] needs the service's HTTP endpoint; set metrics_port"
+        )
+    if service.serve_syncs and settings.keys and not settings.insecure:
+        raise ConfigError(
+            f"serve_syncs = true in [{options.SERVICE_GROUP}] lets all who reach the HTTP endpoint read all objects, "
+            "which keys = true is to prevent; set one of them to false, or insecure = true in [pubsub]"
         )
 
 

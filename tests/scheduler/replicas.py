@@ -75,7 +75,7 @@ class WatchedReplica(Replica):
         return WatchedHandlers(self, settings.handling, scheduler.now, condition=scheduler.condition)
 
     def _make_engine(self, settings: Settings, scheduler: Scheduler, rng: random.Random) -> Engine:
-        world, reader, cache = self.world, self._reader, Cache({})
+        world, reader, cache = self.world, self._sources.reader, Cache({})
         if self.entries is not None:
             self._journal = ReplicaJournal(cast("Journal", self.entries), polls=False)
             reader = JournalledReader(world, reader, self.entries)

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
@@ -13,7 +14,7 @@ from prometheus_client.registry import Collector
 from pubsub_lib import http_endpoint, http_limits
 from pubsub_lib.http_endpoint import Endpoint
 from pubsub_lib.http_limits import KEPT_FOR_READY, MAX_CONNECTIONS, MAX_REQUEST_BYTES
-from pubsub_lib.http_routes import POST_HEADER, Answered, Query
+from pubsub_lib.http_routes import POST_HEADER, Answered, Body, Query, Streamed
 from pubsub_lib.http_server import TEXT
 
 
@@ -246,3 +247,94 @@ def test_verify_takes_a_fifth_of_the_time_at_most(endpoint: Endpoint, calls: lis
 def test_short_pause_is_waited_for(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_endpoint, "SHORT_PAUSE", 2.0)
     assert [ask(endpoint, "/verify")[0] for _ in range(3)] == [200] * 3
+
+
+class Echo:
+    """A route that streams its body back, twice."""
+
+    max_body_bytes = 50_000
+    max_seconds = 60.0
+
+    def __init__(self) -> None:
+        self.bodies: list[int] = []
+        self.busy = False
+
+    @contextmanager
+    def serve(self, body: Body, *, gzip: bool) -> Iterator[Streamed]:
+        if self.busy:
+            body.skip()
+            yield Streamed(503, TEXT, iter([b"busy"]), {"Retry-After": "3"})
+            return
+        data = body.read()
+        self.bodies.append(len(data))
+        yield Streamed(200, TEXT, iter([data, data]), {"X-Gzip": str(gzip)})
+
+
+@pytest.fixture
+def echo() -> Echo:
+    return Echo()
+
+
+@pytest.fixture
+def streaming(echo: Echo) -> Iterator[Endpoint]:
+    endpoint = Endpoint("127.0.0.1", 0, One(), list, "the_port", streams={"POST /sync": echo})
+    endpoint.start()
+    yield endpoint
+    endpoint.close()
+
+
+def post(endpoint: Endpoint, body: bytes, **headers: str) -> tuple[int, bytes]:
+    client = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=30)
+    try:
+        client.request("POST", "/sync", body, {POST_HEADER: "x", **headers})
+        answer = client.getresponse()
+        return answer.status, answer.read()
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, MAX_REQUEST_BYTES + 5, 50_000])
+def test_body_of_a_streaming_route_may_be_larger_than_a_request(streaming: Endpoint, echo: Echo, size: int) -> None:
+    assert post(streaming, b"x" * size) == (200, b"x" * 2 * size)
+    assert echo.bodies == [size]
+
+
+def test_body_above_the_bound_of_its_route_is_not_received(streaming: Endpoint, echo: Echo) -> None:
+    assert ask(streaming, "/sync", "POST", Pubsub_Request="x", Content_Length="50001")[0] == 413
+    assert ask(streaming, "/sync", "POST", Pubsub_Request="x", Transfer_Encoding="chunked")[0] == 413
+    assert echo.bodies == []
+
+
+def test_streaming_route_is_open_to_other_hosts_but_to_no_web_page(
+    streaming: Endpoint, echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_limits, "is_own_host", lambda peer: False)
+    assert post(streaming, b"x")[0] == 200
+    assert post(streaming, b"x" * 40_000, Host="evil.example")[0] == 403
+    status, text = ask(streaming, "/sync", "POST", Content_Length="0")
+    assert (status, "needs the header Pubsub-Request" in text) == (403, True)
+    assert echo.bodies == [1]
+
+
+def test_streaming_route_has_one_method_and_is_named(streaming: Endpoint) -> None:
+    assert ask(streaming, "/sync") == (405, "use one of GET /metrics, GET /ready, POST /sync\n")
+
+
+def test_refusal_of_a_large_body_is_read_by_its_client(streaming: Endpoint, echo: Echo) -> None:
+    """The body is received first; otherwise the system would drop the answer with the connection."""
+    echo.busy = True
+    assert {post(streaming, b"x" * 50_000) for _ in range(20)} == {(503, b"busy")}
+
+
+def test_body_that_ends_too_early_is_not_used(streaming: Endpoint, echo: Echo) -> None:
+    with connected(streaming) as peer:
+        peer.sendall(b"POST /sync HTTP/1.0\r\nPubsub-Request: x\r\nContent-Length: 10\r\n\r\nfew")
+        peer.shutdown(socket.SHUT_WR)
+        assert peer.recv(1000) == b""
+    assert echo.bodies == []
+
+
+def test_streamed_answer_ends_at_its_time(streaming: Endpoint, echo: Echo) -> None:
+    echo.max_seconds = -1.0
+    with pytest.raises(http.client.BadStatusLine):
+        post(streaming, b"x")

@@ -65,6 +65,22 @@ WRONG = {
     "version 6 without brackets": (GOOD + "publisher_bind_address = ::1\n", r"brackets: \[::1\]"),
     "version 6 among several": (GOOD + "publishers_ips = 10.0.0.1,fe80::1\n", r"publishers_ips.*\[fe80::1\]"),
     "no address": (GOOD + "publisher_bind_address = 300.1.1.1\n", "'300.1.1.1', not a valid IP address"),
+    "syncs without an endpoint": (
+        GOOD + "[publisher_service]\nserve_syncs = true\nmetrics_port = 0\n",
+        "serve_syncs = true .* needs the service's HTTP endpoint; set metrics_port",
+    ),
+    "syncs beside keys": (
+        GOOD + "keys = true\n[publisher_service]\nserve_syncs = true\n",
+        "serve_syncs = true .* read all objects, which keys = true is to prevent",
+    ),
+    "syncs for other hosts": (
+        GOOD + "[publisher_service]\nserve_syncs = true\nmetrics_address = 10.0.0.1\n",
+        "others could reach http://10.0.0.1:8867",
+    ),
+    "a service without the database": (
+        GOOD.replace("store_url = sqlite:///net.db", "sync_url = http://127.0.0.1:8867"),
+        "this program needs the database, but store_url is missing",
+    ),
     "one port twice": (
         GOOD + "[publisher_service]\nmetrics_port = 8866\n",
         "metrics_port .* publisher_port .* both 8866",

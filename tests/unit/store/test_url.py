@@ -31,7 +31,7 @@ def test_parse_completes_the_driver(text: str, driver: str) -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("", "cannot be read"),
+        ("", "this program needs the database, but store_url is missing"),
         ("net.db", "cannot be read"),
         ("mssql://h/d", "'mssql'"),
         ("postgresql+asyncpg://h/d", "'asyncpg'"),

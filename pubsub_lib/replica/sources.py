@@ -1,0 +1,60 @@
+"""Where a replica reads: its syncs from the database or from the sync channel, the directory from the database only."""
+
+from pubsub_lib.api import Capabilities
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.replica.own_store import open_own_store
+from pubsub_lib.replica.sync_reader import SyncReader
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Store
+from pubsub_lib.sync.client import SyncClient
+from pubsub_lib.sync.urls import warn_of_plain_channels
+
+
+class Sources:
+    """The sources of one replica. ``given`` replaces all those of the settings, and is not closed."""
+
+    def __init__(self, settings: Settings, given: SyncReader | None) -> None:
+        """Connects to nothing. Warns of servers that are not verified. Raises ConfigError."""
+        own = open_own_store(settings) if given is None and settings.store_url else None
+        self._client = _client_of(settings) if given is None and settings.sync_url else None
+        self._own = own
+        self.store = own if given is None else given if isinstance(given, Store) else None
+        """The database, for the directory; None: there is none."""
+        reader = given if given is not None else self._client if self._client is not None else own
+        assert reader is not None  # the settings have one of both
+        self.reader: SyncReader = reader
+        """Answers the syncs."""
+        self.history: object = reader if self.store is None else self.store
+        """Answers whether a commit is in the store's history, if it can."""
+
+    def close(self) -> None:
+        """End a running sync, if it can be ended, and close what was opened here."""
+        if self._client is not None:
+            self._client.close()
+        if self._own is not None:
+            self._own.close()
+
+
+def check_driver(settings: Settings, capabilities: Capabilities) -> None:
+    """Raises ConfigError for a driver by which a replica without a database receives no messages."""
+    if settings.store_url:
+        return
+    if capabilities.needs_store:
+        raise ConfigError(
+            f"{settings.driver} needs the database, and a replica with sync_url alone has none; set enable_pub_sub = "
+            "true and a pub_sub_driver that carries messages, or set store_url"
+        )
+    if capabilities.bind_based and not settings.addresses:
+        raise ConfigError(
+            "a replica without store_url finds no publishers in the directory; set publishers_ips (Settings.addresses)"
+        )
+
+
+def _client_of(settings: Settings) -> SyncClient:
+    warn_of_plain_channels(settings.sync_url)
+    return SyncClient(
+        settings.sync_url,
+        timeout=settings.timing.sync_timeout,
+        max_frame_bytes=settings.limits.max_frame_bytes,
+        max_bytes=settings.max_sync_bytes,
+    )

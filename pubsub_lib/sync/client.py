@@ -1,0 +1,147 @@
+"""The client of the sync channel: it reads for a replica's syncs, as a store does."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.client import HTTPResponse
+from typing import Final
+
+from pubsub_lib.core.model import SyncAnswer, Want
+from pubsub_lib.errors import FrameError, StoreError, StoreUnavailable
+from pubsub_lib.http_routes import POST_HEADER
+from pubsub_lib.sync.http_call import HttpCall, body_of
+from pubsub_lib.sync.question import SyncQuestion, encode_question
+from pubsub_lib.sync.reading import read_answer
+from pubsub_lib.sync.stream import max_page_bytes, unpacked
+from pubsub_lib.sync.urls import ChannelUrl, channel_urls
+
+MAX_RETRY_AFTER: Final = 60.0
+"""Maximum seconds that a server may demand a pause for."""
+_MAX_REASON: Final = 300
+"""Bytes of a refusal's text that are shown."""
+_HEADERS: Final = {
+    POST_HEADER: "sync",
+    "Content-Type": "application/msgpack",
+    "Accept-Encoding": "gzip",
+    "Connection": "close",
+}
+
+
+class Busy(StoreUnavailable):
+    """The server demanded a pause, or the pause that it demanded is not over. ``seconds`` are left."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+    def __reduce__(self) -> tuple[type["Busy"], tuple[str, float]]:
+        # Exceptions are unpickled from ``args`` alone.
+        return Busy, (str(self), self.seconds)
+
+
+class SyncClient:
+    """Reads from the sync channels at these URLs (``sync_url``): from the first one that answers, beginning with the
+    one that answered last. A server that is busy is not asked again before the time that it named.
+
+    ``timeout``: seconds for one sync at all URLs together. ``max_frame_bytes`` and ``max_bytes`` bound one page and all
+    pages of an answer. ``read_sync`` is called by one thread at a time, ``close`` by any thread.
+    """
+
+    def __init__(
+        self,
+        urls: str,
+        *,
+        timeout: float,
+        max_frame_bytes: int,
+        max_bytes: int,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises ConfigError for an invalid URL. Connects to nothing."""
+        self._urls = list(channel_urls(urls))
+        self._timeout = timeout
+        self._max_page = max_page_bytes(max_frame_bytes)
+        self._max_bytes = max_bytes
+        self._now = now
+        self._not_before: dict[ChannelUrl, float] = {}
+        self._lock = threading.Lock()
+        self._call: HttpCall | None = None
+        self._closed = False
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        """As :meth:`ask`, without a new proof."""
+        return self.ask(SyncQuestion(wants))
+
+    def ask(self, question: SyncQuestion) -> SyncAnswer:
+        """Ask the servers, one after the other, until one answers. Blocks for the timeout at most.
+
+        Raises StoreUnavailable when none answers, StoreError for an answer that cannot be read, InvalidValueError for
+        a question that is too large.
+        """
+        body = encode_question(question)
+        deadline = self._now() + self._timeout
+        last: StoreError | None = None
+        for url in list(self._urls):
+            try:
+                answer = self._ask(url, body, question.wants, deadline)
+            except StoreError as error:
+                if self._closed or self._now() >= deadline:
+                    raise
+                last = _clearer(last, error)
+                continue
+            self._urls.remove(url)
+            self._urls.insert(0, url)
+            return answer
+        assert last is not None  # there is at least one URL
+        raise last
+
+    def close(self) -> None:
+        """End a running request, and refuse all later ones. Idempotent."""
+        with self._lock:
+            self._closed = True
+            call = self._call
+        if call is not None:
+            call.end()
+
+    def _ask(self, url: ChannelUrl, body: bytes, wants: Mapping[str, Want], deadline: float) -> SyncAnswer:
+        left = self._not_before.get(url, float("-inf")) - self._now()
+        if left > 0:
+            raise Busy(f"the sync channel {url} is busy and asks to wait for {left:.1f} s more", left)
+        with self._lock:
+            self._check_open(url)
+            call = self._call = HttpCall(url, time.monotonic() + deadline - self._now())
+        with call.post(body, _HEADERS) as response:
+            if response.status != HTTPStatus.OK:
+                raise self._refusal(url, response)
+            gzip = response.getheader("Content-Encoding", "") == "gzip"
+            try:
+                return read_answer(unpacked(body_of(response), self._max_page, self._max_bytes, gzip=gzip), wants)
+            except FrameError as error:
+                self._check_open(url)  # an ended connection looks like an answer that was cut off
+                raise StoreError(f"the sync channel {url} sent an answer that cannot be used: {error}") from error
+
+    def _check_open(self, url: ChannelUrl) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"the sync channel {url} is not asked any more: the replica is closed")
+
+    def _refusal(self, url: ChannelUrl, response: HTTPResponse) -> StoreError:
+        text = response.read(_MAX_REASON).decode(errors="replace").strip()
+        reason = "".join(each if each.isprintable() else " " for each in text) or response.reason
+        message = f"the sync channel {url} answers {response.status}: {reason}"
+        seconds = _seconds(response.getheader("Retry-After"))
+        if seconds is None:
+            return StoreUnavailable(message)
+        self._not_before[url] = self._now() + seconds
+        return Busy(message, seconds)
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """The seconds of the header, at most ``MAX_RETRY_AFTER``; None without one, or for a date."""
+    if retry_after is None or not (retry_after.isascii() and retry_after.isdecimal()):
+        return None
+    return min(float(retry_after[:9]), MAX_RETRY_AFTER)
+
+
+def _clearer(first: StoreError | None, second: StoreError) -> StoreError:
+    """Of two servers' errors: that of a server which is not only busy."""
+    return second if first is None or isinstance(first, Busy) else first

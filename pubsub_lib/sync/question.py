@@ -1,0 +1,142 @@
+"""The question of a sync, and its byte form: one msgpack array ``[major, minor, refresh, wants]`` (rule W6)."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Protocol
+
+import msgspec
+
+from pubsub_lib.core.digest import BUCKETS, MASK
+from pubsub_lib.core.model import ALL, MAX_NAME_BYTES, Point, SyncAnswer, Want
+from pubsub_lib.errors import FrameError, InvalidValueError
+
+MAJOR: Final = 1
+"""Version of questions and answers that both ends must share."""
+MINOR: Final = 0
+"""Grows when a field is appended; for information only."""
+MAX_QUESTION_BYTES: Final = 4 * 1024 * 1024
+"""Maximum size of a question: more than 10,000 topics with the longest names."""
+
+
+class SyncQuestion(msgspec.Struct, frozen=True):
+    """What a replica asks in one sync: the same as in :class:`.StartSync`."""
+
+    wants: Mapping[str, Want]
+    refresh: bool = False
+    """The last sync failed, so a relay is to prove its state again before it answers."""
+
+
+class SyncSource(Protocol):
+    """What answers the questions: the store of the origin, or a relay's memory. Any function of this form."""
+
+    def __call__(self, question: SyncQuestion, /) -> SyncAnswer | None:
+        """The answer to all wants, from one consistent reading. Its ``ages`` are None for the primary database alone;
+        those of a standby are not known, so they are an empty mapping. None: nothing of what was asked for is here
+        now, so the sync fails. Called by several threads at the same time. Blocks; raises PubSubError.
+        """
+
+
+_Chain = Annotated[str, msgspec.Meta(max_length=MAX_NAME_BYTES)]
+_Bucket = Annotated[int, msgspec.Meta(ge=0, lt=BUCKETS)]
+# msgspec bounds integers up to 63 bits only, so the upper bound of a digest is checked below.
+_Sum = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Want(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    chain: _Chain
+    after: Point | None = None
+    buckets: dict[_Bucket, _Sum] | None = None
+    known: Point | None = None
+
+
+class _Question(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    major: int
+    minor: int
+    refresh: bool
+    wants: list[_Want]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Question).decode
+
+
+def encode_question(question: SyncQuestion) -> bytes:
+    """The bytes of a question. One that would be too large asks for all objects in place of the buckets that differ.
+
+    Raises InvalidValueError for a question that is too large also then, or that no source accepts.
+    """
+    wants = [_Want(chain, each.after, _plain(each.buckets), each.known) for chain, each in question.wants.items()]
+    try:
+        data = _encode(_Question(MAJOR, MINOR, question.refresh, wants))
+        if len(data) > MAX_QUESTION_BYTES:
+            wants = [msgspec.structs.replace(each, buckets=None) for each in wants]
+            data = _encode(_Question(MAJOR, MINOR, question.refresh, wants))
+    except (UnicodeEncodeError, OverflowError, TypeError) as error:
+        raise InvalidValueError(f"a sync's question cannot be sent: {error}; check the names of the topics") from error
+    if len(data) > MAX_QUESTION_BYTES:
+        raise InvalidValueError(
+            f"a sync's question about {len(wants)} topics has {len(data)} bytes, but at most {MAX_QUESTION_BYTES} are "
+            "allowed; follow fewer topics, or all of them"
+        )
+    return data
+
+
+def decode_question(data: bytes) -> SyncQuestion:
+    """The question in these bytes, which may be any. Raises FrameError: ``oversized``, ``truncated``, ``version`` or
+    ``foreign``.
+    """
+    if len(data) > MAX_QUESTION_BYTES:
+        raise FrameError(f"a sync's question has more than {MAX_QUESTION_BYTES} bytes", "oversized")
+    check_major(data, 1, "question")
+    try:
+        decoded = _decode(data)
+    except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
+        raise unreadable("question", error) from error
+    wants: dict[str, Want] = {}
+    for each in decoded.wants:
+        wrong = _complaint(each)
+        if wrong is None and each.chain in wants:
+            wrong = "it is named twice"
+        if wrong is not None:
+            raise FrameError(f"a sync's question about {each.chain[:80]!r} is inconsistent: {wrong}", "foreign")
+        wants[each.chain] = Want(each.after, each.buckets, each.known)
+    if not wants:
+        raise FrameError("a sync's question names no topic", "foreign")
+    return SyncQuestion(wants, decoded.refresh)
+
+
+def check_major(data: bytes, at: int, what: str) -> None:
+    """Raise FrameError("version") for an array whose element at this byte is another major version."""
+    if len(data) > at and 0x90 <= data[0] <= 0x9F and MAJOR < data[at] <= 0x7F:
+        raise FrameError(
+            f"a sync's {what} has the version {data[at]}, this library uses {MAJOR}; run the same major version at "
+            "both ends",
+            "version",
+        )
+
+
+def unreadable(what: str, error: Exception) -> FrameError:
+    """The error for bytes that msgspec refused with this one."""
+    # msgspec raises one exception for all cases; only its text distinguishes them.
+    reason = "truncated" if "truncated" in str(error) else "foreign"
+    return FrameError(f"a sync's {what} cannot be read: {error}", reason)
+
+
+def name_complaint(name: str) -> str | None:
+    """What is wrong with a topic's or a table's name or a key, or None."""
+    if "\0" in name:
+        return "its name holds a NUL"
+    return "its name is too long" if len(name.encode()) > MAX_NAME_BYTES else None
+
+
+def _complaint(want: _Want) -> str | None:
+    if want.chain != ALL and (wrong := name_complaint(want.chain)) is not None:
+        return wrong
+    if want.after is not None and (want.buckets is not None or want.known is not None):
+        return "it asks for links and for objects"
+    if want.buckets is not None and max(want.buckets.values(), default=0) > MASK:
+        return "a digest has more than 64 bits"
+    return None
+
+
+def _plain(buckets: Mapping[int, int] | None) -> dict[int, int] | None:
+    return None if buckets is None else dict(buckets)

@@ -1,0 +1,182 @@
+"""Prepared snapshots of topics: compressed once, and sent to many replicas, each with the links since (rule W6).
+
+When many replicas begin at once, each needs all objects of the same topics. The first answer's compressed pages are
+kept. For the next ones the source is asked for the links after the snapshot's point, which costs little, and shows that
+the point is still in the history: a source that has another history answers with all objects.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.core.model import ALL, Delta, Full, Incomplete, Point, SyncAnswer, TopicSnapshot, Want
+from pubsub_lib.sync.pages import (
+    End,
+    Page,
+    TopicPage,
+    begin_page,
+    chain_pages,
+    encode_page,
+    header_page,
+    link_pages,
+    record_pages,
+)
+from pubsub_lib.sync.question import SyncQuestion, SyncSource
+from pubsub_lib.sync.stream import Item, Member, Ready
+
+MIN_BYTES: Final = 16 * 1024
+"""A smaller snapshot is not kept: to make it again costs less than a further question to the source."""
+_FEW_CHANGES: Final = 100
+FIRST: Final = Want()
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """All objects of a topic at a point, compressed. Immutable."""
+
+    point: Point
+    parts: Sequence[bytes]
+    """A stream of its own, of pages of records."""
+    pages: int
+    records: int
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return sum(map(len, self.parts))
+
+
+class SnapshotCache:
+    """The snapshots that were used last, of at most ``max_bytes`` together. Any thread."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, Snapshot] = OrderedDict()
+        self._size = 0
+        self.used = 0
+        """Topics that were answered from a snapshot."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all snapshots."""
+        return self._size
+
+    def of(self, wants: Mapping[str, Want]) -> dict[str, Snapshot]:
+        """The snapshots of the topics whose objects are wanted for the first time."""
+        with self._lock:
+            found = {topic: self._kept[topic] for topic, want in wants.items() if want == FIRST and topic in self._kept}
+            for topic in found:
+                self._kept.move_to_end(topic)
+            return found
+
+    def put(self, topic: str, snapshot: Snapshot) -> None:
+        """Keep a snapshot in place of the topic's older one, unless it is too small or too large."""
+        size = snapshot.size
+        fits = MIN_BYTES <= size <= self.max_bytes
+        with self._lock:
+            self._forget(topic)
+            if not fits:
+                return
+            self._kept[topic] = snapshot
+            self._size += size
+            while self._size > self.max_bytes:
+                _, oldest = self._kept.popitem(last=False)
+                self._size -= oldest.size
+
+    def drop(self, topics: Iterable[str]) -> None:
+        """Forget these snapshots."""
+        with self._lock:
+            for topic in topics:
+                self._forget(topic)
+
+    def _forget(self, topic: str) -> None:
+        dropped = self._kept.pop(topic, None)
+        self._size -= 0 if dropped is None else dropped.size
+
+    def count(self, topics: int) -> None:
+        """This number of topics was answered from snapshots."""
+        with self._lock:
+            self.used += topics
+
+
+def answer_of(
+    source: SyncSource, question: SyncQuestion, cache: SnapshotCache
+) -> tuple[SyncAnswer | None, Mapping[str, Snapshot]]:
+    """The source's answer, and the snapshots whose topics it answers by the links after them. Blocks; raises as the
+    source does.
+    """
+    prepared = cache.of(question.wants)
+    if prepared:
+        after = {topic: Want(each.point) for topic, each in prepared.items()}
+        answer = source(SyncQuestion({**question.wants, **after}, question.refresh))
+        if answer is None:
+            return None, {}
+        outdated = [topic for topic, each in prepared.items() if not _follows(answer.chains.get(topic), each)]
+        if not outdated:
+            cache.count(len(prepared))
+            return answer, prepared
+        cache.drop(outdated)
+    return source(question), {}
+
+
+def _follows(part: Delta | Incomplete | Full | None, snapshot: Snapshot) -> bool:
+    """Whether the snapshot and this part are all objects of the topic, and less than a new snapshot costs."""
+    if part is None:
+        return True  # the relay does not have the topic now
+    if not isinstance(part, Delta) or len(part.heads) != 1 or not (part.links or part.head == snapshot.point):
+        return False
+    return sum(len(link.changes) for link in part.links) <= snapshot.records // 4 + _FEW_CHANGES
+
+
+class Composition:
+    """The items of one answer's stream: pages, prepared snapshots, and pages that become snapshots. Used once."""
+
+    def __init__(
+        self, answer: SyncAnswer, wants: Mapping[str, Want], prepared: Mapping[str, Snapshot], cache: SnapshotCache
+    ) -> None:
+        self._answer = answer
+        self._wants = wants
+        self._prepared = prepared
+        self._cache = cache
+        self._pages = 0
+
+    def items(self) -> Iterator[Item]:
+        """One after the other."""
+        answer = self._answer
+        yield self._page(header_page(answer))
+        for chain, part in answer.chains.items():
+            if isinstance(part, Delta) and chain in self._prepared:
+                yield from self._from_snapshot(chain, part, self._prepared[chain])
+            elif isinstance(part, Full) and chain != ALL and self._wants[chain] == FIRST:
+                yield from self._to_snapshot(chain, part, part.topics[chain])
+            else:
+                yield from map(self._page, chain_pages(answer, chain, part))
+        yield encode_page(End(self._pages))
+
+    def _from_snapshot(self, topic: str, delta: Delta, snapshot: Snapshot) -> Iterator[Item]:
+        head = delta.heads[topic]
+        yield self._page(begin_page(self._answer, topic, Full({}, head.point)))
+        yield self._page(TopicPage(topic, head))
+        self._pages += snapshot.pages
+        yield Ready(snapshot.parts)
+        yield from map(self._page, link_pages(delta.links))
+
+    def _to_snapshot(self, topic: str, full: Full, contents: TopicSnapshot) -> Iterator[Item]:
+        yield self._page(begin_page(self._answer, topic, full))
+        yield self._page(TopicPage(topic, contents.head))
+        before = self._pages
+        pages = map(self._page, record_pages(contents.records))
+        keep = partial(self._keep, topic, contents, before)
+        yield Member(pages, keep, self._cache.max_bytes)
+
+    def _keep(self, topic: str, contents: TopicSnapshot, before: int, parts: Sequence[bytes]) -> None:
+        pages = self._pages - before
+        self._cache.put(topic, Snapshot(contents.head.point, tuple(parts), pages, len(contents.records)))
+
+    def _page(self, page: Page) -> bytes:
+        self._pages += 1
+        return encode_page(page)

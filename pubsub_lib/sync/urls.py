@@ -1,0 +1,68 @@
+"""The URLs of sync channels, as the option ``sync_url`` has them."""
+
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.exposure import is_loopback_host
+from pubsub_lib.logs import logger
+
+_log = logger(__name__)
+
+PATH: Final = "/sync"
+"""The path at which services answer syncs."""
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class ChannelUrl(NamedTuple):
+    """One URL, checked."""
+
+    tls: bool
+    host: str
+    port: int
+    path: str
+
+    def __str__(self) -> str:
+        """For messages; it contains no secret."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.path}"
+
+
+def channel_urls(text: str) -> tuple[ChannelUrl, ...]:
+    """The URLs in a text, separated by commas. Raises ConfigError for an invalid one, and when there is none."""
+    found = tuple(_channel(each.strip()) for each in text.split(",") if each.strip())
+    if not found:
+        raise ConfigError(_words("names no URL"))
+    return found
+
+
+def warn_of_plain_channels(text: str) -> None:
+    """Log a warning that names the URLs whose answers a program in between can read and change."""
+    plain = ", ".join(str(each) for each in channel_urls(text) if not each.tls and not is_loopback_host(each.host))
+    if plain:
+        _log.warning(
+            "the sync channel %s is not encrypted, and its server is not verified: a program in between can read and "
+            "change all objects; use https, or a network that only trusted hosts can use (docs/security.md)",
+            plain,
+        )
+
+
+def _channel(text: str) -> ChannelUrl:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(_words("cannot be read")) from error
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ConfigError(_words("names neither http nor https and a host"))
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        # The text is not repeated: it may hold a password.
+        raise ConfigError(_words("has a user, a query or a fragment, which have no use here"))
+    if any(not "!" <= each <= "~" for each in text):
+        raise ConfigError(_words("holds a space or a character beyond ASCII"))
+    path = PATH if parts.path in ("", "/") else parts.path
+    return ChannelUrl(parts.scheme == "https", parts.hostname, _PORTS[parts.scheme] if port is None else port, path)
+
+
+def _words(wrong: str) -> str:
+    return f"a URL in sync_url {wrong}; write it like http://127.0.0.1:8867"

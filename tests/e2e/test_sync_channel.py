@@ -1,0 +1,150 @@
+"""A replica that cannot reach the database: a process with the URL of its publisher service alone. Changes arrive, a
+cut is repaired by a delta over HTTP, and a restart of the service is survived.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+from _processes import poll
+
+from pubsub_lib import Settings, Store
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.testing.stream_proxy import StreamProxy
+from tests.e2e.service_host import LONG, ROOT, Host, answer, write
+
+QUICK = (
+    "max_idle_time = 1\nreading_age = 0.3\nround_trip = 0.5\nmessage_delay_window = 0.2\nsync_jitter = 0.01\n"
+    "sync_interval = 0.01\nsync_backoff = 0.1\nmax_sync_backoff = 0.5\n"
+)
+CONTROLLER = Path(__file__).with_name("service_controller.py")
+
+
+class Remote:
+    """A controller in another folder: without the database's URL, and with a database folder that it cannot see."""
+
+    def __init__(self, folder: Path, host: Host, messages: str, hidden: Path) -> None:
+        folder.mkdir()
+        port = messages.rpartition(":")[2]
+        self.config = folder / "remote.conf"
+        self.config.write_text(
+            f"[pubsub]\nsync_url = http://127.0.0.1:{host.metrics_port}\nenable_pub_sub = true\n"
+            f"publishers_ips = 127.0.0.1\npublisher_port = {port}\n{QUICK}"
+        )
+        # In a mount namespace of its own, the folder of the database is empty.
+        hide = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none "{hidden}" && exec "$@"', "sh"]
+        self.log = folder / "stderr"
+        with self.log.open("w") as log:
+            self.process = self._started(hide if os.geteuid() == 0 else [], log)
+
+    def _started(self, hide: list[str], log: TextIO) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [*hide, sys.executable, str(CONTROLLER), str(self.config)],
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+
+    def ordered(self, position: int) -> None:
+        """Order what it holds at this position."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{position}\n")
+        self.process.stdin.flush()
+
+    def held(self) -> dict[str, list[object]]:
+        """What it holds, when it has reached the ordered position."""
+        line = answer(self.process)
+        assert line, self.log.read_text()
+        return dict(json.loads(line))
+
+    def files(self) -> list[str]:
+        """The files that the process has open."""
+        folder = Path(f"/proc/{self.process.pid}/fd")
+        return [str(each.readlink()) for each in folder.iterdir() if each.is_symlink()]
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    (tmp_path / "database").mkdir()
+    made = Host(tmp_path / "host", f"sqlite:///{tmp_path}/database/net.db", max_idle_time=1.0, reading_age=0.3)
+    made.change("[publisher_service]\n", "[publisher_service]\nserve_syncs = true\n")
+    yield made
+    made.close()
+
+
+def in_store(store: Store) -> dict[str, list[object]]:
+    return {
+        each.key: [each.version, each.value.decode()]
+        for topic in ("t0", "t1")
+        for each in store.objects(topic=topic)
+        if each.table == "item"
+    }
+
+
+def test_replica_without_the_database_follows_its_service(host: Host, tmp_path: Path) -> None:
+    service = host.service()
+    worker = host.worker()
+    first = write(worker, 20)
+    proxy = StreamProxy("tcp://127.0.0.1:0", host.settings.bind_address)
+    remote = Remote(tmp_path / "remote", host, proxy.address, tmp_path / "database")
+    try:
+        with Store(host.database, read_only=True) as store:
+            assert answer(remote.process) == "synced\n", remote.log.read_text()
+            remote.ordered(first)
+            assert remote.held() == in_store(store)
+            assert host.metric("syncs_total", "answered") >= 1
+            # Messages: the sync channel is not needed for each change.
+            remote.ordered(write(worker, 10))
+            assert remote.held() == in_store(store)
+            # A cut: what was committed meanwhile comes by a delta, which is small.
+            before = host.metric("syncs_total", "answered")
+            proxy.cut()
+            position = write(worker, 10)
+            assert poll(lambda: host.metric("links_total", "handed") >= 40, LONG)
+            proxy.restore()
+            remote.ordered(position)
+            assert remote.held() == in_store(store)
+            assert host.metric("syncs_total", "answered") > before
+            # A restart of the service, while a worker goes on.
+            service.send_signal(signal.SIGTERM)
+            service.wait(LONG)
+            position = write(worker, 10)
+            service = host.service()
+            remote.ordered(position)
+            assert remote.held() == in_store(store)
+            assert host.metric("syncs_total", "failed") == 0
+        assert [each for each in remote.files() if "net.db" in each] == []
+    finally:
+        remote.close()
+        proxy.close()
+    assert "internal error" not in remote.log.read_text()
+
+
+def test_service_without_the_option_answers_no_sync(host: Host, tmp_path: Path) -> None:
+    host.change("serve_syncs = true", "serve_syncs = false")
+    host.service()
+    remote = Remote(tmp_path / "remote", host, host.settings.bind_address, tmp_path / "database")
+    try:
+        assert poll(lambda: "answers 404: use one of GET /metrics" in remote.log.read_text(), LONG)
+    finally:
+        remote.close()
+
+
+def test_program_that_writes_needs_the_database(tmp_path: Path) -> None:
+    config = tmp_path / "remote.conf"
+    config.write_text("[pubsub]\nsync_url = http://127.0.0.1:8867\nenable_pub_sub = true\nservice_name = api-1\n")
+    settings = Settings.from_file(config)
+    with pytest.raises(ConfigError, match="this program needs the database, but store_url is missing"):
+        Store(settings)

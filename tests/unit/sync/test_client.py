@@ -1,0 +1,310 @@
+"""The client over real sockets: a good server, several servers, and servers that are busy, slow, or hostile."""
+
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from pubsub_lib.core.model import SyncAnswer, Want
+from pubsub_lib.errors import ConfigError, StoreError, StoreUnavailable
+from pubsub_lib.http_endpoint import Endpoint
+from pubsub_lib.sync.client import Busy, SyncClient
+from pubsub_lib.sync.pages import pages_of
+from pubsub_lib.sync.question import SyncQuestion, encode_question
+from pubsub_lib.sync.server import ROUTE, SyncRoute
+from pubsub_lib.sync.stream import packed
+from tests.unit.sync.answers import plain, random_answer
+
+LONG = 120.0
+WANTS, ANSWER = random_answer(Random(3), aged=False)
+BODY = b"".join(packed(pages_of(ANSWER), gzip=False))
+
+
+class Nothing(Collector):
+    def collect(self) -> Iterable[Metric]:
+        return ()
+
+
+@contextmanager
+def service(
+    source: Callable[[SyncQuestion], SyncAnswer | None] = lambda question: ANSWER,
+    places: int = 2,
+    seconds: float = LONG,
+) -> Iterator[tuple[str, SyncRoute]]:
+    """The URL of an endpoint that serves syncs, and its route."""
+    route = SyncRoute(source, places, seconds)
+    endpoint = Endpoint("127.0.0.1", 0, Nothing(), list, "the_port", streams={ROUTE: route})
+    endpoint.start()
+    try:
+        yield f"http://127.0.0.1:{endpoint.port}", route
+    finally:
+        endpoint.close()
+
+
+@contextmanager
+def server(*sent: bytes, hold: bool = False, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """The URL of a program that answers each request with the next of these bytes, and then (``hold``) is silent."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    held: list[socket.socket] = []
+
+    def serve() -> None:
+        for data in sent:
+            try:
+                peer: socket.socket
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            if tls is not None:
+                try:
+                    peer = tls.wrap_socket(peer, server_side=True)
+                except OSError:  # the client refused the certificate
+                    continue
+            got = b""
+            while b"\r\n\r\n" not in got:
+                got += peer.recv(65536)
+            peer.sendall(data)
+            if hold:
+                held.append(peer)
+            else:
+                peer.shutdown(socket.SHUT_WR)
+                while peer.recv(65536):
+                    pass
+                peer.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(LONG)
+        for peer in held:
+            peer.close()
+
+
+def response(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
+    return "\r\n".join([f"HTTP/1.0 {status}", *headers, "", ""]).encode() + body
+
+
+def client(urls: str, *, timeout: float = LONG, max_bytes: int = 2**30, **given: Callable[[], float]) -> SyncClient:
+    return SyncClient(urls, timeout=timeout, max_frame_bytes=2**20, max_bytes=max_bytes, **given)
+
+
+def free_url() -> str:
+    """A URL at which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("aged", [False, True])
+def test_client_reads_what_the_source_answers_with_its_ages(aged: bool) -> None:
+    asked: list[SyncQuestion] = []
+    for seed in range(5):
+        wants, answer = random_answer(Random(seed), aged=aged)
+
+        def source(question: SyncQuestion, answer: SyncAnswer = answer) -> SyncAnswer:
+            asked.append(question)
+            return answer
+
+        with service(source) as (url, _):
+            found = client(url).ask(SyncQuestion(wants, refresh=True))
+            assert plain(found) == plain(answer)
+            assert asked.pop() == SyncQuestion(wants, refresh=True)
+            client(url).read_sync(wants)
+            assert asked.pop() == SyncQuestion(wants)
+
+
+def test_uncompressed_answer_of_any_server_is_read() -> None:
+    with server(response(BODY)) as url:
+        assert plain(client(url).read_sync(WANTS)) == plain(ANSWER)
+
+
+def test_server_that_does_not_answer_is_passed_over_and_the_one_that_did_is_first_next_time() -> None:
+    with service() as (url, route):
+        reading = client(f"{free_url()},{url}")
+        reading.read_sync(WANTS)
+        assert str(reading._urls[0]) == f"{url}/sync"
+        reading.read_sync(WANTS)
+        assert route.counters()["answered"] == 2
+
+
+def test_error_of_the_only_server_names_it() -> None:
+    url = free_url()
+    with pytest.raises(StoreUnavailable, match=f"the sync channel {url}/sync does not answer: Connection refused"):
+        client(url).read_sync(WANTS)
+
+
+def test_busy_server_is_not_asked_before_the_time_that_it_named() -> None:
+    now = [1000.0]
+    with service(places=1) as (url, route):
+        reading = client(url, now=lambda: now[0])
+        with route.serve(_NoBody(), gzip=True):
+            with pytest.raises(Busy, match="answers 503: all transfers of this service are in use") as caught:
+                reading.read_sync(WANTS)
+            assert 1 <= caught.value.seconds <= 5
+            with pytest.raises(Busy, match="is busy and asks to wait for"):
+                reading.read_sync(WANTS)
+            assert route.counters()["busy"] == 1, "the second question was not sent"
+        now[0] += caught.value.seconds
+        assert plain(reading.read_sync(WANTS)) == plain(ANSWER)
+
+
+class _NoBody:
+    def read(self) -> bytes:
+        return encode_question(SyncQuestion(WANTS))
+
+    def skip(self) -> None:
+        raise AssertionError
+
+
+def test_error_of_a_server_that_is_not_only_busy_is_raised_of_two() -> None:
+    busy = response(b"later\n", "503 Busy", "Retry-After: 3")
+    with server(busy, busy) as one, server(response(b"no\x07 such\n", "404 Not Found")) as other:
+        with pytest.raises(StoreUnavailable, match="answers 404: no  such") as caught:
+            client(f"{one},{other}").read_sync(WANTS)
+        assert not isinstance(caught.value, Busy)
+
+
+@pytest.mark.parametrize(("value", "pause"), [("7", 7.0), ("999999999999", 60.0), ("0", 0.0), ("Fri, 1 Jan", None)])
+def test_retry_after_is_bounded(value: str, pause: float | None) -> None:
+    with server(response(b"later", "503 Busy", f"Retry-After: {value}")) as url:
+        with pytest.raises(StoreUnavailable, match="answers 503: later") as caught:
+            client(url).read_sync(WANTS)
+        assert getattr(caught.value, "seconds", None) == pause
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (response(BODY[:-1]), "cut off"),
+        (response(b""), "cut off"),
+        (response(BODY + b"x"), "cut off in the middle of a page"),
+        (response(b"\xff\xff\xff\xff"), "a page of a sync's answer has 4294967295 bytes"),
+        (response(b"no gzip", "200 OK", "Content-Encoding: gzip"), "not compressed by gzip"),
+        (response(b"<html>sign in</html>"), "a page of a sync's answer"),
+    ],
+)
+def test_answer_that_cannot_be_used_is_an_error_of_the_store(sent: bytes, words: str) -> None:
+    with server(sent) as url, pytest.raises(StoreError, match=words):
+        client(url).read_sync(WANTS)
+
+
+@pytest.mark.parametrize("sent", [b"SSH-2.0-x\r\n", b"", b"HTTP/1.0 200 OK\r\n" + b"A: b\r\n" * 200])
+def test_program_without_http_is_unavailable(sent: bytes) -> None:
+    with server(sent) as url, pytest.raises(StoreUnavailable, match="does not answer"):
+        client(url).read_sync(WANTS)
+
+
+def test_answer_above_the_bound_is_refused() -> None:
+    with server(response(BODY)) as url, pytest.raises(StoreError, match="more than 1024 bytes; raise max_sync_bytes"):
+        client(url, max_bytes=1024).read_sync(WANTS)
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.0 200 OK\r\nA", response(BODY[:40])])
+def test_silent_server_is_left_at_the_timeout(sent: bytes) -> None:
+    with server(sent, hold=True) as url:
+        begun = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="it did not answer in time"):
+            client(url, timeout=0.3).read_sync(WANTS)
+        assert time.monotonic() - begun >= 0.3
+
+
+def test_server_that_sends_a_byte_now_and_then_is_left_at_the_timeout() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    stop = threading.Event()
+
+    def drip() -> None:
+        peer, _ = listener.accept()
+        with peer:
+            while not stop.wait(0.02):
+                try:
+                    peer.sendall(b"H")
+                except OSError:
+                    return
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    try:
+        with pytest.raises(StoreUnavailable, match="it did not answer in time"):
+            client(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=0.5).read_sync(WANTS)
+    finally:
+        stop.set()
+        thread.join(LONG)
+        listener.close()
+
+
+def test_close_ends_a_running_request_and_refuses_later_ones() -> None:
+    with server(b"HTTP/1.0 200 OK\r\n", hold=True) as url:
+        reading = client(url)
+        errors: list[Exception] = []
+
+        def read() -> None:
+            try:
+                reading.read_sync(WANTS)
+            except StoreUnavailable as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        while reading._call is None or reading._call._peer is None:
+            time.sleep(0.001)  # until the request has a connection
+        reading.close()
+        reading.close()
+        thread.join(LONG)
+        assert "closed" in str(errors[0])
+        with pytest.raises(StoreUnavailable, match="the replica is closed"):
+            reading.read_sync(WANTS)
+
+
+def test_slow_client_loses_its_place_at_the_end_of_its_time() -> None:
+    wants = {"t": Want()}
+    large = random_answer(Random(1), aged=False)[1]
+    with service(lambda question: large, places=1, seconds=0.3) as (url, route):
+        host, _, port = url.removeprefix("http://").partition(":")
+        body = _NoBody().read()
+        with socket.create_connection((host, int(port))) as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            head = f"POST /sync HTTP/1.0\r\nPubsub-Request: x\r\nContent-Length: {len(body)}\r\n\r\n"
+            peer.sendall(head.encode() + body)
+            until = time.monotonic() + LONG
+            while sum(route.counters().values()) == 0 and time.monotonic() < until:
+                time.sleep(0.01)
+        assert wants
+        assert route.running == 0
+
+
+def test_invalid_url_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="names neither http nor https"):
+        client("10.0.0.1:8867")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, *names]
+    subprocess.run(made, check=True, capture_output=True)
+    return cert, key
+
+
+def test_https_is_read_from_a_server_with_a_certificate_of_the_system(
+    certificate: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    with server(response(BODY), response(BODY), tls=context) as url:
+        encrypted = url.replace("http:", "https:")
+        with pytest.raises(StoreUnavailable, match="certificate verify failed"):
+            client(encrypted).read_sync(WANTS)
+        monkeypatch.setenv("SSL_CERT_FILE", certificate[0])
+        assert plain(client(encrypted).read_sync(WANTS)) == plain(ANSWER)

@@ -1,0 +1,83 @@
+"""The byte form of a sync's question (rule W6): every bound, and hostile bytes."""
+
+import msgspec
+import pytest
+
+from pubsub_lib.core.model import ALL, Point, Want
+from pubsub_lib.errors import FrameError, InvalidValueError
+from pubsub_lib.sync import question as module
+from pubsub_lib.sync.question import SyncQuestion, decode_question, encode_question
+
+AFTER = Point(7, 77)
+GOOD = [1, 0, False, [["t", [7, 77], None, None]]]
+
+
+def test_rule_w6_question_is_read_as_it_was_asked() -> None:
+    wants = {
+        ALL: Want(),
+        "t": Want(AFTER),
+        "ü" * 127: Want(buckets={0: 0, 255: 2**64 - 1}, known=AFTER),
+        "u": Want(known=AFTER),
+        "v": Want(buckets={}),
+    }
+    for refresh in (False, True):
+        asked = SyncQuestion(wants, refresh)
+        assert decode_question(encode_question(asked)) == asked
+
+
+def test_question_of_a_newer_minor_version_is_read() -> None:
+    data = msgspec.msgpack.encode([1, 9, True, [["t", None, None, None, "new"]], "new"])
+    assert decode_question(data) == SyncQuestion({"t": Want()}, refresh=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ([2, 0, False, []], "version"),
+        ([1, 0, False, []], "foreign"),
+        ([1, 0, False, [["t"], ["t"]]], "foreign"),
+        ([1, 0, False, [["a\0b"]]], "foreign"),
+        ([1, 0, False, [["ü" * 200]]], "foreign"),
+        ([1, 0, False, [["t" * 256]]], "foreign"),
+        ([1, 0, False, [["t", [-1, 0]]]], "foreign"),
+        ([1, 0, False, [["t", [7, 77], {1: 1}]]], "foreign"),
+        ([1, 0, False, [["t", [7, 77], None, [7, 77]]]], "foreign"),
+        ([1, 0, False, [["t", None, {256: 1}]]], "foreign"),
+        ([1, 0, False, [["t", None, {1: -1}]]], "foreign"),
+        ([1, 0, "yes", [["t"]]], "foreign"),
+        ({"wants": []}, "foreign"),
+    ],
+)
+def test_hostile_question_is_refused_with_its_reason(value: object, reason: str) -> None:
+    with pytest.raises(FrameError) as caught:
+        decode_question(msgspec.msgpack.encode(value))
+    assert caught.value.reason == reason
+
+
+def test_each_question_that_is_cut_off_is_truncated() -> None:
+    data = msgspec.msgpack.encode(GOOD)
+    decode_question(data)
+    for size in range(len(data)):
+        with pytest.raises(FrameError) as caught:
+            decode_question(data[:size])
+        assert caught.value.reason == "truncated"
+
+
+def test_question_beyond_the_bound_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_QUESTION_BYTES", 10)
+    with pytest.raises(FrameError) as caught:
+        decode_question(msgspec.msgpack.encode(GOOD))
+    assert caught.value.reason == "oversized"
+
+
+def test_question_with_too_many_buckets_asks_for_all_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_QUESTION_BYTES", 100)
+    wants = {"t": Want(buckets=dict.fromkeys(range(256), 2**63), known=AFTER)}
+    assert decode_question(encode_question(SyncQuestion(wants))).wants == {"t": Want(known=AFTER)}
+
+
+def test_question_about_too_many_topics_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_QUESTION_BYTES", 100)
+    wants = {f"topic-{number}": Want() for number in range(50)}
+    with pytest.raises(InvalidValueError, match=r"about 50 topics has .* but at most 100 are allowed"):
+        encode_question(SyncQuestion(wants))

@@ -1,0 +1,112 @@
+"""Targets on the sync channel: questions, answers as pages, and the compressed stream of the pages."""
+
+import random
+from typing import Any
+
+import msgspec
+
+from _fuzz.mutation import changed_bytes, changed_list, changed_msgpack
+from _fuzz.target import Target
+from pubsub_lib.core.model import ALL, ZERO, Point, Want
+from pubsub_lib.errors import FrameError
+from pubsub_lib.sync.pages import pages_of
+from pubsub_lib.sync.question import SyncQuestion, decode_question, encode_question
+from pubsub_lib.sync.reading import read_answer
+from pubsub_lib.sync.stream import packed, unpacked
+from tests.unit.core.builders import History
+
+MAX_PAGE = 4096
+MAX_TOTAL = 65536
+
+
+def _history() -> History:
+    made = History(1)
+    for number in range(6):
+        made.commit(("t", f"k{number % 3}", str(number)), ("u", "k", f'{{"a": [{number}, null]}}'))
+    made.commit(("t", "k0", None))
+    return made
+
+
+def _wants() -> list[dict[str, Want]]:
+    """What the answers are given for, by the number that an input begins with."""
+    first: Point = _history().links[0].point
+    return [
+        {"t": Want(ZERO), "u": Want(first)},
+        {ALL: Want(ZERO)},
+        {"t": Want(), "u": Want(known=first)},
+        {ALL: Want()},
+        {"t": Want(buckets=dict.fromkeys(range(256), 1), known=first)},
+        {"t": Want(Point(1, 1))},
+    ]
+
+
+def _question_seeds() -> list[bytes]:
+    return [encode_question(SyncQuestion(wants, refresh=bool(number % 2))) for number, wants in enumerate(_wants())]
+
+
+def _change_question(data: bytes, rng: random.Random) -> bytes:
+    return changed_msgpack(data, rng) if rng.randrange(5) else changed_bytes(data, rng)
+
+
+def _read_question(data: bytes) -> str:
+    question = decode_question(data)
+    if decode_question(encode_question(question)) != question:
+        raise AssertionError(f"encoded and decoded again, {question} is another one")
+    return f"{min(3, len(question.wants))} wants"
+
+
+def _answer_seeds() -> list[bytes]:
+    history = _history()
+    pages = [list(pages_of(history.answer(wants))) for wants in _wants()]
+    return [msgspec.msgpack.encode([number, each]) for number, each in enumerate(pages)]
+
+
+def _change_answer(data: bytes, rng: random.Random) -> bytes:
+    number, pages = _parts(data)
+    if not rng.randrange(20):
+        number = rng.randrange(6)
+    changed = changed_list(pages, rng, lambda page, own: changed_msgpack(_bytes(page), own))
+    return msgspec.msgpack.encode([number, changed])
+
+
+def _read_answer(data: bytes) -> str:
+    number, pages = _parts(data)
+    wants = _wants()[number]
+    answer = read_answer(map(_bytes, pages), wants)
+    again = read_answer(pages_of(answer), wants)
+    if again != answer:
+        raise AssertionError(f"sent and read again, {answer} is {again}")
+    return ", ".join(sorted(type(each).__name__ for each in answer.chains.values()))
+
+
+def _parts(data: bytes) -> tuple[int, list[Any]]:
+    try:
+        found = msgspec.msgpack.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return 0, []
+    if isinstance(found, list) and len(found) == 2 and found[0] in range(6) and isinstance(found[1], list):
+        return int(found[0]), found[1]
+    return 0, []
+
+
+def _bytes(page: object) -> bytes:
+    return page if isinstance(page, bytes) else repr(page).encode()
+
+
+def _stream_seeds() -> list[bytes]:
+    pages = [b"", b"a", b"b" * 3000]
+    return [b"\0" + b"".join(packed(pages, gzip=False)), b"\1" + b"".join(packed(pages, gzip=True))]
+
+
+def _read_stream(data: bytes) -> str:
+    pages = list(unpacked([data[1:5], data[5:]], MAX_PAGE, MAX_TOTAL, gzip=data[:1] == b"\1"))
+    return f"{min(4, len(pages))} pages"
+
+
+def targets() -> list[Target]:
+    """Those of this module."""
+    return [
+        Target("sync_question", _question_seeds, _change_question, _read_question, (FrameError,)),
+        Target("sync_answer", _answer_seeds, _change_answer, _read_answer, (FrameError,)),
+        Target("sync_stream", _stream_seeds, changed_bytes, _read_stream, (FrameError,)),
+    ]
