@@ -14,6 +14,7 @@ from _processes import poll
 
 from pubsub_lib import Settings, Store
 from tests.e2e.service_host import LONG, Host, Watched, done, order, write
+from tests.e2e.test_keys import pair_file
 
 OPTIONS: dict[str, Any] = {
     "max_idle_time": 1.0,
@@ -178,6 +179,29 @@ def test_replicas_below_a_relay_follow_a_restored_database(tree: Tree, tmp_path:
             assert poll(lambda: replica.get("item", "k") == "new", LONG), replica.status()
             assert poll(lambda: listens_to(watched, tree.relays[0]), LONG), replica.status()
             assert not watched.differs(direct)
+
+
+def test_keys_protect_both_hops_of_a_relay(tmp_path: Path, sqlite_url: str) -> None:
+    with Store(sqlite_url) as store:
+        files = {name: pair_file(tmp_path, store, name, "t0", "t1") for name in ("relay-1", "agent")}
+        keys = {**OPTIONS, "keys": "true", "default_topic": "false", "clients_interval": 0.5}
+        origin = Host(tmp_path / "api-1", sqlite_url, "api-1", **keys)
+        relay = Host(
+            tmp_path / "relay-1", sqlite_url, "relay-1", role="relay", client_key_file=files["relay-1"], **keys
+        )
+        parents = (relay.settings.bind_address,)
+        agent = msgspec.structs.replace(origin.settings, parents=parents, client_key_file=files["agent"])
+        try:
+            origin.service()
+            relay.service()
+            with Watched(agent) as watched:
+                assert poll(lambda: listens_to(watched, relay), LONG), watched.replica.status()
+                before = relay.metric("relayed_total", "links")
+                watched.must_come_to(write(origin.worker(), 20), store)
+                assert relay.metric("relayed_total", "links") - before >= 20
+        finally:
+            origin.close()
+            relay.close()
 
 
 def put(store: Store, value: str) -> None:
