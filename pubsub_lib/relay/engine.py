@@ -86,7 +86,7 @@ class RelayEngine(Engine):
             self.read(lambda state: self.core.give_up(asker))
             return None
 
-    def say_goodbye(self) -> None:
+    def send_goodbye(self) -> None:
         """Send nothing more after a goodbye. Any thread; waits for the lock."""
         self.read(lambda state: self.core.close(self.now()))
 

@@ -108,7 +108,7 @@ class RelayRuntime:
             return
         self._closed = True
         if self._started:
-            self._engine.say_goodbye()
+            self._engine.send_goodbye()
         self._engine.close(time.monotonic() + CLOSE_TIMEOUT)
         self._sender.close()
 

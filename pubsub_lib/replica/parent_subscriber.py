@@ -16,7 +16,7 @@ from pubsub_lib.threads.periodic_thread import PeriodicThread
 
 _log = logger(__name__)
 
-MAX_HEARD: Final = 100
+MAX_UUIDS: Final = 100
 """Maximum number of remembered UUIDs of each kind; a parent has one after each of its starts."""
 MARGIN: Final = 0.01
 """Seconds after the moment at which a parent may have to be left: then it is certain."""
@@ -31,7 +31,7 @@ class ParentSubscriber(Subscriber):
     """Around the driver's subscriber, which must have no address of its own. The driver connects to the new parent, so
     the replica requests hello replies at once, and reads what it missed as a delta.
 
-    A parent is left when it proves nothing for ``stale_after``, when it says goodbye, and when it is below this relay
+    A parent is left when it proves nothing for ``stale_after``, when it sends a goodbye, and when it is below this relay
     itself. A thread of its own changes the addresses, because a driver may take locks for that.
     """
 
@@ -42,7 +42,7 @@ class ParentSubscriber(Subscriber):
         """Guards what follows. It is never held while the replica's lock is taken."""
         self._parents = Parents(addresses, timing, time.monotonic())
         self._listens_to = ""
-        self._heard: set[str] = set()
+        self._received: set[str] = set()
         """UUIDs of hellos since the parent was chosen."""
         self._left: set[str] = set()
         """Those of the parent before: late messages of it are no reason to leave the new one."""
@@ -96,12 +96,12 @@ class ParentSubscriber(Subscriber):
 
     @staticmethod
     def _remember(uuids: set[str], uuid: str) -> None:
-        if len(uuids) < MAX_HEARD:
+        if len(uuids) < MAX_UUIDS:
             uuids.add(uuid)
 
     def _moved(self, why: str) -> None:
         self.moves += 1
-        self._left, self._heard = self._heard, set()
+        self._left, self._received = self._received, set()
         _log.warning(
             "leaving the parent at %s for %s: %s", self._listens_to, self._parents.current, why,
             extra=fields(address=self._parents.current),
@@ -123,7 +123,7 @@ class ParentSubscriber(Subscriber):
     def _receive(self, envelope: Envelope) -> None:
         if envelope.hello is not None:
             with self._lock:
-                self._remember(self._heard, envelope.uuid)
+                self._remember(self._received, envelope.uuid)
                 ended = envelope.hello.goodbye and envelope.uuid not in self._left
                 moved = ended and self._parents.leave(time.monotonic())
                 if moved:

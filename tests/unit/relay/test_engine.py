@@ -83,7 +83,7 @@ def test_answer_that_does_not_come_in_time_is_given_up(rig: Rig, monkeypatch: py
 
 
 def test_after_the_goodbye_questions_are_refused_at_once(rig: Rig) -> None:
-    rig.engine.say_goodbye()
+    rig.engine.send_goodbye()
     assert rig.engine.answer(StartSync(1, {"t": Want()}, {})) is None
     last = rig.sent[-1].hello
     assert last is not None

@@ -193,7 +193,7 @@ def test_rule_r5_replica_leaves_a_relay_that_stops_and_one_that_is_gone(origin: 
         assert poll(lambda: not replica.status().polling, LONG)
         begun = fulls(replica)
         assert replica.publishers == (one.bind_address,)
-        first.close()  # it says goodbye
+        first.close()  # it sends a goodbye
         assert poll(lambda: replica.publishers == (two.bind_address,), LONG)
         write(store, 7)
         replica.wait_for(store.read_heads(()).store.position, LONG, topics=TOPICS)

@@ -11,7 +11,7 @@ from tests.unit.world import settings
 URL = "sqlite:///net.db"
 
 
-def test_driver_tells_what_its_publishers_do() -> None:
+def test_driver_declares_what_its_publishers_do() -> None:
     half = receiving_half(settings(URL), None)
     assert (half.binds, half.polls, half.parents) == (False, False, None)
     half = receiving_half(settings(URL, driver="db_polling_pubsub_driver", driver_options={}), None)
