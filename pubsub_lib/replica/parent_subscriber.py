@@ -31,8 +31,8 @@ class ParentSubscriber(Subscriber):
     """Around the driver's subscriber, which must have no address of its own. The driver connects to the new parent, so
     the replica requests hello replies at once, and reads what it missed as a delta.
 
-    A parent is left when it proves nothing for ``stale_after``, when it sends a goodbye, and when it is below this relay
-    itself. A thread of its own changes the addresses, because a driver may take locks for that.
+    A parent is left when it proves nothing for ``stale_after``, when it sends a goodbye, and when it is below this
+    relay itself. A thread of its own changes the addresses, because a driver may take locks for that.
     """
 
     def __init__(self, driver: Subscriber, addresses: Sequence[str], timing: Timing) -> None:
