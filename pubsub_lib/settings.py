@@ -84,6 +84,7 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
                 check_name("service name", self.service_name)
         except InvalidValueError as error:
             raise ConfigError(f"the settings cannot be used: {error}") from error
+        self._check_parents()
         if self.group_commit == "host" and not self.multiproc_socket:
             raise ConfigError(
                 "group_commit = host needs the socket of the host's publisher service; set enable_pub_sub and "
@@ -108,6 +109,15 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
             )
         if self.keys and not self.store_url:
             raise ConfigError("keys = true needs the publishers' keys, which are in the database; set store_url")
+
+    def _check_parents(self) -> None:
+        for address in self.parents:
+            if not address.partition("://")[2]:
+                raise ConfigError(
+                    f"parents names {address!r}, which is no address; write it as tcp://10.0.0.1:8866, with its port"
+                )
+        if len(set(self.parents)) < len(self.parents):
+            raise ConfigError(f"parents names an address twice: {', '.join(self.parents)}; name each relay once")
 
     def __repr__(self) -> str:
         """Without passwords: logs and tracebacks show it."""
@@ -145,7 +155,7 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
     def needs(self) -> dict[str, str]:
         """The capabilities that the driver needs, each with its reason, for ``loader.load(settings.driver, ...)``."""
         found: dict[str, str] = {"keys": "keys = true in [pubsub]"} if self.keys else {}
-        for address in (*self.addresses, self.bind_address):
+        for address in (*self.addresses, *self.parents, self.bind_address):
             scheme, _, rest = address.partition("://")
             if scheme == "ipc":
                 found.setdefault("cross_process", f"the address {address}")

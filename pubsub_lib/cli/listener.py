@@ -68,6 +68,7 @@ def listening(
     ``on_envelope`` is called on the driver's thread. Publishers are those of the settings and those in the directory.
     Raises ConfigError, DriverError (a driver without delivery to other processes), TransportError, StoreError.
     """
+    settings = msgspec.structs.replace(settings, parents=())  # what all publishers send is to be shown
     driver = loader.load(settings.driver, {**settings.needs(), **_NEEDS})
     subscriber = contract.subscriber(driver, settings.for_driver())
     discovery = None

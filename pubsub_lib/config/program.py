@@ -73,6 +73,15 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             "For tests: a replica compares its cache with the database after every sync, and fails on a difference."
         ),
     ] = False
+    parents: Annotated[
+        tuple[str, ...],
+        option(
+            "Addresses of relays, the preferred one first. A replica, or a relay, with parents listens to one of them "
+            "and not to publishers_ips or the publishers in the directory. It listens to the next one when the parent "
+            "has proved nothing for three times max_idle_time.",
+            sample="tcp://<relay's address>:8866",
+        ),
+    ] = ()
     discovery_interval: Annotated[
         SecondsOrNone,
         option(

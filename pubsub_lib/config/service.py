@@ -1,6 +1,6 @@
 """The options of the publisher service beyond those that all programs share."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -18,6 +18,14 @@ _Day = Annotated[float, Meta(ge=0.001, le=DAY)]
 class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The options of ``[publisher_service]``. All times in seconds."""
 
+    role: Annotated[
+        Literal["origin", "relay"],
+        option(
+            "'origin': the service publishes what this host's workers commit. 'relay': it publishes what it receives "
+            "from its parents, or from the origin services in the directory, to the replicas that name it in their "
+            "parents. A relay follows the topics of [pubsub]."
+        ),
+    ] = "origin"
     address: Annotated[
         str,
         option(

@@ -210,6 +210,12 @@ class FreshnessMonitor:
         """Seconds since the proof of the stalest chain, or since it was followed, if that was later (rule R5)."""
         return max((now - max(fresh.proof, fresh.publisher_proof) for fresh in self.of.values()), default=0.0)
 
+    def unheard(self, now: float) -> float:
+        """As ``unproved``, but only what publishers prove counts. For a replica that does not read from its parent: its
+        polls of the store would hide that the parent proves nothing.
+        """
+        return max((now - fresh.publisher_proof for fresh in self.of.values()), default=0.0)
+
     def to_verify(self, now: float) -> list[str]:
         """Chains to compare with the store now, although publishers prove them."""
         if not self._verification.due(now):

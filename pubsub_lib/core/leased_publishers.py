@@ -11,6 +11,10 @@ from typing import Final
 from pubsub_lib.core.timing import Timing
 
 NEVER_DUE = float("inf")
+ORIGIN: Final = "origin"
+"""Role of a service that publishes what is committed."""
+RELAY: Final = "relay"
+"""Role of a service that publishes what it received. A replica listens to it only as one of its ``parents``."""
 GRACE: Final = 30.0
 """Seconds for which a publisher is used after the first reading without its lease. A database that refuses writes, or
 was restored, prevents renewals for a while, and the publishers' messages are true all the same."""

@@ -131,6 +131,10 @@ class Relay:
         """Follow topics, to which the driver must be subscribed already."""
         return self._step(self.state.subscribe(topics, now), now, now)
 
+    def directory_read(self, uuids: Collection[str], now: float) -> list[RelayStep]:
+        """The store's directory shows live leases of these publishers (rule 14). What they sent before is used now."""
+        return [self._step(result, now, now) for result in self.state.directory_read(uuids, now)]
+
     def _step(
         self, result: StepResult, now: float, applied: float, times: Mapping[str, float] | None = None
     ) -> RelayStep:

@@ -1,8 +1,20 @@
 """The check of the option ``paranoid``: the cache must hold exactly the store's objects."""
 
+from collections.abc import Collection
+
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer, TopicSnapshot
+from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer, TopicSnapshot, Want
 from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.errors import StoreError
+from pubsub_lib.replica.sync_reader import SyncReader
+
+
+def read_whole(reader: SyncReader, chains: Collection[str]) -> SyncAnswer | None:
+    """All objects of these chains; None when the store cannot be read: the next sync will report that. Blocks."""
+    try:
+        return reader.read_sync({name: Want() for name in chains})
+    except StoreError:
+        return None
 
 
 def found_differences(state: ReplicaState, answer: SyncAnswer) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.api import Subscriber
+from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.settings import Settings
@@ -41,6 +42,10 @@ class DirectoryEntry(Protocol):
     @property
     def lease_until(self) -> int:
         """The end of the publisher's lease."""
+
+    @property
+    def role(self) -> str:
+        """``origin``, or ``relay``: replicas listen to a relay only by ``parents``."""
 
 
 class Listens(Protocol):
@@ -88,8 +93,8 @@ def discovery_of(
     settings: Settings, live: Callable[[], Sequence[DirectoryEntry]], subscriber: Subscriber
 ) -> "Discovery":
     """The discovery of these settings. ``live()`` reads the directory."""
-    pins = subscriber if settings.keys else None
-    return Discovery(live, subscriber, settings.fixed_addresses, settings.discovery_interval, pins=pins)
+    pins, fixed = subscriber if settings.keys else None, settings.fixed_addresses
+    return Discovery(live, subscriber, fixed, settings.discovery_interval, pins=pins, parents=settings.parents)
 
 
 class Discovery:
@@ -112,15 +117,18 @@ class Discovery:
         interval: float,
         resolve: Callable[[str], str] = resolved,
         pins: Pins | None = None,
+        parents: Collection[str] = (),
     ) -> None:
         """``live()`` reads the directory; it blocks and raises StoreError. ``resolve`` makes addresses comparable; it
-        may block. ``pins``: the subscriber, with keys."""
+        may block. ``pins``: the subscriber, with keys. ``parents``: with them, only the leases and the parents' keys
+        are used; the subscriber listens to a parent by itself."""
         self._live = live
         self._subscriber = subscriber
         self._configured = frozenset(configured)
         self._interval = interval
         self._resolve = resolve
         self._pins = pins
+        self._parents = frozenset(parents)
         self._unproven = 0
         self._missed: dict[str, int] = {}
         """The found addresses, and the number of readings in a row in which they were missing."""
@@ -175,7 +183,11 @@ class Discovery:
         """Read the directory, and listen to the publishers in it. An ``extra`` reading ends no connection."""
         live = self._live()
         self._on_read([entry.uuid for entry in live])
-        entered = [entry for entry in live if entry.address]
+        if self._parents:
+            if self._pins is not None:
+                self._with_keys([entry for entry in live if entry.address in self._parents], self._pins)
+            return
+        entered = [entry for entry in live if entry.address and entry.role != RELAY]
         if self._pins is not None:
             entered = self._with_keys(entered, self._pins)
         found = self._others({entry.address for entry in entered})

@@ -22,13 +22,13 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.interest import Interest
 from pubsub_lib.core.leased_publishers import NEVER_DUE
-from pubsub_lib.core.model import Want
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.tracker_counters import Counters
-from pubsub_lib.errors import PubSubError, StoreError, WaitTimeout
-from pubsub_lib.replica.consistency_check import found_differences
+from pubsub_lib.errors import PubSubError, WaitTimeout
+from pubsub_lib.replica.consistency_check import found_differences, read_whole
+from pubsub_lib.replica.core import Core
 from pubsub_lib.replica.discovery import Discovery
 from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_publishers, log_rot
 from pubsub_lib.replica.handlers import Handlers
@@ -79,7 +79,7 @@ class Engine:
         """Notified after every step that may end a thread's wait."""
         self._watchers: tuple[Callable[[], None], ...] = ()
         """Called at the same times. Replaced, never changed."""
-        self._state = ReplicaState(settings.timing, settings.limits, rng, cache, self.now())
+        self._state, self._core = self._make_state(settings, rng, cache)
         self._state.listens = handlers.listening
         self._state.witness = self._journal = journal
         self._faults = FaultLog()
@@ -90,8 +90,11 @@ class Engine:
         self._topics_lock = threading.Lock()
         """Guards the driver's topics, the replica state's topics *and* their users, which must stay consistent."""
         self._interest = Interest()
-        self._clock = scheduler.loop("clock", self._tick, self._tick_due)
+        self.clock = scheduler.loop("clock", self._tick, self._tick_due)
         self._syncs = scheduler.loop("sync", self._sync, self._sync_due)
+
+    def _make_state(self, settings: Settings, rng: random.Random, cache: Cache) -> tuple[ReplicaState, Core]:
+        return (state := ReplicaState(settings.timing, settings.limits, rng, cache, self.now())), state
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -105,7 +108,7 @@ class Engine:
         self._subscriber.daemonize()
         if self._discovery is not None:
             self._discovery.start(self.on_directory)
-        self._clock.start()
+        self.clock.start()
         self._syncs.start()
         with self._topics_lock:
             self._begin_to_subscribe(topics)
@@ -121,7 +124,7 @@ class Engine:
         if self._discovery is not None:
             self._discovery.close(0.0)  # does not wait: a thread that reads now ends later, without effect
         self._subscriber.close()
-        self._clock.close(until - time.monotonic())
+        self.clock.close(until - time.monotonic())
         self._syncs.close(until - time.monotonic())
 
     def subscribe(self, topics: Sequence[str]) -> None:
@@ -155,13 +158,13 @@ class Engine:
         """Read chains again (none named: all that are subscribed to). Raises NotSubscribedError."""
         with self._lock:
             self._state.resync(topics or tuple(self._state.tracker.topics), self.now())
-        self._clock.wake()
+        self.clock.wake()
 
     def _begin_to_subscribe(self, topics: Sequence[str]) -> None:
         with self._lock:
-            outcome = self._state.subscribe(topics, self.now())
+            outcome = self._core.subscribe(topics, self.now())
         self._carry_out(outcome)
-        self._clock.wake()
+        self.clock.wake()
 
     # -- for other threads ---------------------------------------------------------------------------------------
 
@@ -227,39 +230,39 @@ class Engine:
             if self._closing:
                 return
             leased, read_at = self._state.leased, self._state.leased.read_at
-            outcome = self._state.feed(envelope, self.now())
+            outcome = self._core.feed(envelope, self.now())
             self._notify_handlers(outcome)
             restless = self._state.tracker.restless or leased.read_at != NEVER_DUE
             # These may be due before the clock thread's next deadline: a hello request, the end of a wait, a reading.
             wake = restless and (envelope.hello is not None or not self._restless or leased.read_at < read_at)
             self._restless = restless
         if wake:
-            self._clock.wake()
+            self.clock.wake()
 
     def _on_connected(self) -> None:
         with self._lock:
             self._state.connected(self.now())
-        self._clock.wake()
+        self.clock.wake()
 
     def on_directory(self, uuids: Sequence[str]) -> None:
         """The directory was read: the publishers with a live lease. Any thread; waits for the replica's lock."""
         with self._lock:
-            for outcome in () if self._closing else self._state.directory_read(uuids, self.now()):
+            for outcome in () if self._closing else self._core.directory_read(uuids, self.now()):
                 self._notify_handlers(outcome)
-        self._clock.wake()
+        self.clock.wake()
 
     # -- the clock thread -----------------------------------------------------------------------------------------
 
     def _tick_due(self) -> float:
         with self._lock:
-            return self._state.next_time()
+            return self._core.next_time()
 
     def _tick(self, now: float) -> float:
         with self._lock:
-            outcome = self._state.tick(now)
+            outcome = self._core.tick(now)
             self._notify_handlers(outcome)
             self._restless = self._state.tracker.restless
-            again = self._state.next_time()
+            again = self._core.next_time()
         self._carry_out(outcome)
         for rot in outcome.rotted:
             if self._journal is not None:
@@ -271,7 +274,7 @@ class Engine:
     def _carry_out(self, outcome: StepResult) -> None:
         """Send the hello requests of a step and start its sync. Without the lock, because drivers have their own."""
         for request in outcome.hello_requests:
-            self._request_hello(request)
+            self.request_hello(request)
         if outcome.read_directory and self._discovery is not None:
             self._discovery.wake()
         if outcome.sync is not None:
@@ -281,7 +284,8 @@ class Engine:
                     self._journal.sync_begins(outcome.sync)
             self._syncs.wake()
 
-    def _request_hello(self, request: RequestHello) -> None:
+    def request_hello(self, request: RequestHello) -> None:
+        """Send a hello request. Any thread, without the lock."""
         if self._journal is not None:
             self._journal.asking(request)
         send_hello_request(self._subscriber, request, lambda: self._closing)
@@ -303,12 +307,12 @@ class Engine:
             return self.now()
         with self._lock:
             first = not self._state.tracker.synced
-            outcome = self._state.sync_done(job.number, answer, self.now())
+            outcome = self._core.sync_done(job.number, answer, self.now())
             self.last_error = None
             mismatching = frozenset(self._state.tracker.mismatching)
             self._notify_handlers(outcome, first=first)
         self._carry_out(outcome)
-        self._clock.wake()
+        self.clock.wake()
         self._faults.log_mismatching(mismatching)
         self._report_indexes()
         if self._paranoid:
@@ -326,20 +330,17 @@ class Engine:
         with self._lock:
             repeated = self.last_error is not None and str(self.last_error) == str(error)
             self.last_error = error if isinstance(error, PubSubError) else PubSubError(f"internal error: {error!r}")
-            self._state.sync_failed(job.number, self.now())
+            self._core.sync_failed(job.number, self.now())
             if self._journal is not None:
                 self._journal.sync_failed(job, type(error).__name__)
-        self._clock.wake()
+        self.clock.wake()
         log_failed_sync(job, error, logged=repeated or self._closing)
 
     def _compare(self, chains: Sequence[str]) -> None:
         """Option ``paranoid``: the synced topics must equal the store, object by object, unless they changed since."""
-        try:
-            answer = self._reader.read_sync({name: Want() for name in chains})
-        except StoreError:
-            return  # the next sync will report the failure
+        answer = read_whole(self._reader, chains)
         with self._lock:
-            for difference in found_differences(self._state, answer):
+            for difference in () if answer is None else found_differences(self._state, answer):
                 self.failure = PubSubError(f"after a sync the replica differs from the store: {difference}")
                 self._announce()
 

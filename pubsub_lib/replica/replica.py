@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 import msgspec
 
-from pubsub_lib import contract, loader
 from pubsub_lib.api import Subscriber
 from pubsub_lib.arguments import check_kind, check_timeout
 from pubsub_lib.constructor_checks import check_settings, check_store
@@ -45,9 +44,11 @@ from pubsub_lib.replica.handlers import Handle, Handlers
 from pubsub_lib.replica.inspection_routes import Contents
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.measured_cache import applied_latencies, cache_of
+from pubsub_lib.replica.parent_subscriber import unheard
 from pubsub_lib.replica.readback import RETRY, Committed, Readback, check_position
+from pubsub_lib.replica.receiving_half import receiving_half
 from pubsub_lib.replica.scheduling import Scheduler, Threads
-from pubsub_lib.replica.sources import Sources, check_driver
+from pubsub_lib.replica.sources import Sources
 from pubsub_lib.replica.status import DRIVER_DROPS, ChainStatus, ParkedObject, Status, parked_objects, problems
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.replica.unreadable import Unreadable
@@ -108,25 +109,21 @@ class Replica:
         self._tables = TableTypes(tables)
         self._decoders: dict[str, Decode] = {name: decoder_of(kind) for name, kind in self._tables.types.items()}
         self._unreadable = Unreadable()
-        driver = loader.load(settings.driver, settings.needs()) if subscriber is None else None
-        if driver is None:
-            self._subscriber = contract.check_subscriber(subscriber)
-        else:
-            check_driver(settings, driver.capabilities)
-            self._subscriber = contract.subscriber(driver, settings.for_driver())
-        binds = driver is not None and driver.capabilities.bind_based
-        polls = driver is not None and not driver.capabilities.carries_envelopes
+        half = receiving_half(settings, subscriber)
+        self._subscriber, self._parents = half.subscriber, half.parents
         self._sources = Sources(settings, store)
         self._discovery: Discovery | None = None
-        if binds and settings.discovery_interval > 0 and self._sources.store is not None:
+        if half.binds and settings.discovery_interval > 0 and self._sources.store is not None:
             self._discovery = discovery_of(settings, self._sources.store.directory.live, self._subscriber)
         self._timing = settings.timing
         self._endpoint = _endpoint(settings, self) if settings.replica_metrics_port else None
         scheduler = self._make_scheduler()
         self._handlers = self._make_handlers(settings, scheduler)
         journal = open_journal(settings.journal, "replica", settings.replica_name or socket.gethostname())
-        self._journal = None if journal is None else ReplicaJournal(journal, polls=polls)
+        self._journal = None if journal is None else ReplicaJournal(journal, polls=half.polls)
         self._engine = self._make_engine(settings, scheduler, rng if rng is not None else random.SystemRandom())
+        if self._parents is not None:
+            self._parents.judge_by(lambda now: self._engine.read(unheard, now))
         self._pid = os.getpid()
         self._state_lock = threading.Lock()
         self._started = False
@@ -235,8 +232,10 @@ class Replica:
 
     @property
     def publishers(self) -> tuple[str, ...]:
-        """The publishers' addresses found in the directory, without the configured ones. Raises NotStarted."""
+        """Addresses from the directory, without configured ones; with parents the current one. Raises NotStarted."""
         self._check_started()
+        if self._parents is not None:
+            return (self._parents.current,)
         return () if self._discovery is None else self._discovery.addresses
 
     # -- reading -------------------------------------------------------------------------------------------------

@@ -44,9 +44,10 @@ def check_driver(settings: Settings, capabilities: Capabilities) -> None:
             f"{settings.driver} needs the database, and a replica with sync_url alone has none; set enable_pub_sub = "
             "true and a pub_sub_driver that carries messages, or set store_url"
         )
-    if capabilities.bind_based and not settings.addresses:
+    if capabilities.bind_based and not settings.addresses and not settings.parents:
         raise ConfigError(
-            "a replica without store_url finds no publishers in the directory; set publishers_ips (Settings.addresses)"
+            "a replica without store_url finds no publishers in the directory; set publishers_ips (Settings.addresses), "
+            "or parents"
         )
 
 

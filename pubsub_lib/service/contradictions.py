@@ -20,6 +20,7 @@ from pubsub_lib.config.program import JOURNAL_PREFIX
 from pubsub_lib.config.pubsub import GROUP, WILDCARDS
 from pubsub_lib.config.reading import Configuration
 from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.exposure import is_loopback_host
 from pubsub_lib.publisher.opening import is_bound
@@ -88,6 +89,8 @@ def find(configuration: Configuration, settings: Settings, service: ServiceSetti
         _journals,
         _trimming,
     )
+    if service.role == RELAY:  # it takes nothing from workers, and does not listen to publishers_ips
+        rules = (_names, _driver, _listeners, _paths, _journals)
     return [sentence for rule in rules for sentence in rule(found)]
 
 
@@ -120,7 +123,7 @@ def _driver(found: _Found) -> Iterator[str]:
     except PubSubError as error:
         yield str(error)
         return
-    if driver.capabilities.bind_based and not settings.multiproc_driver:
+    if driver.capabilities.bind_based and not settings.multiproc_driver and found.service.role != RELAY:
         yield (
             f"pub_sub_use_multiproc is false, so every program would bind {settings.bind_address} itself, which the "
             "service uses; set pub_sub_use_multiproc = true, or run no service"

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.core.lease import Lease
+from pubsub_lib.core.leased_publishers import ORIGIN
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.logs import logger
 from pubsub_lib.service.name_conflicts import NameConflicts, ServiceLease, lease_of
@@ -21,7 +22,9 @@ MAINTENANCE: Final = "maintenance"
 class Entries(Protocol):
     """The used methods of :class:`pubsub_lib.store.directory.Directory`. All of them block and raise StoreError."""
 
-    def register(self, service: str, uuid: str, address: str, lease_seconds: float, public_key: str = "") -> None:
+    def register(
+        self, service: str, uuid: str, address: str, lease_seconds: float, public_key: str = "", role: str = ORIGIN
+    ) -> None:
         """Register a service or renew its entry."""
 
     def unregister(self, uuid: str) -> bool:
@@ -52,15 +55,18 @@ class Leases:
         seconds: float,
         now: float,
         public_key: str = "",
+        role: str = ORIGIN,
     ) -> None:
+        """A service of another role than ``origin`` takes no lease for work on the changelog."""
         self._directory = directory
         self._service = service
         self._uuid = uuid
         self._address = address
         self._seconds = seconds
         self._public_key = public_key
+        self._role = role
         self._entry = Lease(seconds, now)
-        self._named = {name: Lease(seconds, now) for name in (ORPHANS, MAINTENANCE)}
+        self._named = {name: Lease(seconds, now) for name in ((ORPHANS, MAINTENANCE) if role == ORIGIN else ())}
         self._live: frozenset[str] = frozenset()
         self._name = lease_of(service)
         self.last_reading: tuple[Sequence[ServiceLease], float] = (), float("-inf")
@@ -73,7 +79,9 @@ class Leases:
         if self._entry.due(now):
             self._entry.asked(now)
             # ``register`` also renews: an entry that was removed while the database was unreachable is back at once.
-            self._directory.register(self._service, self._uuid, self._address, self._seconds, self._public_key)
+            self._directory.register(
+                self._service, self._uuid, self._address, self._seconds, self._public_key, self._role
+            )
             self._entry.granted(now)
             # After ``register``, so that the holder of the name is in the directory for services that do not get it.
             mine = self._directory.acquire(self._name, self._uuid, self._seconds)

@@ -16,6 +16,7 @@ from pubsub_lib.command import entry, streams
 from pubsub_lib.command.exit_codes import OK, USAGE, FileError, code_of
 from pubsub_lib.config.reading import Configuration
 from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
@@ -23,6 +24,7 @@ from pubsub_lib.service import open_files, probing, samples, status_page
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.contradictions import find
 from pubsub_lib.service.notify import notify, watchdog_seconds
+from pubsub_lib.service.relay_service import RelayService, relay_drivers
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.service.shutdown import ShutdownSignal
 from pubsub_lib.service.syncs import syncs_of
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 _log = logger(__name__)
 
+Serving = PublisherService | RelayService
+"""What runs, by the option ``role``."""
 Reloading = Callable[[Callable[[ServiceSettings], None]], None]
 """Reads the configuration again, and calls its argument with the new settings (:mod:`pubsub_lib.service.reload`)."""
 
@@ -128,13 +132,21 @@ def check(settings: Settings, service: ServiceSettings) -> str:
     Raises ConfigError or DriverError for invalid settings.
     """
     url.parse(settings.store_url)
-    drivers(settings)
+    is_relay = service.role == RELAY
+    if is_relay:
+        relay_drivers(settings)
+    else:
+        drivers(settings)
     if service.metrics_port:
         _import_metrics()
     workers = f"workers at {settings.multiproc_socket}" if settings.multiproc_driver else "no workers"
+    if is_relay:
+        above = ", ".join(settings.parents) or "the origin services in the directory"
+        workers = f"topics {', '.join(settings.topics)}, from {above}"
     where = f" at {settings.bind_address}" if is_bound(settings) else ""
     known = f", known to replicas as {service.address}" if service.address else ""
-    sender = f"service {settings.service_name!r} sends by {settings.driver}"
+    kind = "relay" if is_relay else "service"
+    sender = f"{kind} {settings.service_name!r} sends by {settings.driver}"
     return f"the configuration is good: {sender}{where}{known}, {workers}"
 
 
@@ -144,7 +156,8 @@ def run(settings: Settings, service: ServiceSettings, reload: Reloading) -> int:
     """
     open_files.raise_limit()
     with ShutdownSignal() as stop:
-        serving = PublisherService(settings, service, stop.ask)
+        kind: type[Serving] = RelayService if service.role == RELAY else PublisherService
+        serving = kind(settings, service, stop.ask)
         _serve(serving, settings, service, stop, reload)
     if serving.failure is not None:
         raise serving.failure
@@ -152,7 +165,7 @@ def run(settings: Settings, service: ServiceSettings, reload: Reloading) -> int:
 
 
 def _serve(
-    serving: PublisherService, settings: Settings, service: ServiceSettings, stop: ShutdownSignal, reload: Reloading
+    serving: Serving, settings: Settings, service: ServiceSettings, stop: ShutdownSignal, reload: Reloading
 ) -> None:
     with serving:
         endpoint = _endpoint(serving, settings, service) if service.metrics_port else None
@@ -161,12 +174,13 @@ def _serve(
         notify("READY=1")
         _wait(stop, serving, reload)
         notify("STOPPING=1")
-        _log.info("%s stops: it first sends the links that workers have handed over", settings.service_name)
+        first = "sends a goodbye" if service.role == RELAY else "sends the links that workers have handed over"
+        _log.info("%s stops: it first %s", settings.service_name, first)
         if endpoint is not None:
             endpoint.close()
 
 
-def _wait(stop: ShutdownSignal, serving: PublisherService, reload: Reloading) -> None:
+def _wait(stop: ShutdownSignal, serving: Serving, reload: Reloading) -> None:
     """Wait for the shutdown signal. Pings systemd's watchdog while no thread hangs. An unreachable database withholds
     no ping: a restart would not bring it back sooner, and links of workers are sent without the database.
     """
@@ -188,7 +202,7 @@ def state_of(stuck: Sequence[str], problems: Sequence[str]) -> str:
     return status if stuck else f"WATCHDOG=1\n{status}"
 
 
-def _endpoint(serving: PublisherService, settings: Settings, service: ServiceSettings) -> "Endpoint":
+def _endpoint(serving: Serving, settings: Settings, service: ServiceSettings) -> "Endpoint":
     make = _import_metrics().endpoint_of
     status = serving.status_reader(settings.driver, service.address)
     routes = status_page.routes(status) if service.status_page else {}

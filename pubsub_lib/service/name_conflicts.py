@@ -33,6 +33,10 @@ class ServiceLease(Protocol):
     def seconds_left(self) -> float:
         """Seconds from the reading to the end of its lease."""
 
+    @property
+    def role(self) -> str:
+        """``origin``, or ``relay``."""
+
 
 def lease_of(service: str) -> str:
     """The name of the lease that one service of this name holds; hashed, because a lease's name must be short."""

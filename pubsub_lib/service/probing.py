@@ -16,6 +16,7 @@ import msgspec
 from sqlalchemy import URL
 
 from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.errors import PubSubError, StoreUnavailable, TransportError
 from pubsub_lib.port_owner import owner_of_lock, owner_of_port
 from pubsub_lib.publisher.opening import is_bound
@@ -38,7 +39,7 @@ def failures(settings: Settings, service: ServiceSettings) -> Iterator[PubSubErr
     yield from _tried(_database, settings)
     if settings.journal.folder:
         yield from _tried(_folder, Path(settings.journal.folder), "journal_folder")
-    if settings.multiproc_driver and settings.multiproc_socket:
+    if settings.multiproc_driver and settings.multiproc_socket and service.role != RELAY:
         yield from _tried(_socket_file, Path(settings.multiproc_socket), "publisher_multiproc_socket", True)
     if settings.group_commit == "host":
         yield from _tried(_socket_file, socket_of(settings), "publisher_multiproc_socket", True)

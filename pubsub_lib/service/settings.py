@@ -7,6 +7,7 @@ from pubsub_lib.config import options
 from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER, WILDCARDS
 from pubsub_lib.config.reading import Configuration, refuse_unknown
 from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.exposure import is_loopback
 from pubsub_lib.logs import logger
@@ -34,6 +35,8 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
     except msgspec.ValidationError as error:
         raise ConfigError(f"the group [{options.SERVICE_GROUP}] cannot be used: {error}; correct it") from error
     check(settings)
+    if service.role == RELAY:
+        check_relay(settings, service)
     _check_ports(settings, service)
     _check_syncs(settings, service)
     exposure.check(listeners(settings, service), settings.insecure)
@@ -57,6 +60,28 @@ def check(settings: Settings) -> None:
         raise ConfigError(
             f"with publisher_transport = ipc a service binds a file, but {settings.bind_address!r} names none; set "
             "publisher_bind_address to an absolute path, or publisher_transport = tcp, in [pubsub]"
+        )
+
+
+def check_relay(settings: Settings, service: ServiceSettings) -> None:
+    """Reject (ConfigError) settings with which no relay can run. No host's name is looked up."""
+    group = f"role = relay in [{options.SERVICE_GROUP}]"
+    if not settings.topics:
+        raise ConfigError(f"{group} needs named topics, which the relay follows; set topics in [{GROUP}]")
+    if not settings.parents and not settings.discovery_interval:
+        raise ConfigError(
+            f"{group} has no publisher to listen to, because parents is empty and discovery_interval is 0; set one of "
+            f"them in [{GROUP}]"
+        )
+    own = {settings.bind_address, service.address}.intersection(settings.parents)
+    if own:
+        raise ConfigError(
+            f"{group} has its own address {min(own)} among its parents; remove it from parents in [{GROUP}]"
+        )
+    if settings.group_commit == "host":
+        raise ConfigError(
+            f"group_commit = host needs a service that commits for its workers, and {group} does not; set "
+            f"group_commit = process in [{GROUP}]"
         )
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from pubsub_lib.api import Client
 from pubsub_lib.core.handoffs import Worker
+from pubsub_lib.core.leased_publishers import ORIGIN
 from pubsub_lib.core.sequencer import Progress
 from pubsub_lib.service.name_conflicts import ServiceLease
 from pubsub_lib.service.rates import Rates, Sample, rate
@@ -36,6 +37,7 @@ class Entry(msgspec.Struct, frozen=True):
     address: str
     seconds_left: float
     """Until the end of its lease, if it is not renewed; below 0 when that time has passed since the reading."""
+    role: str = ORIGIN
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -101,6 +103,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Workers whose links are not used."""
     threads: Sequence[Thread]
     topics: Topics
+    role: str = ORIGIN
+    listens_to: Sequence[str] = ()
+    """Of a relay: the addresses of its parent, or of the publishers above."""
 
 
 class About(msgspec.Struct, frozen=True):
@@ -111,6 +116,7 @@ class About(msgspec.Struct, frozen=True):
     version: str
     driver: str
     address: str
+    role: str = ORIGIN
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +133,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     loops: Mapping[str, PeriodicThread]
     progress: Callable[[float], Progress | None]
     """It blocks for at most its timeout."""
+    listens_to: Callable[[], Sequence[str]] = tuple
 
 
 class StatusReader:
@@ -167,6 +174,8 @@ class StatusReader:
             excluded=sources.excluded(),
             threads=[_thread(name, loop, now) for name, loop in sources.loops.items()],
             topics=self._topics(now),
+            role=about.role,
+            listens_to=sources.listens_to(),
         )
 
     def _topics(self, now: float) -> Topics:
@@ -183,7 +192,7 @@ class StatusReader:
 def _entries(found: Sequence[ServiceLease], age: float, own: str) -> list[Entry]:
     """By name; this service is never left out."""
     first = heapq.nsmallest(MAX_ROWS, found, key=lambda each: (each.uuid != own, each.service, each.uuid))
-    shown = [Entry(each.service, each.uuid, each.address, each.seconds_left - age) for each in first]
+    shown = [Entry(each.service, each.uuid, each.address, each.seconds_left - age, each.role) for each in first]
     return sorted(shown, key=lambda each: (each.service, each.uuid))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
+from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.core.model import ALL
 from pubsub_lib.http_routes import Answered, Query, Route
 from pubsub_lib.service.leases import MAINTENANCE, ORPHANS
@@ -76,6 +77,9 @@ def _header(status: Status, refresh: int) -> str:
         "Address for replicas": text(status.address) or "none: this driver binds no address",
         "Page made at": made,
     }
+    if status.role == RELAY:
+        about["Role"] = "relay"
+        about["Listens to"] = ", ".join(map(text, status.listens_to)) or "no publisher yet"
     pairs = "".join(f"<dt>{key}</dt><dd>{value}</dd>\n" for key, value in about.items())
     again = (
         f'<a href="?refresh=0">Stop loading the page again every {refresh} s</a>'
@@ -138,6 +142,8 @@ def _services(status: Status) -> str:
 
 def _entry(entry: Entry, status: Status) -> tuple[str, ...]:
     own = ' <span class="own">this one</span>' if entry.uuid == status.uuid else ""
+    if entry.role == RELAY:
+        own += ' <span class="own">relay</span>'
     left = entry.seconds_left
     until = seconds(left) if left >= 0 else f"expired {seconds(-left)} ago, unless renewed since the reading"
     return name(entry.service) + own, text(entry.uuid), text(entry.address) or "none", until

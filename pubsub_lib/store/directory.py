@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 
+from pubsub_lib.core.leased_publishers import ORIGIN
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.curve_keys import check_key
 from pubsub_lib.errors import InvalidValueError
@@ -36,6 +37,8 @@ class Service(msgspec.Struct, frozen=True):
     database, and the service works on the original."""
     public_key: str = ""
     """The key that replicas accept at the address; "" for a publisher without keys."""
+    role: str = ORIGIN
+    """``origin``, or ``relay``."""
 
 
 class Directory:
@@ -47,7 +50,9 @@ class Directory:
         self.clients = Clients(read, write)
         """The clients of publishers with keys."""
 
-    def register(self, service: str, uuid: str, address: str, lease_seconds: float, public_key: str = "") -> None:
+    def register(
+        self, service: str, uuid: str, address: str, lease_seconds: float, public_key: str = "", role: str = ORIGIN
+    ) -> None:
         """Register a service, or renew and change its entry. Raises InvalidValueError."""
         check_name("service", service)
         check_name("uuid", uuid)
@@ -62,7 +67,7 @@ class Directory:
         def do(connection: Connection) -> None:
             now, own = connection.execute(select(NowMicroseconds(), _OWN)).one()
             row = {"uuid": uuid, "service": service, "address": address, "lease_until": now + length}
-            row |= {"store_id": own or "", "public_key": public_key}
+            row |= {"store_id": own or "", "public_key": public_key, "role": role}
             writer.upsert(ConnectionExecutor(connection), schema.services, row)
 
         self._write("registering a service", do)
@@ -92,8 +97,8 @@ class Directory:
         def do(connection: Connection) -> tuple[str, list[Service]]:
             found = connection.execute(query).all()
             return found[0].own if found else "", [
-                Service(row.service, row.uuid, row.address, _left(row), row.lease_until, row.store_id, row.public_key)
-                for row in found
+                Service(r.service, r.uuid, r.address, _left(r), r.lease_until, r.store_id, r.public_key, r.role)
+                for r in found
             ]
 
         return self._read("reading the directory", do)

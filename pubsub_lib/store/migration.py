@@ -17,7 +17,7 @@ from pubsub_lib.errors import SchemaError, StoreBusy
 from pubsub_lib.store import url
 from pubsub_lib.store.schema import REVISION, VERSION_TABLE, metadata
 
-KNOWN: Final = ("0001", "0002", "0003", "0004")
+KNOWN: Final = ("0001", "0002", "0003", "0004", "0005")
 """All revisions, oldest first."""
 _LOCK_KEY: Final = 0x7075627375625F6C
 """PostgreSQL's advisory lock for creating and migrating (an arbitrary number of our own)."""

@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, Sma
 from pubsub_lib.core.model import MAX_KEY_BYTES, MAX_NAME_BYTES
 from pubsub_lib.store.types import Name, blob
 
-REVISION: Final = "0004"
+REVISION: Final = "0005"
 """The newest Alembic revision."""
 VERSION_TABLE: Final = "pubsub_version"
 """Where Alembic keeps the revision of a database."""
@@ -98,9 +98,11 @@ services = _table(
     _big("lease_until"),
     Column("store_id", Name(32), nullable=False, server_default=""),
     Column("public_key", Name(40), nullable=False, server_default=""),
+    Column("role", Name(16), nullable=False, server_default="origin"),
 )
 """``store_id``: the store's id when the service registered. A copied database holds entries of the original.
-``public_key``: the key that replicas accept at the address; "" for a publisher without keys."""
+``public_key``: the key that replicas accept at the address; "" for a publisher without keys. ``role``: origin
+or relay."""
 
 clients = _table("pubsub_clients", _name("name", primary_key=True), _name("public_key", 40))
 """The programs that may connect to publishers with keys."""

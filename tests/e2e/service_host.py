@@ -31,12 +31,14 @@ class Host:
         follow_interval: float = 0.05,
         trim_interval: float = 60.0,
         files: int | None = None,
+        role: str = "origin",
         **options: Any,
     ) -> None:
         """``at``: a network namespace; without it, this machine's loopback. ``follow_interval``, seconds: the default
         shows missed links soon; use more for a service that runs long, because the default needs 7 % of a processor.
         ``trim_interval``, seconds: interval at which the service removes expired leases and old links.
-        ``files``: the hard limit of open files of the host's processes; the soft one is a quarter of it.
+        ``files``: the hard limit of open files of the host's processes; the soft one is a quarter of it. ``role``: of
+        the service.
         """
         self.name = name
         self.address = "127.0.0.1" if at is None else at.its
@@ -54,7 +56,7 @@ class Host:
             f"publisher_bind_address = {self.address}\npublisher_port = {port}\n"
             f"insecure = {str(at is not None).lower()}\n"  # the other end of the cable is another host
             f"publisher_multiproc_socket = {folder}/hop/socket\n{general}"
-            f"[publisher_service]\nlease = 2\nfollow_interval = {follow_interval}\ngrace = 0.3\n"
+            f"[publisher_service]\nrole = {role}\nlease = 2\nfollow_interval = {follow_interval}\ngrace = 0.3\n"
             f"trim_interval = {trim_interval}\n"
             f"metrics_port = {self.metrics_port}\nmetrics_address = {self.address}\n"
         )

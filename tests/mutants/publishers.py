@@ -139,8 +139,8 @@ MUTANTS = (
     Mutant(
         name="messages_that_waited_reach_no_handler",
         path=ENGINE,
-        before="self._state.directory_read(uuids, self.now()):\n                self._notify_handlers(outcome)",
-        after="self._state.directory_read(uuids, self.now()):\n                pass",
+        before="self._core.directory_read(uuids, self.now()):\n                self._notify_handlers(outcome)",
+        after="self._core.directory_read(uuids, self.now()):\n                pass",
         tests=(f"{ENGINE_TESTS}::test_rule_14_link_that_waited_for_a_lease_reaches_handlers",),
         wrong="handlers are not called for what a service sent right after its start",
     ),

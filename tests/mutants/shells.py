@@ -51,35 +51,35 @@ WAKE_UPS = (
     ),
     ENGINE(
         "clock_is_not_woken_after_a_sync",
-        "        self._carry_out(outcome)\n        self._clock.wake()\n        self._faults.log_mismatching(",
+        "        self._carry_out(outcome)\n        self.clock.wake()\n        self._faults.log_mismatching(",
         "        self._carry_out(outcome)\n        self._faults.log_mismatching(",
         "test_clock_starts_when_a_link_begins_to_wait",
         "links that a sync leaves waiting start no clock",
     ),
     ENGINE(
         "clock_is_not_woken_after_a_failed_sync",
-        "        self._clock.wake()\n        log_failed_sync(",
+        "        self.clock.wake()\n        log_failed_sync(",
         "        log_failed_sync(",
         "test_failed_sync_is_retried_after_its_backoff",
         "a sync that failed is not tried again after its backoff",
     ),
     ENGINE(
         "clock_is_not_woken_after_a_follow",
-        "        self._carry_out(outcome)\n        self._clock.wake()\n\n    # -- for other",
+        "        self._carry_out(outcome)\n        self.clock.wake()\n\n    # -- for other",
         "        self._carry_out(outcome)\n\n    # -- for other",
         "test_clock_starts_when_a_link_begins_to_wait",
         "a new topic is not read when its wait for a hello ends",
     ),
     ENGINE(
         "clock_is_not_woken_by_a_connection",
-        "            self._state.connected(self.now())\n        self._clock.wake()",
+        "            self._state.connected(self.now())\n        self.clock.wake()",
         "            self._state.connected(self.now())",
         "test_connection_leads_to_a_hello_request",
         "the replica does not ask for hello replies when it is connected again",
     ),
     ENGINE(
         "clock_is_not_woken_by_a_resync",
-        "tuple(self._state.tracker.topics), self.now())\n        self._clock.wake()",
+        "tuple(self._state.tracker.topics), self.now())\n        self.clock.wake()",
         "tuple(self._state.tracker.topics), self.now())",
         "test_resync_and_follow_start_at_once",
         "resync() does nothing before the next tick",
@@ -212,9 +212,9 @@ WAKE_UPS = (
 LOCKS = (
     ENGINE(
         "events_of_a_message_are_queued_without_the_lock",
-        "            outcome = self._state.feed(envelope, self.now())\n            self._notify_handlers(outcome)\n"
+        "            outcome = self._core.feed(envelope, self.now())\n            self._notify_handlers(outcome)\n"
         "            restless",
-        "            outcome = self._state.feed(envelope, self.now())\n        self._notify_handlers(outcome)\n"
+        "            outcome = self._core.feed(envelope, self.now())\n        self._notify_handlers(outcome)\n"
         "        with self._lock:\n            restless",
         "test_handler_registered_while_links_arrive_gets_all_changes",
         "events of two steps may reach a handler in the wrong order",
@@ -240,9 +240,9 @@ LOCKS = (
     ),
     ENGINE(
         "messages_are_applied_without_the_lock",
-        "            outcome = self._state.feed(envelope, self.now())\n            self._notify_handlers(outcome)\n"
+        "            outcome = self._core.feed(envelope, self.now())\n            self._notify_handlers(outcome)\n"
         "            restless",
-        "        outcome = self._state.feed(envelope, self.now())\n        with self._lock:\n"
+        "        outcome = self._core.feed(envelope, self.now())\n        with self._lock:\n"
         "            self._notify_handlers(outcome)\n            restless",
         "test_link_that_begins_to_wait_during_a_tick_starts_the_clock",
         "two threads change the tracker and the cache at the same time",
@@ -389,11 +389,11 @@ ORDER = (
         "asks_before_it_receives",
         "        self._subscriber.daemonize()\n        if self._discovery is not None:\n"
         "            self._discovery.start(self.on_directory)\n"
-        "        self._clock.start()\n        self._syncs.start()\n"
+        "        self.clock.start()\n        self._syncs.start()\n"
         "        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
         "            self._interest.add(topics)\n",
         "        if self._discovery is not None:\n            self._discovery.start(self.on_directory)\n"
-        "        self._clock.start()\n        self._syncs.start()\n"
+        "        self.clock.start()\n        self._syncs.start()\n"
         "        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
         "            self._interest.add(topics)\n        self._subscriber.daemonize()\n",
         "test_clock_starts_when_a_link_begins_to_wait",

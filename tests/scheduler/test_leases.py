@@ -26,7 +26,9 @@ class DirectoryDouble:
         self.granted: dict[tuple[str, str], float] = {}
         """(lease, holder) → time of the last grant."""
 
-    def register(self, service: str, uuid: str, address: str, lease_seconds: float, public_key: str = "") -> None:
+    def register(
+        self, service: str, uuid: str, address: str, lease_seconds: float, public_key: str = "", role: str = ""
+    ) -> None:
         self._take()
         until = self.world.now + lease_seconds
         entry = _Entry(service, uuid, address, round(until * 1e6))
@@ -73,6 +75,7 @@ class _Entry(NamedTuple):
     address: str
     lease_until: int
     seconds_left: float = SECONDS
+    role: str = "origin"
 
 
 def services(world: World, directory: DirectoryDouble) -> list[Leases]:

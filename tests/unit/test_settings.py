@@ -84,6 +84,17 @@ def test_group_commit_of_a_host_needs_a_socket(tmp_path: Path) -> None:
             read(tmp_path, text + more)
 
 
+def test_parents_are_addresses_without_repetition(tmp_path: Path) -> None:
+    one, two = "tcp://10.0.0.1:8866", "tcp://10.0.0.2:8866"
+    got = read(tmp_path, f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\nparents = {one}, {two}\n")
+    assert got.parents == (one, two)
+    assert got.needs() == {"cross_host": f"the address {one}"}
+    with pytest.raises(ConfigError, match=r"parents names '10.0.0.1', which is no address; write it as tcp://"):
+        Settings(store_url=URL, parents=("10.0.0.1",))
+    with pytest.raises(ConfigError, match="twice"):
+        Settings(store_url=URL, parents=(one, one))
+
+
 def test_a_password_is_not_repeated() -> None:
     with pytest.raises(ConfigError) as caught:
         Settings(store_url=b"postgresql://me:secret@host/db")  # type: ignore[arg-type]

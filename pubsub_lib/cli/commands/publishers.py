@@ -9,7 +9,7 @@ from pubsub_lib.cli.output import List
 from pubsub_lib.errors import NotFound
 from pubsub_lib.store import Service, Store
 
-COLUMNS = ("service", "uuid", "address", "state", "lease_left")
+COLUMNS = ("service", "uuid", "address", "state", "lease_left", "role")
 
 
 class Publishers(List):
@@ -49,9 +49,9 @@ class Publishers(List):
             return COLUMNS, rows(directory.entries())
 
 
-def rows(entries: Iterable[Service]) -> list[tuple[str, str, str, str, float]]:
+def rows(entries: Iterable[Service]) -> list[tuple[str, str, str, str, float, str]]:
     """One row for each entry."""
     return [
-        (e.service, e.uuid, e.address, "live" if e.seconds_left > 0 else "ended", round(e.seconds_left, 1))
+        (e.service, e.uuid, e.address, "live" if e.seconds_left > 0 else "ended", round(e.seconds_left, 1), e.role)
         for e in entries
     ]

@@ -10,6 +10,7 @@ from pubsub_lib.cli.formatting import Shown, duration, visible
 from pubsub_lib.cli.listener import Answer, ask_services
 from pubsub_lib.cli.output import Show
 from pubsub_lib.cli.replica_client import ReplicaClient
+from pubsub_lib.core.leased_publishers import ORIGIN
 from pubsub_lib.core.model import ALL, Head
 from pubsub_lib.core.quarantine import QuarantinedPublisher
 from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound
@@ -70,7 +71,7 @@ class Status(Show):
 
     def _services(self, settings: Settings, store: Store, head: int, seconds: float) -> list[dict[str, Any]]:
         entries = store.directory.entries()
-        live = [each.uuid for each in entries if each.seconds_left > 0]
+        live = [each.uuid for each in entries if each.seconds_left > 0 and each.role == ORIGIN]
         answers: Mapping[str, Answer] = {}
         if live and seconds:
             try:
@@ -105,6 +106,7 @@ def services(
                 "service": each.service,
                 "uuid": each.uuid,
                 "address": each.address,
+                "role": each.role,
                 "lease_left": round(each.seconds_left, 1),
                 "answered_in": None if answer is None else round(answer.seconds, 3),
                 "last_published": own.link.point.position if own is not None and published else None,
@@ -169,12 +171,13 @@ def _service_text(each: Mapping[str, Any]) -> str:
     left = each["lease_left"]
     lease = f"lease {duration(left)} left" if left > 0 else f"lease ended {duration(-left)} ago"
     if each["answered_in"] is None:
-        answer = "did not answer" if left > 0 else ""
+        answer = "did not answer" if left > 0 and each["role"] == ORIGIN else ""
     else:
         last = each["last_published"]
         ago = "" if last is None else f" {duration(each['last_published_seconds_ago'])} ago"
         answer = f"last published {'nothing' if last is None else last}{ago}, lag {each['lag']}"
-    return ", ".join(part for part in (f"{visible(each['service'])}: {lease}", answer) if part)
+    kind = "" if each["role"] == ORIGIN else f" ({visible(each['role'])})"
+    return ", ".join(part for part in (f"{visible(each['service'])}{kind}: {lease}", answer) if part)
 
 
 def _quarantined_text(found: Sequence[Mapping[str, Any]]) -> str:

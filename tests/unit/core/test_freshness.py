@@ -398,3 +398,18 @@ def test_rule_r5_new_topic_counts_as_unproved_since_it_was_followed() -> None:
     bench.now += 1.0
     assert bench.staleness() == float("inf")
     assert bench.tracker.freshness.unproved(bench.now) < 7.0
+
+
+def test_rule_r5_reading_of_the_store_does_not_count_as_the_parents_proof() -> None:
+    history = History()
+    history.some(2)
+    bench = Bench(history).synced()
+    bench.now += CALM.stale_after + 1.0
+    bench.tracker.verify(bench.now)
+    bench.wait(1.0)
+    bench.answer()
+    freshness = bench.tracker.freshness
+    assert freshness.unproved(bench.now) < 2.0
+    assert freshness.unheard(bench.now) > CALM.stale_after
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
+    assert freshness.unheard(bench.now) == 0.0

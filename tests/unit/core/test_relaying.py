@@ -132,6 +132,17 @@ def test_relay_sends_on_what_a_delta_brought() -> None:
     assert rig.sent == missed
 
 
+def test_rule_14_relay_sends_on_what_waited_for_its_publishers_lease() -> None:
+    history, rig = relaying()
+    rig.relay.directory_read([OTHER], rig.now)
+    link = history.one()
+    rig.feed(link)
+    assert rig.sent == []
+    for step in rig.relay.directory_read([OTHER, UUID], rig.now):
+        rig.do(step)
+    assert rig.sent == [link]
+
+
 def test_relay_counts_a_link_that_is_too_large_for_its_frames() -> None:
     history, rig = relaying()
     rig.relay.sequencer._limits = Limits(max_frame_bytes=400)

@@ -1,16 +1,18 @@
 """The differences that the consistency check finds."""
 
 import random
+from collections.abc import Mapping
 
 import pytest
 
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.digest import fingerprint
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Full, Head, Point, Record, SyncAnswer, TopicSnapshot
+from pubsub_lib.core.model import ALL, Full, Head, Point, Record, SyncAnswer, TopicSnapshot, Want
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.timing import Timing
-from pubsub_lib.replica.consistency_check import differences, found_differences
+from pubsub_lib.errors import StoreUnavailable
+from pubsub_lib.replica.consistency_check import differences, found_differences, read_whole
 
 POINT = Point(2, 99)
 ONE = Record("a", "1", 1, b"1")
@@ -61,3 +63,21 @@ def test_only_chains_at_the_point_of_the_answer_are_compared() -> None:
     assert found_differences(state, SyncAnswer(POINT, {"t": full(ONE), "u": full(TWO)})) == []
     state.resync(["t"], Timing().hello_wait)
     assert found_differences(state, answer) == [], "the topic is being read again"
+
+
+def test_store_that_cannot_be_read_is_not_compared() -> None:
+    class Reader:
+        """A store that answers once."""
+
+        wants: Mapping[str, Want] | None = None
+
+        def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+            if self.wants is not None:
+                raise StoreUnavailable("out of reach")
+            self.wants = wants
+            return SyncAnswer(POINT, {"t": full(ONE)})
+
+    reader = Reader()
+    assert read_whole(reader, ("t",)) is not None
+    assert reader.wants == {"t": Want()}
+    assert read_whole(reader, ("t",)) is None

@@ -528,3 +528,31 @@ def test_thread_repeats_an_extra_reading_that_failed_long_before_the_next_regula
     assert poll(lambda: discovery.addresses == ("tcp://api-1:1",), 20.0)
     discovery.close(20.0)
     assert readings == [True, False, False, True]
+
+
+def test_relays_are_not_listened_to_unless_they_are_parents(store: Store) -> None:
+    subscriber = Addresses()
+    discovery = looking(store, subscriber)
+    enter(store, "api-1")
+    store.directory.register("relay-1", "u1", "tcp://relay-1:1", 60.0, role="relay")
+    reported: list[str] = []
+    discovery._on_read = reported.extend
+    discovery.step(1.0)
+    assert subscriber.addresses == ["tcp://api-1:1"]
+    assert reported == ["api-1", "u1"], "but their leases count"
+
+
+def test_with_parents_only_leases_and_the_parents_keys_are_used(store: Store) -> None:
+    subscriber = Pins()
+    store.directory.register("api-1", "u0", "tcp://api-1:1", 60.0, KEY)
+    store.directory.register("relay-1", "u1", "tcp://relay-1:1", 60.0, NEWER, "relay")
+    parents = ("tcp://relay-1:1", "tcp://relay-2:1")
+    discovery = Discovery(store.directory.live, subscriber, (), 5.0, pins=subscriber, parents=parents)
+    reported: list[str] = []
+    discovery._on_read = reported.extend
+    discovery.step(1.0)
+    assert (subscriber.addresses, subscriber.keys) == ([], {"tcp://relay-1:1": NEWER})
+    assert reported == ["u0", "u1"]
+    without = Discovery(store.directory.live, Addresses(), (), 5.0, parents=parents)
+    without.step(1.0)
+    assert without.addresses == ()

@@ -284,6 +284,7 @@ def test_engine_has_these_public_attributes_and_neither_lock_nor_state() -> None
         "read", "shown", "call_if_free", "wait", "wait_for_step", "watch",  # with the lock held
         "now", "why", "last_error", "failure", "counters",
         "on_envelope", "on_directory",  # what driver and discovery call
+        "clock", "request_hello",  # what a relay's engine does
     } == NAMES - PRIVATE  # fmt: skip
 
 
@@ -303,7 +304,7 @@ def test_no_other_module_uses_a_private_attribute_of_the_engine() -> None:
     "source",
     [
         "with replica._engine._lock: pass",
-        "self._engine._clock.wake()",
+        "self._engine._syncs.wake()",
         "engine = Engine(settings)\nengine._state",
         "mine = replica.threaded._engine\nmine._changed.wait()",
         "def guard(given: Engine) -> None:\n    given._lock.acquire()",

@@ -31,8 +31,19 @@ MOVED = "[pubsub]\nstore_url = postgresql://pubsub@db/net\nservice_name = api-1\
 WITHOUT_KEYS = MOVED.replace("insecure = true\n", "")
 ALONE = DRAGONFLOW.replace("publisher_bind_address = *", "publisher_bind_address = $local_ip")
 
+RELAY = "topics = a\n[publisher_service]\nrole = relay\n"
+
 # File -> a part of the expected sentence. Each exits with 2.
 WRONG: dict[str, tuple[str, str]] = {
+    "a relay of everything": (HERE + RELAY.replace("topics = a\n", ""), "needs named topics"),
+    "a relay below nothing": (HERE + "discovery_interval = 0\n" + RELAY, "parents is empty and discovery_interval is"),
+    "a relay below itself": (HERE + "parents = tcp://10.0.0.5:8866\n" + RELAY, "its own address tcp://10.0.0.5:8866"),
+    "a relay that commits": (HERE + "group_commit = host\n" + RELAY, "set group_commit = process"),
+    "a relay on a broker": (
+        HERE + "pub_sub_driver = nats_pubsub_driver\n" + RELAY,
+        "lacks the capability 'bind_based', needed by role = relay in [publisher_service]",
+    ),
+    "a parent without a scheme": (HERE + "parents = 10.0.0.7\n" + RELAY, "'10.0.0.7', which is no address"),
     "dragonflow: without a store": (DRAGONFLOW, "'store_url' in group [pubsub] is missing"),
     "dragonflow: no keys": (
         DRAGONFLOW + WITHOUT_KEYS,
@@ -196,6 +207,8 @@ def test_check_rejects_contradicting_options(
 
 
 GOOD = {
+    "a relay": HERE + "pub_sub_use_multiproc = false\npublishers_ips = 10.0.0.2\n" + RELAY,
+    "a relay below another": HERE + "discovery_interval = 0\nparents = tcp://10.0.0.7:8866\n" + RELAY,
     "one host": OURS,
     "one host, SQLite": OURS.replace("postgresql://pubsub@db/net", "sqlite:////var/lib/net.db"),
     "one of several": HERE + "publishers_ips = 10.0.0.5, 10.0.0.2\n",

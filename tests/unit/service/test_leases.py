@@ -44,6 +44,17 @@ def test_first_service_holds_the_leases_and_the_second_does_not(store: Store) ->
     assert live == {"api-2"}
 
 
+def test_relay_has_an_entry_and_takes_no_work_on_the_changelog(store: Store) -> None:
+    relay = Leases(store.directory, "relay-1", "u-1", "tcp://relay-1:1", SECONDS, time.monotonic(), role="relay")
+    again = relay.step(time.monotonic())
+    assert again > time.monotonic()
+    assert [(each.service, each.role) for each in store.directory.live()] == [("relay-1", "relay")]
+    assert store.directory.holder(ORPHANS) is None
+    assert store.directory.holder(MAINTENANCE) is None
+    relay.leave()
+    assert store.directory.live() == []
+
+
 def test_last_reading_has_the_live_services_and_its_time(store: Store) -> None:
     mine = leases(store, "api-1")
     assert mine.last_reading[1] == float("-inf")

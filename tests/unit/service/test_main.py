@@ -165,6 +165,24 @@ def test_check_warns_of_an_unverified_database_server(config: Path, caplog: pyte
     assert "tOpSeCrEt" not in caplog.text
 
 
+def test_check_of_a_relay_names_its_topics_and_what_is_above(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = config.read_text().replace("service_name = api-1", "service_name = relay-1\ntopics = a, b")
+    text = text.replace("[publisher_service]", "[publisher_service]\nrole = relay")
+    config.write_text(text)
+    assert main(["--check", "--config-file", str(config)]) == 0
+    output = capsys.readouterr().out
+    assert output.startswith(
+        "the configuration is good: relay 'relay-1' sends by zmq_pubsub_driver at tcp://127.0.0.1:"
+    )
+    assert output.endswith(", topics a, b, from the origin services in the directory\n")
+    config.write_text(text.replace("topics = a, b", "topics = a\nparents = tcp://127.0.0.1:9, tcp://127.0.0.1:8"))
+    assert main(["--check", "--config-file", str(config)]) == 0
+    assert capsys.readouterr().out.endswith(", topics a, from tcp://127.0.0.1:9, tcp://127.0.0.1:8\n")
+    config.write_text(text.replace("topics = a, b", ""))
+    assert main(["--check", "--config-file", str(config)]) == USAGE
+    assert "needs named topics" in capsys.readouterr().err
+
+
 def test_check_names_no_address_for_a_driver_that_binds_nothing(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -317,6 +317,15 @@ def test_file_in_place_of_the_workers_socket(config: Config, tmp_path: Path) -> 
     assert (tmp_path / "hop" / "socket").read_text() == "precious"
 
 
+def test_relay_needs_no_socket_of_workers(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "hop").mkdir(mode=0o777)
+    (tmp_path / "hop").chmod(0o777)
+    path = config(topics="a")
+    assert failures(path)
+    path.write_text(path.read_text().replace("[publisher_service]", "[publisher_service]\nrole = relay"))
+    assert failures(path) == []
+
+
 def test_socket_folder_that_is_open_to_others(config: Config, tmp_path: Path) -> None:
     (tmp_path / "hop").mkdir(mode=0o755)
     assert "with mode 0700" in str(only(config()))

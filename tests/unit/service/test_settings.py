@@ -32,7 +32,20 @@ def test_load_returns_both_settings_from_one_file(tmp_path: Path) -> None:
     assert (service.lease, service.keep_links) == (3.0, 7)
 
 
+RELAY = GOOD + "topics = a, b\n[publisher_service]\nrole = relay\n"
+
+
+def test_relay_is_read_from_a_file(tmp_path: Path) -> None:
+    service = read(tmp_path, RELAY)
+    assert (service.role, service.address) == ("relay", "tcp://127.0.0.1:8866")
+
+
 WRONG = {
+    "an unknown role": (GOOD + "[publisher_service]\nrole = leaf\n", "'role' in group .publisher_service."),
+    "a relay of everything": (RELAY.replace("topics = a, b\n", ""), "needs named topics.*set topics"),
+    "a relay below no publisher": (RELAY.replace("topics", "discovery_interval = 0\ntopics"), "no publisher to listen"),
+    "a relay below itself": (RELAY.replace("topics", "parents = tcp://127.0.0.1:8866\ntopics"), "its own address"),
+    "a relay that commits": (RELAY.replace("topics", "group_commit = host\ntopics"), "set group_commit = process"),
     "no name": (GOOD.replace("service_name = api-1", ""), "set service_name"),
     "off": (GOOD.replace("enable_pub_sub = true", ""), "set enable_pub_sub = true"),
     "below 0": (GOOD + "[publisher_service]\nlease = -1\n", "'lease' in group .publisher_service."),

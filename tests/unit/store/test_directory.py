@@ -41,6 +41,13 @@ def test_leases_service_is_live_until_its_lease_expires(open_store: Opener, data
     assert directory.unregister("u1") is False
 
 
+def test_leases_name_the_role_of_a_service(open_store: Opener) -> None:
+    directory = open_store().directory
+    directory.register("api", "u1", "tcp://host:1", 60)
+    directory.register("relay", "u2", "tcp://host:2", 60, role="relay")
+    assert [(each.service, each.role) for each in directory.live()] == [("api", "origin"), ("relay", "relay")]
+
+
 def test_leases_have_one_holder(open_store: Opener, database_url: str) -> None:
     directory = open_store().directory
     assert directory.holder("l") is None

@@ -77,7 +77,7 @@ def test_mysql_tables_are_transactional_with_any_default_engine(mariadb_url: str
 
 def test_older_schema_is_rejected_until_migrated(database_url: str, engine: Engine) -> None:
     upgraded(engine, "0001")
-    with pytest.raises(SchemaError, match=r"0001.*needs 0004.*pubsub-db migrate"):
+    with pytest.raises(SchemaError, match=r"0001.*needs 0005.*pubsub-db migrate"):
         Store(database_url)
     migrate(database_url)
     migrate(database_url)

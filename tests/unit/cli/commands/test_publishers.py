@@ -23,6 +23,7 @@ def test_publishers_shows_live_and_expired_entries(world: World) -> None:
     found = {each["service"]: each for each in world.run("publishers", "-f", "json").json}
     assert found["old"]["state"] == "ended"
     assert found["old"]["lease_left"] < 0
+    assert found["old"]["role"] == "origin"
     assert found["old"]["address"] == "tcp://10.0.0.9:8866"
     assert own == (["api-1"] if world.host is not None else [])
     for name in own:

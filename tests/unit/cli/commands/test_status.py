@@ -69,6 +69,7 @@ def test_services_that_do_not_answer(small: World) -> None:
         store.directory.register("ended", "u1", "tcp://127.0.0.1:1", 60)
         end_leases(small.url, "ended")
         store.directory.register("silent", "u2", "tcp://127.0.0.1:1", 60)
+        store.directory.register("relay-1", "u3", "tcp://127.0.0.1:1", 60, role="relay")
     small.config.write_text(small.config.read_text() + "enable_pub_sub = true\npublishers_ips =\n")
     try:
         output = small.run("status", "--ask", 0.2, "-f", "json")
@@ -78,9 +79,12 @@ def test_services_that_do_not_answer(small: World) -> None:
         with small.open() as store:
             store.directory.unregister("u1")
             store.directory.unregister("u2")
+            store.directory.unregister("u3")
     services = {each["service"]: each for each in output.json["services"]}
     answers = {name: (each["answered_in"], each["last_published"], each["lag"]) for name, each in services.items()}
-    assert answers == {"ended": (None, None, None), "silent": (None, None, None)}
+    assert answers == dict.fromkeys(("ended", "silent", "relay-1"), (None, None, None))
+    assert services["relay-1"]["role"] == "relay"
+    assert re.search(r"relay-1 \(relay\): lease \d+\.\d s left +\|", table.out), "relays are not asked"
     assert re.search(r"silent: lease \d+\.\d s left, did not answer ", table.out)
     assert "ended: lease ended 59 min ago" in table.out
 

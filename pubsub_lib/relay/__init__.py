@@ -1,0 +1,1 @@
+"""A running relay: the threads, sockets and waits around :class:`pubsub_lib.core.relaying.Relay`."""

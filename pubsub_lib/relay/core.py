@@ -1,0 +1,181 @@
+"""A relay in place of a replica's state: what each step makes is sent, and passed on to those who wait."""
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from typing import Final, Protocol
+
+from pubsub_lib.core.effects import RequestHello, StartSync
+from pubsub_lib.core.envelope import Envelope, HelloRequest
+from pubsub_lib.core.model import SyncAnswer, Want
+from pubsub_lib.core.relaying import Relay, RelayStep
+from pubsub_lib.core.step_result import StepResult
+from pubsub_lib.errors import PubSubError
+from pubsub_lib.logs import logger
+
+_log = logger(__name__)
+
+MAX_WAITING: Final = 1000
+"""Maximum number of questions that wait for an answer; further ones are refused, and their replicas ask again."""
+
+Answer = Future[SyncAnswer | None]
+
+
+class SyncQuestion(Protocol):
+    """What a replica below asks: also a :class:`.StartSync`."""
+
+    @property
+    def wants(self) -> Mapping[str, Want]:
+        """By chain."""
+
+    @property
+    def refresh(self) -> bool:
+        """The state is to be proved again before the answer."""
+
+
+class RelayCore:
+    """Not thread-safe: the engine's lock is held. ``send``: the driver's, which blocks for a short time at most.
+    ``looped(service, uuid)``: a parent is below this relay.
+    """
+
+    def __init__(self, relay: Relay, send: Callable[[Envelope], None], looped: Callable[[str, str], None]) -> None:
+        self.relay = relay
+        self._send = send
+        self._looped = looped
+        self._requests: list[RequestHello] = []
+        self._waiting: dict[str, Answer] = {}
+        self._asked = 0
+        self._closed = False
+        self._refused = ""
+        self.counts = dict.fromkeys(("links", "hellos", "answers", "unsent", "questions", "answered"), 0)
+        """Sent links, broadcast hellos and hello replies (``answers``), messages that the transport refused, and the
+        questions of replicas below. Changed under the lock; any thread may copy it."""
+
+    # -- a replica's state, for the engine ---------------------------------------------------------------------------
+
+    def feed(self, envelope: Envelope, now: float) -> StepResult:
+        """An envelope was received from above. Its hello requests are to be taken."""
+        return self._kept(self._out(self.relay.feed(envelope, now), now))
+
+    def tick(self, now: float) -> StepResult:
+        """Time passed."""
+        return self._out(self.relay.tick(now), now)
+
+    def subscribe(self, topics: Collection[str], now: float) -> StepResult:
+        """Follow topics."""
+        return self._out(self.relay.subscribe(topics, now), now)
+
+    def directory_read(self, uuids: Collection[str], now: float) -> list[StepResult]:
+        """The directory was read. The hello requests are to be taken."""
+        return [self._kept(self._out(step, now)) for step in self.relay.directory_read(uuids, now)]
+
+    def sync_done(self, number: int, answer: SyncAnswer, now: float) -> StepResult:
+        """The store, or a parent, answered."""
+        return self._out(self.relay.sync_done(number, answer, now), now)
+
+    def sync_failed(self, number: int, now: float) -> None:
+        """Neither the store nor a parent answered."""
+        self.relay.sync_failed(number, now)
+
+    def next_time(self) -> float:
+        """When ``tick`` is next due."""
+        return self.relay.next_time()
+
+    # -- from below ----------------------------------------------------------------------------------------------------
+
+    def hello_requested(self, ask: HelloRequest, now: float) -> None:
+        """A replica below requests a hello reply. The hello requests are to be taken."""
+        self._kept(self._out(self.relay.hello_requested(ask, now), now))
+
+    def connected(self, now: float) -> None:
+        """A replica below has connected."""
+        self.relay.sequencer.connected(now)
+        self._send_hellos(now)
+
+    def sync_requested(self, question: SyncQuestion, now: float) -> tuple[str, Answer]:
+        """A replica below requests a sync: the question's name, and its answer to come. The hello requests are to be
+        taken.
+        """
+        self._asked += 1
+        asker, answer = str(self._asked), Answer()
+        self.counts["questions"] += 1
+        if self._closed or len(self._waiting) >= MAX_WAITING:
+            answer.set_result(None)
+            return asker, answer
+        self._waiting[asker] = answer
+        start = StartSync(self._asked, question.wants, {}, question.refresh)
+        self._kept(self._out(self.relay.sync_requested(asker, start, now), now))
+        return asker, answer
+
+    def give_up(self, asker: str) -> None:
+        """The answer to this question came too late."""
+        self._waiting.pop(asker, None)
+
+    # -- out -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """Number of questions that wait for an answer."""
+        return len(self._waiting)
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether there are hello requests to take. Any thread."""
+        return bool(self._requests)
+
+    def take_requests(self) -> list[RequestHello]:
+        """The hello requests to send above."""
+        taken, self._requests = self._requests, []
+        return taken
+
+    def close(self, now: float) -> None:
+        """Send a goodbye, and nothing more. Questions that wait get no answer. Idempotent."""
+        if self._closed:
+            return
+        self._sent(self.relay.sequencer.goodbye(now))
+        self._closed = True
+        for answer in self._waiting.values():
+            answer.set_result(None)
+        self._waiting.clear()
+
+    def _kept(self, result: StepResult) -> StepResult:
+        self._requests.extend(result.hello_requests)
+        return result
+
+    def _out(self, step: RelayStep, now: float) -> StepResult:
+        for number, envelope in enumerate(step.envelopes):
+            if not self._sent(envelope):
+                # The others would be refused too, each after a wait. Replicas below find the hole by the next hello.
+                self.counts["unsent"] += len(step.envelopes) - number
+                break
+            self.counts["links"] += sum(each.part == each.parts for each in envelope.messages)
+        self._send_hellos(now)
+        for asker, answer in step.answers:
+            waiting = self._waiting.pop(asker, None)
+            if waiting is not None:
+                self.counts["answered"] += answer is not None
+                waiting.set_result(answer)
+        if step.loop is not None:
+            self._looped(*step.loop)
+        return step.result
+
+    def _send_hellos(self, now: float) -> None:
+        while not self._closed and (made := self.relay.next_hello(now)) is not None:
+            if not self._sent(made):
+                self.counts["unsent"] += 1 + self.relay.sequencer.refused()
+                return
+            asked = made.hello is not None and made.hello.nonce
+            self.counts["answers" if asked else "hellos"] += 1
+
+    def _sent(self, envelope: Envelope) -> bool:
+        """Whether the transport took it. Each new reason of a refusal is logged once."""
+        if self._closed:
+            return False
+        try:
+            self._send(envelope)
+        except PubSubError as error:
+            if str(error) != self._refused:
+                _log.warning("a message could not be sent to the replicas below: %s", error)
+            self._refused = str(error)
+            return False
+        self._refused = ""
+        return True

@@ -1,0 +1,97 @@
+"""The threads of a relay: those of a replica, with a relay around its state, and the callers from below."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pubsub_lib.api import Subscriber
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.envelope import Envelope, HelloRequest
+from pubsub_lib.core.model import SyncAnswer
+from pubsub_lib.core.relay_contents import RelayedState
+from pubsub_lib.core.relaying import Relay
+from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.relay.core import RelayCore, SyncQuestion
+from pubsub_lib.replica.core import Core
+from pubsub_lib.replica.discovery import Discovery
+from pubsub_lib.replica.engine import Engine
+from pubsub_lib.replica.handlers import Handlers
+from pubsub_lib.replica.scheduling import Scheduler
+from pubsub_lib.replica.sync_reader import SyncReader
+from pubsub_lib.settings import Settings
+
+SLACK: Final = 0.5
+"""Seconds for which an answer may be late: the relay's threads may be busy."""
+
+
+class RelayEngine(Engine):
+    """The engine's lock guards the relay, too. Messages are sent under it, in the order of their sequences."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        uuid: str,
+        send: Callable[[Envelope], None],
+        looped: Callable[[str, str], None],
+        reader: SyncReader,
+        subscriber: Subscriber,
+        scheduler: Scheduler,
+        rng: random.Random,
+        discovery: Discovery | None = None,
+    ) -> None:
+        self._relay_parts = uuid, send, looped
+        self._answer_wait = settings.timing.round_trip + SLACK
+        handlers = Handlers(settings.handling, scheduler.now, threaded=False, condition=scheduler.condition)
+        super().__init__(settings, Cache(), reader, subscriber, handlers, scheduler, rng, discovery)
+
+    def _make_state(self, settings: Settings, rng: random.Random, cache: Cache) -> tuple[ReplicaState, Core]:
+        uuid, send, looped = self._relay_parts
+        now, timing, limits = self.now(), settings.timing, settings.limits
+        state = RelayedState(timing, limits, rng, cache, now)
+        self.core = RelayCore(Relay(settings.service_name, uuid, timing, limits, state, now), send, looped)
+        return state, self.core
+
+    def on_envelope(self, envelope: Envelope) -> None:
+        """A message arrived from above. The driver's receiving thread; waits for the lock."""
+        super().on_envelope(envelope)
+        if self.core.has_requests:
+            self._ask_above()
+
+    def on_directory(self, uuids: Sequence[str]) -> None:
+        """The directory was read. Any thread; waits for the lock."""
+        super().on_directory(uuids)
+        self._ask_above()
+
+    # -- from below ----------------------------------------------------------------------------------------------------
+
+    def on_hello_request(self, ask: HelloRequest) -> None:
+        """A replica below requests a hello reply. A thread of the driver; waits for the lock."""
+        self.read(lambda state: self.core.hello_requested(ask, self.now()))
+        self._ask_above()
+
+    def on_connected_below(self) -> None:
+        """A replica below has connected. A thread of the driver; waits for the lock."""
+        self.read(lambda state: self.core.connected(self.now()))
+        self.clock.wake()
+
+    def answer(self, question: SyncQuestion) -> SyncAnswer | None:
+        """Answer a sync of a replica below. None: the relay has nothing of it, or too many wait. Any thread; blocks for
+        ``round_trip`` and ``SLACK`` at most, while the relay asks above for a newer proof.
+        """
+        asker, answer = self.read(lambda state: self.core.sync_requested(question, self.now()))
+        self._ask_above()
+        try:
+            return answer.result(self._answer_wait)
+        except TimeoutError:
+            self.read(lambda state: self.core.give_up(asker))
+            return None
+
+    def send_goodbye(self) -> None:
+        """Send nothing more after a goodbye. Any thread; waits for the lock."""
+        self.read(lambda state: self.core.close(self.now()))
+
+    def _ask_above(self) -> None:
+        """Send the hello requests of the last steps. The clock thread may be due earlier now."""
+        for request in self.read(lambda state: self.core.take_requests()):
+            self.request_hello(request)
+        self.clock.wake()

@@ -1,0 +1,198 @@
+"""One start of a relay: it listens above, publishes below, and answers syncs."""
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.api import Publisher as DriverPublisher
+from pubsub_lib.api import Subscriber
+from pubsub_lib.core.model import SyncAnswer
+from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.sequencer import Progress
+from pubsub_lib.logs import logger
+from pubsub_lib.relay.core import SyncQuestion
+from pubsub_lib.relay.engine import RelayEngine
+from pubsub_lib.replica.discovery import DirectoryEntry, discovery_of
+from pubsub_lib.replica.parent_subscriber import ParentSubscriber, unheard
+from pubsub_lib.replica.replica import with_default
+from pubsub_lib.replica.scheduling import Threads
+from pubsub_lib.replica.status import problems
+from pubsub_lib.replica.sync_reader import SyncReader
+from pubsub_lib.settings import Settings
+
+_log = logger(__name__)
+
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds that ``close`` waits for a running sync."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A relay's state at one moment."""
+
+    topics: int
+    served: int
+    """Topics that it can answer syncs of now."""
+    synced: bool
+    staleness: float
+    mismatching: Collection[str]
+    waiting: int
+    """Questions of replicas below that wait for an answer."""
+    oversized: int
+    unserved: int
+    above: int
+    """Publishers above from which a hello was received lately, and those above them."""
+
+
+class RelayRuntime:
+    """A relay of ``settings.topics`` named ``settings.service_name``. A context manager. Any thread.
+
+    ``reader``: answers its own syncs, as of a :class:`.Replica`. ``sender`` and ``subscriber`` are the two halves of
+    the driver, new ones; the subscriber has no address of its own. ``live``: reads the directory; None without one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        reader: SyncReader,
+        sender: DriverPublisher,
+        subscriber: Subscriber,
+        live: Callable[[], Sequence[DirectoryEntry]] | None,
+        *,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.uuid = uuid.uuid4().hex
+        """The identity of this start, in every message."""
+        self._timing = settings.timing
+        self._topics = with_default(tuple(settings.topics), settings.default_topic)
+        self._sender = sender
+        self._loop: tuple[str, float] = "", float("-inf")
+        """The service name of a parent that is below this relay, and when its last message was received."""
+        self.parents = ParentSubscriber(subscriber, settings.parents, settings.timing) if settings.parents else None
+        self._subscriber: Subscriber = subscriber if self.parents is None else self.parents
+        discovery = None
+        if live is not None and settings.discovery_interval > 0:
+            discovery = discovery_of(settings, live, self._subscriber)
+        self._engine = RelayEngine(
+            settings, self.uuid, sender.send_event, self._looped, reader, self._subscriber, Threads(),
+            rng if rng is not None else random.SystemRandom(), discovery,
+        )  # fmt: skip
+        if self.parents is not None:
+            self.parents.judge_by(lambda now: self._engine.read(unheard, now))
+        self._discovery = discovery
+        self._started = self._closed = False
+
+    def __enter__(self) -> "RelayRuntime":
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Bind, listen and sync in the background. Raises TransportError; then everything is released."""
+        try:
+            self._sender.initialize(self._engine.on_hello_request, self._engine.on_connected_below)
+            self._started = True
+            self._engine.start(self._topics)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Send a goodbye, stop and release everything, within about 7 s. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._started:
+            self._engine.send_goodbye()
+        self._engine.close(time.monotonic() + CLOSE_TIMEOUT)
+        self._sender.close()
+
+    def answer(self, question: SyncQuestion) -> SyncAnswer | None:
+        """Answer a sync of a replica below; None: it fails. Any thread; blocks for ``round_trip`` and half a second at
+        most.
+        """
+        return None if self._closed else self._engine.answer(question)
+
+    @property
+    def topics(self) -> Sequence[str]:
+        """The topics, with the default topic."""
+        return self._topics
+
+    @property
+    def listens_to(self) -> Sequence[str]:
+        """The addresses of the parent, or of the publishers found in the directory. Any thread."""
+        if self.parents is not None:
+            return (self.parents.current,)
+        return () if self._discovery is None else self._discovery.addresses
+
+    def problems(self) -> list[str]:
+        """Why the relay is not ready, one sentence each; empty when it is. Any thread."""
+        reading = self.reading()
+        found = problems(
+            self._timing,
+            synced=reading.synced,
+            staleness=reading.staleness,
+            last_error=self._engine.last_error,
+            failure=self._engine.failure,
+            mismatching=reading.mismatching,
+        )
+        found = [each.replace("the replica", "the relay") for each in found]
+        service, at = self._loop
+        if self._engine.now() - at <= self._timing.stale_after:
+            found.append(f"the parent {service!r} is below this relay, so nothing of it is used; correct parents")
+        return found
+
+    def reading(self) -> Reading:
+        """The relay's state now. Any thread; waits for the lock."""
+        return self._engine.read(self._read)
+
+    def _read(self, state: ReplicaState) -> Reading:
+        tracker, relay, now = state.tracker, self._engine.core.relay, self._engine.now()
+        return Reading(
+            topics=len(tracker.topics),
+            served=len(relay.contents.served()),
+            synced=tracker.synced,
+            staleness=tracker.staleness(now),
+            mismatching=tracker.mismatching,
+            waiting=self._engine.core.waiting,
+            oversized=relay.oversized,
+            unserved=relay.unserved,
+            above=len(relay.path(now)),
+        )
+
+    def counters(self) -> Mapping[str, Mapping[str, int]]:
+        """What was sent, received and synced. Any thread, does not block."""
+        tracker, core = self._engine.counters(), self._engine.core
+        moves = 0 if self.parents is None else self.parents.moves
+        counts = dict(core.counts)
+        hellos = {name: counts.pop(name) for name in ("hellos", "answers", "unsent")}
+        return {
+            "sending": {**self._sender.counters(), **hellos},
+            "receiving": dict(self._subscriber.counters()),
+            "syncs": {
+                "delta": sum(dict(tracker.deltas).values()),
+                "full": sum(dict(tracker.fulls).values()),
+                "failed": tracker.syncs_failed,
+            },
+            "relayed": {
+                **counts,
+                "oversized": core.relay.oversized,
+                "unserved": core.relay.unserved,
+                "parent_changes": moves,
+            },
+        }
+
+    def progress(self, timeout: float) -> Progress | None:
+        """What was sent, and the heads as last proved. Any thread; waits for the lock."""
+        return self._engine.read(lambda state: self._engine.core.relay.sequencer.progress())
+
+    def _looped(self, service: str, publisher: str) -> None:
+        """Called with the lock held."""
+        self._loop = service, self._engine.now()
+        if self.parents is not None:
+            self.parents.refuse(service, publisher)

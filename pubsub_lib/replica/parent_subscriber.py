@@ -1,0 +1,171 @@
+"""A replica with parents listens to one of them at a time: a subscriber that chooses its driver's address (rule R5)."""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.parents import Parents
+from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.errors import PubSubError
+from pubsub_lib.logs import fields, logger
+from pubsub_lib.threads.periodic_thread import PeriodicThread
+
+_log = logger(__name__)
+
+MAX_UUIDS: Final = 100
+"""Maximum number of remembered UUIDs of each kind; a parent has one after each of its starts."""
+MARGIN: Final = 0.01
+"""Seconds after the moment at which a parent may have to be left: then it is certain."""
+
+
+def unheard(state: ReplicaState, now: float) -> float:
+    """Seconds since the parent proved the stalest chain."""
+    return state.tracker.freshness.unheard(now)
+
+
+class ParentSubscriber(Subscriber):
+    """Around the driver's subscriber, which must have no address of its own. The driver connects to the new parent, so
+    the replica requests hello replies at once, and reads what it missed as a delta.
+
+    A parent is left when it proves nothing for ``stale_after``, when it sends a goodbye, and when it is below this
+    relay itself. A thread of its own changes the addresses, because a driver may take locks for that.
+    """
+
+    def __init__(self, driver: Subscriber, addresses: Sequence[str], timing: Timing) -> None:
+        self._driver = driver
+        self._timing = timing
+        self._lock = threading.Lock()
+        """Guards what follows. It is never held while the replica's lock is taken."""
+        self._parents = Parents(addresses, timing, time.monotonic())
+        self._listens_to = ""
+        self._received: set[str] = set()
+        """UUIDs of hellos since the parent was chosen."""
+        self._left: set[str] = set()
+        """Those of the parent before: late messages of it are no reason to leave the new one."""
+        self._refused: set[str] = set()
+        self.moves = 0
+        """Number of changes of the parent."""
+        self._unheard: Callable[[float], float] = lambda now: 0.0
+        self._thread = PeriodicThread("parents", self.step)
+
+    @property
+    def current(self) -> str:
+        """The parent's address. Any thread."""
+        return self._parents.current
+
+    def judge_by(self, unheard: Callable[[float], float]) -> None:
+        """``unheard(now)``: seconds since the parent proved the stalest chain. It takes the replica's lock. Call it
+        before ``daemonize``.
+        """
+        self._unheard = unheard
+
+    # -- the parent --------------------------------------------------------------------------------------------------
+
+    def step(self, now: float) -> float:
+        """Leave the parent if it proves nothing, and listen to the current one; returns the time of the next step."""
+        silent = self._unheard(now)
+        with self._lock:
+            if self._parents.check(silent, now):
+                self._moved(f"it proved nothing for {silent:.1f} s")
+            wanted, may_leave_at = self._parents.current, self._parents.next_time()
+        self._listen(wanted, now)
+        return max(may_leave_at, now + self._timing.stale_after - silent) + MARGIN
+
+    def refuse(self, service: str, uuid: str) -> None:
+        """The publisher of this UUID is below this relay itself: it is not used for a while (rule R6). Any thread, also
+        with the replica's lock.
+        """
+        with self._lock:
+            if uuid in self._left:
+                return
+            first = uuid not in self._refused
+            self._remember(self._refused, uuid)
+            parent = self._parents.current
+            if self._parents.refuse(parent, time.monotonic()):
+                self._moved(f"the relay {service!r} there is below this one")
+        if first:
+            _log.error(
+                "the parent at %s is the relay %r, which is below this relay; correct parents", parent, service,
+                extra=fields(address=parent),
+            )  # fmt: skip
+        self._thread.wake()
+
+    @staticmethod
+    def _remember(uuids: set[str], uuid: str) -> None:
+        if len(uuids) < MAX_UUIDS:
+            uuids.add(uuid)
+
+    def _moved(self, why: str) -> None:
+        self.moves += 1
+        self._left, self._received = self._received, set()
+        _log.warning(
+            "leaving the parent at %s for %s: %s", self._listens_to, self._parents.current, why,
+            extra=fields(address=self._parents.current),
+        )  # fmt: skip
+
+    def _listen(self, wanted: str, now: float) -> None:
+        if wanted == self._listens_to:
+            return
+        try:
+            self._driver.register_listen_address(wanted)
+        except PubSubError:
+            with self._lock:
+                self._parents.leave(now)
+            raise
+        before, self._listens_to = self._listens_to, wanted
+        if before:
+            self._driver.unregister_listen_address(before)
+
+    def _receive(self, envelope: Envelope) -> None:
+        if envelope.hello is not None:
+            with self._lock:
+                self._remember(self._received, envelope.uuid)
+                ended = envelope.hello.goodbye and envelope.uuid not in self._left
+                moved = ended and self._parents.leave(time.monotonic())
+                if moved:
+                    self._moved(f"its publisher {envelope.service!r} stops")
+            if moved:
+                self._thread.wake()
+        self._on_envelope(envelope)
+
+    # -- the driver's subscriber -------------------------------------------------------------------------------------
+
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        """See :meth:`pubsub_lib.api.Subscriber.initialize`."""
+        self._on_envelope = on_envelope
+        self._driver.initialize(self._receive, on_connected)
+        self._listen(self._parents.current, time.monotonic())
+
+    def register_topic(self, topic: str) -> None:
+        """See :meth:`pubsub_lib.api.Subscriber.register_topic`."""
+        self._driver.register_topic(topic)
+
+    def unregister_topic(self, topic: str) -> None:
+        """See :meth:`pubsub_lib.api.Subscriber.unregister_topic`."""
+        self._driver.unregister_topic(topic)
+
+    def pin_key(self, address: str, public_key: str) -> None:
+        """See :meth:`pubsub_lib.api.Subscriber.pin_key`."""
+        self._driver.pin_key(address, public_key)
+
+    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
+        """See :meth:`pubsub_lib.api.Subscriber.request_hello`."""
+        self._driver.request_hello(nonce, topics)
+
+    def daemonize(self) -> None:
+        """See :meth:`pubsub_lib.api.Subscriber.daemonize`."""
+        self._driver.daemonize()
+        self._thread.start()
+
+    def counters(self) -> Mapping[str, int]:
+        """Those of the driver."""
+        return self._driver.counters()
+
+    def close(self) -> None:
+        """See :meth:`pubsub_lib.api.Subscriber.close`. A running step ends by itself."""
+        self._thread.close(0.0)
+        self._driver.close()

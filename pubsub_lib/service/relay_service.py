@@ -1,0 +1,216 @@
+"""``publisher-service`` with ``role = relay``: a relay with an entry in the directory.
+
+Threads: those of the relay (:mod:`pubsub_lib.relay.engine`); ``pubsub-leases`` renews the entry; with keys
+``pubsub-clients`` reads the clients.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+
+import msgspec
+
+from pubsub_lib import contract, loader
+from pubsub_lib.api import Publisher as DriverPublisher
+from pubsub_lib.api import Subscriber
+from pubsub_lib.config.options import SERVICE_GROUP
+from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.constructor_checks import check_settings
+from pubsub_lib.core.leased_publishers import RELAY
+from pubsub_lib.core.model import SyncAnswer
+from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.latency import Latencies
+from pubsub_lib.logs import logger
+from pubsub_lib.publisher.admission import admission_of
+from pubsub_lib.relay.core import SyncQuestion
+from pubsub_lib.relay.runtime import RelayRuntime
+from pubsub_lib.replica.sync_reader import SyncReader
+from pubsub_lib.service import settings as service_settings
+from pubsub_lib.service.leases import Leases
+from pubsub_lib.service.status import About, Sources, StatusReader
+from pubsub_lib.service.step_times import longest_step
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Store
+from pubsub_lib.threads.periodic_thread import PeriodicThread
+from pubsub_lib.version import __version__
+
+_log = logger(__name__)
+
+CLOSE_TIMEOUT = 2.0
+"""Seconds that ``close`` waits for a query that runs, and again for unregistering."""
+
+
+def relay_drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber]:
+    """The driver to the replicas below, and the driver from above, which has no address yet. Raises as
+    :func:`pubsub_lib.service.service.drivers`, and DriverError for a driver whose publishers bind no address.
+    """
+    needs = {"bind_based": f"role = relay in [{SERVICE_GROUP}]", "fan_out": "the replicas, which listen to a relay"}
+    sender = loader.load_publisher(settings, needs)
+    own = msgspec.structs.replace(settings.for_driver(), addresses=())
+    return sender, contract.subscriber(loader.load(settings.driver), own)
+
+
+class RelayService:
+    """One start of a relay's service. As :class:`pubsub_lib.service.service.PublisherService`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        service: ServiceSettings,
+        on_failure: Callable[[], None] = lambda: None,
+        reader: SyncReader | None = None,
+    ) -> None:
+        """Opens the database. ``reader`` answers the relay's own syncs; by default the database does. Raises
+        ConfigError, DriverError, StoreError.
+        """
+        check_settings(settings)
+        service_settings.check(settings)
+        service_settings.check_relay(settings, service)
+        self._name = settings.service_name
+        self._on_failure = on_failure
+        self.failure: PubSubError | None = None
+        """The reason why the service must be closed, although it still runs."""
+        settings = msgspec.structs.replace(settings, addresses=())  # those are for this host's replicas
+        sender, subscriber = relay_drivers(settings)
+        # One attempt: the relay retries by its own rules, and a failure must be visible in the meantime.
+        once = msgspec.structs.replace(settings.store, retry_attempts=1)
+        self._store = store = Store(msgspec.structs.replace(settings, group_commit="process", store=once))
+        live = store.directory.live
+        self._relay = RelayRuntime(settings, store if reader is None else reader, sender, subscriber, live)
+        self._admission = admission_of(settings, store, sender, "") if settings.keys else None
+        self._leases = Leases(
+            store.directory, self._name, self.uuid, service.address, service.lease, time.monotonic(),
+            sender.public_key() if settings.keys else "", RELAY,
+        )  # fmt: skip
+        self._loops = {"leases": PeriodicThread("leases", self._renew)}
+        self._sender = sender
+        self._max_busy = longest_step(settings.store)
+        self._parents = settings.parents
+        self._running = self._to_leave = False
+
+    def __enter__(self) -> "RelayService":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def uuid(self) -> str:
+        """The identity of this start, in every message and in the directory."""
+        return self._relay.uuid
+
+    def start(self) -> None:
+        """Bind, listen and start the threads. Raises TransportError; then no thread runs and everything is released."""
+        try:
+            self._relay.start()
+            if self._admission is not None:
+                self._admission.start()
+            self._loops["leases"].start()
+        except BaseException:
+            self.close()
+            raise
+        self._running = self._to_leave = True
+
+    def close(self) -> None:
+        """Send a goodbye, leave the directory, release everything. Blocks for at most about 10 s."""
+        self._running = False
+        loop = self._loops["leases"]
+        loop.close(0.0)
+        self._relay.close()
+        if self._admission is not None:
+            self._admission.close()
+        if not loop.close(CLOSE_TIMEOUT):
+            _log.warning("the thread leases still waits for the database at shutdown")
+        if self._to_leave:
+            self._to_leave = False
+            self._leases.leave_within(CLOSE_TIMEOUT)
+        self._store.close()
+
+    def adjust(self, service: ServiceSettings) -> None:
+        """A relay reads no changelog and trims none, so it uses none of the options that a running service changes."""
+
+    def answer(self, question: SyncQuestion) -> SyncAnswer | None:
+        """See :meth:`.RelayRuntime.answer`."""
+        return self._relay.answer(question)
+
+    def problems(self) -> list[str]:
+        """The reasons why the service is not ready, one sentence each; empty when it is. Any thread."""
+        if not self._running:
+            return ["the service is not running"]
+        now = time.monotonic()
+        found = self._relay.problems()
+        if not self._leases.registered(now):
+            found.append("the entry in the directory is not renewed")
+        if self._sender.sending_for(now) > self._sender.max_sending:
+            found.append("the thread that sends messages hangs")
+        if self._admission is not None and self._admission.is_stale(now):
+            found.append("the clients and their topics are not being read")
+        younger = self._leases.name_conflicts.younger
+        if younger is not None:
+            found.append(f"another service {self._name!r} is registered at {younger.address}; give it another name")
+        return found
+
+    def stuck(self) -> Sequence[str]:
+        """The hanging threads, one sentence each. Any thread, does not block."""
+        now = time.monotonic()
+        busy = {name: loop.running_for(now) for name, loop in self._loops.items()}
+        busy["sending"] = self._sender.sending_for(now)
+        return [
+            f"the thread {name!r} has been hanging for {taken:.0f} s"
+            for name, taken in busy.items()
+            if taken > self._max_busy
+        ]
+
+    def counters(self) -> Mapping[str, Mapping[str, float]]:
+        """Counters, by part of the service. Any thread, does not block."""
+        failures = {name: loop.failures for name, loop in self._loops.items()}
+        return {**self._relay.counters(), "failures": failures}
+
+    def gauges(self) -> Mapping[str, Mapping[str, float]]:
+        """The entry's lease, and the state of the relay. Any thread; waits for its lock."""
+        reading = self._relay.reading()
+        return {
+            "leases": {"entry": float(self._leases.registered(time.monotonic()))},
+            "relay": {
+                "topics": float(reading.topics),
+                "served": float(reading.served),
+                "proof_age": reading.staleness,
+                "questions_waiting": float(reading.waiting),
+                "publishers_above": float(reading.above),
+            },
+        }
+
+    def latencies(self) -> Mapping[str, Latencies]:
+        """A relay measures none."""
+        return {}
+
+    def status_reader(self, driver: str, address: str) -> StatusReader:
+        """For the status page: ``driver`` sends to replicas, which find the relay at ``address``."""
+        admission = self._admission
+        sources = Sources(
+            about=About(self._name, self.uuid, __version__, driver, address, RELAY),
+            problems=lambda: [*self.problems(), *self.stuck()],
+            directory=lambda: self._leases.last_reading,
+            clients=lambda: None if admission is None else admission.clients,
+            counters=self.counters,
+            gauges=self.gauges,
+            excluded=lambda: (),
+            loops=self._loops,
+            progress=self._relay.progress,
+            listens_to=lambda: self._relay.listens_to,
+        )
+        return StatusReader(sources, time.monotonic())
+
+    def _renew(self, now: float) -> float:
+        again = self._leases.step(now)
+        older = self._leases.name_conflicts.older
+        if older is not None and self.failure is None:
+            self.failure = ConfigError(
+                f"another live service has the name {self._name!r}, at {older.address}; give each service a name of "
+                "its own: set service_name in [pubsub]"
+            )
+            self._on_failure()
+        return again

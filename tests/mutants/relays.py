@@ -1,0 +1,81 @@
+"""Mistakes in the threads and the service of a relay, and in the choice of a parent."""
+
+from functools import partial
+
+from _mutants.table import Mutant
+
+
+def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str, wrong: str) -> Mutant:
+    return Mutant(name, f"pubsub_lib/{path}.py", before, after, (f"tests/unit/{tests}.py::{test}",), wrong=wrong)
+
+
+CORE = partial(_mutant, "relay/core", "relay/test_core")
+PARENTS = partial(_mutant, "replica/parent_subscriber", "replica/test_parent_subscriber")
+DISCOVERY = partial(_mutant, "replica/discovery", "replica/test_discovery")
+LEASES = partial(_mutant, "service/leases", "service/test_leases")
+
+MUTANTS = (
+    CORE(
+        "relay_asks_nothing_above_for_a_message",
+        "        self._requests.extend(result.hello_requests)\n",
+        "",
+        "test_hello_requests_for_above_are_kept_until_they_are_taken",
+        "replicas below a relay get no proof until the relay's own next round",
+    ),
+    CORE(
+        "relay_sends_after_its_goodbye",
+        "        if self._closed:\n            return False\n        try:",
+        "        try:",
+        "test_nothing_is_sent_after_the_goodbye",
+        "a replica that has left counts the late messages as a hole",
+    ),
+    CORE(
+        "closing_relay_leaves_questions_waiting",
+        "            answer.set_result(None)\n        self._waiting.clear()",
+        "            pass\n        self._waiting.clear()",
+        "test_nothing_is_sent_after_the_goodbye",
+        "the shutdown waits for each transfer's timeout",
+    ),
+    CORE(
+        "questions_at_a_relay_are_not_bounded",
+        "or len(self._waiting) >= MAX_WAITING",
+        "",
+        "test_question_that_was_given_up_or_is_one_too_many_gets_no_answer",
+        "many replicas fill the relay's memory with questions",
+    ),
+    PARENTS(
+        "late_goodbye_of_the_old_parent_leaves_the_new_one",
+        "envelope.hello.goodbye and envelope.uuid not in self._left",
+        "envelope.hello.goodbye",
+        "test_goodbye_of_the_parent_is_a_reason_to_leave_at_once",
+        "a replica runs through all its parents when one of them stops",
+    ),
+    PARENTS(
+        "both_parents_are_listened_to",
+        "            self._driver.unregister_listen_address(before)\n",
+        "            pass\n",
+        "test_rule_r5_first_parent_is_listened_to_and_a_silent_one_is_left",
+        "after some moves every replica listens to every relay",
+    ),
+    PARENTS(
+        "refused_address_is_tried_for_ever",
+        "                self._parents.leave(now)\n            raise",
+        "                pass\n            raise",
+        "test_address_that_the_driver_refuses_is_left_for_the_next_one",
+        "one mistyped address among the parents leaves the replica without any",
+    ),
+    DISCOVERY(
+        "every_replica_listens_to_relays",
+        "if entry.address and entry.role != RELAY]",
+        "if entry.address]",
+        "test_relays_are_not_listened_to_unless_they_are_parents",
+        "each relay doubles the messages of all replicas, and relays listen to each other",
+    ),
+    LEASES(
+        "relay_holds_the_lease_for_orphans",
+        "((ORPHANS, MAINTENANCE) if role == ORIGIN else ())",
+        "(ORPHANS, MAINTENANCE)",
+        "test_relay_has_an_entry_and_takes_no_work_on_the_changelog",
+        "no service publishes the links of a dead one, because a relay holds the lease and does not do the work",
+    ),
+)

@@ -1,0 +1,136 @@
+"""What a relay's step makes is sent, and a refusal of the transport is survived."""
+
+import random
+
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.effects import StartSync
+from pubsub_lib.core.envelope import Envelope, HelloRequest
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import Want
+from pubsub_lib.core.relay_contents import RelayedState
+from pubsub_lib.core.relaying import Relay
+from pubsub_lib.errors import TransportError
+from pubsub_lib.relay import core as core_module
+from pubsub_lib.relay.core import RelayCore
+from tests.unit.core.builders import CALM, UUID, History, envelope, hello
+
+OWN = "ab" * 16
+
+
+class Rig:
+    """A relay of the topic t that is synced and proved. ``now`` is the virtual time."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.history.one()
+        self.now = 100.0
+        self.sent: list[Envelope] = []
+        self.loops: list[tuple[str, str]] = []
+        self.broken = False
+        state = RelayedState(CALM, Limits(), random.Random(0), Cache(), self.now)
+        relay = Relay("relay-1", OWN, CALM, Limits(), state, self.now)
+        self.core = RelayCore(relay, self._send, lambda *loop: self.loops.append(loop))
+        asked = self.core.subscribe(["t"], self.now).hello_requests
+        self.now += CALM.hello_wait
+        sync = None
+        while sync is None:
+            step = self.core.tick(self.now)
+            asked, sync = step.hello_requests or asked, step.sync
+            self.now += 0.1
+        self.core.sync_done(sync.number, self.history.answer(sync.wants), self.now)
+        self.core.feed(hello(self.history.reading(), nonce=asked[-1].nonce, age=0.0), self.now)
+        self.sent.clear()
+
+    def _send(self, made: Envelope) -> None:
+        if self.broken:
+            raise TransportError("the queue is full")
+        self.sent.append(made)
+
+
+def question(wants: dict[str, Want]) -> StartSync:
+    return StartSync(1, wants, {})
+
+
+def test_applied_links_are_sent_on_and_counted() -> None:
+    rig = Rig()
+    link = rig.history.one()
+    rig.core.feed(envelope(link), rig.now)
+    assert [message.link for each in rig.sent for message in each.messages] == [link]
+    assert rig.core.counts["links"] == 1
+    assert rig.sent[0].uuid == OWN
+
+
+def test_messages_that_the_transport_refuses_are_counted_and_later_ones_are_sent() -> None:
+    rig = Rig()
+    rig.broken = True
+    rig.core.feed(envelope(rig.history.one()), rig.now)
+    rig.core.hello_requested(HelloRequest("nonce", ("t",)), rig.now)
+    assert rig.core.counts["unsent"] == 2
+    rig.broken = False
+    rig.core.feed(envelope(rig.history.one()), rig.now)
+    assert [each.sequence for each in rig.sent] == [2], "the hole shows below"
+
+
+def test_hello_requests_for_above_are_kept_until_they_are_taken() -> None:
+    rig = Rig()
+    rig.now += CALM.reading_age + 1.0
+    assert rig.core.take_requests() == []
+    rig.core.hello_requested(HelloRequest("nonce", ("t",)), rig.now)
+    assert rig.core.has_requests
+    (request,) = rig.core.take_requests()
+    assert request.topics == ("t",)
+    assert rig.core.take_requests() == []
+    rig.core.feed(hello(rig.history.reading(), nonce=request.nonce, age=0.0), rig.now)
+    assert [each.hello.nonce for each in rig.sent if each.hello is not None and each.hello.nonce] == ["nonce"]
+    assert rig.core.counts["answers"] == 1
+
+
+def test_question_is_answered_once_the_proof_is_young() -> None:
+    rig = Rig()
+    _, answer = rig.core.sync_requested(question({"t": Want()}), rig.now)
+    assert not answer.done()
+    (request,) = rig.core.take_requests()
+    rig.now += 0.1
+    rig.core.feed(hello(rig.history.reading(), nonce=request.nonce, age=0.0), rig.now)
+    found = answer.result(0)
+    assert found is not None
+    assert found.chains.keys() == {"t"}
+    assert rig.core.counts["answered"] == 1
+    assert rig.core.waiting == 0
+
+
+def test_question_that_was_given_up_or_is_one_too_many_gets_no_answer() -> None:
+    rig = Rig()
+    asker, answer = rig.core.sync_requested(question({"t": Want()}), rig.now)
+    rig.core.give_up(asker)
+    rig.now += CALM.round_trip
+    rig.core.tick(rig.now)
+    assert not answer.done()
+    for _ in range(core_module.MAX_WAITING):
+        _, answer = rig.core.sync_requested(question({"t": Want()}), rig.now)
+        assert not answer.done()
+    assert rig.core.sync_requested(question({"t": Want()}), rig.now)[1].result(0) is None
+
+
+def test_nothing_is_sent_after_the_goodbye() -> None:
+    rig = Rig()
+    _, answer = rig.core.sync_requested(question({"t": Want()}), rig.now)
+    rig.core.close(rig.now)
+    rig.core.close(rig.now)
+    assert answer.result(0) is None
+    assert [each.hello.goodbye for each in rig.sent if each.hello is not None] == [True]
+    rig.core.feed(envelope(rig.history.one()), rig.now)
+    rig.core.connected(rig.now)
+    assert len(rig.sent) == 1
+    assert rig.core.sync_requested(question({"t": Want()}), rig.now)[1].result(0) is None
+
+
+def test_rule_r6_parent_below_is_reported() -> None:
+    rig = Rig()
+    rig.core.feed(envelope(rig.history.one(), uuid=OWN), rig.now)
+    assert rig.loops == []
+    own = hello(rig.history.reading(), nonce="", age=0.0, uuid=OWN)
+    rig.core.feed(own, rig.now)
+    assert [uuid for _, uuid in rig.loops] == [OWN]
+    rig.core.directory_read([UUID], rig.now)
+    assert rig.core.next_time() > rig.now

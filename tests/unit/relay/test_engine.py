@@ -1,0 +1,101 @@
+"""The relay's threads: questions wait for a bounded time, and hello requests of any step are sent above."""
+
+import random
+from collections.abc import Collection, Iterator
+
+import pytest
+from _processes import poll
+
+from pubsub_lib import Publisher, Settings, Store, loader
+from pubsub_lib.api import Subscriber
+from pubsub_lib.core.effects import StartSync
+from pubsub_lib.core.envelope import Envelope, HelloRequest
+from pubsub_lib.core.model import Want
+from pubsub_lib.core.relaying import Relay
+from pubsub_lib.relay.engine import SLACK, RelayEngine
+from pubsub_lib.replica.scheduling import Threads
+from tests.unit.world import LONG, settings
+
+UUID = "cd" * 16
+
+
+class Rig:
+    """An engine on the bus of the settings, with what it sends and asks."""
+
+    def __init__(self, config: Settings, store: Store) -> None:
+        self.sent: list[Envelope] = []
+        self.asked: list[tuple[str, ...]] = []
+        subscriber = loader.load("memory").subscriber(config.for_driver())
+        self._request, rig = subscriber.request_hello, self
+
+        def request_hello(nonce: str, topics: Collection[str]) -> None:
+            rig.asked.append(tuple(topics))
+            rig._request(nonce, topics)
+
+        subscriber.request_hello = request_hello  # type: ignore[method-assign]
+        self.engine = engine(config, self.sent, store, subscriber)
+
+
+def engine(config: Settings, sent: list[Envelope], store: Store, subscriber: Subscriber) -> RelayEngine:
+    return RelayEngine(
+        config, UUID, sent.append, lambda service, uuid: None, store, subscriber, Threads(), random.Random(0)
+    )
+
+
+@pytest.fixture
+def store(config: Settings) -> Iterator[Store]:
+    with Store(config) as store, Publisher(config, store), store.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+        yield store
+
+
+@pytest.fixture
+def config(sqlite_url: str) -> Settings:
+    return settings(sqlite_url, service_name="relay-1")
+
+
+@pytest.fixture
+def rig(config: Settings, store: Store) -> Iterator[Rig]:
+    made = Rig(config, store)
+    made.engine.start(["t"])
+    assert poll(lambda: made.engine.core.relay.contents.serves("t"), LONG)
+    yield made
+    made.engine.close(0.0)
+
+
+def test_step_of_any_thread_sends_the_hello_requests_above(rig: Rig) -> None:
+    assert poll(lambda: any(each.hello is not None for each in rig.sent), LONG), "the first hello"
+    rig.engine.on_connected_below()
+    before = len(rig.asked)
+    rig.engine.on_hello_request(HelloRequest("ab" * 12, ("t",)))
+    assert poll(lambda: "ab" * 12 in [each.hello.nonce for each in rig.sent if each.hello is not None], LONG)
+    answer = rig.engine.answer(StartSync(1, {"t": Want()}, {}))
+    assert answer is not None
+    assert len(rig.asked) > before, "a full answer needs a proof from after the question"
+
+
+def test_answer_that_does_not_come_in_time_is_given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Relay, "_ready", lambda *_: False)
+    began = rig.engine.now()
+    assert rig.engine.answer(StartSync(1, {"t": Want()}, {})) is None
+    assert rig.engine.now() - began >= SLACK
+    assert rig.engine.core.waiting == 0
+
+
+def test_after_the_goodbye_questions_are_refused_at_once(rig: Rig) -> None:
+    rig.engine.send_goodbye()
+    assert rig.engine.answer(StartSync(1, {"t": Want()}, {})) is None
+    last = rig.sent[-1].hello
+    assert last is not None
+    assert last.goodbye
+
+
+def test_directory_reaches_the_relay(rig: Rig, store: Store) -> None:
+    rig.engine.on_directory(["ee" * 16])
+    with store.transaction() as tx:
+        tx.set("a", "2", 2, topic="t")
+    assert poll(lambda: rig.engine.read(lambda state: state.unleased.messages) == 1, LONG)
+    publisher = next(iter(rig.engine.read(lambda state: list(state.leased._unknown))))
+    rig.engine.on_directory([publisher])
+    links = [message.link for each in rig.sent for message in each.messages]
+    assert [change.key for link in links for change in link.changes][-1] == "2"

@@ -1,0 +1,227 @@
+"""Relays on real sockets: what leaves them, what they answer, and how replicas below move between them."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import pytest
+from _processes import poll
+
+from pubsub_lib import Publisher, Replica, Settings, Store
+from pubsub_lib.core.effects import StartSync
+from pubsub_lib.core.model import Delta, Full, SyncAnswer, Want
+from pubsub_lib.errors import StoreUnavailable, TransportError
+from pubsub_lib.relay.runtime import RelayRuntime
+from tests.unit.relay.sockets import TOPICS, below, bound, relay_of
+from tests.unit.world import LONG
+
+
+@pytest.fixture
+def origin(sqlite_url: str) -> Settings:
+    return bound(sqlite_url, "api-1")
+
+
+@pytest.fixture
+def store(origin: Settings) -> Iterator[Store]:
+    with Store(origin) as store, Publisher(origin, store):
+        write(store, 0)
+        yield store
+
+
+def write(store: Store, value: int) -> None:
+    with store.transaction() as tx:
+        tx.set("a", str(value % 3), value, topic="t")
+        tx.set("b", str(value % 5), value, topic="u")
+
+
+def is_fresh(relay: RelayRuntime) -> bool:
+    """Whether the relay is ready, and a proof of each topic is there."""
+    return not relay.problems() and relay.reading().served == len(relay.topics)
+
+
+def asked(wants: Mapping[str, Want]) -> StartSync:
+    """The question of a replica below."""
+    return StartSync(1, wants, {})
+
+
+def fulls(replica: Replica) -> int:
+    return sum(replica.status().counters.fulls.values())
+
+
+def test_changes_reach_a_replica_through_two_relays(origin: Settings, store: Store) -> None:
+    first, second = bound(origin.store_url, "relay-1"), bound(origin.store_url, "relay-2")
+    second = msgspec.structs.replace(second, parents=(first.bind_address,))
+    reads = Counted(store)
+    with (
+        relay_of(first, store, origin.bind_address) as upper,
+        relay_of(second, store) as lower,
+        Replica(below(origin, second), TOPICS, store=reads) as replica,
+    ):
+        replica.wait_synced(LONG)
+        assert poll(lambda: is_fresh(upper) and is_fresh(lower), LONG), (upper.problems(), lower.problems())
+        assert replica.publishers == (second.bind_address,)
+        assert lower.listens_to == (first.bind_address,)
+        assert poll(lambda: replica.status().staleness < 2.0 and not replica.status().polling, LONG)
+        asked = reads.number
+        for value in range(1, 50):
+            write(store, value)
+        replica.wait_for(store.read_heads(()).store.position, LONG, topics=TOPICS)
+        assert replica.get("a", "1") == 49
+        assert lower.counters()["relayed"]["links"] >= 98
+        assert reads.number - asked <= 1, "the changes did not come through the relays"
+        assert lower.reading().above == 2, "the relay above, and the publisher above that one"
+
+
+class Counted:
+    """A reader that counts its readings."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.number = 0
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        self.number += 1
+        return self._store.read_sync(wants)
+
+
+def test_relay_answers_full_and_delta_syncs_from_memory(origin: Settings, store: Store) -> None:
+    config = bound(origin.store_url, "relay-1")
+    with relay_of(config, store, origin.bind_address) as relay:
+        assert poll(lambda: is_fresh(relay), LONG), relay.problems()
+        whole = relay.answer(asked({"t": Want(), "u": Want()}))
+        assert whole is not None
+        assert whole.store_id == store.store_id
+        part = whole.chains["t"]
+        assert isinstance(part, Full)
+        assert [record.value for record in part.topics["t"].records] == [b"0"]
+        for value in range(1, 4):
+            write(store, value)
+        head = store.read_heads(["t"]).topics["t"].point
+        assert poll(lambda: relay.counters()["relayed"]["links"] >= 6, LONG)
+        answer = relay.answer(asked({"t": Want(after=part.head)}))
+        assert answer is not None
+        assert answer.ages is not None
+        delta = answer.chains["t"]
+        assert isinstance(delta, Delta)
+        assert (len(delta.links), delta.head) == (3, head)
+        assert relay.answer(asked({"nothing": Want()})) is None
+        assert relay.counters()["relayed"]["questions"] == 3
+
+
+def test_questions_of_many_threads_are_answered_in_bounded_time(origin: Settings, store: Store) -> None:
+    config = bound(origin.store_url, "relay-1")
+    with relay_of(config, store, origin.bind_address) as relay:
+        assert poll(lambda: is_fresh(relay), LONG), relay.problems()
+        with ThreadPoolExecutor(16) as pool:
+            found = list(pool.map(lambda _: relay.answer(asked({"t": Want()})), range(64)))
+        assert all(each is not None for each in found)
+        assert relay.reading().waiting == 0
+
+
+def test_relay_without_an_answer_above_answers_with_its_true_age(origin: Settings) -> None:
+    config = bound(origin.store_url, "relay-1")
+    with Store(origin) as store:
+        reader = Unreadable(store)
+        publisher = Publisher(origin, store)
+        with publisher, relay_of(config, reader, origin.bind_address) as relay:
+            write(store, 1)
+            assert poll(lambda: is_fresh(relay), LONG), relay.problems()
+            reader.broken = True
+            publisher.close()
+            before = relay.reading().staleness
+            assert poll(lambda: relay.reading().staleness > before + 1.0, LONG)
+            answer = relay.answer(asked({"t": Want()}))
+            assert answer is not None
+            assert answer.ages is not None
+            assert answer.ages["t"].age > 0.9
+
+
+def test_rule_r1_staleness_below_a_relay_that_is_cut_off_stays_true_until_it_is_left(
+    origin: Settings, store: Store
+) -> None:
+    """The first relay loses its publisher and the database, and goes on answering. The replica's database is gone."""
+    other = bound(origin.store_url, "api-2")
+    one, two = bound(origin.store_url, "relay-1"), bound(origin.store_url, "relay-2")
+    reader, own = Unreadable(store), Unreadable(store)
+    publisher = Publisher(other, store)
+    with (
+        publisher,
+        relay_of(one, reader, other.bind_address) as cut,
+        relay_of(two, store, origin.bind_address) as healthy,
+        Replica(below(origin, one, two), TOPICS, store=own) as replica,
+    ):
+        replica.wait_synced(LONG)
+        assert poll(lambda: is_fresh(cut) and is_fresh(healthy) and not replica.status().polling, LONG)
+        assert replica.publishers == (one.bind_address,)
+        reader.broken = own.broken = True
+        publisher.close()
+        closed = time.monotonic()
+        while replica.publishers == (one.bind_address,):
+            now = time.monotonic()
+            assert now < closed + LONG
+            staleness = replica.status().staleness
+            if replica.publishers == (one.bind_address,):
+                assert staleness >= now - closed, "no proof is from after the cut"
+            replica._engine.wait_for_step(0.05)
+        assert poll(lambda: replica.status().staleness < time.monotonic() - closed - 0.2, LONG), replica.status()
+
+
+class Unreadable:
+    """A reader whose database is out of reach from some time on."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.broken = False
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        if self.broken:
+            raise StoreUnavailable("out of reach")
+        return self._store.read_sync(wants)
+
+
+def test_rule_r5_replica_leaves_a_relay_that_stops_and_one_that_is_gone(origin: Settings, store: Store) -> None:
+    one, two = bound(origin.store_url, "relay-1"), bound(origin.store_url, "relay-2")
+    with (
+        relay_of(one, store, origin.bind_address) as first,
+        relay_of(two, store, origin.bind_address) as second,
+        Replica(below(origin, one, two), TOPICS, store=store) as replica,
+    ):
+        assert poll(lambda: is_fresh(first) and is_fresh(second), LONG)
+        replica.wait_synced(LONG)
+        assert poll(lambda: not replica.status().polling, LONG)
+        begun = fulls(replica)
+        assert replica.publishers == (one.bind_address,)
+        first.close()  # it sends a goodbye
+        assert poll(lambda: replica.publishers == (two.bind_address,), LONG)
+        write(store, 7)
+        replica.wait_for(store.read_heads(()).store.position, LONG, topics=TOPICS)
+        second._subscriber.close()
+        second._sender.close()  # without a goodbye
+        assert poll(lambda: replica.publishers == (one.bind_address,), LONG)
+        with relay_of(one, store, origin.bind_address) as again:
+            assert poll(lambda: is_fresh(again), LONG)
+            write(store, 8)
+            replica.wait_for(store.read_heads(()).store.position, LONG, topics=TOPICS)
+            assert poll(lambda: not replica.status().polling, LONG), "it is proved by the parent again"
+        assert fulls(replica) == begun
+
+
+def test_rule_r6_relays_that_listen_to_each_other_are_not_ready(origin: Settings, store: Store) -> None:
+    one, two = bound(origin.store_url, "relay-1"), bound(origin.store_url, "relay-2")
+    one = msgspec.structs.replace(one, parents=(two.bind_address,))
+    two = msgspec.structs.replace(two, parents=(one.bind_address,))
+    with relay_of(one, store) as first, relay_of(two, store) as second:
+        relays = (first, second)
+        assert poll(lambda: any("is below this relay" in why for each in relays for why in each.problems()), LONG)
+
+
+def test_address_in_use_is_refused_and_nothing_is_left(origin: Settings, store: Store) -> None:
+    before = threading.active_count()
+    relay = relay_of(msgspec.structs.replace(origin, service_name="relay-1"), store)
+    with pytest.raises(TransportError, match="in use"):
+        relay.start()
+    assert relay.answer(asked({"t": Want()})) is None
+    relay.close()
+    assert poll(lambda: threading.active_count() <= before, LONG)

@@ -1,0 +1,149 @@
+"""A replica listens to one parent, and leaves it for a reason (rules R5 and R6)."""
+
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
+from pubsub_lib.core.envelope import Envelope, Hello
+from pubsub_lib.core.model import ALL
+from pubsub_lib.errors import TransportError
+from pubsub_lib.replica.parent_subscriber import ParentSubscriber
+from tests.unit.world import QUICK
+
+STALE = QUICK.stale_after
+FIRST, SECOND = "1" * 32, "2" * 32
+
+
+class Driver(Subscriber):
+    """Records the addresses, and passes on what a test gives it."""
+
+    def __init__(self) -> None:
+        self.addresses: list[str] = []
+        self.calls: list[object] = []
+        self.refuses = ""
+
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        self.give = on_envelope
+
+    def register_listen_address(self, address: str) -> None:
+        if address == self.refuses:
+            raise TransportError("no such transport")
+        self.addresses.append(address)
+
+    def unregister_listen_address(self, address: str) -> None:
+        self.addresses.remove(address)
+
+    def register_topic(self, topic: str) -> None:
+        self.calls.append(("topic", topic))
+
+    def unregister_topic(self, topic: str) -> None:
+        self.calls.append(("no topic", topic))
+
+    def pin_key(self, address: str, public_key: str) -> None:
+        self.calls.append(("key", address, public_key))
+
+    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
+        self.calls.append(("hello", nonce, tuple(topics)))
+
+    def daemonize(self) -> None:
+        self.calls.append("started")
+
+    def counters(self) -> Mapping[str, int]:
+        return {"received": 7}
+
+    def close(self) -> None:
+        self.calls.append("closed")
+
+
+class Rig:
+    """A subscriber of the parents a, b and c, whose thread does not run: a test calls its steps."""
+
+    def __init__(self) -> None:
+        self.driver = Driver()
+        self.silent = 0.0
+        self.received: list[Envelope] = []
+        self.parents = ParentSubscriber(self.driver, ["a", "b", "c"], QUICK)
+        self.parents.judge_by(lambda now: self.silent)
+        self.parents.initialize(self.received.append, lambda: None)
+        self.begun = self.parents._parents._since
+
+    def step(self, seconds: float) -> float:
+        """A step, ``seconds`` after the start; returns the seconds from then until the next step."""
+        return self.parents.step(self.begun + seconds) - self.begun - seconds
+
+    def hello(self, uuid: str, *, goodbye: bool = False) -> None:
+        made = Hello({}, {}, None, 0.0, "", goodbye)
+        self.driver.give(Envelope("relay", uuid, ALL, 0, (), made))
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_rule_r5_first_parent_is_listened_to_and_a_silent_one_is_left(rig: Rig) -> None:
+    assert rig.driver.addresses == ["a"]
+    rig.silent = 0.1
+    assert STALE - 0.1 < rig.step(0.0) < STALE + 0.2
+    assert rig.step(STALE) > STALE - 0.2, "the next check is when the proof would be too old"
+    assert rig.driver.addresses == ["a"]
+    rig.silent = STALE + 0.1
+    assert STALE - 0.1 < rig.step(2 * STALE) < STALE + 0.2
+    assert (rig.driver.addresses, rig.parents.current, rig.parents.moves) == (["b"], "b", 1)
+
+
+def test_goodbye_of_the_parent_is_a_reason_to_leave_at_once(rig: Rig) -> None:
+    rig.hello(FIRST)
+    rig.hello(FIRST, goodbye=True)
+    assert rig.parents.current == "b"
+    rig.step(0.1)
+    assert rig.driver.addresses == ["b"]
+    rig.hello(FIRST, goodbye=True)
+    assert rig.parents.current == "b", "a late message of the old parent"
+    rig.hello(SECOND, goodbye=True)
+    assert rig.parents.current == "c"
+    assert len(rig.received) == 4, "the replica gets every message"
+
+
+def test_rule_r6_parent_below_the_relay_is_left_and_not_used_for_a_while(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.hello(FIRST)
+    rig.parents.refuse("relay-7", FIRST)
+    assert rig.parents.current == "b"
+    rig.parents.refuse("relay-7", FIRST)
+    assert rig.parents.current == "b", "a late message of the old parent"
+    rig.hello(SECOND)
+    rig.parents.refuse("relay-8", SECOND)
+    assert rig.parents.current == "c"
+    errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert len(errors) == 2
+    assert "relay-7" in errors[0]
+    rig.silent = 100.0
+    rig.step(STALE + 1.0)
+    assert rig.parents.current == "c", "the others are excluded"
+
+
+def test_address_that_the_driver_refuses_is_left_for_the_next_one(rig: Rig) -> None:
+    rig.driver.refuses = "b"
+    rig.silent = STALE + 1.0
+    with pytest.raises(TransportError):
+        rig.step(STALE)
+    assert rig.driver.addresses == ["a"]
+    rig.step(STALE + 0.5)
+    assert rig.driver.addresses == ["c"]
+
+
+def test_the_rest_is_the_drivers(rig: Rig) -> None:
+    parents = rig.parents
+    parents.register_topic("t")
+    parents.unregister_topic("t")
+    parents.pin_key("a", "key")
+    parents.request_hello("nonce", ["t"])
+    parents.daemonize()
+    assert parents.counters() == {"received": 7}
+    parents.close()
+    assert rig.driver.calls == [
+        ("topic", "t"), ("no topic", "t"), ("key", "a", "key"), ("hello", "nonce", ("t",)), "started", "closed",
+    ]  # fmt: skip

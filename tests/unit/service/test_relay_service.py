@@ -1,0 +1,134 @@
+"""A relay as a service: its entry in the directory, readiness, metrics, status, and what it refuses."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pytest
+from _processes import free_port, poll
+
+from pubsub_lib import Replica, Settings, Store
+from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.core.effects import StartSync
+from pubsub_lib.core.model import Want
+from pubsub_lib.errors import ConfigError, DriverError, TransportError
+from pubsub_lib.service.metrics import ServiceMetrics
+from pubsub_lib.service.relay_service import RelayService
+from pubsub_lib.service.service import PublisherService
+from pubsub_lib.service.status_page import page
+from tests.unit.relay.sockets import TOPICS, below, bound
+from tests.unit.world import LONG, settings
+
+
+def service_of(config: Settings, role: Literal["origin", "relay"] = "relay") -> ServiceSettings:
+    return ServiceSettings(
+        role=role, address=config.bind_address, lease=5.0, follow_interval=0.02, grace=0.05, metrics_port=0
+    )
+
+
+@pytest.fixture
+def origin(sqlite_url: str, tmp_path: Path) -> Iterator[Settings]:
+    hop = {"multiproc_driver": "zmq_pubsub_multiproc_driver", "multiproc_socket": f"{tmp_path}/hop/socket"}
+    config = bound(sqlite_url, "api-1", discovery_interval=0.2, **hop)
+    with PublisherService(config, service_of(config, "origin")):
+        yield config
+
+
+@pytest.fixture
+def store(origin: Settings) -> Iterator[Store]:
+    with Store(origin.store_url) as store:
+        yield store
+
+
+def relay_settings(origin: Settings, name: str = "relay-1") -> Settings:
+    # As a file has it: publishers_ips is for replicas, and names the origin here.
+    return bound(origin.store_url, name, discovery_interval=0.2, addresses=(origin.bind_address,))
+
+
+def write(store: Store, value: int) -> int:
+    with store.transaction() as tx:
+        tx.set("a", str(value), value, topic="t")
+    assert tx.commit is not None
+    return tx.commit.point.position
+
+
+def test_relay_finds_the_origin_and_serves_a_replica_that_names_it(origin: Settings, store: Store) -> None:
+    config = relay_settings(origin)
+    with (
+        RelayService(config, service_of(config)) as relay,
+        Replica(below(origin, config), TOPICS) as replica,
+        Replica(origin, TOPICS) as ordinary,
+    ):
+        replica.wait_synced(LONG)
+        assert poll(lambda: not relay.problems(), LONG), relay.problems()
+        assert poll(lambda: {(each.service, each.role) for each in store.directory.live()} == {
+            ("api-1", "origin"), ("relay-1", "relay"),
+        }, LONG)  # fmt: skip
+        replica.wait_for(write(store, 1), LONG, topics=TOPICS)
+        assert poll(lambda: relay.counters()["relayed"]["links"] >= 1, LONG)
+        assert poll(lambda: replica._engine.read(lambda state: relay.uuid in state.leased.live), LONG)
+        assert poll(lambda: ordinary.publishers == (origin.bind_address,), LONG), "it does not listen to the relay"
+        assert relay.answer(StartSync(1, {"t": Want()}, {})) is not None
+        gauges = relay.gauges()["relay"]
+        assert (gauges["topics"], gauges["served"]) == (3.0, 3.0)
+        assert gauges["proof_age"] < LONG
+    assert [each.service for each in store.directory.live()] == ["api-1"]
+
+
+def test_status_page_and_metrics_name_the_role_and_what_is_above(origin: Settings, store: Store) -> None:
+    upper, config = relay_settings(origin), relay_settings(origin, "relay-2")
+    config = msgspec.structs.replace(config, parents=(upper.bind_address,))
+    with RelayService(upper, service_of(upper)), RelayService(config, service_of(config)) as relay:
+        assert poll(lambda: not relay.problems(), LONG), relay.problems()
+        status = relay.status_reader("zmq_pubsub_driver", config.bind_address)
+        assert poll(lambda: status().entries_age is not None, LONG)
+        found = status()
+        assert (found.role, found.listens_to) == ("relay", (upper.bind_address,))
+        shown = page(found, 0)
+        assert "<dt>Role</dt><dd>relay</dd>" in shown
+        assert f"<dt>Listens to</dt><dd>{upper.bind_address}</dd>" in shown
+        metrics = ServiceMetrics(relay.counters, relay.gauges, relay.latencies, relay.problems)
+        names = {sample.name for family in metrics.collect() for sample in family.samples}
+        assert {"pubsub_service_relayed_total", "pubsub_service_relay", "pubsub_service_ready"} <= names
+        assert relay.stuck() == []
+        relay.adjust(service_of(config))
+
+
+def test_second_relay_of_one_name_stops(origin: Settings) -> None:
+    one, two = relay_settings(origin), relay_settings(origin)
+    quick = msgspec.structs.replace(service_of(one), lease=0.5)
+    gave_up = threading.Event()
+    with RelayService(one, quick), RelayService(two, quick, gave_up.set) as second:
+        assert gave_up.wait(LONG)
+        assert isinstance(second.failure, ConfigError)
+        assert "relay-1" in str(second.failure)
+
+
+def test_relay_on_an_address_in_use_leaves_nothing(origin: Settings, store: Store) -> None:
+    config = msgspec.structs.replace(relay_settings(origin), bind_address=origin.bind_address)
+    service = RelayService(config, service_of(config))
+    assert service.problems() == ["the service is not running"]
+    with pytest.raises(TransportError, match="in use"):
+        service.start()
+    assert [each.service for each in store.directory.live()] == ["api-1"]
+
+
+def test_relay_refuses_what_it_cannot_do(sqlite_url: str) -> None:
+    config = bound(sqlite_url, "relay-1", discovery_interval=1.0)
+    own = f"tcp://127.0.0.1:{free_port()}"
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"topics": ()}, "needs named topics"),
+        ({"discovery_interval": 0.0}, "no publisher to listen to"),
+        ({"parents": (config.bind_address,)}, "its own address"),
+        ({"group_commit": "host", "multiproc_socket": "/x"}, "group_commit = process"),
+    )
+    for changes, why in cases:
+        with pytest.raises(ConfigError, match=why):
+            RelayService(msgspec.structs.replace(config, **changes), service_of(config))
+    other = msgspec.structs.replace(service_of(config), address=own)
+    with pytest.raises(ConfigError, match="its own address"):
+        RelayService(msgspec.structs.replace(config, parents=(own,)), other)
+    with pytest.raises(DriverError, match="'bind_based', needed by role = relay"):
+        RelayService(settings(sqlite_url, topics=("t",), discovery_interval=1.0), service_of(config))
