@@ -1,16 +1,17 @@
 """A relay in place of a replica's state: what each step makes is sent, and passed on to those who wait."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from typing import Final, Protocol
+from typing import Final
 
 from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, HelloRequest
-from pubsub_lib.core.model import SyncAnswer, Want
+from pubsub_lib.core.model import SyncAnswer
 from pubsub_lib.core.relaying import Relay, RelayStep
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.logs import logger
+from pubsub_lib.sync.question import SyncQuestion
 
 _log = logger(__name__)
 
@@ -18,18 +19,6 @@ MAX_WAITING: Final = 1000
 """Maximum number of questions that wait for an answer; further ones are refused, and their replicas ask again."""
 
 Answer = Future[SyncAnswer | None]
-
-
-class SyncQuestion(Protocol):
-    """What a replica below asks: also a :class:`.StartSync`."""
-
-    @property
-    def wants(self) -> Mapping[str, Want]:
-        """By chain."""
-
-    @property
-    def refresh(self) -> bool:
-        """The state is to be proved again before the answer."""
 
 
 class RelayCore:

@@ -11,7 +11,7 @@ from pubsub_lib.core.model import SyncAnswer
 from pubsub_lib.core.relay_contents import RelayedState
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.core.replica_state import ReplicaState
-from pubsub_lib.relay.core import RelayCore, SyncQuestion
+from pubsub_lib.relay.core import RelayCore
 from pubsub_lib.replica.core import Core
 from pubsub_lib.replica.discovery import Discovery
 from pubsub_lib.replica.engine import Engine
@@ -19,6 +19,7 @@ from pubsub_lib.replica.handlers import Handlers
 from pubsub_lib.replica.scheduling import Scheduler
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.settings import Settings
+from pubsub_lib.sync.question import SyncQuestion
 
 SLACK: Final = 0.5
 """Seconds for which an answer may be late: the relay's threads may be busy."""

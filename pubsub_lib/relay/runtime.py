@@ -14,7 +14,6 @@ from pubsub_lib.core.model import SyncAnswer
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.sequencer import Progress
 from pubsub_lib.logs import logger
-from pubsub_lib.relay.core import SyncQuestion
 from pubsub_lib.relay.engine import RelayEngine
 from pubsub_lib.replica.discovery import DirectoryEntry, discovery_of
 from pubsub_lib.replica.parent_subscriber import ParentSubscriber, unheard
@@ -23,6 +22,7 @@ from pubsub_lib.replica.scheduling import Threads
 from pubsub_lib.replica.status import problems
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.settings import Settings
+from pubsub_lib.sync.question import SyncQuestion
 
 _log = logger(__name__)
 

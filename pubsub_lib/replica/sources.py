@@ -16,7 +16,7 @@ class Sources:
     def __init__(self, settings: Settings, given: SyncReader | None) -> None:
         """Connects to nothing. Warns of servers that are not verified. Raises ConfigError."""
         own = open_own_store(settings) if given is None and settings.store_url else None
-        self._client = _client_of(settings) if given is None and settings.sync_url else None
+        self._client = channel_client(settings) if given is None and settings.sync_url else None
         self._own = own
         self.store = own if given is None else given if isinstance(given, Store) else None
         """The database, for the directory; None: there is none."""
@@ -46,12 +46,13 @@ def check_driver(settings: Settings, capabilities: Capabilities) -> None:
         )
     if capabilities.bind_based and not settings.addresses and not settings.parents:
         raise ConfigError(
-            "a replica without store_url finds no publishers in the directory; set publishers_ips (Settings.addresses), "
-            "or parents"
+            "a replica without store_url finds no publishers in the directory; set publishers_ips "
+            "(Settings.addresses), or parents"
         )
 
 
-def _client_of(settings: Settings) -> SyncClient:
+def channel_client(settings: Settings) -> SyncClient:
+    """A client of the sync channel of ``sync_url``. Warns of servers that are not verified."""
     warn_of_plain_channels(settings.sync_url)
     return SyncClient(
         settings.sync_url,

@@ -22,8 +22,8 @@ from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.latency import Latencies
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.admission import admission_of
-from pubsub_lib.relay.core import SyncQuestion
 from pubsub_lib.relay.runtime import RelayRuntime
+from pubsub_lib.replica.sources import channel_client
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.leases import Leases
@@ -31,6 +31,7 @@ from pubsub_lib.service.status import About, Sources, StatusReader
 from pubsub_lib.service.step_times import longest_step
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
+from pubsub_lib.sync.question import SyncQuestion
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 from pubsub_lib.version import __version__
 
@@ -60,8 +61,8 @@ class RelayService:
         on_failure: Callable[[], None] = lambda: None,
         reader: SyncReader | None = None,
     ) -> None:
-        """Opens the database. ``reader`` answers the relay's own syncs; by default the database does. Raises
-        ConfigError, DriverError, StoreError.
+        """Opens the database. ``reader`` answers the relay's own syncs; by default that is the sync channel of
+        ``sync_url``, without one the database. Raises ConfigError, DriverError, StoreError.
         """
         check_settings(settings)
         service_settings.check(settings)
@@ -76,7 +77,10 @@ class RelayService:
         once = msgspec.structs.replace(settings.store, retry_attempts=1)
         self._store = store = Store(msgspec.structs.replace(settings, group_commit="process", store=once))
         live = store.directory.live
-        self._relay = RelayRuntime(settings, store if reader is None else reader, sender, subscriber, live)
+        self._channel = channel_client(settings) if reader is None and settings.sync_url else None
+        if reader is None:
+            reader = store if self._channel is None else self._channel
+        self._relay = RelayRuntime(settings, reader, sender, subscriber, live)
         self._admission = admission_of(settings, store, sender, "") if settings.keys else None
         self._leases = Leases(
             store.directory, self._name, self.uuid, service.address, service.lease, time.monotonic(),
@@ -119,6 +123,8 @@ class RelayService:
         self._running = False
         loop = self._loops["leases"]
         loop.close(0.0)
+        if self._channel is not None:
+            self._channel.close()
         self._relay.close()
         if self._admission is not None:
             self._admission.close()
@@ -132,8 +138,8 @@ class RelayService:
     def adjust(self, service: ServiceSettings) -> None:
         """A relay reads no changelog and trims none, so it uses none of the options that a running service changes."""
 
-    def answer(self, question: SyncQuestion) -> SyncAnswer | None:
-        """See :meth:`.RelayRuntime.answer`."""
+    def answer_sync(self, question: SyncQuestion) -> SyncAnswer | None:
+        """Answer a sync of a replica below from memory. See :meth:`.RelayRuntime.answer`."""
         return self._relay.answer(question)
 
     def problems(self) -> list[str]:

@@ -125,6 +125,39 @@ def test_replica_listens_through_two_relays_in_a_row(tree: Tree, store: Store) -
         assert lower.metric("relayed_total", "links") - before >= 20
 
 
+def serve_syncs(host: Host) -> str:
+    """Let a service answer syncs. Returns the URL."""
+    host.change("[publisher_service]\n", "[publisher_service]\nserve_syncs = true\n")
+    return f"http://127.0.0.1:{host.metrics_port}"
+
+
+def test_replica_below_two_relays_syncs_from_them_without_a_database(tree: Tree, store: Store) -> None:
+    upper, lower = tree.relays
+    above = serve_syncs(tree.origin)
+    upper.change("topics = t0, t1", f"topics = t0, t1\nsync_url = {above}")
+    above = serve_syncs(upper)
+    parent = upper.settings.bind_address
+    lower.change("topics = t0, t1", f"topics = t0, t1\nparents = {parent}\nsync_url = {above}")
+    settings = msgspec.structs.replace(tree.under(lower), store_url="", sync_url=serve_syncs(lower))
+    tree.origin.service()
+    worker = tree.origin.worker()
+    position = write(worker, 20)
+    upper.service()
+    process = lower.service()
+    with Watched(settings) as watched:
+        watched.must_come_to(position, store)
+        assert poll(lambda: listens_to(watched, lower), LONG), watched.replica.status()
+        assert lower.metric("syncs_total", "answered") >= 1
+        assert upper.metric("syncs_total", "answered") >= 1
+        process.kill()
+        process.wait(LONG)
+        position = write(worker, 20)
+        lower.service()  # again, with an empty memory
+        watched.must_come_to(position, store)
+        assert poll(lambda: listens_to(watched, lower), LONG), watched.replica.status()
+        assert watched.replica.status().full_syncs == 2, "one for each topic, and none after the kill"
+
+
 def test_staleness_covers_every_missing_change_while_the_origin_is_stopped(tree: Tree, store: Store) -> None:
     origin = tree.origin.service()
     process = tree.relays[0].service()

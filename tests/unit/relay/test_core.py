@@ -3,7 +3,6 @@
 import random
 
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Want
@@ -12,6 +11,7 @@ from pubsub_lib.core.relaying import Relay
 from pubsub_lib.errors import TransportError
 from pubsub_lib.relay import core as core_module
 from pubsub_lib.relay.core import RelayCore
+from pubsub_lib.sync.question import SyncQuestion
 from tests.unit.core.builders import CALM, UUID, History, envelope, hello
 
 OWN = "ab" * 16
@@ -47,8 +47,8 @@ class Rig:
         self.sent.append(made)
 
 
-def question(wants: dict[str, Want]) -> StartSync:
-    return StartSync(1, wants, {})
+def question(wants: dict[str, Want]) -> SyncQuestion:
+    return SyncQuestion(wants)
 
 
 def test_applied_links_are_sent_on_and_counted() -> None:

@@ -8,12 +8,12 @@ from _processes import poll
 
 from pubsub_lib import Publisher, Settings, Store, loader
 from pubsub_lib.api import Subscriber
-from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import Want
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.relay.engine import SLACK, RelayEngine
 from pubsub_lib.replica.scheduling import Threads
+from pubsub_lib.sync.question import SyncQuestion
 from tests.unit.world import LONG, settings
 
 UUID = "cd" * 16
@@ -69,7 +69,7 @@ def test_step_of_any_thread_sends_the_hello_requests_above(rig: Rig) -> None:
     before = len(rig.asked)
     rig.engine.on_hello_request(HelloRequest("ab" * 12, ("t",)))
     assert poll(lambda: "ab" * 12 in [each.hello.nonce for each in rig.sent if each.hello is not None], LONG)
-    answer = rig.engine.answer(StartSync(1, {"t": Want()}, {}))
+    answer = rig.engine.answer(SyncQuestion({"t": Want()}))
     assert answer is not None
     assert len(rig.asked) > before, "a full answer needs a proof from after the question"
 
@@ -77,14 +77,14 @@ def test_step_of_any_thread_sends_the_hello_requests_above(rig: Rig) -> None:
 def test_answer_that_does_not_come_in_time_is_given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Relay, "_ready", lambda *_: False)
     began = rig.engine.now()
-    assert rig.engine.answer(StartSync(1, {"t": Want()}, {})) is None
+    assert rig.engine.answer(SyncQuestion({"t": Want()})) is None
     assert rig.engine.now() - began >= SLACK
     assert rig.engine.core.waiting == 0
 
 
 def test_after_the_goodbye_questions_are_refused_at_once(rig: Rig) -> None:
     rig.engine.send_goodbye()
-    assert rig.engine.answer(StartSync(1, {"t": Want()}, {})) is None
+    assert rig.engine.answer(SyncQuestion({"t": Want()})) is None
     last = rig.sent[-1].hello
     assert last is not None
     assert last.goodbye

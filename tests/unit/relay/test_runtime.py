@@ -10,10 +10,10 @@ import pytest
 from _processes import poll
 
 from pubsub_lib import Publisher, Replica, Settings, Store
-from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.model import Delta, Full, SyncAnswer, Want
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from pubsub_lib.relay.runtime import RelayRuntime
+from pubsub_lib.sync.question import SyncQuestion
 from tests.unit.relay.sockets import TOPICS, below, bound, relay_of
 from tests.unit.world import LONG
 
@@ -41,9 +41,9 @@ def is_fresh(relay: RelayRuntime) -> bool:
     return not relay.problems() and relay.reading().served == len(relay.topics)
 
 
-def asked(wants: Mapping[str, Want]) -> StartSync:
+def asked(wants: Mapping[str, Want]) -> SyncQuestion:
     """The question of a replica below."""
-    return StartSync(1, wants, {})
+    return SyncQuestion(wants)
 
 
 def fulls(replica: Replica) -> int:

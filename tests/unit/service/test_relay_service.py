@@ -11,13 +11,13 @@ from _processes import free_port, poll
 
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.config.service import ServiceSettings
-from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.model import Want
 from pubsub_lib.errors import ConfigError, DriverError, TransportError
 from pubsub_lib.service.metrics import ServiceMetrics
 from pubsub_lib.service.relay_service import RelayService
 from pubsub_lib.service.service import PublisherService
 from pubsub_lib.service.status_page import page
+from pubsub_lib.sync.question import SyncQuestion
 from tests.unit.relay.sockets import TOPICS, below, bound
 from tests.unit.world import LONG, settings
 
@@ -70,7 +70,7 @@ def test_relay_finds_the_origin_and_serves_a_replica_that_names_it(origin: Setti
         assert poll(lambda: relay.counters()["relayed"]["links"] >= 1, LONG)
         assert poll(lambda: replica._engine.read(lambda state: relay.uuid in state.leased.live), LONG)
         assert poll(lambda: ordinary.publishers == (origin.bind_address,), LONG), "it does not listen to the relay"
-        assert relay.answer(StartSync(1, {"t": Want()}, {})) is not None
+        assert relay.answer_sync(SyncQuestion({"t": Want()})) is not None
         gauges = relay.gauges()["relay"]
         assert (gauges["topics"], gauges["served"]) == (3.0, 3.0)
         assert gauges["proof_age"] < LONG
