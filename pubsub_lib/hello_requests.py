@@ -63,7 +63,8 @@ class Pace:
 
 class HelloRequests:
     """Many threads put, one answers. The rate is limited for all subscribers together, because a reply is far larger
-    than its request, and stays in memory while its subscriber does not read.
+    than its request, and stays in memory while its subscriber does not read. Where the driver names the peers, each in
+    turn has its oldest request answered, and one peer alone fills at most half of the queue.
 
     A separate thread answers, because the callbacks may wait for locks that a sender holds while it waits for the
     driver's own thread.
@@ -77,7 +78,10 @@ class HelloRequests:
         self._refused = dict.fromkeys(("foreign", "oversized", "truncated"), 0)
         """Changed by the receiving thread only."""
         self._changed = threading.Condition()
-        self._waiting: deque[bytes] = deque()
+        self._waiting: dict[int | None, deque[bytes]] = {}
+        """The requests of each peer that has any, the peer whose turn is next first."""
+        self._number = 0
+        """Number of queued requests."""
         self._bytes = 0
         """Size of the queued requests together."""
         self._arrived = False
@@ -89,16 +93,23 @@ class HelloRequests:
             self._arrived = True
             self._changed.notify()
 
-    def put(self, frames: Sequence[bytes]) -> int:
-        """Queue hello requests. Return the number dropped because the queue is full. Does not wait."""
+    def put(self, frames: Sequence[bytes], peer: int | None = None) -> int:
+        """Queue hello requests of this peer; None: the driver does not know it. Return the number dropped because the
+        queue is full, or because the peer has as many in it as there is room left. Does not wait.
+        """
         dropped = 0
         with self._changed:
+            own = self._waiting.get(peer) or deque()
             for frame in frames:
-                if len(self._waiting) < MAX_WAITING and self._bytes + len(frame) <= MAX_WAITING_BYTES:
-                    self._waiting.append(frame)
+                room = MAX_WAITING - self._number
+                if room > (0 if peer is None else len(own)) and self._bytes + len(frame) <= MAX_WAITING_BYTES:
+                    own.append(frame)
+                    self._number += 1
                     self._bytes += len(frame)
                 else:
                     dropped += 1
+            if own:
+                self._waiting[peer] = own
             self._changed.notify()
         return dropped
 
@@ -121,11 +132,19 @@ class HelloRequests:
                     return Event.CONNECTED
                 pause = self._pace.wait(time.monotonic())
                 if not pause:
-                    frame = self._waiting.popleft()
-                    self._bytes -= len(frame)
-                    return frame
+                    return self._next()
                 self._changed.wait(pause)
         return None
+
+    def _next(self) -> bytes:
+        peer, own = next(iter(self._waiting.items()))
+        frame = own.popleft()
+        del self._waiting[peer]
+        if own:
+            self._waiting[peer] = own  # at the end: the others come first
+        self._number -= 1
+        self._bytes -= len(frame)
+        return frame
 
     def answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         """The answering thread: call the callbacks until :meth:`close`. Their exceptions are logged and counted."""
@@ -161,5 +180,5 @@ class HelloRequests:
         with self._changed:
             self._closed = True
             self._waiting.clear()
-            self._bytes = 0
+            self._number = self._bytes = 0
             self._changed.notify_all()

@@ -19,6 +19,8 @@ BEGIN, END = "<!-- hops -->\n", "<!-- /hops -->\n"
 TRACES: Final = 9
 THREADS: Final = ("writer", "receiver", "handler")
 """The threads in the order of their first calls."""
+TIMER: Final = "inflow_guard.py"
+"""The file of a thread that looks at the sending thread ten times a second, and is in the traces of a slow machine."""
 
 Hops = tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]
 """For each thread its steps: a file, and the functions that were called in it, each once."""
@@ -28,6 +30,8 @@ def hops(trace: Trace) -> Hops:
     """The steps of each thread, without comprehensions and lambdas, which are calls in some versions of Python only."""
     found = []
     for steps in trace.threads:
+        if steps[0].file.endswith(TIMER):
+            continue
         calls = [(step.file, name) for step in steps for name in step.functions if not name.startswith("<")]
         groups = groupby(calls, key=lambda call: call[0])
         found.append(tuple((file, tuple(dict.fromkeys(name for _, name in group))) for file, group in groups))

@@ -11,6 +11,7 @@ import os
 import resource
 import socket
 import struct
+import threading
 from typing import Final
 
 import zmq
@@ -40,7 +41,7 @@ def backlog_of(maximum: int) -> int:
 
 
 class ConnectionLimit:
-    """Follows the events of one listening socket. One thread."""
+    """Follows the events of one listening socket. One thread, and :meth:`hold` another one."""
 
     def __init__(self, address: str, maximum: int) -> None:
         self._address = address
@@ -48,9 +49,13 @@ class ConnectionLimit:
         self._open: set[int] = set()
         """The descriptors of the accepted connections."""
         self._listening: socket.socket | None = None
-        self._limited = False
+        self._limited = self._held = False
+        self._dropping = False
+        """Whether the listening socket has the filter."""
+        self._lock = threading.Lock()
+        """Of the listening socket, ``_dropping``, ``_limited`` and ``_held``."""
         self._bound_to: object = None
-        self.counts = {"accepted": 0, "limited": 0, "ended": 0}
+        self.counts = {"accepted": 0, "limited": 0, "ended": 0, "held": 0}
 
     def event(self, event: int, descriptor: int) -> None:
         """An event of ZeroMQ's monitor, with its descriptor. Others than those of connections are ignored."""
@@ -77,10 +82,12 @@ class ConnectionLimit:
             )
             return
         self._bound_to = _local(listening)
-        if self._address.startswith(addresses.TCP):
-            self._listening = listening
-        else:
+        if not self._address.startswith(addresses.TCP):
             listening.close()  # the kernel has no filter for it
+            return
+        with self._lock:
+            self._listening = listening
+            self._apply()
 
     def end(self, descriptor: int) -> bool:
         """End an accepted connection; False when it has ended already. ZeroMQ then finds it closed by its peer."""
@@ -99,9 +106,19 @@ class ConnectionLimit:
 
     def close(self) -> None:
         """Release the listening socket, which would otherwise keep the port bound. Idempotent."""
-        if self._listening is not None:
-            self._listening.close()
-            self._listening = None
+        with self._lock:
+            if self._listening is not None:
+                self._listening.close()
+                self._listening = None
+            self._dropping = False
+
+    def hold(self, wanted: bool) -> None:
+        """Drop new connections meanwhile, or accept them again. Any thread."""
+        with self._lock:
+            if wanted and not self._held:
+                self.counts["held"] += 1
+            self._held = wanted
+            self._apply()
 
     def renewed(self) -> int:
         """The socket was closed, and another one will listen. Returns the number of connections that ended with it."""
@@ -113,12 +130,11 @@ class ConnectionLimit:
         return ended
 
     def _limit(self) -> None:
-        self._limited = True
+        with self._lock:
+            self._limited = True
+            self._apply()
+            refused = self._dropping
         self.counts["limited"] += 1
-        refused = self._listening is not None
-        if self._listening is not None:
-            code = ctypes.create_string_buffer(_DROP_ALL)
-            refused = self._set(_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(code)))
         _log.warning(
             "%d connections are open at %s, the maximum (max_connections, or half of this process's limit of open "
             "files): %s; see which hosts hold them, and let a firewall refuse strangers",
@@ -128,19 +144,25 @@ class ConnectionLimit:
         )
 
     def _accept_again(self) -> None:
-        self._limited = False
-        self._set(_DETACH_FILTER, struct.pack("i", 0))
+        with self._lock:
+            self._limited = False
+            self._apply()
         _log.warning("new connections to %s are accepted again: %d are open", self._address, len(self._open))
 
-    def _set(self, option: int, value: bytes) -> bool:
-        if self._listening is None:
-            return False
+    def _apply(self) -> None:
+        """Give the listening socket the filter, or take it away. Under the lock."""
+        wanted = self._limited or self._held
+        if self._listening is None or wanted == self._dropping:
+            return
+        code = ctypes.create_string_buffer(_DROP_ALL)
+        attached = _ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(code))
+        option, value = attached if wanted else (_DETACH_FILTER, struct.pack("i", 0))
         try:
             self._listening.setsockopt(socket.SOL_SOCKET, option, value)
         except OSError as error:
             _log.error("the kernel refuses a filter for connections to %s: %s", self._address, error.strerror)
-            return False
-        return True
+            return
+        self._dropping = wanted
 
 
 def _local(made: socket.socket) -> object:

@@ -21,6 +21,7 @@ from pubsub_zmq.keyed_budget import KeyedBudget
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.sockets import LISTENER_EVENTS, Bound, Monitor, Waker, make_keyed_xpub, translated
+from pubsub_zmq.subscription_budget import descriptor_of
 from pubsub_zmq.zap import ZapHandler
 
 _log = logger(__name__)
@@ -164,7 +165,6 @@ class KeyedPublisher(ZmqPublisher):
         one, and keeps these peers in a list beside that of the messages. Two cases in which the lists do not fit end
         all connections: a message that is no subscription, and a peer that left before its subscription was read.
         """
-        asks: list[bytes] = []
         arrived = False
         more = True
         for _ in range(_SUBSCRIPTIONS):
@@ -191,13 +191,11 @@ class KeyedPublisher(ZmqPublisher):
                 self._applied.add(prefix)
                 arrived = arrived or prefix[:1] == codec.EVERYTHING
             elif decision.request:
-                asks.append(decision.request)
+                self._sending["overflow"] += self._asks.put((decision.request,), descriptor_of(frame))
         if not more and self._subscriptions.is_wrong(time.monotonic()):
             return self._distrust()
         if arrived:
             self._asks.connected()
-        if asks:
-            self._sending["overflow"] += self._asks.put(asks)
         return more
 
     def _distrust(self) -> bool:

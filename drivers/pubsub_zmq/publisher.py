@@ -23,9 +23,10 @@ from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
 from pubsub_zmq.connection_limit import ConnectionLimit, maximum_of
 from pubsub_zmq.contexts import make_context
+from pubsub_zmq.inflow_guard import InflowGuard
 from pubsub_zmq.options import ZmqOptions
-from pubsub_zmq.sockets import LISTENER_EVENTS, Bound, Monitor, Waker, bind_error, make_xpub, translated
-from pubsub_zmq.subscription_budget import SubscriptionBudget
+from pubsub_zmq.sockets import Bound, Monitor, Waker, bind, make_xpub, translated
+from pubsub_zmq.subscription_budget import SubscriptionBudget, descriptor_of
 
 _log = logger(__name__)
 
@@ -71,7 +72,8 @@ class ZmqPublisher(Publisher):
         self._asks = HelloRequests(limits, options.questions_per_second)
         self._linger = 0.0
         self._stop = False  # ends _serve(); set by close()
-        self._busy_since = _WAITING
+        self._busy_since = self._direct_since = _WAITING
+        self._guard: InflowGuard | None = None
         self.endpoint = ""
         """The bound address after ``initialize``, with the real port also for a wildcard."""
         # Changed by the socket's user only, so that it needs no lock of its own.
@@ -85,6 +87,8 @@ class ZmqPublisher(Publisher):
             undo.callback(sending.drop)
             answering = ReadyThread("pubsub-zmq-asks")
             undo.callback(answering.drop)
+            watching = ReadyThread("pubsub-zmq-guard")
+            undo.callback(watching.drop)
             waker = Waker()
             undo.callback(waker.close)
             bound = self._bind()
@@ -93,25 +97,34 @@ class ZmqPublisher(Publisher):
             self._xpub = bound[1]
             self._outbox = outbox = SendQueue(self._options.send_queue, waker.wake, "pubsub_zmq")
             self._life.begin()
-            self._threads = (sending.thread, answering.thread)
+            self._threads = (sending.thread, answering.thread, watching.thread)
             sending.run(partial(self._run, bound, waker, outbox))
             answering.run(partial(self._asks.answer, on_hello_request, on_connected))
+            if port := addresses.port_of(self.endpoint):
+                self._guard = InflowGuard(int(port), self.sending_for, self._connections.hold)
+                watching.run(self._guard.run)
+            else:
+                watching.drop()  # the kernel cannot pause connections to a path
 
     def send_event(self, envelope: Envelope) -> None:
         """Encode and send, or queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.
 
         A message is sent past the queue, in the caller's thread, unless others are sending, are waiting, or many were
-        sent just now. Waits at most ``send_wait`` seconds, and only when the queue is full.
+        sent just now, or a client made a call on the socket last long. Waits at most ``send_wait`` seconds, and only
+        when the queue is full; and until such a client is paused for the first time (:mod:`.inflow_guard`).
         """
         if self._life.closed or self._life.process != os.getpid():
             self._life.check_open()
         outbox = self._outbox
         assert outbox is not None  # initialize() made it
         head, body = codec.encode(envelope, self._limits)
-        quiet = time.monotonic() - self._sent_at >= _QUIET
+        now = time.monotonic()
+        quiet = now - self._sent_at >= _QUIET
         rare = envelope.hello is None and (quiet or self._few < _FEW)
-        if rare and self._socket_lock.acquire(blocking=False):
+        alarmed = self._guard is not None and self._guard.alarmed
+        if rare and not alarmed and self._socket_lock.acquire(blocking=False):
             try:
+                self._direct_since = now
                 self._few = 1 if quiet else self._few + 1
                 xpub, waker = self._xpub, self._waker
                 if xpub is not None and waker is not None and outbox.pass_by():
@@ -121,6 +134,7 @@ class ZmqPublisher(Publisher):
                         waker.wake()
                     return
             finally:
+                self._direct_since = _WAITING
                 self._socket_lock.release()
         outbox.put(QueuedMessage(envelope, head, body), self._options.send_wait)
 
@@ -128,16 +142,18 @@ class ZmqPublisher(Publisher):
         """The counters that the API requires, and: ``frames`` (fewer than ``sent`` when messages shared frames),
         ``send_errors`` (frames that ZeroMQ refused), ``accepted`` connections, ``connected`` (with a handshake) and
         ``disconnected`` ones, ``limited`` (times that ``max_connections`` was reached), ``ended`` (connections with too
-        many subscriptions), ``asks`` (hello requests) and their errors. Messages dropped at a slow subscriber's
-        high-water mark are not visible here; the replica finds the gap in the sequences.
+        many subscriptions), ``paused`` ones (:mod:`.inflow_guard`), ``asks`` (hello requests) and their errors. What is
+        dropped at a slow subscriber's high-water mark is not visible here; the replica finds it by the sequences.
         """
         outbox = self._outbox
         sent = 0 if outbox is None else outbox.accepted
-        return {"sent": sent, **self._sending, **self._connections.counts, **self._asks.counts}
+        paused = 0 if self._guard is None else self._guard.paused
+        return {"sent": sent, "paused": paused, **self._sending, **self._connections.counts, **self._asks.counts}
 
     def sending_for(self, now: float) -> float:
         """See :meth:`pubsub_lib.api.Publisher.sending_for`."""
-        return 0.0 if self._life.closed else max(0.0, now - max(self._busy_since, self._sent_at))
+        since = max(min(self._busy_since, self._direct_since), self._sent_at)
+        return 0.0 if self._life.closed else max(0.0, now - since)
 
     def public_key(self) -> str:
         """Empty, because this publisher has no keys; the other kind is :class:`.keyed_publisher.KeyedPublisher`."""
@@ -161,6 +177,8 @@ class ZmqPublisher(Publisher):
             if self._waker is not None:
                 self._waker.wake()
         self._asks.close()
+        if self._guard is not None:
+            self._guard.close()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(_STOP / 2)
@@ -168,25 +186,9 @@ class ZmqPublisher(Publisher):
     # -- binding -----------------------------------------------------------------------------------------------------
 
     def _bind(self) -> Bound:
-        with ExitStack() as undo:
-            lock = addresses.lock_of(self._address)
-            if lock is not None:
-                undo.callback(lock.release)
-            try:
-                context = self._new_context()
-                undo.callback(self._end_context, context)
-                xpub = self._make_socket(context)
-                undo.callback(xpub.close, 0)
-                monitor = Monitor(xpub, LISTENER_EVENTS)
-                undo.callback(monitor.close)
-                xpub.setsockopt(zmq.IPV6, addresses.is_ipv6(self._address))
-                xpub.bind(self._address)
-                self.endpoint = xpub.getsockopt_string(zmq.LAST_ENDPOINT)
-            except zmq.ZMQError as error:
-                raise bind_error(error, self._address) from error
-            undo.pop_all()
-        self._ipc_lock = lock
-        return context, xpub, monitor
+        bound, self._ipc_lock = bind(self._address, self._new_context, self._make_socket, self._end_context)
+        self.endpoint = bound[1].getsockopt_string(zmq.LAST_ENDPOINT)
+        return bound
 
     def _new_context(self) -> "zmq.Context[zmq.Socket[bytes]]":
         return make_context()
@@ -265,7 +267,6 @@ class ZmqPublisher(Publisher):
 
     def _receive(self, xpub: "zmq.Socket[bytes]") -> bool:
         """Queue the received hello requests and new connections; return True when there may be more."""
-        asks = []
         arrived = False
         more = True
         for _ in range(_SUBSCRIPTIONS):
@@ -279,12 +280,10 @@ class ZmqPublisher(Publisher):
             self._budget.add(received, size)
             # 1: subscribed. The private prefix alone, which ends with NUL, is not a hello request.
             if frame[:1] == b"\1" and frame[1:2] == b"H" and frame[-1:] != b"\0":
-                asks.append(frame[1:])
+                self._sending["overflow"] += self._asks.put((frame[1:],), descriptor_of(received))
             arrived = arrived or frame[:2] == _SUBSCRIBED
         if arrived:
             self._asks.connected()
-        if asks:
-            self._sending["overflow"] += self._asks.put(asks)
         return more
 
     def _watch(self, monitor: Monitor) -> None:

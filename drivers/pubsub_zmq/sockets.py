@@ -2,7 +2,8 @@
 
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Final
 
 import zmq
@@ -12,6 +13,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.curve_keys import KeyPair
 from pubsub_lib.errors import TransportError
 from pubsub_lib.port_owner import owner_of_port
+from pubsub_lib.socket_lock import SocketLock
 from pubsub_zmq import addresses
 from pubsub_zmq.connection_limit import backlog_of, maximum_of
 from pubsub_zmq.options import ZmqOptions
@@ -20,6 +22,11 @@ MAX_REQUEST_BYTES: Final = 2 * 1024
 """Maximum size of a hello request's subscription. ZeroMQ stores a subscription as one node a byte, with 40 bytes of
 memory each, and frees the nodes recursively: 250,000 bytes overflow the stack and end the process, also the publisher's
 (measured on libzmq 4.3.5). The longest subscription to a topic has 257 bytes."""
+
+MAX_UNAPPLIED: Final = 100
+"""Number of subscriptions of one connection that wait at most."""
+RECEIVE_BUFFER: Final = 64 * 1024
+"""Bytes of subscriptions of one connection that wait in the system at most; Linux uses up to twice as many."""
 
 ZAP_DOMAIN: Final = b"pubsub"
 
@@ -59,8 +66,10 @@ def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
     made = context.socket(zmq.XPUB)
     made.setsockopt(zmq.SNDHWM, options.send_hwm)
     made.setsockopt(zmq.BACKLOG, backlog_of(maximum_of(options.max_connections)))
-    # No limit for subscriptions: with the default, ZeroMQ silently drops all but 1,000 of a burst of 100,000.
-    made.setsockopt(zmq.RCVHWM, 0)
+    # libzmq reads no more from a connection while this number of its subscriptions waits to be applied; none is
+    # dropped. So what it must still apply after a pause (inflow_guard) is bounded, also by the system's own buffer.
+    made.setsockopt(zmq.RCVHWM, MAX_UNAPPLIED)
+    made.setsockopt(zmq.RCVBUF, RECEIVE_BUFFER)
     # Only subscriptions arrive here. A subscriber that sends a longer one is disconnected.
     made.setsockopt(zmq.MAXMSGSIZE, MAX_REQUEST_BYTES + 256)
     # Longer than a subscriber's own timeout, so that the frames buffered for a paused subscriber are not dropped early.
@@ -93,7 +102,8 @@ def make_sub(
         made.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
         made.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
     made.setsockopt(zmq.RCVHWM, options.receive_hwm)
-    made.setsockopt(zmq.SNDHWM, 0)  # no limit for subscriptions, as above
+    # No limit for subscriptions: with the default, ZeroMQ silently drops all but 1,000 of a burst of 100,000.
+    made.setsockopt(zmq.SNDHWM, 0)
     # Twice, so that a frame that is a bit too large is read, counted and dropped; a larger one ends the connection.
     made.setsockopt(zmq.MAXMSGSIZE, 2 * limits.max_frame_bytes)
     made.setsockopt(zmq.RECONNECT_IVL, _ms(options.reconnect_interval))
@@ -167,6 +177,34 @@ class Monitor:
 
 Bound = tuple["zmq.Context[_Socket]", _Socket, Monitor]
 """A publisher's context, its bound socket, and the socket's monitor."""
+
+
+def bind(
+    address: str,
+    new_context: "Callable[[], zmq.Context[_Socket]]",
+    new_socket: "Callable[[zmq.Context[_Socket]], _Socket]",
+    end_context: "Callable[[zmq.Context[_Socket]], None]",
+) -> tuple[Bound, SocketLock | None]:
+    """Make a publisher's context and socket and bind this address; with the lock of its path, if it has one. Raises
+    TransportError, and nothing stays open then.
+    """
+    with ExitStack() as undo:
+        lock = addresses.lock_of(address)
+        if lock is not None:
+            undo.callback(lock.release)
+        try:
+            context = new_context()
+            undo.callback(end_context, context)
+            xpub = new_socket(context)
+            undo.callback(xpub.close, 0)
+            monitor = Monitor(xpub, LISTENER_EVENTS)
+            undo.callback(monitor.close)
+            xpub.setsockopt(zmq.IPV6, addresses.is_ipv6(address))
+            xpub.bind(address)
+        except zmq.ZMQError as error:
+            raise bind_error(error, address) from error
+        undo.pop_all()
+    return (context, xpub, monitor), lock
 
 
 class Waker:

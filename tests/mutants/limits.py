@@ -12,6 +12,7 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 CONNECTIONS = partial(
     _mutant, "drivers/pubsub_zmq/connection_limit.py", "tests/unit/drivers/zmq/test_connection_limit.py"
 )
+GUARD = partial(_mutant, "drivers/pubsub_zmq/inflow_guard.py", "tests/unit/drivers/zmq/test_inflow_guard.py")
 SUBSCRIPTIONS = partial(
     _mutant, "drivers/pubsub_zmq/subscription_budget.py", "tests/unit/drivers/zmq/test_subscription_budget.py"
 )
@@ -21,10 +22,38 @@ HTTP = partial(_mutant, "pubsub_lib/http_limits.py", "tests/unit/test_http_limit
 MUTANTS = (
     CONNECTIONS(
         "connections_above_the_maximum_are_accepted",
-        "refused = self._set(_ATTACH_FILTER, struct.pack(\"HP\", 1, ctypes.addressof(code)))",
-        "refused = True",
+        "wanted = self._limited or self._held",
+        "wanted = self._held",
         "test_connections_above_the_maximum_are_dropped_and_accepted_again_below",
         "strangers use up the open files, and the next worker ends the service",
+    ),
+    CONNECTIONS(
+        "connections_are_accepted_while_held",
+        "wanted = self._limited or self._held",
+        "wanted = self._limited",
+        "test_new_connections_are_dropped_while_held_and_open_ones_continue",
+        "a client that connects and leaves again and again keeps the publisher from sending",
+    ),
+    GUARD(
+        "paused_connection_brings_data",
+        'struct.pack("HBBI", 6, 0, 0, 1)',
+        'struct.pack("HBBI", 6, 0, 0, 65_535)',
+        "test_paused_connection_brings_nothing_takes_everything_and_loses_nothing",
+        "one client's hello requests keep the publisher from sending for as long as it likes",
+    ),
+    GUARD(
+        "guard_pauses_the_smallest",
+        "key=lambda each: -brought[each]",
+        "key=lambda each: brought[each]",
+        "test_connections_that_brought_most_are_chosen_until_the_others_brought_little",
+        "replicas are paused for the data of a stranger",
+    ),
+    GUARD(
+        "guard_pauses_connections_of_other_ports",
+        " and self._is_mine(each)",
+        "",
+        "test_connection_of_another_port_is_not_paused",
+        "the connection to the database is paused",
     ),
     CONNECTIONS(
         "connections_may_use_all_files",

@@ -77,10 +77,17 @@ MUTANTS = (
     ),
     REQUESTS(
         "hello_requests_that_were_taken_count_as_waiting",
-        "                    self._bytes -= len(frame)\n",
+        "        self._bytes -= len(frame)\n",
         "",
         "test_requests_beyond_the_byte_limit_are_counted_and_dropped",
         "after 64 MiB of requests in all, a publisher answers none",
+    ),
+    REQUESTS(
+        "one_peer_fills_the_queue_of_hello_requests",
+        "room > (0 if peer is None else len(own))",
+        "room > 0",
+        "test_one_peer_fills_half_of_the_queue_and_two_leave_a_third",
+        "one client's hello requests drop those of the others",
     ),
     PUBLISHER(
         "redis_lost_envelopes_are_not_counted",

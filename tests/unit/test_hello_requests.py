@@ -87,3 +87,32 @@ def test_close_ends_every_wait() -> None:
         asks.close()
         thread.join(10)
         assert taken == [None]
+
+
+def test_each_peer_in_turn_has_its_oldest_request_answered() -> None:
+    asks = HelloRequests(Limits())
+    asks.put([b"a1", b"a2", b"a3"], 1)
+    asks.put([b"b1"], 2)
+    asks.put([b"c1", b"c2"], 3)
+    asks.put([b"b2"], 2)
+    assert [asks.take() for _ in range(7)] == [b"a1", b"b1", b"c1", b"a2", b"b2", b"c2", b"a3"]
+    asks.put([b"again"], 1)
+    assert asks.take() == b"again"
+
+
+def test_one_peer_fills_half_of_the_queue_and_two_leave_a_third() -> None:
+    asks = HelloRequests(Limits())
+    flood = [b"%d" % number for number in range(MAX_WAITING)]
+    assert asks.put(flood, 1) == MAX_WAITING // 2
+    assert asks.put(flood[: MAX_WAITING // 4], 2) == 0, "another peer has room"
+    assert asks.put(flood[:10], 1) == 10, "the first one has more than is left"
+    assert asks.put([b"x"], 3) == 0
+    assert [asks.take() for _ in range(3)] == [b"0", b"0", b"x"], "each other peer waits for one request of the first"
+
+
+def test_a_peer_has_room_again_when_its_requests_were_taken() -> None:
+    asks = HelloRequests(Limits())
+    assert asks.put([b"n"] * MAX_WAITING, 1) == MAX_WAITING // 2
+    for _ in range(10):
+        asks.take()
+    assert asks.put([b"n"] * 20, 1) == 10

@@ -27,6 +27,11 @@ def test_hops_of_most_traces_are_chosen() -> None:
     assert most_frequent([with_a_timer, ONE, ONE]) == hops(ONE)
 
 
+def test_thread_that_looks_at_the_sending_thread_is_no_part_of_a_set() -> None:
+    slow = Trace([*ONE.threads, [Step("drivers/pubsub_zmq/inflow_guard.py", ("run",))]])
+    assert hops(slow) == hops(ONE)
+
+
 def test_another_number_of_threads_is_named() -> None:
     with pytest.raises(ValueError, match="2 threads, not on writer, receiver, handler"):
         most_frequent([Trace(ONE.threads[:2])])

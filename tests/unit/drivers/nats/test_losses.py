@@ -123,7 +123,7 @@ def test_only_a_hello_request_over_the_limit_of_requests_is_not_queued() -> None
     with FakeServer() as fake, publishing(settings(fake.url, limits)) as publisher:
         put: list[bytes] = []
 
-        def keep(frames: Sequence[bytes]) -> int:
+        def keep(frames: Sequence[bytes], peer: int | None = None) -> int:
             put.extend(frames)
             return 0
 

@@ -137,6 +137,28 @@ def test_port_is_free_after_close(on: World) -> None:
         on.sender(sender.address)
 
 
+def test_new_connections_are_dropped_while_held_and_open_ones_continue(on: World) -> None:
+    sender = on.sender(max_connections=3)
+    listener = on.listener("a", to=(sender.address,))
+    listener.wait_for_message(lambda: sender.send("a"), "a")
+    limit = sender.publisher._connections
+    sender.publisher._guard.close()  # type: ignore[union-attr]
+    sender.publisher._threads[2].join()
+    with ExitStack() as stack:
+        limit.hold(True)
+        limit.hold(True)
+        assert stranger(sender, stack) is None
+        listener.wait_for_message(lambda: sender.send("a"), "a")
+        limit.hold(False)
+        assert stranger(sender, stack) is not None
+        assert stranger(sender, stack) is not None
+        eventually(lambda: sender.publisher.counters()["limited"] == 1, "the limit is reached")
+        limit.hold(True)
+        limit.hold(False)
+        assert stranger(sender, stack) is None, "the maximum still holds"
+        assert sender.publisher.counters()["held"] == 2
+
+
 def test_connections_get_at_most_half_of_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {64: 32, 1024: 512, 65_536: 10_000, resource.RLIM_INFINITY: 10_000}
     for files, maximum in limits.items():

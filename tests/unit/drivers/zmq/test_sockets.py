@@ -600,3 +600,19 @@ def test_long_burst_of_frames_is_no_standstill(monkeypatch: pytest.MonkeyPatch) 
     assert now == 100.0
     assert max(stood) == 1.0
     assert publisher.sending_for(now + 3.0) == 3.0
+
+
+def test_a_sender_that_stays_in_a_call_on_the_socket_is_a_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that is sent past the queue is not sent by the thread that the publisher started for it."""
+    with world() as on:
+        sender = on.sender()
+        stood: list[float] = []
+        monkeypatch.setattr(
+            sender.publisher,
+            "_send_frames",
+            lambda *_: stood.append(sender.publisher.sending_for(time.monotonic() + 7)),
+        )
+        sender.send("a")
+        assert len(stood) == 1
+        assert stood[0] >= 7
+        assert sender.publisher.sending_for(time.monotonic()) < 7

@@ -1,0 +1,177 @@
+"""Pauses connections whose subscriptions occupy the sending thread, so that one client cannot silence others by them.
+
+libzmq applies all subscriptions that have arrived before it returns from a call on the socket, also from a send. Each
+byte of a subscription is a node of its tree, so a subscription of 2 KiB and its end take 0.2 ms of processor time. A
+client sends both in 10 µs, and libzmq would not return for as long as the client sends. No code of the thread that uses
+the socket can run meanwhile. So another thread finds out by the kernel's counters which connections bring so much, and
+the kernel drops their data for a moment: TCP sends it again later, and nothing is lost.
+
+Connections that end occupy the thread, too: for each, libzmq walks through its whole tree, which takes 25 ms at 10,000
+topics with random names. While a call lasts long, new connections are dropped, so that it ends at last. Those that were
+made before are not bounded: at many topics, hundreds that end together still silence the others for seconds.
+"""
+
+import ctypes
+import errno
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from pubsub_lib.logs import logger
+
+_log = logger(__name__)
+
+_LOOK: Final = 0.1
+"""Seconds between two looks at the sending thread."""
+_BUSY: Final = 0.05
+"""Seconds in one call after which the counters are read."""
+_STEP: Final = 0.05
+"""Seconds between two readings of the counters while the call lasts; connections are compared from the second on."""
+_HOLD: Final = 0.3
+"""Seconds in one call after which new connections are dropped until it ends. Clients connect again by themselves, after
+about a second."""
+PAUSE: Final = 0.5
+"""Seconds for which a connection's data is dropped. Much less than the time after which its client gives it up."""
+REST: Final = 64 * 1024
+"""Bytes that all connections together may bring in a step without a pause. libzmq needs 6 ms for them."""
+ALARM: Final = 10.0
+"""Seconds after a pause, or after new connections were held, for which senders leave the socket to its own thread."""
+_ATTACH_FILTER, _DETACH_FILTER = 26, 27  # SO_ATTACH_FILTER and SO_DETACH_FILTER, which Python does not name
+_DROP_DATA: Final = struct.pack("HBBI", 6, 0, 0, 1)
+"""One instruction: accept 1 byte of the packet. TCP's header always stays, so acknowledgements of what is sent to the
+client still arrive."""
+_RECEIVED_AT: Final = 128
+"""Offset of ``tcpi_bytes_received`` in the kernel's ``struct tcp_info``; Linux 4.1 and newer have it."""
+_INFO_BYTES: Final = _RECEIVED_AT + 8
+_ESTABLISHED: Final = 1  # tcpi_state
+_FOLDER: Final = "/proc/self/fd"
+
+
+def busiest(brought: Mapping[int, int]) -> list[int]:
+    """The connections to pause: those that brought most bytes, until the others brought at most ``REST`` together."""
+    chosen = []
+    left = sum(brought.values())
+    for descriptor in sorted(brought, key=lambda each: -brought[each]):
+        if left <= REST:
+            break
+        chosen.append(descriptor)
+        left -= brought[descriptor]
+    return chosen
+
+
+def received() -> dict[int, int]:
+    """The received bytes of each TCP connection of this process, by its descriptor."""
+    getsockopt = ctypes.CDLL(None).getsockopt
+    found = {}
+    info = ctypes.create_string_buffer(_INFO_BYTES)
+    size = ctypes.c_int()
+    for entry in Path(_FOLDER).iterdir():
+        descriptor = int(entry.name)
+        size.value = _INFO_BYTES
+        if getsockopt(descriptor, socket.IPPROTO_TCP, socket.TCP_INFO, info, ctypes.byref(size)) != 0:
+            continue  # a file, another kind of socket, or closed meanwhile
+        if size.value == _INFO_BYTES and info.raw[0] == _ESTABLISHED:
+            found[descriptor] = struct.unpack_from("Q", info.raw, _RECEIVED_AT)[0]
+    return found
+
+
+class InflowGuard:
+    """Watches the connections of one port from its own thread."""
+
+    def __init__(self, port: int, busy_for: Callable[[float], float], hold: Callable[[bool], None]) -> None:
+        """``busy_for``: for how many seconds a thread has been in a call on the socket, at this monotonic time.
+        ``hold`` makes the kernel drop new connections, or not.
+        """
+        self._port = port
+        self._busy_for = busy_for
+        self._hold = hold
+        self._closed = threading.Event()
+        self._paused: list[tuple[float, socket.socket]] = []
+        """When each pause ends, and a copy of the connection's descriptor; in order of these times."""
+        self.paused = 0
+        """Number of pauses."""
+        self.alarmed = False
+        """Whether a call on the socket lasted long because of clients just now, so that the next one may, too."""
+        self._alarmed_until = float("-inf")
+
+    def run(self) -> None:
+        """Watch until :meth:`close`. The guard's thread."""
+        before: dict[int, int] = {}
+        while not self._closed.wait(_STEP if before else _LOOK):
+            try:
+                now = time.monotonic()
+                self._resume(now)
+                busy = self._busy_for(now)
+                before = self.compare(before) if busy >= _BUSY else {}
+                self._hold(busy >= _HOLD)
+                if self._paused or busy >= _HOLD:
+                    self._alarmed_until = now + ALARM
+                self.alarmed = now < self._alarmed_until
+            except Exception:  # noqa: BLE001 - without this thread, one client could silence the others again
+                _log.exception("watching what clients send to port %d continues after an error", self._port)
+        self._resume(float("inf"))
+
+    def close(self) -> None:
+        """End the thread, which ends all pauses. Idempotent."""
+        self._closed.set()
+
+    def compare(self, before: Mapping[int, int]) -> dict[int, int]:
+        """Pause the connections that brought most since ``before``, an earlier result; none when it is empty."""
+        now = received()
+        if not before:
+            return now
+        grown = {each: number - before.get(each, 0) for each, number in now.items()}
+        mine = {each: number for each, number in grown.items() if number > 0 and self._is_mine(each)}
+        chosen = busiest(mine)
+        for descriptor in chosen:
+            self._pause(descriptor, mine[descriptor])
+        return received() if chosen else now  # again: a paused one brings nothing more, and is not chosen twice
+
+    def _is_mine(self, descriptor: int) -> bool:
+        try:
+            with socket.socket(fileno=os.dup(descriptor)) as connection:
+                return bool(connection.getsockname()[1] == self._port)
+        except IndexError:
+            return False  # another kind of socket now
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise  # no file is left for the copy; it is logged
+            return False  # closed meanwhile
+
+    def _pause(self, descriptor: int, brought: int) -> None:
+        try:
+            connection = socket.socket(fileno=os.dup(descriptor))
+        except OSError:
+            return  # closed meanwhile
+        code = ctypes.create_string_buffer(_DROP_DATA)
+        try:
+            peer = connection.getpeername()
+            connection.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(code)))
+        except OSError as error:
+            connection.close()
+            _log.error("cannot pause a connection to port %d: %s", self._port, error.strerror)
+            return
+        self._paused.append((time.monotonic() + PAUSE, connection))
+        self.paused += 1
+        _log.warning(
+            "the connection from %s to port %d is paused for %s s: it brought %d bytes of subscriptions and hello "
+            "requests while they kept the sending thread from sending; let a firewall refuse it if it is no replica",
+            peer[0],
+            self._port,
+            PAUSE,
+            brought,
+        )
+
+    def _resume(self, now: float) -> None:
+        while self._paused and self._paused[0][0] <= now:
+            _, connection = self._paused.pop(0)
+            with connection:
+                try:
+                    connection.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, struct.pack("i", 0))
+                except OSError as error:
+                    _log.error("cannot continue a connection to port %d: %s", self._port, error.strerror)

@@ -1,0 +1,243 @@
+"""One client's subscriptions do not silence the others: connections that bring too much are paused for a moment."""
+
+import itertools
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from pubsub_zmq.inflow_guard import REST, InflowGuard, busiest, received
+from tests.unit.drivers.zmq.world import PATIENCE, ROOT, Listener, Sender, eventually, world
+
+MAX_GAP = 1.0
+"""Seconds without a message that a client may cause to the others."""
+CHURN = """
+import secrets, sys, zmq
+from pubsub_lib.core import codec
+topics = [f"{each:03x}" for each in range(380)]
+frames = [codec.hello_request_frame(secrets.token_hex(6), topics) for _ in range(2000)]
+xsub = zmq.Context().socket(zmq.XSUB)
+xsub.setsockopt(zmq.SNDHWM, 1000)
+xsub.connect(sys.argv[1])
+print("begins", flush=True)
+while True:
+    for frame in frames:
+        xsub.send(b"\\1" + frame)
+        xsub.send(b"\\0" + frame)
+"""
+
+
+def never_busy(now: float) -> float:
+    return 0.0
+
+
+def no_hold(wanted: bool) -> None:
+    pass
+
+
+def info(connection: socket.socket, offset: int) -> int:
+    """A 32-bit number of the kernel's ``struct tcp_info``."""
+    found: int = struct.unpack_from("I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 136), offset)[0]
+    return found
+
+
+def unacknowledged(connection: socket.socket) -> int:
+    return info(connection, 24)
+
+
+def sent_again(connection: socket.socket) -> int:
+    return info(connection, 100)
+
+
+@contextmanager
+def connected() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A connection: the client's end, and the server's."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as client,
+    ):
+        server, _ = listening.accept()
+        with server:
+            yield client, server
+
+
+def filled(client: socket.socket, server: socket.socket) -> None:
+    """Send more than ``REST``, and read it."""
+    client.sendall(bytes(2 * REST))
+    left = 2 * REST
+    while left:
+        left -= len(server.recv(left))
+
+
+def test_connections_that_brought_most_are_chosen_until_the_others_brought_little() -> None:
+    assert busiest({}) == []
+    assert busiest({1: REST // 2, 2: REST // 2}) == []
+    assert busiest({1: 10, 2: REST + 1, 3: 20}) == [2]
+    assert busiest({1: REST, 2: 5 * REST, 3: 3 * REST, 4: 1}) == [2, 3, 1]
+    assert busiest(dict.fromkeys(range(100), REST // 10)) == list(range(90))
+
+
+def test_paused_connection_brings_nothing_takes_everything_and_loses_nothing() -> None:
+    with connected() as (client, server):
+        guard = InflowGuard(server.getsockname()[1], never_busy, no_hold)
+        before = guard.compare({})
+        filled(client, server)
+        guard.compare(before)
+        assert guard.paused == 1
+        there = received()[server.fileno()]
+        client.sendall(b"later")
+        eventually(lambda: sent_again(client) > 0, "the client's kernel sent it again, because it was dropped")
+        assert received()[server.fileno()] == there
+        server.sendall(b"for the client")
+        assert client.recv(100) == b"for the client"
+        eventually(lambda: unacknowledged(server) == 0, "what the client receives is acknowledged")
+        guard.close()
+        guard.run()
+        server.settimeout(PATIENCE)
+        assert server.recv(100) == b"later", "the end of the guard ends the pause"
+
+
+def test_connection_that_brings_little_is_not_paused() -> None:
+    with connected() as (client, server):
+        guard = InflowGuard(server.getsockname()[1], never_busy, no_hold)
+        before = guard.compare({})
+        client.sendall(bytes(REST // 2))
+        eventually(lambda: received()[server.fileno()] == REST // 2, "it arrived")
+        guard.compare(before)
+        assert guard.paused == 0
+
+
+def test_connection_of_another_port_is_not_paused() -> None:
+    """Of a database, for example, that sends a large answer."""
+    with connected() as (client, server):
+        guard = InflowGuard(server.getsockname()[1] % 65_535 + 1, never_busy, no_hold)
+        before = guard.compare({})
+        filled(client, server)
+        guard.compare(before)
+        assert guard.paused == 0
+
+
+def test_new_connections_are_held_only_while_a_call_on_the_socket_lasts_long() -> None:
+    busy = iter((0.0, 0.2, 0.4, 5.0, 0.1))
+    held: list[bool] = []
+
+    def busy_for(now: float) -> float:
+        return next(busy)
+
+    def hold(wanted: bool) -> None:
+        held.append(wanted)
+        if len(held) == 5:
+            guard.close()
+
+    guard = InflowGuard(1, busy_for, hold)
+    guard.run()
+    assert held == [False, False, True, True, False]
+
+
+def test_alarm_ends_some_time_after_the_last_long_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the sending thread takes 4 s."""
+    clock = itertools.count(0.0, 4.0)
+    busy = iter((0.0, 5.0, 0.0, 0.0, 0.0))
+    alarms: list[bool] = []
+
+    def hold(wanted: bool) -> None:
+        alarms.append(guard.alarmed)
+        if len(alarms) == 5:
+            guard.close()
+
+    monkeypatch.setattr("pubsub_zmq.inflow_guard.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    guard = InflowGuard(1, lambda now: next(busy), hold)
+    guard.run()
+    assert [*alarms[1:], guard.alarmed] == [False, True, True, True, False]
+
+
+def test_sender_leaves_the_socket_to_its_thread_while_the_guard_is_alarmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with world() as on:
+        sender = on.sender()
+        guard = sender.publisher._guard
+        assert guard is not None
+        guard.close()
+        sender.publisher._threads[2].join()
+        users: list[str] = []
+        sent = threading.Event()
+
+        def send_frames(*_: object) -> None:
+            users.append(threading.current_thread().name)
+            sent.set()
+
+        monkeypatch.setattr(sender.publisher, "_send_frames", send_frames)
+        for guard.alarmed in (True, False):
+            sent.clear()
+            sender.send("a")
+            assert sent.wait(PATIENCE)
+            with sender.publisher._socket_lock:
+                pass  # the thread has left the socket
+        assert users == ["pubsub-zmq-send", threading.current_thread().name]
+
+
+def test_guard_continues_after_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[bool] = []
+
+    def hold(wanted: bool) -> None:
+        calls.append(wanted)
+        if len(calls) == 1:
+            raise RuntimeError("a planted error")
+        guard.close()
+
+    guard = InflowGuard(1, never_busy, hold)
+    guard.run()
+    assert len(calls) == 2
+    assert "a planted error" in caplog.text
+
+
+@contextmanager
+def churn(address: str) -> Iterator[None]:
+    """A client that makes and ends hello requests of 2 KiB as fast as it can, until the end of the block."""
+    path = os.pathsep.join(str(ROOT / each) for each in ("", "drivers"))
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHURN, address],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=ROOT,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "begins\n"
+        yield
+        assert child.poll() is None, "the client still sends"
+    finally:
+        child.kill()
+        child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
+
+
+def test_client_that_churns_hello_requests_does_not_silence_the_others() -> None:
+    with world() as on:
+        sender = on.sender()
+        listener = on.listener("a", to=(sender.address,))
+        listener.wait_for_message(lambda: sender.send("a"), "a")
+        calm = max(round_trip(sender, listener) for _ in range(20))
+        trips: list[float] = []
+        with churn(sender.address):
+            while sender.publisher.counters()["paused"] < 3 or len(trips) < 20:
+                trips.append(round_trip(sender, listener))
+        # Without the guard the first message would come when the client has ended, which it does after this loop.
+        assert max(trips) < MAX_GAP + 5 * calm, "more only where the machine is slow without the client, too"
+
+
+def round_trip(sender: Sender, listener: Listener) -> float:
+    """Send one message; the seconds until it is received. The publisher's send_event() is a part of them."""
+    began = time.monotonic()
+    last = sender.send("a")
+    listener.received.until(lambda: listener.numbers("a")[-1:] == [last], "the message came")
+    return time.monotonic() - began
