@@ -25,7 +25,7 @@ class Syncs(NamedTuple):
     def counters_with(self, counters: Counters) -> Counters:
         """These counters, and those of the route."""
         route = self.route
-        return counters if route is None else lambda: {**counters(), "syncs": route.counters()}
+        return counters if route is None else lambda: {**counters(), "sync_channel": route.counters()}
 
 
 def syncs_of(source: SyncSource, settings: Settings, service: ServiceSettings) -> Syncs:

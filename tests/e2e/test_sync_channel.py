@@ -104,19 +104,19 @@ def test_replica_without_the_database_follows_its_service(host: Host, tmp_path: 
             assert answer(remote.process) == "synced\n", remote.log.read_text()
             remote.ordered(first)
             assert remote.held() == in_store(store)
-            assert host.metric("syncs_total", "answered") >= 1
+            assert host.metric("sync_channel_total", "answered") >= 1
             # Messages: the sync channel is not needed for each change.
             remote.ordered(write(worker, 10))
             assert remote.held() == in_store(store)
             # A cut: what was committed meanwhile comes by a delta, which is small.
-            before = host.metric("syncs_total", "answered")
+            before = host.metric("sync_channel_total", "answered")
             proxy.cut()
             position = write(worker, 10)
             assert poll(lambda: host.metric("links_total", "handed") >= 40, LONG)
             proxy.restore()
             remote.ordered(position)
             assert remote.held() == in_store(store)
-            assert host.metric("syncs_total", "answered") > before
+            assert host.metric("sync_channel_total", "answered") > before
             # A restart of the service, while a worker goes on.
             service.send_signal(signal.SIGTERM)
             service.wait(LONG)
@@ -124,7 +124,7 @@ def test_replica_without_the_database_follows_its_service(host: Host, tmp_path: 
             service = host.service()
             remote.ordered(position)
             assert remote.held() == in_store(store)
-            assert host.metric("syncs_total", "failed") == 0
+            assert host.metric("sync_channel_total", "failed") == 0
         assert [each for each in remote.files() if "net.db" in each] == []
     finally:
         remote.close()

@@ -29,7 +29,7 @@ def test_route_has_the_bounds_of_the_settings_and_its_own_counters(config: Setti
         assert answer.status == 200
         b"".join(answer.parts)
     counted = syncs.counters_with(lambda: {"links": {}})()
-    assert counted["syncs"]["answered"] == 1
+    assert counted["sync_channel"]["answered"] == 1
     assert "links" in counted
 
 
