@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from pubsub_lib.audit.report.csv_tables import write_csv
 from pubsub_lib.audit.report.labels import HOPS, verdict
 from pubsub_lib.audit.report.metrics import write_metrics
 from pubsub_lib.audit.report.page import page
@@ -18,6 +19,8 @@ from pubsub_lib.audit.spark.settled import single
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from pubsub_lib.audit.report.aggregates import Aggregates
     from pubsub_lib.audit.rules.pipeline import Tables
 
@@ -105,9 +108,11 @@ def _beside(folder: Path) -> Path:
     return folder.parent / f".{folder.name}.unfinished"
 
 
-def save(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path) -> None:
-    """Write the tables as Parquet, and the files of ``save_summary``; all of them or none. Blocks. A new folder is open
-    for this user only; an existing one keeps its permissions.
+def save(
+    tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path, *, with_csv: bool = False
+) -> None:
+    """Write the tables as Parquet, also as CSV if ``with_csv``, and the files of ``save_summary``; all of them or none.
+    Blocks. A new folder is open for this user only; an existing one keeps its permissions.
 
     ``folder``: the result of ``check_free``. Raises ConfigError when the folder cannot be written, and Spark's errors.
     """
@@ -117,7 +122,7 @@ def save(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path
         new_folder(beside)
         if folder.exists():
             shutil.copymode(folder, beside)
-        _save_into(tables, derived, summary, beside)
+        _save_into(tables, derived, summary, beside, with_csv=with_csv)
         beside.rename(folder)
     except OSError as error:
         raise _not_written(folder, error) from error
@@ -132,17 +137,23 @@ def new_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _save_into(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path) -> None:
+def _save_into(
+    tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path, *, with_csv: bool
+) -> None:
     every = {**msgspec.structs.asdict(tables), **msgspec.structs.asdict(derived)}
     for name in TABLES:
-        if single(every[name].sparkSession):
-            save_small(every[name], folder / name, _FOLDERS.get(name, ""))
-            continue
-        writer = every[name].write
-        if name in _FOLDERS:
-            writer = writer.partitionBy(_FOLDERS[name])
-        writer.parquet(to_write(folder / name))
+        _save_table(every[name], folder / name, _FOLDERS.get(name, ""))
+        if with_csv:
+            write_csv(folder / name, folder / f"{name}.csv", every[name].columns)
     save_summary(summary, folder)
+
+
+def _save_table(table: "DataFrame", folder: Path, by: str) -> None:
+    if single(table.sparkSession):
+        save_small(table, folder, by)
+    else:
+        writer = table.write.partitionBy(by) if by else table.write
+        writer.parquet(to_write(folder))
 
 
 def save_summary(summary: Summary, folder: Path) -> None:

@@ -68,7 +68,7 @@ def test_saved_tables_are_for_their_user_only_unless_the_folder_existed(
 ) -> None:
     seen = []
 
-    def write(_tables: Any, _derived: Any, summary: Summary, folder: Path) -> None:
+    def write(_tables: Any, _derived: Any, summary: Summary, folder: Path, **_: bool) -> None:
         seen.append(mode(folder))  # from the first file on
         save_summary(summary, folder)
 
