@@ -13,6 +13,7 @@ from pubsub_lib.audit.report.labels import HOPS, verdict
 from pubsub_lib.audit.report.metrics import write_metrics
 from pubsub_lib.audit.report.page import page
 from pubsub_lib.audit.report.summary import CATEGORIES, TABLES, Balance, Detector, Summary, counting
+from pubsub_lib.audit.report.times import moment
 from pubsub_lib.audit.spark.addresses import to_write
 from pubsub_lib.audit.spark.arrow_tables import save as save_small
 from pubsub_lib.audit.spark.settled import single
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 SUMMARY: Final = "summary.json"
 PAGE: Final = "page.html"
 METRICS: Final = "audit.prom"
+_TIMES: Final = ("p", "detected", "settled")
 _FOLDERS: Final = {"anomaly": "verdict"}
 """Tables that are partitioned into folders by a column."""
 
@@ -53,8 +55,22 @@ def text(summary: Summary) -> Iterator[str]:
         yield ""
         yield "first of each kind:"
         for each in faulty:
-            shown = {name: value for name, value in each.items() if name != "trail" and value not in ("", None, False)}
-            yield "  " + " ".join(f"{name}={_shown(value)}" for name, value in shown.items())
+            yield "  " + " ".join(f"{name}={_shown(value)}" for name, value in _words(each))
+
+
+def _words(each: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """What the report prints of an anomaly: its columns, with readable times, and the first object that its message
+    changes, by the first record of its trail that names it.
+    """
+    for name, value in each.items():
+        if name != "trail" and value not in ("", None, False):
+            yield name, moment(value) if name in _TIMES else value
+    records = (record for record in each.get("trail", ()) if record.get("objects"))
+    if each.get("key") is None and (record := next(records, None)) is not None:
+        first, *others = record["objects"]
+        yield from ((name, first[name]) for name in ("table", "key", "action", "version"))
+        if more := len(others) + record.get("more", 0):
+            yield "more_objects", more
 
 
 def _shown(value: object) -> str:
@@ -108,9 +124,7 @@ def _beside(folder: Path) -> Path:
     return folder.parent / f".{folder.name}.unfinished"
 
 
-def save(
-    tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path, *, with_csv: bool = False
-) -> None:
+def save(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path, *, with_csv: bool = False) -> None:
     """Write the tables as Parquet, also as CSV if ``with_csv``, and the files of ``save_summary``; all of them or none.
     Blocks. A new folder is open for this user only; an existing one keeps its permissions.
 
@@ -137,9 +151,7 @@ def new_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _save_into(
-    tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path, *, with_csv: bool
-) -> None:
+def _save_into(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path, *, with_csv: bool) -> None:
     every = {**msgspec.structs.asdict(tables), **msgspec.structs.asdict(derived)}
     for name in TABLES:
         _save_table(every[name], folder / name, _FOLDERS.get(name, ""))
