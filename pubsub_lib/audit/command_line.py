@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
         "--expect", type=Path, metavar="FILE", help="participants that must have a journal, one 'side name' per line"
     )
     run.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the tables and the summary")
+    run.add_argument("--csv", action="store_true", help="also write each table of --out as a CSV file")
     of_lake.add_append_options(run)
     _add_settings(run)
     following = commands.add_parser("follow", help="audit journals while they grow: print each window when it closes")

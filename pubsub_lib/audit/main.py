@@ -124,6 +124,8 @@ def _run(options: argparse.Namespace) -> summary.Summary:
     settings = settings_of(options)
     database = _database(options, _configured(options))
     of_lake.check_append_options(options)
+    if options.csv and not options.out:
+        raise ConfigError("--csv needs --out, in whose folder it writes")
     if options.out:
         options.out = report.check_free(options.out)
     if options.append:
@@ -180,7 +182,7 @@ def _audit(
         if options.append:
             found = _appended(tables, derived, found, options)
         if options.out:
-            found = _saved(lambda: report.save(tables, derived, found, options.out), found)
+            found = _saved(lambda: report.save(tables, derived, found, options.out, with_csv=options.csv), found)
         rows.unpersist()
     except (PySparkException, Py4JJavaError) as error:
         readable = journals.without_damaged(gathered)

@@ -180,6 +180,15 @@ class Chain:
         beyond = (head.lost_at for head in self.heads if head.point.position > self.known_position)
         return min(beyond, default=float("inf"))
 
+    def window_ends(self, window: float) -> float:
+        """When the oldest waiting link or head has waited for ``window`` seconds; infinite when nothing waits."""
+        started = self.clock_started()
+        return float("inf") if started is None else started + window
+
+    def expires(self, window: float) -> float:
+        """When the chain stops waiting: at the end of its window, or when what it waits for is known to be lost."""
+        return min(self.window_ends(window), self.lost_at())
+
     def remember_head(self, point: Point, now: float, turn: int, lost_at: float = float("inf")) -> None:
         """Keep a hello's head that known has not reached, or is not to be compared with yet. At the maximum it replaces
         the last one: it is newer, and all before it may prove to be behind a sync's answer.

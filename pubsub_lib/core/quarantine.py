@@ -42,11 +42,10 @@ class Quarantine:
         self._seconds = seconds
         self._spacing = spacing
         self._times: dict[str, list[float]] = {}
-        self.until: dict[str, float] = {}
-        """The end of each quarantine. Empty: ``excludes`` need not be called, which is a part of every message's cost.
+        self.until: dict[str, tuple[float, str]] = {}
+        """The end of each quarantine, and the service name that the publisher gave in its messages. Empty: ``excludes``
+        need not be called, which is a part of every message's cost.
         """
-        self._services: dict[str, str] = {}
-        """The service name of each of them, as it gave it in its messages."""
 
     def judge(self, contradicted: Iterable[Replace], now: float) -> tuple[Publisher, ...]:
         """Chains were replaced to which a publisher's message had led. The publishers whose quarantine begins."""
@@ -73,10 +72,9 @@ class Quarantine:
 
     def excludes(self, uuid: str, now: float) -> bool:
         """Whether the messages of a publisher are not to be used now."""
-        until = self.until.get(uuid)
-        if until is None:
+        if uuid not in self.until:
             return False
-        if now < until:
+        if now < self.until[uuid][0]:
             return True
         del self.until[uuid]
         return False
@@ -84,14 +82,12 @@ class Quarantine:
     def excluded(self, now: float) -> list[QuarantinedPublisher]:
         """The publishers that are excluded now."""
         return [
-            QuarantinedPublisher(self._services[uuid], uuid, until - now)
-            for uuid, until in self.until.items()
+            QuarantinedPublisher(service, uuid, until - now)
+            for uuid, (until, service) in self.until.items()
             if now < until
         ]
 
     def _begin(self, service: str, uuid: str, now: float) -> None:
         # Those that have ended and sent nothing since are removed here, so that they do not add up.
-        kept = [(each, until) for each, until in self.until.items() if now < until and each != uuid]
-        self.until = dict([*kept, (uuid, now + self._seconds)][-MAX_KEPT:])
-        self._services[uuid] = service
-        self._services = {each: self._services[each] for each in self.until}
+        kept = [(each, end) for each, end in self.until.items() if now < end[0] and each != uuid]
+        self.until = dict([*kept, (uuid, (now + self._seconds, service))][-MAX_KEPT:])

@@ -142,11 +142,14 @@ class Relay:
         ``times``: the same by topic, for those of a relay's answer.
         """
         links = self.contents.take(now, applied, times)
-        refresh = self._refresh(now)
+        ready = [each for each in self._questions if self._ready(each, now)]
+        refresh = self._refresh(now, all_ready=len(ready) == len(self._questions))
         if refresh.hello_requests:
             requests = [*result.hello_requests, *refresh.hello_requests]
             result = msgspec.structs.replace(result, hello_requests=requests)
-        return RelayStep(result, self._publish(links, now), self._answers(now))
+        self._questions = [each for each in self._questions if each not in ready]
+        envelopes = self._publish(links, now)
+        return RelayStep(result, envelopes, [(each.asker, self.contents.answer(each, now)) for each in ready])
 
     def _publish(self, links: Sequence[Link], now: float) -> list[Envelope]:
         try:
@@ -209,10 +212,9 @@ class Relay:
 
     # -- proofs and answers ------------------------------------------------------------------------------------------
 
-    def _refresh(self, now: float) -> StepResult:
+    def _refresh(self, now: float, *, all_ready: bool) -> StepResult:
         """Ask above for new proofs, once for all questions that wait; and end that when they came, or not in time."""
-        ready = all(self._ready(each, now) for each in self._questions)
-        begins = self._refreshing is None and (not ready or self.sequencer.wants_reading(now))
+        begins = self._refreshing is None and (not all_ready or self.sequencer.wants_reading(now))
         if begins:
             self._refreshing = now
             self.sequencer.begin_reading()
@@ -220,7 +222,7 @@ class Relay:
             return NOTHING
         since = self._refreshing - self._timing.reading_age
         served = self.contents.served()
-        renewed = ready and all(self.contents.proof(topic) >= since for topic in served)
+        renewed = all_ready and all(self.contents.proof(topic) >= since for topic in served)
         if renewed or now >= self._refreshing + self._timing.round_trip:
             self.sequencer.refreshed = self._refreshing
             self._refreshing = None
@@ -248,8 +250,3 @@ class Relay:
             if self.contents.serves(topic) and (proof < young or (question.refresh and proof <= before)):
                 return False
         return True
-
-    def _answers(self, now: float) -> list[tuple[str, SyncAnswer | None]]:
-        ready = [each for each in self._questions if self._ready(each, now)]
-        self._questions = [each for each in self._questions if each not in ready]
-        return [(each.asker, self.contents.answer(each, now)) for each in ready]

@@ -5,17 +5,17 @@ Used by the threaded replica and the simulator. Not thread-safe: the caller hold
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, assert_never
+from typing import assert_never
 
 import msgspec
 
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.combined_events import combined
+from pubsub_lib.core.compared_topics import ComparedTopics
 from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.foreign_stores import ForeignStores
-from pubsub_lib.core.freshness import cut
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.leased_publishers import LeasedPublishers
 from pubsub_lib.core.limits import Limits
@@ -32,9 +32,6 @@ from pubsub_lib.core.unleased_messages import UnleasedMessages
 from pubsub_lib.core.witness import Witness
 from pubsub_lib.errors import NotSubscribedError
 
-MAX_COMPARED: Final = 100
-"""Maximum number of topics in each hello request of a replica of everything."""
-
 
 class ReplicaState:
     """One replica's state. ``now`` is always in seconds of a clock that never goes back."""
@@ -43,8 +40,7 @@ class ReplicaState:
         self.cache = cache
         self.tracker = Tracker(timing, limits, rng, now)
         self.recount = Recount(timing.recount_time, now)
-        self._unasked: list[str] = []
-        """Topics whose heads this replica of everything has not requested yet in this round over all of them."""
+        self._compared = ComparedTopics()
         self.faults = Faults()
         self.quarantine = Quarantine()
         self.provoked = ProvokedReads(self.tracker.counters)
@@ -179,7 +175,9 @@ class ReplicaState:
             elif isinstance(effect, Compare):
                 self._compare(effect.heads, now, envelope)
             elif isinstance(effect, RequestHello):
-                hello_requests.append(self._about_topics(effect) if effect.topics == (ALL,) else effect)
+                everything = effect.topics == (ALL,)
+                topics = (ALL, *self._compared.next(self.cache.topics)) if everything else effect.topics
+                hello_requests.append(RequestHello(effect.nonce, topics))
             elif isinstance(effect, StartSync):
                 wants = {name: self._fill(name, want) for name, want in effect.wants.items()}
                 sync = msgspec.structs.replace(effect, wants=wants)
@@ -236,14 +234,6 @@ class ReplicaState:
                 if envelope is not None:
                     self.provoked.differed(self._chain_of(topic), (envelope.service, envelope.uuid), now)
                 self._faulty(topic, 0, False, now)
-
-    def _about_topics(self, request: RequestHello) -> RequestHello:
-        """Add some topics, others each time, to the request of a replica of everything: their heads carry digests."""
-        if not self._unasked:
-            self._unasked = self.cache.topics()
-        portion = next(cut(self._unasked[-MAX_COMPARED:][::-1]), ())
-        del self._unasked[len(self._unasked) - len(portion) :]
-        return RequestHello(request.nonce, (ALL, *portion))
 
     def _recount(self, now: float) -> Sequence[Rot]:
         """Recount the next objects in memory. For a topic with a fault the differing buckets are fetched."""

@@ -55,11 +55,8 @@ class SyncScheduler:
         self.due = None
         return self.number
 
-    def ended(self, now: float, *, refused: bool = False) -> None:
-        """The sync ended. ``refused``: a part of its answer is not used, so the next sync waits as after a failure."""
-        if refused:
-            self.failed(now)
-            return
+    def ended(self, now: float) -> None:
+        """The sync ended, and all of its answer is used."""
         self.running = False
         self._failures = 0
         self._free_from = now + self._timing.sync_interval

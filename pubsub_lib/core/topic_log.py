@@ -65,6 +65,6 @@ class TopicLog:
 
     def holds(self, point: Point) -> bool | None:
         """Whether the topic's history up to its head contains a point; None: the log does not reach back to it."""
-        if point == ZERO or self.after(point) is not None:
+        if point in (ZERO, self.head) or any(link.prev == point for link, _ in self._links):
             return True
         return False if point.position > self._base.position or point.position == self.head.position else None

@@ -197,7 +197,10 @@ class Tracker:
             return []
         chains = [chain for chain in self._chains.values() if chain.state in SYNCING]
         judged = [judge(chain, self.freshness.of[chain.name], answer, self.syncs, self._turn, now) for chain in chains]
-        self.syncs.ended(now, refused=any(verdict is Verdict.REFUSED for verdict, _ in judged))
+        if any(verdict is Verdict.REFUSED for verdict, _ in judged):
+            self.syncs.failed(now)  # a part of the answer is not used, so the next sync waits as after a failure
+        else:
+            self.syncs.ended(now)
         effects: list[Effect] = []
         for chain, (verdict, at) in zip(chains, judged, strict=True):
             if verdict is Verdict.REFUSED:
@@ -290,7 +293,7 @@ class Tracker:
 
     def next_time(self) -> float:
         """When ``tick`` is next due; infinite when no chain is followed."""
-        clocks = [min(self._window_ends(chain), chain.lost_at()) for chain in self._holding.values()]
+        clocks = [chain.expires(self._timing.message_delay_window) for chain in self._holding.values()]
         mismatches = [*(each.again_at for each in self._persistent.values()), *self._pauses.ends.values()]
         asks = min(self._reconnection.ask_at, self._hints.ask_at)
         return min(
@@ -500,15 +503,12 @@ class Tracker:
     # -- the clock and polling -----------------------------------------------------------------------------------
 
     def _check_clock(self, chain: Chain, now: float) -> None:
-        if now >= min(self._window_ends(chain), chain.lost_at()):
+        window = self._timing.message_delay_window
+        if now >= chain.expires(window):
             self._purge(chain, now, everywhere=True)
-            ended = now >= self._window_ends(chain)
-            if chain.state is State.HOLDING and (ended or now >= chain.lost_at()):
+            if chain.state is State.HOLDING and now >= chain.expires(window):
+                ended = now >= chain.window_ends(window)
                 self._trigger(chain, Trigger.EXPIRED if ended else Trigger.RECONNECTED, now)
-
-    def _window_ends(self, chain: Chain) -> float:
-        started = chain.clock_started()
-        return float("inf") if started is None else started + self._timing.message_delay_window
 
     def _read_store(self, chain: Chain, trigger: Trigger, now: float) -> None:
         if chain.state in (State.FOLLOWING, State.HOLDING):

@@ -16,7 +16,7 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from pubsub_lib.errors import ConfigError
-from tests.browser import chromium
+from tests.browser import chromium, console
 from tests.conftest import IN_CI
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -168,8 +168,7 @@ def page_of_the_audit_opens_without_errors(report: dict[str, Any], tmp_path: Pat
     try:
         with chromium(tmp_path) as browser:
             browser.get(Path(report["audit"]["page"]).as_uri())
-            errors: list[Any] = browser.get_log("browser")  # type: ignore[no-untyped-call]
-            assert errors == []
+            assert console(browser) == []
             assert browser.find_elements(By.CSS_SELECTOR, "#figure-balance .main-svg .trace path")
     except ConfigError as error:
         if IN_CI:

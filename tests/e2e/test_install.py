@@ -1,7 +1,7 @@
 """A newcomer follows docs/install.md with the wheel alone: the commands of the page run in an empty environment.
 
-The distributions that the project needs come from this environment, because tests have no registry: pip installs the
-wheel without them, and ``PYTHONPATH`` names them. Paths of the system are replaced by those of a scratch folder.
+pip installs the distributions that the wheel's metadata require, and no others, from a folder of wheels, because tests
+have no registry. Paths of the system are replaced by those of a scratch folder.
 """
 
 import re
@@ -20,16 +20,21 @@ from typing import Final
 
 import pytest
 from _processes import free_ports, poll
+from packaging.utils import canonicalize_name
 
 import pubsub_lib
 from pubsub_lib.command.exit_codes import OK
+from tests.e2e.repl import Repl, type_tutorial
 from tests.e2e.service_host import LONG, ROOT
-from tests.e2e.test_docs import samples
+from tests.e2e.wheelhouse import pack, required_by, without_requirement
 from tests.unit.test_project import copy_project
 
 PAGE: Final = (ROOT / "docs" / "install.md").read_text()
 WHEEL: Final = f"pubsub_lib-{pubsub_lib.__version__}-py3-none-any.whl"
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXTRAS: Final = re.compile(r"-py3-none-any\.whl\[([\w,]+)\]")
+OF_VENV: Final = {"pip", "setuptools", "wheel"}
+"""What ``python3 -m venv`` itself may install."""
 AS_ROOT: Final = ("useradd ", "systemctl ")
 """Commands that the tests replace: they change the machine."""
 
@@ -58,13 +63,25 @@ def folder(wheel: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def environment(folder: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def index(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that replaces a registry: what the wheel requires, with all extras of the page's commands."""
+    folder = tmp_path_factory.mktemp("index")
+    extras = {extra for group in EXTRAS.findall(PAGE) for extra in group.split(",")}
+    assert "zmq" in extras
+    for each in required_by(wheel, extras).values():
+        pack(each, folder)
+    return folder
+
+
+def environment(folder: Path, index: Path) -> dict[str, str]:
     return {
         "HOME": str(folder),
         "PATH": f"{folder}/bin:{sysconfig.get_path('scripts', vars={'base': sys.base_prefix})}:/usr/bin:/bin",
-        "PIP_NO_DEPS": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_FIND_LINKS": str(index),
+        "PIP_NO_COMPILE": "1",
         "PIP_NO_INDEX": "1",
-        "PYTHONPATH": sysconfig.get_path("purelib"),
     }
 
 
@@ -82,16 +99,35 @@ def run(script: str, folder: Path, variables: Mapping[str, str]) -> "subprocess.
     return done
 
 
-def test_library_is_installed_from_the_wheel_and_follows_the_tutorial(folder: Path) -> None:
+def has_only(folder: Path, extras: tuple[str, ...], variables: Mapping[str, str]) -> bool:
+    """Whether the environment of the page has only the wheel and what this requires, besides pip and its parts."""
+    lines = run("pubsub/bin/pip list --format=freeze", folder, variables).stdout.splitlines()
+    there = {canonicalize_name(line.partition("==")[0]) for line in lines}
+    return there - OF_VENV == {"pubsub-lib", *required_by(folder / WHEEL, extras)} - OF_VENV
+
+
+def test_library_is_installed_from_the_wheel_and_follows_the_tutorial(folder: Path, index: Path) -> None:
+    """The wheel requires all that the tutorial needs: the environment has nothing else."""
     first, second = blocks("The library", "bash")
-    variables = environment(folder)
+    variables = environment(folder, index)
     assert run(first, folder, variables).stdout.splitlines()[-1] == pubsub_lib.__version__
-    assert "Successfully installed" not in run(second, folder, variables).stderr
+    assert has_only(folder, (), variables)
     where = run("pubsub/bin/python -c 'import pubsub_lib; print(pubsub_lib.__file__)'", folder, variables).stdout
     assert where.startswith(f"{folder}/pubsub/lib/")
-    tutorial = folder / "tutorial.py"
-    tutorial.write_text("\n".join(samples(ROOT / "docs" / "tutorial.md")))
-    run(f"pubsub/bin/python -W error {tutorial}", folder, variables)
+    with Repl(folder / "pubsub/bin/python", folder, variables) as repl:
+        type_tutorial(repl)
+    run(second, folder, variables)
+    assert has_only(folder, ("postgresql", "zmq"), variables)
+
+
+def test_wheel_that_does_not_require_what_it_imports_is_detected(wheel: Path, tmp_path: Path, index: Path) -> None:
+    without_requirement(wheel, "xxhash", tmp_path)
+    first, _ = blocks("The library", "bash")
+    variables = environment(tmp_path, index)
+    run(first, tmp_path, variables)
+    missing = pytest.raises(AssertionError, match="ModuleNotFoundError: No module named 'xxhash'")
+    with Repl(tmp_path / "pubsub/bin/python", tmp_path, variables) as repl, missing:
+        type_tutorial(repl)
 
 
 def adapted(script: str, folder: Path) -> str:
@@ -111,11 +147,11 @@ def ready(port: int) -> bool:
         return False
 
 
-def test_service_is_installed_checked_started_and_receives_a_change(folder: Path) -> None:
+def test_service_is_installed_checked_started_and_receives_a_change(folder: Path, index: Path) -> None:
     setting_up, starting, writing = blocks("A host with writers", "bash")
     for name in ("bin", "etc/systemd/system", "opt", "state"):
         (folder / name).mkdir(parents=True)
-    variables = environment(folder)
+    variables = environment(folder, index)
     run(adapted(setting_up, folder), folder, variables)
     config = folder / "etc" / "pubsub_lib" / "pubsub_lib.conf"
     for written, name in (

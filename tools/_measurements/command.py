@@ -55,6 +55,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "fingerprints": ("_measurements.fingerprints", "the cost of one object's fingerprint with several functions"),
     "idle-cost": ("_measurements.idle_cost", "the cost of a publisher service while nothing is written"),
     "joined": ("tests.unit.audit.joined_command", "random runs of real trackers, journals and stores, audited"),
+    "lake": ("_measurements.lake", "an append to a full day of the audit's lake, and the report of that day"),
     "load": ("_measurements.load", "pubsub-db load of the full routing table, killed and run again"),
     "objects": ("_measurements.objects", "memory and collection time of one cached object in several forms"),
     "path": ("_measurements.path", "processor time of one change at each step of its path"),

@@ -1,12 +1,11 @@
 """The report of a lake as text, as JSON and as CSV (docs/audit.md, "Days")."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from pubsub_lib.audit.lake.days import SUMS, Day, Report, Trend
+from pubsub_lib.audit.report.csv_tables import lines
 from pubsub_lib.audit.report.labels import faults
 from pubsub_lib.audit.report.summary import INCOMPLETE
 from pubsub_lib.errors import ConfigError
@@ -103,17 +102,19 @@ def _trend(one: Trend) -> str:
 
 
 def save_csv(days: Sequence[Day], file: Path) -> None:
-    """Write a row for each day. The cells of a day without a result are empty. Raises ConfigError."""
-    output = io.StringIO()
-    writer = csv.writer(output, lineterminator="\n")
-    writer.writerow(["day", "domain", "exit_code", *SUMS, "p50_us", "p95_us", "p99_us", "max_us", "anomalies"])
+    """Write a row for each day. The cells of a day without a result are empty; texts that a spreadsheet would run as
+    formulas are escaped. Raises ConfigError.
+    """
+    rows: list[list[object]] = [
+        ["day", "domain", "exit_code", *SUMS, "p50_us", "p95_us", "p99_us", "max_us", "anomalies"]
+    ]
     for day in days:
         values = [
             day.exit_code, *(day.number(name) for name in SUMS), day.p50, day.p95, day.p99, day.max,
             kinds(day),
         ]  # fmt: skip
-        writer.writerow([day.day, day.domain, *(values if day.audited else [""] * len(values))])
+        rows.append([day.day, day.domain, *(values if day.audited else [""] * len(values))])
     try:
-        file.write_text(output.getvalue(), encoding="utf-8")
+        file.write_text(lines(rows), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file} cannot be written ({error.strerror}); name another file") from error

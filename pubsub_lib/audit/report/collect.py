@@ -70,6 +70,8 @@ def collect(
         losses=_losses(tables, derived) if missed else [],
         timeline=_dicts(tables.syncs.orderBy(F.desc_nulls_first("took"), "began", "run").limit(TIMELINE)),
         coverage=known.coverage,
+        runs=known.runs,
+        run_count=known.run_count,
         keys=anomalies.worst_keys(derived.anomaly, tables.rows, settings) if first else [],
     )
 

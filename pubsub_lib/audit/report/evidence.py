@@ -1,10 +1,10 @@
 """What is missing from the journals, as problems (audit-verdicts.md, "Participants"), and what is not finished."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
-from pyspark.sql import Column, Row
+from pyspark.sql import Column, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.report.summary import Coverage
@@ -14,15 +14,23 @@ from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings, Listing
 from pubsub_lib.audit.spark.settled import hashed, lookup
 
+RUNS: Final = 400
+"""Maximum number of runs of services and replicas in a summary."""
+_OF_RUN: Final = ("domain", "side", "name", "host", "run", "began", "last", "end")
+
 
 class Evidence(msgspec.Struct, frozen=True):
-    """``silent``: runs. ``open_domains``: those whose first window is not closed. ``domains``: whether there is any."""
+    """``silent``: runs. ``open_domains``: those whose first window is not closed. ``domains``: whether there is any.
+    ``runs``: begins and ends of services and replicas, ``run_count`` in all.
+    """
 
     problems: Sequence[str]
     silent: Sequence[str]
     open_domains: Sequence[str]
     domains: bool
     coverage: Sequence[Coverage]
+    runs: Sequence[Mapping[str, Any]]
+    run_count: int
 
 
 def evidence(
@@ -50,8 +58,8 @@ def evidence(
         Coverage(domain, row["store"], row["names"], row["listed"], row["held"])
         for domain, row in sorted(every.items())
     ]
-    silent = _silent(tables)
-    return Evidence(problems, silent, sorted(every.keys() - begun), bool(every), coverage)
+    silent, runs, run_count = _ends(tables)
+    return Evidence(problems, silent, sorted(every.keys() - begun), bool(every), coverage, runs, run_count)
 
 
 def _with_requests(tables: Tables, settings: AuditSettings, known_until: Column) -> list[Row]:
@@ -66,9 +74,26 @@ def _with_requests(tables: Tables, settings: AuditSettings, known_until: Column)
     return domains.join(hashed(counted), "domain", "left").collect()
 
 
-def _silent(tables: Tables) -> list[str]:
-    quiet = tables.runs.filter(F.col("expired") & ~F.col("over")).select("run")
-    return sorted(row["run"] for row in quiet.collect())
+def _ends(tables: Tables) -> tuple[list[str], list[dict[str, Any]], int]:
+    """The silent runs, and of services and replicas the first ``RUNS`` with their number in all (audit-verdicts.md,
+    "Runs"). One job.
+    """
+    killed = ~F.col("ended") & (F.col("over") | F.col("expired"))
+    end = F.when(F.col("ended"), "closed").when(killed, "killed").otherwise("")
+    began = F.when(F.col("first_number") == 1, F.col("first_wall"))
+    shown = {"began": began, "last": F.col("last_wall"), "end": end}
+    serves = Window.partitionBy("serves")
+    in_order = serves.orderBy((F.col("end") != "killed"), F.desc("first_wall"), "domain", "run")
+    each = (
+        tables.runs.withColumns({**shown, "serves": F.col("side").isin("service", "replica")})
+        .withColumn("silent", F.col("expired") & ~F.col("over"))
+        .withColumns({"place": F.row_number().over(in_order), "all": F.count("*").over(serves)})
+        .filter(F.col("silent") | (F.col("serves") & (F.col("place") <= RUNS)))
+    )
+    found = each.select(*_OF_RUN, "silent", "serves", "place", "all").collect()
+    named = sorted((row for row in found if row["serves"] and row["place"] <= RUNS), key=lambda row: row["place"])
+    runs = [{name: row[name] for name in _OF_RUN} for row in named]
+    return sorted(row["run"] for row in found if row["silent"]), runs, named[0]["all"] if named else 0
 
 
 def _of(domain: str) -> str:

@@ -5,8 +5,7 @@ takes some tags in texts for markup.
 """
 
 import html
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ import plotly.io
 
 from pubsub_lib.audit.report.labels import HOPS, SUMS
 from pubsub_lib.audit.report.summary import Balance, Losses
+from pubsub_lib.audit.report.times import time
 
 ROWS: Final = 20
 """Maximum number of rows (domains, replicas, streams) of a figure."""
@@ -25,18 +25,13 @@ TEXT: Final = 48
 _INK, _GRID = "#33404d", "#e4e8ec"
 COLORS: Final = ("#3a6ea5", "#d98032", "#2f9e78", "#7d63ad", "#b8609a", "#5c8d9e", "#a08b3d", "#8a8f98")
 """Colours of hops, domains and causes. None is red: red marks faults that need an operator."""
+_MARKS: Final = (
+    ("begin", "began", None, "triangle-right", "#3a6ea5"),
+    ("clean end", "last", "closed", "square-open", "#56636f"),
+    ("killed", "last", "killed", "x-thin", "#22303c"),
+)
+"""Kinds of marks: name, column of their time, the end that they are for (None: any), shape, colour."""
 _PERCENTILES: Final = {"p50": "50 %", "p95": "95 %", "p99": "99 %", "p999": "99.9 %", "max": "max"}
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def time(microseconds: int | None) -> str | None:
-    """A wall as text in UTC, in a form that plotly understands; None when the wall is outside of the calendar."""
-    if microseconds is None:
-        return None
-    try:
-        return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%d %H:%M:%S.%f")
-    except OverflowError:
-        return None
 
 
 def label(*parts: object) -> str:
@@ -88,8 +83,10 @@ def balance(balances: Mapping[str, Balance]) -> str:
     ) if some else ""  # fmt: skip
 
 
-def over_time(slices: Sequence[Mapping[str, Any]]) -> str:
-    """The running sums of expected and applied deliveries; below, the deliveries that failed in each slice."""
+def over_time(slices: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The running sums of expected and applied deliveries; below, the deliveries that failed in each slice, and the
+    begins and ends of services and replicas.
+    """
     some = [each for each in slices if time(each["slice"]) is not None][:POINTS]
     if not some:
         return ""
@@ -112,13 +109,55 @@ def over_time(slices: Sequence[Mapping[str, Any]]) -> str:
         for name in ("lost", "repaired", "unknown", "pending")
         if any(each[name] for each in some)
     ]  # fmt: skip
-    two = bool(bars)
+    marks = ends(runs, lambda run: f"{run['side']}s", "y3")
+    heights = {"y": 240, **({"y2": 90} if bars else {}), **({"y3": 60} if marks else {})}
+    domains = _stacked(heights)
+    axes: dict[str, dict[str, Any]] = {
+        "y": {"title": {"text": "running sum"}, "rangemode": "tozero"},
+        "y2": {"title": {"text": "per slice"}, "rangemode": "tozero"},
+        "y3": {"type": "category", "fixedrange": True},
+    }
     return figure(
-        "over-time", [*lines, *bars], 380 if two else 300, barmode="stack", hovermode="x unified",
-        xaxis={"type": "date", "anchor": "y2" if two else "y"},
-        yaxis={"title": {"text": "running sum"}, "domain": [0.4, 1] if two else [0, 1], "rangemode": "tozero"},
-        **({"yaxis2": {"title": {"text": "per slice"}, "domain": [0, 0.3], "rangemode": "tozero"}} if two else {}),
+        "over-time", [*lines, *bars, *marks], 60 + sum(heights.values()), barmode="stack", hovermode="x unified",
+        xaxis={"type": "date", "anchor": list(heights)[-1]},
+        **{f"yaxis{name[1:]}": {**axes[name], "domain": domain} for name, domain in domains.items()},
     )  # fmt: skip
+
+
+def _stacked(heights: Mapping[str, int]) -> dict[str, list[float]]:
+    """The domains of axes one below the other, the first one on top, with a tenth between two of them."""
+    gap = 0.1
+    whole = sum(heights.values()) / (1 - gap * (len(heights) - 1))
+    found: dict[str, list[float]] = {}
+    top = 1.0
+    for name, height in heights.items():
+        found[name] = [max(0.0, round(top - height / whole, 4)), round(top, 4)]
+        top -= height / whole + gap
+    return found
+
+
+def ends(
+    runs: Sequence[Mapping[str, Any]], row: Callable[[Mapping[str, Any]], str], axis: str = "y"
+) -> list[dict[str, Any]]:
+    """Marks of begins and ends: a trace for each kind that there is. ``row``: the text of a run on the axis. The kinds
+    differ in their shapes, not in their colours alone. None is red: a process that was killed is no fault of delivery.
+    """
+    found: list[dict[str, Any]] = []
+    for name, column, end, symbol, color in _MARKS:
+        some = [run for run in runs if end in (None, run["end"]) and time(run[column]) is not None][:POINTS]
+        if some:
+            found.append({
+                "type": "scatter", "mode": "markers", "name": name, "x": [time(run[column]) for run in some],
+                "y": [row(run) for run in some], "yaxis": axis, "cliponaxis": False,
+                "marker": {"symbol": symbol, "color": color, "size": 11, "line": {"color": color, "width": 2}},
+                "text": [f"{name}: {_participant(run)}" for run in some],
+                "hovertemplate": "%{text}<br>%{x}<extra></extra>",
+            })  # fmt: skip
+    return found
+
+
+def _participant(run: Mapping[str, Any]) -> str:
+    return label(run["domain"], f"{run['side']} {run['name']}", run["host"])
 
 
 def latencies(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -187,8 +226,8 @@ def _stream(losses: Losses, place: int) -> str:
     return f"{place}. {label(domain, name, topic, uuid[:8])}"  # numbered, because two shortened labels may be equal
 
 
-def timeline(syncs: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each replica with long syncs, one bar for each sync, coloured by its cause."""
+def timeline(syncs: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]] = ()) -> str:
+    """A row for each replica with long syncs, one bar for each sync, coloured by its cause; and its begins and ends."""
     some = [each for each in syncs if time(each["began"]) is not None][:POINTS]
     replicas = list(dict.fromkeys(label(each["domain"], each["name"]) for each in some))[:ROWS]
     shown = [each for each in some if label(each["domain"], each["name"]) in set(replicas)]
@@ -205,8 +244,10 @@ def timeline(syncs: Sequence[Mapping[str, Any]]) -> str:
             "text": [_about(each) for each in of_cause], "textposition": "none",
             "hovertemplate": "%{text}<extra></extra>",
         })  # fmt: skip
+    own = [each for each in runs if each["side"] == "replica" and label(each["domain"], each["name"]) in set(replicas)]
+    marks = ends(own, lambda run: label(run["domain"], run["name"]))
     return figure(
-        "timeline", bars, 120 + 26 * len(replicas), barmode="overlay", xaxis={"type": "date"},
+        "timeline", [*bars, *marks], 120 + 26 * len(replicas), barmode="overlay", xaxis={"type": "date"},
         yaxis={"autorange": "reversed", "type": "category"},
     ) if bars else ""  # fmt: skip
 

@@ -17,6 +17,7 @@ from plotly.offline import get_plotlyjs
 from pubsub_lib.audit.report import figures
 from pubsub_lib.audit.report.labels import BLAMES, HOPS, VERDICTS, verdict
 from pubsub_lib.audit.report.summary import BITS, INCOMPLETE, TABLES, Summary
+from pubsub_lib.audit.report.times import time
 
 LIMIT: Final = 8_000_000
 """Maximum number of bytes of the page; most of them are plotly's script."""
@@ -33,12 +34,15 @@ _TIMES: Final = {"p": "published", "detected": "sync began", "settled": "settled
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One record of a trail. ``after``: milliseconds since the record before, which may be from another clock."""
+    """One record of a trail. ``after``: milliseconds since the record before, which may be from another clock.
+    ``objects``: what it changes or holds.
+    """
 
     what: str
     who: str
     at: str
     after: str
+    objects: str
     more: str
 
 
@@ -78,18 +82,18 @@ def page(summary: Summary, tables: str = "") -> str:
     found = _kinds(summary, tables)
     drawn = {
         "balance": figures.balance(summary.balance),
-        "over_time": figures.over_time(summary.over_time),
+        "over_time": figures.over_time(summary.over_time, summary.runs),
         "latencies": figures.latencies(summary.latencies),
         "losses": figures.losses(summary.losses),
-        "timeline": figures.timeline(summary.timeline),
+        "timeline": figures.timeline(summary.timeline, summary.runs),
     }
     return environment().get_template("page.html.jinja").render(
         script=Markup(get_plotlyjs()),  # noqa: S704 - plotly is trusted
         figures={name: Markup(drawing) for name, drawing in drawn.items()},  # noqa: S704 - drawn by this library
         summary=summary, verdict=verdict(summary), state=_state(summary), kinds=found, verdicts=_verdicts(summary),
         sections={(kind.of, kind.verdict) for kind in found}, worst=summary.keys[:ROWS], timeline=figures.POINTS,
-        hops=HOPS, rows=ROWS, audited=figures.time(summary.audited), span=_span(summary), folder=quote(tables),
-        tables=TABLES if summary.balance or summary.counts else (),
+        hops=HOPS, rows=ROWS, audited=time(summary.audited), span=_span(summary), folder=quote(tables),
+        tables=TABLES if summary.balance or summary.counts else (), ends=_ends(summary),
     )  # fmt: skip
 
 
@@ -101,7 +105,19 @@ def _state(summary: Summary) -> str:
 def _span(summary: Summary) -> tuple[str | None, str | None] | None:
     if not summary.over_time:
         return None
-    return figures.time(summary.over_time[0]["slice"]), figures.time(summary.over_time[-1]["slice"])
+    return time(summary.over_time[0]["slice"]), time(summary.over_time[-1]["slice"])
+
+
+def _ends(summary: Summary) -> list[tuple[str, str, str, str, str]]:
+    """Who, host, begin, last record and end of each run of a service or a replica."""
+    ends = {"closed": "clean end", "killed": "killed", "": "goes on"}
+    return [
+        (
+            " · ".join(part for part in (each["domain"], f"{each['side']} {each['name']}") if part), each["host"],
+            time(each["began"]) or "not in the journals", time(each["last"]) or str(each["last"]), ends[each["end"]],
+        )
+        for each in summary.runs
+    ]  # fmt: skip
 
 
 def _verdicts(summary: Summary) -> list[tuple[str, str, str, str, str, int]]:
@@ -145,17 +161,34 @@ def _anomaly(each: Mapping[str, Any], *, with_trail: bool) -> Anomaly:
         where.append(f"sequence {each['sequence']}")
     else:
         where.append(_named(each, "position", "position "))
-    times = [f"{text} {figures.time(each[name])}" for name, text in _TIMES.items() if each.get(name)]
+    times = [f"{text} {time(each[name]) or each[name]}" for name, text in _TIMES.items() if each.get(name)]
     shown = ("detail", "kind", "service", "uuid", "position", "version", "stored_version", "versions_behind")
     numbers = [f"{name.replace('_', ' ')} {_text(each[name])}" for name in shown if each.get(name)]
     late = [f"behind {each['behind'] / 1e6:.3f} s"] if each.get("behind") else []
     skew = [f"clock skew {each['skew'] / 1000:.3f} ms"] if each.get("skew") else []
+    changed = _first_objects(each)
     return Anomaly(
         " · ".join(part for part in where if part),
-        ", ".join([*numbers, *times, *late, *skew]),
+        ", ".join([*([changed] if changed else []), *numbers, *times, *late, *skew]),
         _steps(each.get("trail", ())) if with_trail else (),
         BLAMES.get(each.get("blame", ""), ""),
     )
+
+
+def _first_objects(each: Mapping[str, Any]) -> str:
+    """What the message of an anomaly changes, by the first record of its trail that names it. "" for an object's."""
+    named = (record for record in each.get("trail", ()) if record.get("objects"))
+    return "" if each.get("key") is not None else next((_objects(record) for record in named), "")
+
+
+def _objects(record: Mapping[str, Any]) -> str:
+    """The objects of a record with their versions."""
+    found = [
+        f"{one['action']} {_text(one['table'], 40)} / {_text(one['key'], 40)} version {one['version']}"
+        + (f" (before: {one['before']})" if "before" in one else "")
+        for one in record.get("objects", ())
+    ]
+    return ", ".join([*found, *([f"{record['more']} more"] if record.get("more") else [])])
 
 
 def _named(each: Mapping[str, Any], name: str, before: str) -> str:
@@ -168,13 +201,13 @@ def _steps(trail: Sequence[Mapping[str, Any]]) -> list[Step]:
     for record in trail[:RECORDS]:
         wall = record["wall"]
         what = record.get("outcome") or record["kind"]
-        shown = ("cause", "uuid", "sequence", "position", "version")
+        shown = ("cause", "uuid", "sequence", "position")
         more = [f"{name} {_text(record[name], 36)}" for name in shown if record.get(name)]
         found.append(
             Step(
                 _text(what), f"{record['side']} {_text(record['name'], 40)} @ {_text(record['host'], 40)}",
-                figures.time(wall) or str(wall), "" if previous is None else f"{(wall - previous) / 1000:+,.3f} ms",
-                ", ".join([*more, f"record {record['number']} of run {_text(record['run'], 8)}"]),
+                time(wall) or str(wall), "" if previous is None else f"{(wall - previous) / 1000:+,.3f} ms",
+                _objects(record), ", ".join([*more, f"record {record['number']} of run {_text(record['run'], 8)}"]),
             )
         )  # fmt: skip
         previous = wall

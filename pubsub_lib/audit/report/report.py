@@ -8,22 +8,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from pubsub_lib.audit.report.csv_tables import write_csv
 from pubsub_lib.audit.report.labels import HOPS, verdict
 from pubsub_lib.audit.report.metrics import write_metrics
 from pubsub_lib.audit.report.page import page
 from pubsub_lib.audit.report.summary import CATEGORIES, TABLES, Balance, Detector, Summary, counting
+from pubsub_lib.audit.report.times import moment
 from pubsub_lib.audit.spark.addresses import to_write
 from pubsub_lib.audit.spark.arrow_tables import save as save_small
 from pubsub_lib.audit.spark.settled import single
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from pubsub_lib.audit.report.aggregates import Aggregates
     from pubsub_lib.audit.rules.pipeline import Tables
 
 SUMMARY: Final = "summary.json"
 PAGE: Final = "page.html"
 METRICS: Final = "audit.prom"
+_TIMES: Final = ("p", "detected", "settled")
 _FOLDERS: Final = {"anomaly": "verdict"}
 """Tables that are partitioned into folders by a column."""
 
@@ -50,8 +55,22 @@ def text(summary: Summary) -> Iterator[str]:
         yield ""
         yield "first of each kind:"
         for each in faulty:
-            shown = {name: value for name, value in each.items() if name != "trail" and value not in ("", None, False)}
-            yield "  " + " ".join(f"{name}={_shown(value)}" for name, value in shown.items())
+            yield "  " + " ".join(f"{name}={_shown(value)}" for name, value in _words(each))
+
+
+def _words(each: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """What the report prints of an anomaly: its columns, with readable times, and the first object that its message
+    changes, by the first record of its trail that names it.
+    """
+    for name, value in each.items():
+        if name != "trail" and value not in ("", None, False):
+            yield name, moment(value) if name in _TIMES else value
+    records = (record for record in each.get("trail", ()) if record.get("objects"))
+    if each.get("key") is None and (record := next(records, None)) is not None:
+        first, *others = record["objects"]
+        yield from ((name, first[name]) for name in ("table", "key", "action", "version"))
+        if more := len(others) + record.get("more", 0):
+            yield "more_objects", more
 
 
 def _shown(value: object) -> str:
@@ -105,9 +124,9 @@ def _beside(folder: Path) -> Path:
     return folder.parent / f".{folder.name}.unfinished"
 
 
-def save(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path) -> None:
-    """Write the tables as Parquet, and the files of ``save_summary``; all of them or none. Blocks. A new folder is open
-    for this user only; an existing one keeps its permissions.
+def save(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path, *, with_csv: bool = False) -> None:
+    """Write the tables as Parquet, also as CSV if ``with_csv``, and the files of ``save_summary``; all of them or none.
+    Blocks. A new folder is open for this user only; an existing one keeps its permissions.
 
     ``folder``: the result of ``check_free``. Raises ConfigError when the folder cannot be written, and Spark's errors.
     """
@@ -117,7 +136,7 @@ def save(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path
         new_folder(beside)
         if folder.exists():
             shutil.copymode(folder, beside)
-        _save_into(tables, derived, summary, beside)
+        _save_into(tables, derived, summary, beside, with_csv=with_csv)
         beside.rename(folder)
     except OSError as error:
         raise _not_written(folder, error) from error
@@ -132,17 +151,21 @@ def new_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _save_into(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path) -> None:
+def _save_into(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path, *, with_csv: bool) -> None:
     every = {**msgspec.structs.asdict(tables), **msgspec.structs.asdict(derived)}
     for name in TABLES:
-        if single(every[name].sparkSession):
-            save_small(every[name], folder / name, _FOLDERS.get(name, ""))
-            continue
-        writer = every[name].write
-        if name in _FOLDERS:
-            writer = writer.partitionBy(_FOLDERS[name])
-        writer.parquet(to_write(folder / name))
+        _save_table(every[name], folder / name, _FOLDERS.get(name, ""))
+        if with_csv:
+            write_csv(folder / name, folder / f"{name}.csv", every[name].columns)
     save_summary(summary, folder)
+
+
+def _save_table(table: "DataFrame", folder: Path, by: str) -> None:
+    if single(table.sparkSession):
+        save_small(table, folder, by)
+    else:
+        writer = table.write.partitionBy(by) if by else table.write
+        writer.parquet(to_write(folder))
 
 
 def save_summary(summary: Summary, folder: Path) -> None:

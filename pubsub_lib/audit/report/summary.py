@@ -144,6 +144,10 @@ class Summary(msgspec.Struct, frozen=True):
     keys: Sequence[Mapping[str, Any]] = ()
     """The objects with the most anomalies."""
     coverage: Sequence[Coverage] = ()
+    runs: Sequence[Mapping[str, Any]] = ()
+    """Begins and ends of services and replicas: killed ones first, then the latest."""
+    run_count: int = 0
+    """Their number in all."""
     appended: Sequence[str] = ()
     """What was added to the folder of ``--append``, in sentences."""
 

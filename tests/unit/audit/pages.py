@@ -7,7 +7,7 @@ from pubsub_lib.audit.report.summary import Balance, Count, Detector, Losses, Su
 
 BEGIN = 1_790_000_000_000_000
 SECOND = 1_000_000
-HOSTILE = "</script><script>window.harmed = 1</script><img src=x onerror=\"window.harmed = 1\"><b>&amp;'"
+HOSTILE = '</script><script>window.harmed = 1</script><img src=x onerror="window.harmed = 1"><b>&amp;\''
 OF = {
     "phantom": "strays", "misrouted": "strays", "unpublished": "store", "phantom_publish": "store",
     "chain_broken": "store", "missing": "state", "stale": "state", "wrong_value": "state", "zombie": "state",
@@ -23,9 +23,26 @@ def trail(name: str, number: int) -> list[dict[str, Any]]:
         {
             "side": side, "name": name, "host": f"host of {name}", "run": "ab" * 16, "number": number + place,
             "kind": "data", "outcome": outcome, "cause": "net-1", "wall": BEGIN + number * SECOND + 700 * place,
-            "uuid": "cd" * 16, "sequence": number, "position": 7 * number,
+            "uuid": "cd" * 16, "sequence": number, "position": 7 * number, "objects": objects(name), "more": 2,
         }
         for place, (side, outcome) in enumerate(steps)
+    ]  # fmt: skip
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    first = {"table": "ports", "key": f"p1 {text}", "action": "set", "version": 8, "before": 7}
+    return [first, {"table": "ports", "key": "p2", "action": "delete", "version": 9}]
+
+
+def runs(number: int, text: str) -> list[dict[str, Any]]:
+    """Every third run was killed, and every third goes on."""
+    return [
+        {
+            "domain": "", "side": ("replica", "service")[place % 2], "name": f"replica {place % 9} {text}",
+            "host": f"h {text}", "run": f"{place:032x}", "began": BEGIN + place * 10 * SECOND if place % 5 else None,
+            "last": BEGIN + place * 10 * SECOND + 5 * SECOND, "end": ("killed", "closed", "")[place % 3],
+        }
+        for place in range(number)
     ]  # fmt: skip
 
 
@@ -88,6 +105,8 @@ def summary(anomalies: int, text: str = "<b>&", problems: int = 2) -> Summary:
              "took": 40_000 * (number % 50), "count": 7, "size": 900, "needless": number % 11 == 0}
             for number in range(1000)
         ],
+        runs=runs(min(anomalies, 400), text),
+        run_count=anomalies,
         keys=[{"domain": "", "topic": f"t {text}", "table": "ports", "key": f"{place} {text}", "anomalies": 900 - place}
               for place in range(20)],
     )  # fmt: skip

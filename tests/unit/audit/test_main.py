@@ -1,5 +1,6 @@
 """The command ``pubsub-audit``: one sentence for each error, and its exit codes."""
 
+import csv
 import os
 import shutil
 import signal
@@ -50,6 +51,11 @@ def test_wrong_usage_is_64(arguments: list[str], error: str, capsys: pytest.Capt
         main(arguments)
     assert ended.value.code == 64
     assert error in capsys.readouterr().err
+
+
+def test_csv_without_a_folder_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(tmp_path), "--csv"]) == 64
+    assert capsys.readouterr().err == "pubsub-audit: --csv needs --out, in whose folder it writes\n"
 
 
 def test_missing_command_is_64(capsys: pytest.CaptureFixture[str]) -> None:
@@ -320,7 +326,7 @@ def test_a_run_from_journals_to_report(
     Store(sqlite_url).close()
     folder, out = tmp_path / "journals", tmp_path / "out"
     lossy_journals(folder, monkeypatch)
-    assert main(["run", str(folder), "--store", sqlite_url, "--out", str(out), "-f", "json"]) == 1 + 32
+    assert main(["run", str(folder), "--store", sqlite_url, "--out", str(out), "--csv", "-f", "json"]) == 1 + 32
     found = msgspec.json.decode(capsys.readouterr().out)
     assert found["balance"][""] == {
         "expected": 3, "delivered": 2, "repaired": 0, "lost": 1, "pending": 0, "excused": 0, "unknown": 0
@@ -335,7 +341,15 @@ def test_a_run_from_journals_to_report(
     )
     assert main(["report", str(out), "--page", str(tmp_path / "again.html")]) == 33
     assert "delivery  lost" in capsys.readouterr().out
-    assert {each.name for each in out.iterdir()} == {*TABLES, "summary.json", "page.html", "audit.prom"}
+    files = {*TABLES, *(f"{name}.csv" for name in TABLES), "summary.json", "page.html", "audit.prom"}
+    assert {each.name for each in out.iterdir()} == files
+    for name in TABLES:
+        header, *rows = csv.reader((out / f"{name}.csv").read_text().splitlines())
+        assert len(rows) == pq.read_table(out / name).num_rows, name
+        assert "domain" in header
+    (as_text,) = csv.DictReader((out / "anomaly.csv").read_text().splitlines())
+    assert (as_text["verdict"], as_text["name"], as_text["sequence"]) == ("lost", "r1", "2")
+    assert as_text["p"].startswith("2001-09-09 01:46:4")
     assert 'href="out/anomaly/verdict=lost/"' in (tmp_path / "again.html").read_text()
     (row,) = pq.read_table(out / "anomaly", filters=[("verdict", "=", "lost")]).to_pylist()
     assert (row["of"], row["name"], row["sequence"], row["blame"]) == ("delivery", "r1", 2, "wire")

@@ -104,6 +104,16 @@ def test_head_of_lost_links_is_due_before_the_window_ends() -> None:
     assert one.lost_at() == float("inf")
 
 
+def test_chain_stops_waiting_at_the_end_of_its_window_or_at_a_proved_loss() -> None:
+    one = chain()
+    assert (one.window_ends(2.0), one.expires(2.0)) == (float("inf"), float("inf"))
+    one.remember_head(Point(2, 1), 5.0, 1)
+    assert (one.window_ends(2.0), one.expires(2.0)) == (7.0, 7.0)
+    one.remember_head(Point(3, 1), 5.0, 1, lost_at=6.5)
+    assert (one.window_ends(2.0), one.expires(2.0)) == (7.0, 6.5)
+    assert (one.window_ends(1.0), one.expires(1.0)) == (6.0, 6.0)
+
+
 def test_cause_is_the_trigger_that_made_a_sync_due() -> None:
     one = chain()
     one.trigger(Trigger.RESUMED)

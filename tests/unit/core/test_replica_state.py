@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.compared_topics import MAX_COMPARED
 from pubsub_lib.core.digest import subtract
 from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Full, Head, Want
-from pubsub_lib.core.replica_state import MAX_COMPARED, ReplicaState
+from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import NOTHING, StepResult
 from pubsub_lib.core.transitions import State
 from pubsub_lib.errors import NotSubscribedError

@@ -271,7 +271,7 @@ def test_rule_14_point_that_the_store_confirmed_accuses_no_publisher() -> None:
 def test_rule_14_messages_of_a_quarantined_publisher_are_not_called_lost() -> None:
     replica = Deceived("t")
     replica.receive(replica.history.one("t", "true"))
-    replica.state.quarantine.until[UUID] = replica.now + 10.0
+    replica.state.quarantine.until[UUID] = replica.now + 10.0, "s"
     for number in (2, 3):
         link = replica.history.one("t", f"k{number}")
         replica.take(replica.state.feed(envelope(link, sequence=number), replica.now))

@@ -108,6 +108,7 @@ def test_each_command_has_its_module_and_all_are_in_the_help(capsys: pytest.Capt
     [
         (["nothing"], "tools/bench: there is no command 'nothing'; the commands are audit, "),
         (["settle", "--replicas", "0"], "tools/bench settle: argument --replicas: '0' is not a whole number from 1 on"),
+        (["lake", "--latencies", "9999"], "tools/bench lake: --latencies 9999 is more than 4500, the number of "),
         (["rot", "--fast"], "tools/bench rot: unrecognized arguments: --fast; see tools/bench --help"),
     ],
 )
@@ -149,6 +150,13 @@ def test_path_measures_all_steps_of_both_sizes() -> None:
     steps = [each for each in found if "keys" not in each]
     assert len(steps) == 12
     assert all(each["median_microseconds"] > 0 for each in steps)
+
+
+def test_lake_measures_an_append_and_a_report() -> None:
+    found = measured("lake", "--windows", "24", "--replicas", "2", "--latencies", "50", "--rounds", "1")
+    assert [each["name"] for each in found] == ["append", "report", "size"]
+    assert all(each["seconds"] > 0 for each in found[:2])
+    assert found[2]["bytes"] > 0
 
 
 def test_trace_follows_a_set_to_the_handler() -> None:

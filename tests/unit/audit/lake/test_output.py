@@ -84,3 +84,9 @@ def test_csv_leaves_gaps_empty(tmp_path: Path) -> None:
     assert (last["lost"], last["anomalies"]) == ("1", "lost 1, unknown 1")
     with pytest.raises(ConfigError, match=r"cannot be written \(Is a directory\); name another file"):
         save_csv(DAYS, tmp_path)
+
+
+def test_csv_has_no_formulas(tmp_path: Path) -> None:
+    save_csv([Day("2026-11-01", "=1+1", 0, Balance(5, 5))], tmp_path / "days.csv")
+    (row,) = csv.DictReader((tmp_path / "days.csv").read_text().splitlines())
+    assert row["domain"] == "'=1+1"

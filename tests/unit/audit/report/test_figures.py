@@ -2,6 +2,7 @@
 
 import colorsys
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from pubsub_lib.audit.report import figures
 from pubsub_lib.audit.report.labels import HOPS, SUMS
 from pubsub_lib.audit.report.summary import Balance, Losses
-from tests.unit.audit.pages import BEGIN, SECOND, summary
+from tests.unit.audit.pages import BEGIN, SECOND, runs, summary
 
 CAUSES = ("start", "expired", "behind", "history changed", "mismatched", "overflow", "asked", "connected")
 
@@ -62,3 +63,40 @@ def test_a_course_of_time_without_losses_is_not_red() -> None:
     slices = [{**each, "lost": 0} for each in summary(1).over_time]
     assert any(each["repaired"] for each in slices)
     assert reds(figures.over_time(slices)) == []
+    assert reds(figures.over_time(slices, runs(9, ""))) == []
+
+
+@pytest.mark.parametrize("bars", [False, True])
+def test_axes_of_a_course_of_time_do_not_overlap(bars: bool) -> None:
+    slices = [{**each, **({} if bars else dict.fromkeys(("lost", "repaired", "unknown"), 0))}
+              for each in summary(1).over_time]  # fmt: skip
+    for some in ([], runs(9, "")):
+        drawn = figures.over_time(slices, some)
+        domains = [tuple(map(float, each)) for each in re.findall(r'"domain":\[([\d.]+),([\d.]+)\]', drawn)]
+        assert len(domains) == 1 + bars + bool(some)
+        assert max(top for _, top in domains) == 1
+        in_order = sorted(domains)
+        assert all(0 <= bottom < top for bottom, top in in_order)
+        assert all(one[1] < two[0] for one, two in pairwise(in_order))
+
+
+def test_marks_are_where_a_run_began_and_how_it_ended() -> None:
+    marks = {each["name"]: each for each in figures.ends(runs(9, ""), lambda run: str(run["side"]))}
+    assert {name: len(each["x"]) for name, each in marks.items()} == {"begin": 7, "clean end": 3, "killed": 3}
+    assert len({each["marker"]["symbol"] for each in marks.values()}) == 3
+    assert marks["killed"]["x"][0] == "2026-09-21 14:13:25.000000"
+    assert marks["killed"]["text"][0] == "killed: replica replica 0  · h "
+    assert figures.ends([], lambda run: "") == []
+
+
+def test_a_mark_outside_of_the_calendar_is_left_out() -> None:
+    (run,) = runs(1, "")
+    assert figures.ends([{**run, "began": 2**62, "last": 2**62}], lambda run: "") == []
+
+
+def test_time_line_has_marks_only_of_its_replicas() -> None:
+    of_other = [{**each, "name": "other"} for each in runs(9, "")]
+    syncs = [sync("start", 1)]
+    assert figures.timeline(syncs, of_other) == figures.timeline(syncs)
+    own = [{**each, "name": "r"} for each in runs(9, "")]
+    assert figures.timeline(syncs, own).count("triangle-right") == 1

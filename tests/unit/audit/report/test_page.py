@@ -1,8 +1,8 @@
 """The page opens in a browser without a network, shows the summary, and escapes every text from data."""
 
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 from pubsub_lib.audit.report.page import LIMIT, ROWS, page
 from pubsub_lib.audit.report.report import save_summary
 from pubsub_lib.audit.report.summary import Balance, Summary, nothing
-from tests.browser import SCHEMES, WIDTHS, faults
+from tests.browser import SCHEMES, WIDTHS, console, faults
 from tests.unit.audit.pages import FAULTS, HOSTILE, summary
 
 FIGURES = {"figure-balance", "figure-over-time", "figure-latencies", "figure-losses", "figure-timeline"}
@@ -20,8 +20,7 @@ def opened(browser: webdriver.Chrome, folder: Path, one: Summary) -> webdriver.C
     """Save the page as an audit does, open it, and check that the browser's console is empty."""
     save_summary(one, folder)
     browser.get((folder / "page.html").as_uri())
-    logged: list[Any] = browser.get_log("browser")  # type: ignore[no-untyped-call]
-    assert logged == []
+    assert console(browser) == []
     return browser
 
 
@@ -44,9 +43,37 @@ def test_page_has_figures_and_anomalies(browser: webdriver.Chrome, tmp_path: Pat
     assert details[0].find_element(By.TAG_NAME, "summary").text == "replica replica <b>& · topic t <b>& · sequence 1"
     steps = [row.text.split()[0] for row in details[0].find_elements(By.CSS_SELECTOR, "tr")[1:]]
     assert steps == ["committed", "handed", "taken", "sent"]
+    versions = "set ports / p1 <b>& version 8 (before: 7), delete ports / p2 version 9, 2 more"
+    assert details[0].text.count(versions) == 5  # of the message, and of each step
     assert "never received it" in details[0].text
     links = {each.get_attribute("href") for each in shown.find_elements(By.CSS_SELECTOR, "#anomalies a")}
     assert (tmp_path / "anomaly").as_uri() + "/verdict=lost/" in links
+
+
+def test_page_marks_begins_and_ends(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    shown = opened(browser, tmp_path, summary(30))
+    for figure in ("figure-over-time", "figure-timeline"):
+        legend = [each.text for each in shown.find_elements(By.CSS_SELECTOR, f"#{figure} .legendtext")]
+        assert legend[-3:] == ["begin", "clean end", "killed"], figure
+    marks = shown.find_elements(By.CSS_SELECTOR, "#figure-over-time .scatterlayer .point")
+    assert len(marks) == 24 + 10 + 10
+    words = [each.get_attribute("aria-label") for each in shown.find_elements(By.CSS_SELECTOR, "[role=img]")]
+    assert len(words) == 2
+    assert all("killed" in str(each) for each in words)
+    first, *others = shown.find_elements(By.CSS_SELECTOR, "#runs tr")[1:]
+    assert [each.text for each in first.find_elements(By.TAG_NAME, "td")] == [
+        "replica replica 0 <b>&", "h <b>&", "not in the journals", "2026-09-21 14:13:25.000000", "killed"
+    ]  # fmt: skip
+    assert others[0].text.endswith("clean end")
+    assert others[1].text.endswith("goes on")
+    assert len(others) == ROWS - 1
+    assert "summary.json has 30 of all 30" in shown.find_element(By.ID, "runs").text
+
+
+def test_page_without_runs_has_no_marks(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    shown = opened(browser, tmp_path, msgspec.structs.replace(summary(5), runs=(), run_count=0))
+    assert not shown.find_elements(By.CSS_SELECTOR, "#runs, a[href='#runs']")
+    assert "killed" not in str(shown.find_element(By.CSS_SELECTOR, "[role=img]").get_attribute("aria-label"))
 
 
 def test_texts_of_data_do_not_become_markup(browser: webdriver.Chrome, tmp_path: Path) -> None:
@@ -86,7 +113,7 @@ def test_page_loads_no_other_resources() -> None:
     whole = page(summary(10))
     assert "default-src 'none'" in whole
     assert "<script src" not in whole
-    assert "<link rel=\"stylesheet\"" not in whole
+    assert '<link rel="stylesheet"' not in whole
 
 
 def test_links_of_the_page_use_the_given_folder() -> None:

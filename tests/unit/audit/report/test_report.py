@@ -19,6 +19,7 @@ from pubsub_lib.audit.report.summary import Balance, Count, Coverage, Summary
 from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.errors import ConfigError
+from tests.unit.audit.pages import anomaly
 
 ONE = Summary(
     exit_code=1,
@@ -68,7 +69,7 @@ def test_saved_tables_are_for_their_user_only_unless_the_folder_existed(
 ) -> None:
     seen = []
 
-    def write(_tables: Any, _derived: Any, summary: Summary, folder: Path) -> None:
+    def write(_tables: Any, _derived: Any, summary: Summary, folder: Path, **_: bool) -> None:
         seen.append(mode(folder))  # from the first file on
         save_summary(summary, folder)
 
@@ -92,6 +93,16 @@ def test_text_has_balance_blame_and_first_anomalies() -> None:
         "first of each kind:",
         "  of=delivery verdict=lost sequence=3 topic=t",
     ]
+
+
+def test_text_names_the_object_of_a_message_and_readable_times() -> None:
+    one = anomaly("lost", 1, "x\n")
+    *_, line = text(msgspec.structs.replace(ONE, first=[one]))
+    assert " p=2026-09-21T14:13:21.000000Z " in line
+    assert line.endswith(r" table=ports key='p1 x\n' action=set version=8 more_objects=3")
+    of_object = {**anomaly("stale", 1, "x"), "version": 4}
+    *_, line = text(msgspec.structs.replace(ONE, first=[of_object]))
+    assert line.endswith(" table=ports key=key x version=4")
 
 
 def test_text_lists_only_anomalies_that_are_faults() -> None:

@@ -14,11 +14,13 @@ from pubsub_lib.audit.report.aggregates import aggregate
 from pubsub_lib.audit.report.collect import collect
 from pubsub_lib.audit.report.latency import counted, percentiles
 from pubsub_lib.audit.report.summary import Balance, Coverage, Summary
+from pubsub_lib.audit.report.times import moment
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.conftest import LITTLE, MUCH, SETTINGS, Audit
 from tests.unit.audit.generator import BEGIN, BOUND, GRACE, SILENCE, TORN, WINDOW, Generator, Participant
 from tests.unit.audit.oracle import Difference, Oracle, StoreFinding, Stray, Verdict
 from tests.unit.audit.scenario import STEP, WAY, Scenario
+from tests.unit.audit.trails import trail
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -941,6 +943,8 @@ def test_known_answers_and_a_thousand_journals(audit: Audit, size: int, number: 
     each_hop_has_its_latency(summary)
     percentiles_are_nearest_ranks_by_replica_and_of_all(tables.delivery.sparkSession)
     a_trail_ends_where_the_message_was_last_seen(summary)
+    trails_are_those_of_the_oracle(summary, {**cases, **generated})
+    runs_are_those_of_the_oracle(summary, {**cases, **generated})
     the_first_of_many_anomalies_are_named(summary, derived)
     the_detector_counts_missed_holes_and_needless_syncs(summary)
     the_course_of_time_adds_up(summary, derived)
@@ -1169,6 +1173,43 @@ def a_trail_ends_where_the_message_was_last_seen(summary: Summary) -> None:
         "a_loss_in_the_service": ["committed", "handed", "taken"],
         "a_loss_in_the_subscriber": ["committed", "handed", "taken", "sent", "dropped"],
     }
+
+
+def trails_are_those_of_the_oracle(summary: Summary, journals: Mapping[str, list[Row]]) -> None:
+    """Every record, its time, and the objects with their versions."""
+    found = [each for each in summary.first if "trail" in each]
+    for each in found:
+        records = [{"objects": [], "more": 0, **record} for record in each["trail"]]
+        names = ("side", "name", "run", "number", "wall", "objects", "more")
+        expected = trail(oracle(journals[each["domain"]]), each)
+        assert [{name: record[name] for name in names} for record in records] == expected, each
+        assert all(record["time"] == moment(record["wall"]) for record in records)
+    lost = [each for each in found if (each["of"], each["verdict"]) == ("delivery", "lost")]
+    assert all(record["objects"] for each in lost for record in each["trail"])
+    assert {"delivery", "state", "strays"} <= {each["of"] for each in found}
+
+
+def runs_are_those_of_the_oracle(summary: Summary, journals: Mapping[str, list[Row]]) -> None:
+    """All runs of services and replicas are counted; the summary names the killed ones first."""
+    expected = {}
+    for domain, rows in journals.items():
+        one = oracle(rows)
+        for run, own in one.runs.items():
+            if own[0].side in ("service", "replica"):
+                end = "closed" if one.ended(run) else "killed" if one.over(run) or one.expired(run) else ""
+                began = one.first_wall(run) if own[0].number == 1 else None
+                expected[domain, run] = (own[0].side, own[0].name, own[0].host, began, one.last_wall(run), end)
+    assert summary.run_count == len(expected)
+    named = {(each["domain"], each["run"]): each for each in summary.runs}
+    assert len(named) == len(summary.runs) == min(len(expected), 400)
+    for key, each in named.items():
+        found = tuple(each[name] for name in ("side", "name", "host", "began", "last", "end"))
+        assert found == expected[key], key
+    killed = sum(end == "killed" for *_, end in expected.values())
+    assert [each["end"] == "killed" for each in summary.runs] == sorted(
+        [True] * min(killed, 400) + [False] * (len(summary.runs) - min(killed, 400)), reverse=True
+    )
+    assert killed
 
 
 def the_first_of_many_anomalies_are_named(summary: Summary, derived: "Aggregates") -> None:
