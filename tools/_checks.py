@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -124,6 +125,16 @@ def side_by_side() -> list[str]:
     return ["-n", str(2 * len(os.sched_getaffinity(0))), "--dist", "worksteal"]
 
 
+def compiling(environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """A process that imports all tests, and so writes their bytecode, while the checks before them use one processor.
+
+    Otherwise each of the parallel test processes compiles the project. An error is reported by pytest's own run.
+    """
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q"]
+    nothing = subprocess.DEVNULL
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=nothing, stdout=nothing, stderr=nothing)
+
+
 def main(pytest_arguments: Sequence[str]) -> int:
     """Exit status 0 when every check passed, else 1."""
     missing = ensure_servers()
@@ -135,9 +146,13 @@ def main(pytest_arguments: Sequence[str]) -> int:
             "ruff": [str(BIN / "ruff"), "check", "."],
             "mypy": [str(BIN / "mypy")],
             "import contracts": [str(BIN / "lint-imports")],
-            "pytest": [sys.executable, "-m", "pytest", *(pytest_arguments or side_by_side())],
         }
-        results = [check(name, command, environment) for name, command in commands.items()]
+        with ExitStack() as stack:
+            if not pytest_arguments:
+                stack.enter_context(compiling(environment))
+            results = [check(name, command, environment) for name, command in commands.items()]
+        tests = [sys.executable, "-m", "pytest", *(pytest_arguments or side_by_side())]
+        results.append(check("pytest", tests, environment))
     print("\n== summary")
     for sentence in missing:
         print(sentence)

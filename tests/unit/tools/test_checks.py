@@ -1,5 +1,6 @@
 """What ``tools/test`` looks for before it runs the tests."""
 
+import os
 from pathlib import Path
 
 import _checks
@@ -38,3 +39,13 @@ def test_package_that_only_root_may_install_is_named_to_others(
     sentence = _checks.ensure_package(missing, "thing", "thing")
     assert sentence.startswith("no thing found; install the package thing (the installation failed: only root may")
     assert "No thing found" in capsys.readouterr().out
+
+
+def test_all_tests_are_imported_beside_the_checks_before_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Their bytecode is complete before the parallel test processes start."""
+    (tmp_path / "test_one.py").write_text("def test_one():\n    raise AssertionError('a test ran')\n")
+    monkeypatch.setattr(_checks, "ROOT", tmp_path)
+    with _checks.compiling({**os.environ, "PYTHONDONTWRITEBYTECODE": ""}) as running:
+        pass
+    assert running.returncode == 0
+    assert list((tmp_path / "__pycache__").glob("test_one.*pytest*.pyc"))
