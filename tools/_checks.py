@@ -121,8 +121,8 @@ def check(name: str, command: Sequence[str], environment: Mapping[str, str]) -> 
 
 
 def side_by_side() -> list[str]:
-    """Two processes per processor, because many tests wait; an idle process takes tests from a busy one."""
-    return ["-n", str(2 * len(os.sched_getaffinity(0))), "--dist", "worksteal"]
+    """Three processes per processor, because many tests wait; an idle process takes tests from a busy one."""
+    return ["-n", str(3 * len(os.sched_getaffinity(0))), "--dist", "worksteal"]
 
 
 def compiling(environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
