@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from queue import SimpleQueue
 from types import ModuleType
 from typing import Any, Final
@@ -141,6 +142,15 @@ def run(scenario: Scenario, chooser: Chooser, *, lines: Collection[ModuleType] =
     return world
 
 
+@lru_cache(maxsize=1)
+def _product(number: int, newest: str) -> list[ModuleType]:
+    """The product's modules, found again after an import, which changes the number of modules or the newest one.
+
+    A scenario runs thousands of times, and a test process has thousands of modules.
+    """
+    return [module for name, module in list(sys.modules.items()) if name.startswith(PRODUCT)]
+
+
 @contextmanager
 def controlled(scheduler: Scheduler, fake: Threading) -> Iterator[None]:
     """During the block the product's modules use controlled primitives. Names bound earlier (default arguments such
@@ -154,11 +164,11 @@ def controlled(scheduler: Scheduler, fake: Threading) -> Iterator[None]:
         (SimpleQueue, lambda: ControlledQueue(scheduler)),
     ]
     try:
-        for name, module in list(sys.modules.items()):
-            if not name.startswith(PRODUCT):
-                continue
+        for module in _product(len(sys.modules), next(reversed(sys.modules))):
             for attribute in ("threading", "time", "SimpleQueue"):
                 real = vars(module).get(attribute)
+                if real is None:
+                    continue
                 for original, double in doubles:
                     if real is original:
                         replaced.append((module, attribute, real))
