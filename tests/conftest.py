@@ -98,7 +98,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     def place(item: pytest.Item) -> int:
         if "spark" in getattr(item, "fixturenames", ()):
             return 0
-        return 1 if item.path.name == "test_demo.py" else 2
+        return 1 if item.path.name.startswith("test_demo") else 2
 
     whole = mixed(items, lambda item: item.path, lambda item: END_TO_END in item.path.parents)
     items[:] = sorted(whole, key=place)
