@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,7 +147,9 @@ def main(pytest_arguments: Sequence[str]) -> int:
             "mypy": [str(BIN / "mypy")],
             "import contracts": [str(BIN / "lint-imports")],
         }
-        with nullcontext() if pytest_arguments else compiling(environment):
+        with ExitStack() as stack:
+            if not pytest_arguments:
+                stack.enter_context(compiling(environment))
             results = [check(name, command, environment) for name, command in commands.items()]
         tests = [sys.executable, "-m", "pytest", *(pytest_arguments or side_by_side())]
         results.append(check("pytest", tests, environment))
