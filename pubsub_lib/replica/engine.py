@@ -115,8 +115,7 @@ class Engine:
             self._interest.add(topics)
 
     def close(self, until: float) -> None:
-        """Stop, by ``until`` (of time.monotonic) at the latest. Any thread, also one of this engine's own. Idempotent,
-        and allowed before ``start``."""
+        """Stop, by ``until`` (time.monotonic) at the latest. Any thread, also its own; idempotent, also unstarted."""
         with self._lock:
             self._closing = True
             self._announce()
