@@ -174,11 +174,18 @@ def order(worker: "subprocess.Popen[str]", count: int) -> None:
 
 
 def begin(worker: "subprocess.Popen[str]") -> None:
-    """Order one transaction, and wait until only its commit is left."""
+    """Order one transaction, and wait until only its commit is left, which waits for :func:`commit`."""
     assert worker.stdin is not None
     worker.stdin.write("announce 1\n")
     worker.stdin.flush()
     assert answer(worker) == "commits\n"
+
+
+def commit(worker: "subprocess.Popen[str]") -> None:
+    """Let a worker commit after :func:`begin`; do not wait for it."""
+    assert worker.stdin is not None
+    worker.stdin.write("\n")
+    worker.stdin.flush()
 
 
 def done(worker: "subprocess.Popen[str]") -> int:

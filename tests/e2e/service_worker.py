@@ -1,6 +1,7 @@
 """A worker process of a host with a publisher service. It reads numbers from its input, commits that number of
 transactions, and prints the store's position after them. With "fork" or "spawn" before the number, a new child commits
-them; with "announce", it prints a line before each commit, after which it asks nothing but the service.
+them; with "announce", it prints a line before each commit and waits for one, after which it asks nothing but the
+service.
 ``service_worker.py CONFIG ORIGIN``
 """
 
@@ -35,6 +36,7 @@ def commit(store: Store, count: int, *, announce: bool = False) -> None:
         step = store.unique_id("step")
         if announce:
             print("commits", flush=True)
+            sys.stdin.readline()
         with store.transaction() as tx:
             tx.set("item", f"k{step % KEYS}", step, topic=f"t{step % 2}")
 
