@@ -11,11 +11,12 @@ from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.show import command as show
 from pubsub_lib.audit.stream import command
+from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound
 
-_SECONDS: Final = (
+_SECONDS: Final[tuple[tuple[str, float | None, str], ...]] = (
     ("window", 60.0, "length of a window"),
     ("grace", 30.0, "longest transit time of a message plus the largest clock difference"),
-    ("bound", 10.0, "maximum time from a commit until a replica has the change"),
+    ("bound", None, "maximum time from a commit until a replica has the change"),
     ("silence", 60.0, "a run that has not ended and wrote no record for longer has expired: windows close without it"),
 )
 
@@ -87,11 +88,26 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
     command.add_argument("--memory", default="2g", help="memory of Spark's driver (default: %(default)s)")
     command.add_argument("--strict", action="store_true", help="count reordered and repeated messages as faults")
     for name, default, text in _SECONDS:
-        help_text = f"{text} (%(default)s)"
+        shown = "%(default)s" if default is not None else f"of the times in --config-file, else {_default_bound():g}"
+        help_text = f"{text} ({shown})"
         command.add_argument(f"--{name}", type=seconds, default=default, metavar="SECONDS", help=help_text)
 
 
-def settings_of(options: argparse.Namespace) -> AuditSettings:
-    """The settings that the options of ``run`` and ``follow`` give. Raises ConfigError."""
-    times = {name: round(getattr(options, name) * SECOND) for name, _, _ in _SECONDS}
+def bound_of(timing: Timing) -> float:
+    """Seconds within which a change is in every replica, with or without a publisher (rule 13)."""
+    return max(bound(timing, timing.sync_timeout) for bound in (lost_message_bound, no_publisher_bound))
+
+
+def _default_bound() -> float:
+    return bound_of(Timing())
+
+
+def settings_of(options: argparse.Namespace, timing: Timing | None = None) -> AuditSettings:
+    """The settings that the options of ``run`` and ``follow`` give. ``timing``: the times of the programs that wrote
+    the journals, if they are known; the bound follows from them. Raises ConfigError.
+    """
+    given = {name: getattr(options, name) for name, _, _ in _SECONDS}
+    if given["bound"] is None:
+        given["bound"] = bound_of(timing) if timing is not None else _default_bound()
+    times = {name: round(value * SECOND) for name, value in given.items()}
     return AuditSettings(**times, strict=options.strict)

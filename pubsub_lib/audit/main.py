@@ -66,6 +66,10 @@ def _configured(options: argparse.Namespace) -> Settings | None:
     return found
 
 
+def _settings(options: argparse.Namespace, configured: Settings | None) -> AuditSettings:
+    return settings_of(options, configured.timing if configured else None)
+
+
 def _database(options: argparse.Namespace, configured: Settings | None) -> Settings | str:
     """The database of ``--store``, else the store of ``--config-file``; "" without either."""
     if not options.store:
@@ -81,8 +85,8 @@ def _database(options: argparse.Namespace, configured: Settings | None) -> Setti
 
 def _command(options: argparse.Namespace) -> int:
     if options.command == "follow":
-        _configured(options)
-        return command.run(options, settings_of(options), journals.folders_by_domain(options.journals))
+        configured = _configured(options)
+        return command.run(options, _settings(options, configured), journals.folders_by_domain(options.journals))
     if options.command == show.NAME:
         return show.run(options)
     if options.command == "prepare":
@@ -121,8 +125,9 @@ def _report(options: argparse.Namespace) -> summary.Summary:
 
 
 def _run(options: argparse.Namespace) -> summary.Summary:
-    settings = settings_of(options)
-    database = _database(options, _configured(options))
+    configured = _configured(options)
+    settings = _settings(options, configured)
+    database = _database(options, configured)
     of_lake.check_append_options(options)
     if options.csv and not options.out:
         raise ConfigError("--csv needs --out, in whose folder it writes")

@@ -83,7 +83,7 @@ def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
 def verdict(folder: Path, database: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str], dict[str, int]]:
     """Exit code, problems, and the numbers of expected messages by their verdict."""
     capsys.readouterr()
-    code = main(["run", str(folder), "--store", database, "-f", "json"])
+    code = main(["run", str(folder), "--store", database, "-f", "json", "--bound", "10"])
     found = msgspec.json.decode(capsys.readouterr().out)
     return code, found["problems"], {name: number for name, number in found["balance"][""].items() if number}
 

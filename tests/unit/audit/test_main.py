@@ -35,6 +35,8 @@ from tests.unit.journal.test_seal import unsealed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+BOUND = ["--bound", "10"]
+
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
@@ -326,7 +328,8 @@ def test_a_run_from_journals_to_report(
     Store(sqlite_url).close()
     folder, out = tmp_path / "journals", tmp_path / "out"
     lossy_journals(folder, monkeypatch)
-    assert main(["run", str(folder), "--store", sqlite_url, "--out", str(out), "--csv", "-f", "json"]) == 1 + 32
+    command = ["run", str(folder), "--store", sqlite_url, "--out", str(out), "--csv", "-f", "json", *BOUND]
+    assert main(command) == 1 + 32
     found = msgspec.json.decode(capsys.readouterr().out)
     assert found["balance"][""] == {
         "expected": 3, "delivered": 2, "repaired": 0, "lost": 1, "pending": 0, "excused": 0, "unknown": 0
@@ -377,7 +380,7 @@ def test_damaged_file_is_named_and_the_others_are_audited(
     if not sealed:
         unsealed(path, path)
     damage(path)
-    assert main(["run", str(folder), "-f", "json"]) & 33 == 33
+    assert main(["run", str(folder), "-f", "json", *BOUND]) & 33 == 33
     found = msgspec.json.decode(capsys.readouterr().out)
     assert any(each.startswith(f"{path} is damaged (") for each in found["problems"])
     assert found["balance"][""]["lost"] == 1
@@ -397,7 +400,7 @@ def test_torn_file_makes_the_evidence_incomplete(
     later = Journal(settings(folder), "replica", "r1")
     later.close()
     compact(folder)
-    assert main(["run", str(folder), "-f", "json"]) & 33 == 33
+    assert main(["run", str(folder), "-f", "json", *BOUND]) & 33 == 33
     (problem,) = msgspec.json.decode(capsys.readouterr().out)["problems"]
     assert problem.startswith(f"{path.with_suffix('.parquet')} was damaged after it was written: ")
 
@@ -409,7 +412,7 @@ def test_participant_without_a_journal_is_reported(
     lossy_journals(folder, monkeypatch)
     (folder / "x.journal").unlink()
     path.write_text("service s1\nreplica r1\nreplica r2\nwriter r1\n")
-    assert main(["run", str(folder), "--expect", str(path), "-f", "json"]) == 33
+    assert main(["run", str(folder), "--expect", str(path), "-f", "json", *BOUND]) == 33
     assert msgspec.json.decode(capsys.readouterr().out)["problems"] == [
         f"the {who} is expected (--expect) and has no journal; add its journals, or correct the file"
         for who in ("replica r2", "writer r1")

@@ -135,7 +135,7 @@ def domains_are_those_with_participants(found: Addition, summary: Summary) -> No
 
 
 def appended(folder: Path, lake: Path, *more: str) -> int:
-    return main(["run", str(folder), "--append", str(lake), "-f", "json", *more])
+    return main(["run", str(folder), "--append", str(lake), "-f", "json", "--bound", "10", *more])
 
 
 def test_a_run_from_journals_to_the_report_of_a_day(

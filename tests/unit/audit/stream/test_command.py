@@ -32,6 +32,7 @@ from tests.unit.journal.builders import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+BOUND = ["--bound", "10"]
 LOST = (Count("net", "delivery", "lost", "middle", "wire", 2), "")
 CAME = (Count("net", "delivery", "ok", "", "", 7), "message")
 POLLED = (Count("net", "delivery", "ok", "", "", 4), "polling")
@@ -101,7 +102,7 @@ def test_exit_code_without_a_closed_window_is_incomplete() -> None:
 def followed(tmp_path: Path, *more: str) -> int:
     """Run the loop without Spark; the test supplies the rounds."""
     out = tmp_path / "out"
-    options = parser().parse_args(["follow", str(tmp_path), "--out", str(out), "--every", "0", *more])
+    options = parser().parse_args(["follow", str(tmp_path), "--out", str(out), "--every", "0", "--bound", "10", *more])
     (out / "checkpoint").mkdir(parents=True)
     nothing = cast("SparkSession", None)
     return command._run(options, AuditSettings(), {"": [tmp_path]}, out / "checkpoint", nothing)
@@ -166,7 +167,7 @@ def test_follower_ends_with_one_sentence_when_java_has_ended(
 
     monkeypatch.setattr(command, "session", lambda *_, **__: (Dead(), True))
     left = rounds(monkeypatch, Round([window(LOST)], [], {}), error, Round([], [], {}))
-    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), "--every", "0"]) == 1 + 32
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), "--every", "0", *BOUND]) == 1 + 32
     assert len(list(left)) == 1
     assert capsys.readouterr().err == (
         f"pubsub-audit: Spark's Java process ended ({why}); if the system killed it because memory was short, give "
@@ -204,7 +205,7 @@ def test_signal_ends_the_follower_after_the_round(
         return Round([window(LOST)], [], {})
 
     monkeypatch.setattr(AuditLoop, "round", interrupted)
-    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), "--every", "1000"]) == 1
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), "--every", "1000", *BOUND]) == 1
     assert signal.getsignal(which) is before
 
 
@@ -222,7 +223,7 @@ def test_cut_file_is_reported_and_counts_after_a_restart(
     one.close()
     (path,) = folder.iterdir()
     path.write_bytes(path.read_bytes()[:-2])
-    command = ["follow", str(folder), "--out", str(tmp_path / "out"), "--once"]
+    command = ["follow", str(folder), "--out", str(tmp_path / "out"), "--once", *BOUND]
     assert main(command) & 32
     assert f"{path.stem} ends in the middle of a record: 1 whole record was read" in capsys.readouterr().err
     path.unlink()
@@ -246,7 +247,7 @@ def test_record_in_two_files_counts_once(
     middle = rows.num_rows // 2
     for name, part in (("000001", rows.slice(0, middle)), ("000002", rows.slice(2))):
         pq.write_table(part.replace_schema_metadata({SCHEMA_KEY: b"1"}), folder / f"{path.stem[:-6]}{name}.parquet")
-    command = ["follow", str(folder), "--out", str(out), "--once"]
+    command = ["follow", str(folder), "--out", str(out), "--once", *BOUND]
     assert main(command) == 1
     assert {each.balance.lost: each.anomalies for each in written(out)}[1] == 1, "no message was applied twice"
     assert capsys.readouterr().err == ""
@@ -258,7 +259,7 @@ def test_unreadable_files_alone_are_reported_and_end_with_32(
     folder, out = tmp_path / "journals", tmp_path / "out"
     folder.mkdir()
     (folder / "a.parquet").write_bytes(b"PAR1 nonsense")
-    command = ["follow", str(folder), str(tmp_path / "gone"), "--out", str(out), "--once"]
+    command = ["follow", str(folder), str(tmp_path / "gone"), "--out", str(out), "--once", *BOUND]
     assert main(command) == 32
     output = capsys.readouterr()
     assert output.out == ""

@@ -39,7 +39,17 @@ def test_follower_adds_what_run_adds(
     lossy_journals(folder, monkeypatch)
     (folder / "x.journal").unlink()
     compact(folder)
-    follow = ["follow", str(folder), "--out", str(tmp_path / "out"), "--once", "--append", str(lakes[1])]
+    follow = [
+        "follow",
+        str(folder),
+        "--out",
+        str(tmp_path / "out"),
+        "--once",
+        "--append",
+        str(lakes[1]),
+        "--bound",
+        "10",
+    ]
     prepare(lakes[1], WINDOW)
     monkeypatch.setattr("pubsub_lib.audit.lake.append.Lake.replace", full)
     assert main(follow) == 33
@@ -47,7 +57,7 @@ def test_follower_adds_what_run_adds(
     assert Lake(lakes[1]).days() == []
     monkeypatch.undo()
     assert main(follow) == 1
-    assert main(["run", str(folder), "--append", str(lakes[0])]) == 1
+    assert main(["run", str(folder), "--append", str(lakes[0]), "--bound", "10"]) == 1
     for table in ("balance", "verdict", "latency", "anomaly"):
         of_run, of_follow = (rows(lake, table) for lake in lakes)
         assert of_run == of_follow, table
