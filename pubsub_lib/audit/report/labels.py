@@ -103,7 +103,9 @@ def verdict(summary: Summary) -> str:
 
 
 def _unaudited(summary: Summary) -> str:
-    """A sentence about the domains without a store, and the replicas without a listing; "" without any."""
+    """A sentence about the domains without a store, the replicas without a listing, and hosts whose clocks are not
+    compared; "" without any.
+    """
     without = [each for each in summary.coverage if not each.store]
     others = [each for each in summary.coverage if each.store]
     replicas, held = sum(each.replicas for each in others), sum(each.held for each in others)
@@ -119,4 +121,7 @@ def _unaudited(summary: Summary) -> str:
             f"the single objects of {held} of {replicas} replicas (not closed; count and digest of all their objects "
             "are compared)"
         )
+    apart = sum(each["skew"] is None for each in summary.skews)
+    if apart:
+        parts.append(f"the difference of the clocks of {apart} pairs of hosts (no hello request; they count as equal)")
     return f" Not audited: {', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}." if parts else ""

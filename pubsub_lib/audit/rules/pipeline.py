@@ -13,6 +13,7 @@ from pubsub_lib.audit.rules import (
     commit_tables,
     contents,
     contradictions,
+    corrections,
     delivery,
     fast_path,
     held_contents,
@@ -74,18 +75,20 @@ def audit(
     events = settled(base_tables.events(rows))
     with compiling(rows.sparkSession):
         overview = settled(base_tables.overview(rows))
-    sent, messages, holds = _messages(overview)
-    if messages >= INTERPRETED_BELOW:
+    of_runs = corrections.by_run(overview)
+    if of_runs.messages >= INTERPRETED_BELOW:
         compiled(rows.sparkSession)
+    right = corrections.corrected(rows, events, overview, of_runs, settings)
+    rows, events, overview = right.rows, right.events, right.overview
     runs = base_tables.runs(overview, rows)
     runs = runs if torn is None else run_ends.with_torn_ends(runs, torn)
     runs = settled(run_ends.with_ends(runs, listed or {}, settings))
     known = _known(rows, events, overview, runs, settings)
-    delivered, strayed, source = _judged(rows, known, settings, fast=sent >= fast_path_from)
+    delivered, strayed, source = _judged(rows, known, settings, fast=of_runs.sent >= fast_path_from)
     strays = kept(strayed, small=True)
     store = kept(_findings(rows, events, known, settings).select(*changelog.COLUMNS), small=True)
     differences = state.differences(rows, events, runs, settings).select(*state.COLUMNS)
-    if holds or known.rotten:
+    if of_runs.holds or known.rotten:
         differences = differences.unionByName(held_contents.findings(rows, events, runs))
     return Tables(
         delivery=delivered,
@@ -96,7 +99,9 @@ def audit(
         syncs=kept(syncs.syncs(events), small=True),
         runs=runs,
         domains=known.domains,
-        skews=known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"),
+        skews=corrections.total_skews(
+            known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"), right.between
+        ),
         rows=rows,
         events=events,
         kept=source,
@@ -217,16 +222,6 @@ def _as_delivery(unrecorded: DataFrame) -> DataFrame:
     constants = {name: F.lit(value) for name, value in _UNRECORDED.items()}
     nulls = {name: F.lit(None).cast("bigint") for name in ("settled", "detected", "written", "received", "skew")}
     return unrecorded.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)
-
-
-def _messages(overview: DataFrame) -> tuple[int, int, bool]:
-    """The number of messages that were sent, and of all records of messages; whether any replica recorded what it
-    holds.
-    """
-    recorded = F.when(F.col("topic").isNotNull(), F.col("recorded"))
-    sums = (F.coalesce(F.sum(each), F.lit(0)) for each in (F.col("sent"), recorded))
-    (row,) = overview.agg(*sums, F.coalesce(F.max("holds"), F.lit(False))).collect()
-    return int(row[0]), int(row[1]), bool(row[2])
 
 
 def _all_skews(

@@ -28,12 +28,13 @@ _Outcome = Literal["taken", "invalid", "gone", "unreadable", "no room"]
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """The data in the first bytes of a file that is still being written. ``wall``: that of its first record."""
+    """The data in the first bytes of a file that is still being written. ``wall``, ``mono``: of its first record."""
 
     side: str
     name: str
     host: str
     wall: int | None
+    mono: int | None = None
 
 
 class Coming(msgspec.Struct):
@@ -282,4 +283,7 @@ def _begun(path: Path) -> Begun | None:
     except (OSError, JournalError):
         return None
     header = contents.header
-    return Begun(header.side, header.name, header.host, contents.entries[0].wall if contents.entries else None)
+    if not contents.entries:
+        return Begun(header.side, header.name, header.host, None)
+    first = contents.entries[0]
+    return Begun(header.side, header.name, header.host, first.wall, first.mono)

@@ -16,6 +16,7 @@ from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import adapt
 from pubsub_lib.audit.stream import windows
 from pubsub_lib.audit.stream.intake import Intake
+from pubsub_lib.audit.stream.part_clocks import every_part, with_right_times
 from pubsub_lib.audit.stream.runs import JournalPart, Known, closed_before, expired, followed, frontier, known, too_late
 from pubsub_lib.audit.stream.tables import Stream, write_whole
 from pubsub_lib.audit.stream.windows import Closed, Span
@@ -69,7 +70,7 @@ class AuditLoop:
         self._lock = _locked(checkpoint)
         self._state = self._restored()
         self._advanced = False
-        self._parts: Mapping[str, Sequence[JournalPart]] = {}
+        self._parts: dict[str, Sequence[JournalPart]] = {}
 
     def _restored(self) -> State:
         if not self._path.exists():
@@ -115,19 +116,23 @@ class AuditLoop:
             self._stream.advance()
             self._advanced = True
         parts = self._stream.parts(look.given_up)
-        self._parts = parts.good
+        self._parts = dict(parts.good)
         problems = [*look.problems, *parts.problems]
         files: dict[str, Sequence[Path]] = {}
         spans: dict[str, Span] = {}
         waiting: dict[str, tuple[str, int | None]] = {}
         without: dict[str, set[str]] = {}
         for domain, of_domain in sorted(parts.good.items()):
-            problems += self._late(domain, of_domain)
             given_up = look.given_up.get(domain, frozenset()) | parts.unusable.get(domain, set())
-            runs = known(of_domain, look.coming.get(domain, {}), given_up)
+            right = with_right_times(known(of_domain, look.coming.get(domain, {}), given_up), self._settings)
+            runs = right.runs
+            self._parts[domain] = every_part(runs.values(), of_domain)
+            problems += self._late(domain, self._parts[domain])
             gone = expired(runs, self._settings)
             problems += self._expired(domain, runs, gone)
-            end, whole, held = self._closing(of_domain, runs, last=last)
+            end, whole, held = self._closing(self._parts[domain], runs, last=last)
+            if right.undecided and end is not None:
+                end, held = None, (right.undecided, None)
             if held is not None:
                 waiting[domain] = held
             begin = self._state.closed.get(domain)

@@ -9,6 +9,42 @@ from pubsub_lib.audit.settings import PARTICIPANTS, AuditSettings
 from pubsub_lib.audit.stream.intake import Coming
 
 
+class Hello(msgspec.Struct, frozen=True, array_like=True):
+    """A hello request or its reply."""
+
+    number: int
+    kind: str
+    wall: int
+    mono: int
+    peer: str
+    uuid: str
+
+
+class PartStretch(msgspec.Struct, frozen=True, array_like=True):
+    """The records of a part between two steps of the wall clock: see :class:`~pubsub_lib.audit.rules.clocks.Stretch`.
+    ``mark``: the greatest wall of its marks.
+    """
+
+    number: int
+    offset: int
+    low: int
+    high: int
+    mono: int
+    last_mono: int
+    mark: int | None
+
+
+class PartClocks(msgspec.Struct, frozen=True):
+    """The data of a part about its clock. ``first_offset`` and ``last_offset``: the difference of wall and monotonic
+    clock in its first and last record.
+    """
+
+    first_offset: int
+    last_offset: int
+    stretches: Sequence[PartStretch]
+    hellos: Sequence[Hello]
+
+
 class JournalPart(msgspec.Struct, frozen=True):
     """The data of one journal file about its run. ``number``: that of the part; 0 when the file name has none."""
 
@@ -30,6 +66,8 @@ class JournalPart(msgspec.Struct, frozen=True):
     """The number of its last record; 0 in a checkpoint of an earlier version."""
     torn: str = ""
     """The problem of records that are missing at its end."""
+    clocks: PartClocks | None = None
+    """Null in a checkpoint of an earlier version, and when the file was not read whole."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -40,6 +78,8 @@ class Known(msgspec.Struct, frozen=True):
     more: bool
     first_wall: int | None
     """The wall of its first record; null when no record is known."""
+    first_mono: int | None = None
+    """The monotonic time of its first record, when that is known from an unfinished file alone."""
 
     @property
     def closed(self) -> bool:
@@ -79,14 +119,16 @@ def known(
         limit = min(missing | opened, default=None)
         whole = [each for each in have if limit is None or each.number < limit]
         begun = coming[run].begun if run in coming else None
+        first_mono = None
         if whole:
             who = (whole[0].side, whole[0].name, whole[0].host)
             first_wall: int | None = min(each.first_wall for each in whole)
         elif begun is not None and limit == 1:
             who, first_wall = (begun.side, begun.name, begun.host), begun.wall
+            first_mono = begun.mono
         else:
             who, first_wall = (have[0].side, have[0].name, have[0].host) if have else ("", "", ""), None
-        found[run] = Known(who, whole, limit is not None, first_wall)
+        found[run] = Known(who, whole, limit is not None, first_wall, first_mono)
     return found
 
 

@@ -13,6 +13,7 @@ from pubsub_lib.audit.ingest.overlaps import Numbered, without_overlaps
 from pubsub_lib.audit.ingest.run_ends import ReadPart, ends_before, run_and_part
 from pubsub_lib.audit.spark.addresses import path_of, to_read, to_write
 from pubsub_lib.audit.stream.intake import domain_of, folder_of
+from pubsub_lib.audit.stream.part_clocks import read_clocks
 from pubsub_lib.audit.stream.runs import JournalPart
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX
 from pubsub_lib.journal.parquet_metadata import torn_problem
@@ -102,7 +103,9 @@ class Stream:
             about = pq.read_metadata(path)
             whole = values.pop("rows") == about.num_rows
             torn = torn_problem(path.stem, about.metadata, about.num_rows)
-            part = JournalPart(stem=path.stem, number=run_and_part(path.stem)[1], whole=whole, torn=torn, **values)
+            clocks = read_clocks(path) if whole and about.num_rows else None
+            place = run_and_part(path.stem)[1]
+            part = JournalPart(stem=path.stem, number=place, whole=whole, torn=torn, clocks=clocks, **values)
             parts.setdefault(domain_of(path.parent.name), []).append(part)
         for of_domain in parts.values():
             of_domain.sort(key=lambda each: each.stem)
@@ -126,6 +129,9 @@ class Stream:
             for path in sorted(folder.glob(f"[!.]*{PARQUET_SUFFIX}")):
                 part = reported.get(domain, {}).get(path.stem)
                 if part is not None and part.whole:
+                    if part.clocks is None:  # of an earlier version
+                        part = msgspec.structs.replace(part, clocks=read_clocks(path))
+                        reported[domain][path.stem] = part
                     good.append(part)
                     if part.torn:
                         found.problems.append(part.torn)

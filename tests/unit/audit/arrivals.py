@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY, TORN_KEY
 from pubsub_lib.journal.rows import SCHEMA, Row, arrow_schema, as_dict
-from tests.unit.audit.generator import TORN
+from tests.unit.audit.generator import MONO, TORN
 
 
 class File(NamedTuple):
@@ -23,11 +23,16 @@ class File(NamedTuple):
 
     @property
     def first(self) -> int:
-        return min(row.wall for row in self.rows)
+        return min(map(true_time, self.rows))
 
     @property
     def last(self) -> int:
-        return max(row.wall for row in self.rows)
+        return max(map(true_time, self.rows))
+
+
+def true_time(row: Row) -> int:
+    """The time of a record by a right clock. In generated journals all monotonic clocks show it, plus a constant."""
+    return row.mono - MONO
 
 
 def cut(domain: str, rows: Sequence[Row], rng: random.Random, moments: Sequence[int] = ()) -> list[File]:
@@ -38,7 +43,7 @@ def cut(domain: str, rows: Sequence[Row], rng: random.Random, moments: Sequence[
     found = []
     for run, of_run in runs.items():
         if moments:
-            before = {sum(row.wall <= moment for row in of_run) for moment in moments}
+            before = {sum(true_time(row) <= moment for row in of_run) for moment in moments}
             cuts = sorted(before - {0, len(of_run)})
         else:
             cuts = sorted(rng.sample(range(1, len(of_run)), min(rng.randrange(3), len(of_run) - 1)))

@@ -11,11 +11,22 @@ from typing import Any
 from pubsub_lib.journal.rows import ChangeRow, Row, Side
 
 WINDOW, GRACE, BOUND, SILENCE = 10_000, 5_000, 3_000, 25_000
-BEGIN = 1_000_000
+BEGIN = 10_000_000_000
+"""Later than any clock here is behind: times are not negative."""
+MONO = 77
+"""The monotonic clock is this much ahead of the right time."""
 
 
 TORN: set[tuple[str, int]] = set()
 """Run and number of the last record of each file behind whose records bytes were lost, as tests add them."""
+
+
+HOUR, DAY = 3_600_000_000, 86_400_000_000
+
+
+def stepped(steps: Sequence[tuple[int, int]], time: int) -> int:
+    """By how much the wall clock has stepped until a time."""
+    return sum(by for at, by in steps if at <= time)
 
 
 class Participant:
@@ -25,6 +36,8 @@ class Participant:
         self.side: Side = side
         self.name, self.host, self.run, self.skew = name, host, run, skew
         self.begin = begin
+        self.steps: Sequence[tuple[int, int]] = ()
+        """Times at which the host's wall clock steps, and by how much."""
         self.end: int | None = None
         self.clean = True
         self.events: list[tuple[int, dict[str, Any]]] = [(begin, {"kind": "open"})]
@@ -45,8 +58,8 @@ class Participant:
                     host=self.host,
                     run=self.run,
                     number=number,
-                    wall=time + self.skew,
-                    mono=time + 77,
+                    wall=time + self.skew + stepped(self.steps, time),
+                    mono=time + MONO,
                     **columns,
                 )
             )
@@ -54,9 +67,11 @@ class Participant:
 
 
 class Generator:
-    """The journals of one domain. ``faults`` scales the probability of faults; 0: no faults."""
+    """The journals of one domain. ``faults`` scales the probability of faults; 0: no faults. ``clocks``: the hosts'
+    clocks are far apart and step, and every replica compares its clock early.
+    """
 
-    def __init__(self, rng: random.Random, faults: float = 1.0, domain: str = "d") -> None:
+    def __init__(self, rng: random.Random, faults: float = 1.0, domain: str = "d", *, clocks: bool = False) -> None:
         self.rng = rng
         self.faults = faults
         self.domain = domain
@@ -68,7 +83,15 @@ class Generator:
         self.runs = 0
         self.topics = [f"t{index}" for index in range(rng.choice((1, 1, 2, 3)))]
         self.hosts = {f"h{index}": rng.choice((0, 0, rng.randint(-5000, 5000))) for index in range(3)}
+        self.steps: dict[str, Sequence[tuple[int, int]]] = dict.fromkeys(self.hosts, ())
+        self.clocks = random.Random(f"clocks of {domain}") if clocks else None
         self.time = BEGIN + rng.randrange(WINDOW)
+        if self.clocks is not None:
+            for host in self.hosts:
+                self.hosts[host] += self.clocks.choice((0, HOUR, -20_000_000, -HOUR, 5_000_017))
+                if self.clocks.random() < 0.5:
+                    at = self.time + self.clocks.randrange(1000, 40_000)
+                    self.steps[host] = [(at, self.clocks.choice((-30_000_000, DAY, 150_000)))]
         self.objects: dict[str, dict[str, int]] = defaultdict(dict)
         self.marks = random.Random(f"marks of {domain}")
         """Decides about records of held contents, apart from everything else."""
@@ -81,8 +104,13 @@ class Generator:
         self.runs += 1
         run = f"{self.domain}-{self.runs:03d}"
         one = Participant(side, name, host, run, self.hosts[host], begin)
+        one.steps = self.steps[host]
         self.participants.append(one)
         return one
+
+    def wall(self, time: int) -> int:
+        """The writer's wall clock."""
+        return time + self.hosts["h0"] + stepped(self.steps["h0"], time)
 
     # -- all journals ------------------------------------------------------------------------------------------------
 
@@ -168,7 +196,7 @@ class Generator:
         columns = {
             "kind": "data", "topic": topic, "position": point[0], "nonce": point[1], "prev_position": prev[0],
             "prev_nonce": prev[1], "hash": rng.getrandbits(62), "changes": tuple(changes), "part": 1, "parts": 1,
-            "written": self.time + self.hosts["h0"] if not self.chance(0.05) else 0,
+            "written": self.wall(self.time) if not self.chance(0.05) else 0,
             "count": len(self.objects[topic]), "digest": sum(self.objects[topic].values()),
         }  # fmt: skip
         self.links.append(columns)
@@ -320,7 +348,7 @@ class Generator:
     ) -> None:
         rng = self.rng
         asked = [link for link in self.links if topic in (link["topic"], "")]
-        visible = [link for link in asked if link["written"] <= time + self.hosts["h0"]]
+        visible = [link for link in asked if link["written"] <= self.wall(time)]
         head = visible[-1] if visible else {"position": 0, "nonce": 0}
         before = known[topic]
         cause = "history changed" if self.faults and time % 16 == 0 else "expired"
@@ -403,6 +431,16 @@ class Generator:
                     if not self.chance(0.1):
                         there = time + self.rng.randrange(300)
                         replica.record(there, kind="hello", peer=nonce, uuid=uuid, service=service.name)
+                if self.clocks is not None:
+                    self._compare(service, replica, max(service.begin, replica.begin) + 200)
+
+    def _compare(self, service: Participant, replica: Participant, time: int) -> None:
+        """A hello request soon after both have begun."""
+        if replica.alive(time - 20) and replica.alive(time + 20) and service.alive(time):
+            nonce, uuid = f"early-{replica.run}-{service.run}", f"u-{service.run}"
+            replica.record(time - 20, kind="ask", peer=nonce)
+            service.record(time, kind="hello", peer=nonce, uuid=uuid, service=service.name)
+            replica.record(time + 20, kind="hello", peer=nonce, uuid=uuid, service=service.name)
 
     def _with_gaps(self, rows: list[Row]) -> list[Row]:
         for each in self.participants:

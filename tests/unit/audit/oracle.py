@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pubsub_lib.journal.rows import Row
+from tests.unit.audit.oracle_clocks import Clocks
 
 INFINITE = float("inf")
 DELIVERED = {"ok", "reordered", "duplicate_dropped", "duplicate_applied", "stale_applied", "corrupt"}
@@ -98,6 +99,9 @@ class Oracle:
         self.runs: dict[str, list[Row]] = defaultdict(list)
         for row in sorted(unique.values(), key=lambda each: (each.run, each.number)):
             self.runs[row.run].append(row)
+        self.clocks = Clocks(self.runs, bound + 2 * grace)
+        corrected = {(row.run, row.number): row for row in self.clocks.corrected()}
+        self.runs = {run: [corrected[run, row.number] for row in of_run] for run, of_run in self.runs.items()}
         self.rows = [row for run in self.runs.values() for row in run]
         self.publications = self._publications()
         self.commits = self._commits()

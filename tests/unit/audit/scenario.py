@@ -27,9 +27,10 @@ class Scenario:
         self.store = Participant("store", "store", "h", f"{domain}-store", 0, BEGIN + 90_000)
         self.listed = False
 
-    def begin(self, side: Any, name: str, at: int = BEGIN, skew: int = 0) -> Participant:
+    def begin(self, side: Any, name: str, at: int = BEGIN, skew: int = 0, host: str = "") -> Participant:
         self.count += 1
-        one = Participant(side, name, "h-far" if skew else "h", f"{self.domain}-{self.count}", skew, at)
+        host = host or ("h-far" if skew else "h")
+        one = Participant(side, name, host, f"{self.domain}-{self.count}", skew, at)
         self.participants.append(one)
         return one
 
@@ -111,11 +112,12 @@ class Scenario:
         for _ in range(number):
             self.receive(self.publish(topic))
 
-    def ask(self, at: int) -> None:
+    def ask(self, at: int, replica: Participant | None = None, service: Participant | None = None) -> None:
         """A hello request and its reply, which compare the clocks: a round trip of 20, answered in the middle."""
-        self.replica.record(at - 10, kind="ask", peer=f"n{at}")
-        self.service.record(at, kind="hello", peer=f"n{at}", uuid=f"u-{self.service.run}")
-        self.replica.record(at + 10, kind="hello", peer=f"n{at}", uuid=f"u-{self.service.run}")
+        who, of = replica or self.replica, service or self.service
+        who.record(at - 10, kind="ask", peer=f"n{at}")
+        of.record(at, kind="hello", peer=f"n{at}", uuid=f"u-{of.run}")
+        who.record(at + 10, kind="hello", peer=f"n{at}", uuid=f"u-{of.run}")
 
     def stored(self, objects: dict[str, tuple[int, int]], topic: str = "t") -> None:
         """The store holds these objects at its head: key -> (version, hash)."""

@@ -171,6 +171,17 @@ def test_verdict_names_what_was_not_audited(coverage: list[Coverage], sentence: 
         assert verdict(msgspec.structs.replace(one, coverage=coverage)) == verdict(one) + sentence
 
 
+def test_verdict_names_hosts_whose_clocks_are_not_compared() -> None:
+    skews = [
+        {"domain": "", "replica_host": "a", "publisher_host": each, "skew": skew}
+        for each, skew in (("b", 5), ("c", None))
+    ]
+    assert verdict(msgspec.structs.replace(CLEAN, skews=skews)) == (
+        "No fault found: all 5 expected deliveries are accounted for. Not audited: the difference of the clocks of 1 "
+        "pairs of hosts (no hello request; they count as equal)."
+    )
+
+
 def test_check_free_accepts_only_new_and_empty_folders(tmp_path: Path) -> None:
     check_free(tmp_path / "new")
     check_free(tmp_path)

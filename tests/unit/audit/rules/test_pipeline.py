@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -16,8 +17,9 @@ from pubsub_lib.audit.report.latency import counted, percentiles
 from pubsub_lib.audit.report.summary import Balance, Coverage, Summary
 from pubsub_lib.audit.report.times import moment
 from pubsub_lib.journal.rows import Row
+from tests.unit.audit import clock_cases
 from tests.unit.audit.conftest import LITTLE, MUCH, SETTINGS, Audit
-from tests.unit.audit.generator import BEGIN, BOUND, GRACE, SILENCE, TORN, WINDOW, Generator, Participant
+from tests.unit.audit.generator import BEGIN, BOUND, GRACE, HOUR, SILENCE, TORN, WINDOW, Generator, Participant
 from tests.unit.audit.oracle import Difference, Oracle, StoreFinding, Stray, Verdict
 from tests.unit.audit.scenario import STEP, WAY, Scenario
 from tests.unit.audit.trails import trail
@@ -33,6 +35,9 @@ Kinds = dict[tuple[str, str, str], int]
 
 NUMBER = 1000
 """Number of generated journals."""
+
+CLOCKS = 5
+"""The remainder of numbers of journals whose clocks are far apart and step."""
 
 CASES: dict[str, tuple[Callable[[Scenario], list[Row]], Kinds, int]] = {}
 """name -> (the function that builds the case, verdicts that are not ok, exit code)."""
@@ -873,7 +878,8 @@ KILLED_AND_MOVED: Kinds = {("excused", "stopped", ""): 2}
 
 
 def all_cases() -> dict[str, list[Row]]:
-    found = {name: build(Scenario(name)) for name, (build, _, _) in CASES.items()}
+    every = {**CASES, **clock_cases.CASES}
+    found = {name: build(Scenario(name)) for name, (build, _, _) in every.items()}
     for skew in (-5000, 0, 5000):
         found[f"skew{skew}"] = skewed(skew, asks=True)
     found["skew-5000-unasked"] = skewed(-5000, asks=False)
@@ -885,7 +891,9 @@ def all_cases() -> dict[str, list[Row]]:
 
 def generate(number: int) -> dict[str, list[Row]]:
     found = {
-        f"d{seed}": Generator(random.Random(seed), 0.0 if seed % 5 == 0 else 1.0, f"d{seed}").rows()
+        f"d{seed}": Generator(
+            random.Random(seed), 0.0 if seed % 5 == 0 else 1.0, f"d{seed}", clocks=seed % 7 == CLOCKS
+        ).rows()
         for seed in range(number)
     }
     for seed in range(3, number, 7):
@@ -902,7 +910,55 @@ def torn(rows: list[Row], rng: random.Random) -> list[Row]:
     return [row for row in rows if row.run != run or row.number <= last]
 
 
-@pytest.mark.parametrize(("names", "most"), [(list(CASES), 75), (["clean"], 58)], ids=["faults", "clean"])
+def verdicts(one: Oracle) -> list[Counter[Any]]:
+    return [Counter(each) for each in (one.delivery(), one.strays(), one.store(), one.state())]
+
+
+def shifted(one: Oracle, rows: list[Row], host: str, by: int) -> list[Row]:
+    """The journals of a host as with another wall clock. The times of commits are of the writers' host."""
+    of_host = {each for each, clock in one.clocks.of.items() if clock.host == host and clock in one.clocks.first_mono}
+    return [
+        msgspec.structs.replace(
+            row,
+            wall=row.wall + (by if (row.run, row.number) in of_host else 0),
+            written=row.written + (by if row.written and host == "h0" else 0),
+        )
+        for row in rows
+    ]
+
+
+def comparable(one: Oracle, host: str) -> bool:
+    """Whether every clock is compared with the others, and every commit is of the writers' host."""
+    return (
+        any(clock.host == host for clock in one.clocks.measured)
+        and len({one.clocks.group[clock] for clock in one.clocks.first_mono}) == 1
+        and {row.host for row in one.rows if row.name in {each.cause for each in one.rows if each.written}} == {"h0"}
+    )
+
+
+def test_no_verdict_changes_when_the_clock_of_a_host_is_shifted() -> None:
+    rng = random.Random(20261126)
+    compared: Counter[str] = Counter()
+    for seed in range(300):
+        rows = Generator(random.Random(seed), 1.0, f"d{seed}", clocks=seed % 2 == 0).rows()
+        one = oracle(rows)
+        if {one.clocks.of[row.run, row.number] for row in rows if row.side == "store"} - one.clocks.first_mono.keys():
+            rows = [row for row in rows if row.side != "store"]  # it was read by another clock
+            one = oracle(rows)
+        for host in ("h0", "h1", "h2"):
+            if not comparable(one, host):
+                continue
+            by = WINDOW * rng.choice((1, -2, 123_457, -2077, -345_678, 7_654_321, rng.randrange(-(10**6), 10**6)))
+            assert verdicts(oracle(shifted(one, rows, host, by))) == verdicts(one), (seed, host, by)
+            compared[host] += 1
+    assert min(compared[host] for host in ("h0", "h1", "h2")) >= 5, compared
+
+
+@pytest.mark.parametrize(
+    ("names", "most"),
+    [(list(CASES), 75), (["clean"], 58), (list(clock_cases.CASES), 80)],
+    ids=["faults", "clean", "clocks"],
+)
 def test_audit_of_little_data_runs_few_jobs(spark: "SparkSession", audit: Audit, names: list[str], most: int) -> None:
     """Each job costs planning, whatever it computes. The numbers, up to the summary, may only be lowered."""
     every = all_cases()
@@ -923,7 +979,7 @@ def test_known_answers_and_a_thousand_journals(audit: Audit, size: int, number: 
     kinds: dict[str, Kinds] = defaultdict(dict)
     for each in summary.counts:
         kinds[each.domain][each.verdict, each.detail, each.blame] = each.count
-    for name in CASES:
+    for name in (*CASES, *clock_cases.CASES):
         known_answer(name, kinds)
     for name in ("skew-5000", "skew0", "skew5000", "skew-5000-unasked"):
         five_seconds_of_skew_change_no_verdict(name, kinds, cases)
@@ -967,9 +1023,9 @@ def wrong(found: Kinds) -> Kinds:
     return {kind: number for kind, number in found.items() if kind[0] != "ok" and number}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *clock_cases.CASES])
 def test_known_answer_of_the_oracle(name: str) -> None:
-    build, expected, code = CASES[name]
+    build, expected, code = {**CASES, **clock_cases.CASES}[name]
     one = oracle(build(Scenario(name)))
     assert wrong(kinds_of(one)) == wrong(expected)
     assert one.bits() == code
@@ -982,7 +1038,7 @@ def test_replica_that_was_killed_and_comes_back_on_another_host_is_excused() -> 
 
 
 def known_answer(name: str, kinds: Mapping[str, Kinds]) -> None:
-    assert wrong(kinds[name]) == wrong(CASES[name][1]), name
+    assert wrong(kinds[name]) == wrong({**CASES, **clock_cases.CASES}[name][1]), name
 
 
 def five_seconds_of_skew_change_no_verdict(name: str, kinds: Mapping[str, Kinds], cases: dict[str, list[Row]]) -> None:
@@ -991,9 +1047,13 @@ def five_seconds_of_skew_change_no_verdict(name: str, kinds: Mapping[str, Kinds]
 
 
 def skew_is_measured(summary: Summary) -> None:
-    found = {row["domain"]: row["skew"] for row in summary.skews}
-    assert (found["skew-5000"], found["skew5000"]) == (-5000, 5000)
-    assert found["skew-5000-unasked"] == -5000 + 5  # the quickest message took 5
+    found = {(row["domain"], row["replica_host"]): row["skew"] for row in summary.skews}
+    assert (found["skew-5000", "h-far"], found["skew5000", "h-far"]) == (-5000, 5000)
+    assert found["skew-5000-unasked", "h-far"] == -5000 + 5  # the quickest message took 5
+    assert found["the_clock_of_a_replica_is_an_hour_ahead", "h-far"] == HOUR
+    assert found["the_clock_of_a_replica_is_set_back_by_30_seconds", "h-far"] == 7 - 30_000_000
+    assert found["the_host_of_a_replica_was_suspended", "h-far"] == 7
+    assert found["a_pair_of_hosts_never_exchanged_anything", "h-other"] is None
 
 
 def a_repair_shows_when_it_was_detected_and_when_done(tables: "Tables") -> None:

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -23,13 +24,15 @@ from pubsub_lib.audit.report.summary import Balance, Count
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.stream.intake import Begun, Coming, Intake, Look, domain_of
 from pubsub_lib.audit.stream.loop import AuditLoop, Judge
+from pubsub_lib.audit.stream.part_clocks import COLUMNS, clocks_in
 from pubsub_lib.audit.stream.runs import JournalPart
 from pubsub_lib.audit.stream.tables import Stream, WindowRows
 from pubsub_lib.audit.stream.windows import Closed, Span, place_of, written
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import Row
 from tests.conftest import SEED_VARIABLE
-from tests.unit.audit.arrivals import Arrivals, File, cut
+from tests.unit.audit import clock_cases
+from tests.unit.audit.arrivals import Arrivals, File, cut, true_time
 from tests.unit.audit.generator import BEGIN, TORN, Generator
 from tests.unit.audit.oracle import Oracle, Stray, Verdict
 from tests.unit.audit.rules.test_pipeline import CASES, SKEWED, Kinds, all_cases
@@ -48,6 +51,8 @@ docs/contributing/audit-internals.md, "How it is tested".
 JOURNALS = int(os.environ.get("PUBSUB_TEST_JOURNALS", "60"))
 """Number of generated journals that are cut; set it to 1000 for all of them (a minute and a half)."""
 MANY = 100
+CLOCKS = 3
+"""The remainder of seeds of journals whose clocks are far apart."""
 OF_THE_STORE = {
     "missing", "stale", "wrong_value", "zombie", "foreign_history", "behind", "unpublished", "phantom_publish",
     "chain_broken", "diverged", "rot",
@@ -69,7 +74,8 @@ def without_store(rows: Sequence[Row]) -> list[Row]:
 
 
 def generated(seed: int) -> list[Row]:
-    return without_store(Generator(random.Random(seed), 0.0 if seed % 5 == 0 else 1.0, f"d{seed}").rows())
+    one = Generator(random.Random(seed), 0.0 if seed % 5 == 0 else 1.0, f"d{seed}", clocks=seed % 4 == CLOCKS)
+    return without_store(one.rows())
 
 
 def known_answers() -> dict[str, list[Row]]:
@@ -174,7 +180,7 @@ def as_known(found: Kept) -> None:
         kind = (each.verdict, each.detail, each.blame) if isinstance(each, Verdict) else (each.verdict, "", "")
         if each.verdict != "ok":
             kinds[domain][kind] = kinds[domain].get(kind, 0) + number
-    answers = {name: wanted for name, (_, wanted, _) in CASES.items()}
+    answers = {name: wanted for name, (_, wanted, _) in {**CASES, **clock_cases.CASES}.items()}
     for name, wanted in {**answers, "skew-5000": SKEWED, "skew0": SKEWED, "skew5000": SKEWED}.items():
         seen = {kind: n for kind, n in wanted.items() if n and kind[0] not in OF_THE_STORE and kind not in UNSEEN}
         assert kinds[name] == seen, name
@@ -365,7 +371,9 @@ class Files(Given):
             if file.first <= moment:
                 first = file.rows[0]
                 part = run_and_part(file.stem)[1]
-                begun = Begun(first.side, first.name, first.host, first.wall) if self._rng.random() < 0.7 else None
+                begun = None
+                if self._rng.random() < 0.7:
+                    begun = Begun(first.side, first.name, first.host, first.wall, first.mono)
                 self._coming.setdefault(first.run, Coming(begun=begun)).open.add(part)
 
     def look(self) -> Look:
@@ -377,10 +385,11 @@ class Files(Given):
 
 def as_part(file: File) -> JournalPart:
     first, marks = file.rows[0], [row.wall for row in file.rows if row.kind == "mark"]
-    numbers = [row.number for row in file.rows]
+    numbers, walls = [row.number for row in file.rows], [row.wall for row in file.rows]
     return JournalPart(
         file.stem, first.run, run_and_part(file.stem)[1], first.side, first.name, first.host, True, min(numbers),
-        file.first, file.last, max(marks, default=None), any(row.kind == "close" for row in file.rows), max(numbers),
+        min(walls), max(walls), max(marks, default=None), any(row.kind == "close" for row in file.rows), max(numbers),
+        clocks=clocks_in(pa.Table.from_pylist([{name: getattr(row, name) for name in COLUMNS} for row in file.rows])),
     )  # fmt: skip
 
 
@@ -419,21 +428,21 @@ def test_windows_that_close_in_any_order_of_files_are_as_in_the_batch(tmp_path: 
     assert gone > 1
 
 
-def prefix(rows: Sequence[Row], rng: random.Random) -> tuple[list[Row], int | None]:
-    """The records of each run that may have arrived at some moment, and the begin of the first run without any."""
+def prefix(rows: Sequence[Row], rng: random.Random) -> tuple[list[Row], list[str]]:
+    """The records of each run that may have arrived at some moment, and the runs without any."""
     runs: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(rows, key=lambda each: (each.run, each.number)):
         runs[row.run].append(row)
-    moment = rng.randrange(min(row.wall for row in rows), max(row.wall for row in rows))
+    moment = rng.randrange(min(map(true_time, rows)), max(map(true_time, rows)))
     found: list[Row] = []
-    unseen: list[int] = []
+    unseen: list[str] = []
     for of_run in runs.values():
         until = moment + rng.randrange(20_000)
-        last = max((row.number for row in of_run if row.wall <= until), default=0)
+        last = max((row.number for row in of_run if true_time(row) <= until), default=0)
         found += [row for row in of_run if row.number <= last]
         if not last:
-            unseen.append(of_run[0].wall)
-    return found, min(unseen, default=None)
+            unseen.append(of_run[0].run)
+    return found, unseen
 
 
 def test_verdicts_of_a_closed_window_do_not_change() -> None:
@@ -442,12 +451,15 @@ def test_verdicts_of_a_closed_window_do_not_change() -> None:
     compared = 0
     for seed in range(JOURNALS):
         rows = generated(seed)
-        whole = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE).timed()
+        every = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
+        whole = every.timed()
         for _ in range(3):
             early, unseen = prefix(rows, rng)
             one = Oracle(early, WINDOW, GRACE, BOUND, SILENCE)
-            frontier = one.closed_until() + GRACE
-            until = (frontier if unseen is None else min(frontier, unseen)) - BOUND - 2 * GRACE
+            if one.clocks.undecided():
+                continue
+            frontier = min([one.closed_until() + GRACE, *map(every.first_wall, unseen)])
+            until = frontier - BOUND - 2 * GRACE
 
             def closed(timed: list[tuple[Verdict | Stray, int]], until: float = until) -> Kept:
                 return Counter(("", time, row) for row, time in timed if time // WINDOW * WINDOW + WINDOW <= until)

@@ -1,4 +1,4 @@
-"""The parts of all batches. Reading the batches themselves needs Spark: test_loop.py."""
+"""The parts of all batches. Most tests here do without Spark; test_loop.py reads many batches."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -23,15 +23,21 @@ def part(run: str, number: int, last: int, torn: str = "") -> JournalPart:
     )  # fmt: skip
 
 
+def write_file(path: Path, entries: bytes) -> None:
+    source = path.with_name(".source")
+    source.write_bytes(beginning(HEADER) + entries)
+    write_parquet(source, path)
+    source.unlink()
+
+
 def stream_with(tmp_path: Path, parts: list[JournalPart], empty: list[str]) -> Stream:
     """A stream whose only batch read these parts, and in whose spool other files have no whole record."""
     stream = Stream(cast("SparkSession", None), tmp_path)
     spool = stream.spool / folder_of("d")
     spool.mkdir()
-    for stem in [each.stem for each in parts] + empty:
-        source = tmp_path / "source"
-        source.write_bytes(beginning(HEADER) + frame(Entry(1, 2, 3, "mark"))[:9])
-        write_parquet(source, spool / f"{stem}.parquet")
+    whole = frame(Entry(1, 2, 3, "mark"))
+    for stem, content in [*((each.stem, whole) for each in parts), *((stem, whole[:9]) for stem in empty)]:
+        write_file(spool / f"{stem}.parquet", content)
     (tmp_path / "batches" / "000000000.json").write_bytes(msgspec.json.encode({"d": parts}))
     return stream
 
@@ -42,6 +48,7 @@ def test_end_before_a_part_without_a_record_is_unknown(tmp_path: Path) -> None:
     )
     found = stream.parts({})
     assert found.unusable["d"] == {("a", 2), ("b", 2), ("c", 1)}
+    assert all(each.clocks is not None for each in found.good["d"]), "read again, as from an earlier version"
     assert [each for each in found.problems if "0 whole records were read" in each] == found.problems
     assert len(found.problems) == 3
     assert stream.torn == {"d": [("a", 7), ("b", 4)]}, "the run b has a later record, so 4 is not its last"
@@ -53,3 +60,20 @@ def test_end_before_a_part_that_is_lost_is_unknown(tmp_path: Path) -> None:
     assert stream.torn == {"d": [("a", 7), ("b", 4)]}
     stream.parts({})
     assert stream.torn == {"d": [("b", 4)]}
+
+
+def test_each_batch_keeps_its_parts_whatever_their_numbers(spark: "SparkSession", tmp_path: Path) -> None:
+    """Batches are named by Spark's number, not by that of a part: many runs have a first part."""
+    stream = Stream(spark, tmp_path / "checkpoint")
+    spool = stream.spool / folder_of("d")
+    spool.mkdir()
+    expected: list[tuple[str, int]] = []
+    for stem in ("a-000001", "b-000001", "a-000002"):
+        write_file(spool / f"{stem}.parquet", frame(Entry(1, 2, 3, "mark")))
+        stream.advance()
+        expected = sorted([*expected, (stem, int(stem[-6:]))])
+        again = Stream(spark, tmp_path / "checkpoint")  # also after a restart
+        for found in (stream.parts({}), again.parts({})):
+            assert [(each.stem, each.number) for each in found.good["d"]] == expected
+            assert not found.problems
+            assert not found.unusable["d"]
