@@ -80,6 +80,16 @@ def received() -> dict[int, int]:
     return found
 
 
+def _copy(descriptor: int) -> socket.socket:
+    """The socket with this descriptor, by a copy of it. Raises OSError when it is none, or closed."""
+    copied = os.dup(descriptor)
+    try:
+        return socket.socket(fileno=copied)
+    except OSError:
+        os.close(copied)  # a file has the number now
+        raise
+
+
 class InflowGuard:
     """Watches the connections of one port from its own thread."""
 
@@ -134,22 +144,27 @@ class InflowGuard:
 
     def _is_mine(self, descriptor: int) -> bool:
         try:
-            with socket.socket(fileno=os.dup(descriptor)) as connection:
-                return bool(connection.getsockname()[1] == self._port)
-        except IndexError:
-            return False  # another kind of socket now
+            with _copy(descriptor) as connection:
+                return self._belongs(connection)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise  # no file is left for the copy; it is logged
             return False  # closed meanwhile
 
+    def _belongs(self, connection: socket.socket) -> bool:
+        name = connection.getsockname()
+        return isinstance(name, tuple) and len(name) > 1 and name[1] == self._port  # else another kind of socket
+
     def _pause(self, descriptor: int, brought: int) -> None:
         try:
-            connection = socket.socket(fileno=os.dup(descriptor))
+            connection = _copy(descriptor)
         except OSError:
             return  # closed meanwhile
         code = ctypes.create_string_buffer(_DROP_DATA)
         try:
+            if not self._belongs(connection):  # closed meanwhile, and the number is another connection's now
+                connection.close()
+                return
             peer = connection.getpeername()
             connection.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(code)))
         except OSError as error:

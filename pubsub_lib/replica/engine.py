@@ -46,9 +46,8 @@ Ts = TypeVarTuple("Ts")
 class Engine:
     """The state of one replica, and the threads that change it.
 
-    The engine owns the replica's lock: its own methods take it, and no other module does. Other modules reach the state
-    and the cache only in a function that they give to ``read`` or ``wait``. Handlers and watchers are notified with the
-    lock held; they only enqueue.
+    The engine owns the replica's lock: its own methods take it, and no other module does. Others reach state and cache
+    only in a function that they give to ``read`` or ``wait``. Handlers and watchers are notified with it; they enqueue.
     """
 
     def __init__(

@@ -1,5 +1,7 @@
 """The settings of the publisher service from an INI file, and the checks that they can be used together."""
 
+from typing import Final
+
 import msgspec
 
 from pubsub_lib import exposure
@@ -14,8 +16,11 @@ from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import sqlite, url
+from pubsub_lib.sync.urls import ChannelUrl, channel_urls
 
 _log = logger(__name__)
+
+_THIS_HOST: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
@@ -78,11 +83,25 @@ def check_relay(settings: Settings, service: ServiceSettings) -> None:
         raise ConfigError(
             f"{group} has its own address {min(own)} among its parents; remove it from parents in [{GROUP}]"
         )
+    looped = (
+        [str(each) for each in channel_urls(settings.sync_url) if _is_own(each, service)] if settings.sync_url else []
+    )
+    if looped:
+        raise ConfigError(
+            f"{group} would read its syncs from itself at {looped[0]}; remove it from sync_url in [{GROUP}]"
+        )
     if settings.group_commit == "host":
         raise ConfigError(
             f"group_commit = host needs a service that commits for its workers, and {group} does not; set "
             f"group_commit = process in [{GROUP}]"
         )
+
+
+def _is_own(channel: ChannelUrl, service: ServiceSettings) -> bool:
+    """Whether a URL is certainly that of this service's HTTP endpoint. No host's name is looked up."""
+    own, host = service.metrics_address.strip("[]"), channel.host
+    same = host == own or (host in _THIS_HOST and {own, f"[{own}]"} & {*_THIS_HOST, *WILDCARDS})
+    return bool(same) and not channel.tls and channel.port == service.metrics_port
 
 
 def listeners(settings: Settings, service: ServiceSettings) -> exposure.Listeners:

@@ -42,7 +42,8 @@ class Busy(StoreUnavailable):
 
 class SyncClient:
     """Reads from the sync channels at these URLs (``sync_url``): from the first one that answers, beginning with the
-    one that answered last. A server that is busy is not asked again before the time that it named.
+    one that answered last. One that failed or hung is asked last, and so is one whose answer did not help: a relay that
+    is cut off goes on answering. A server that is busy is not asked again before the time that it named.
 
     ``timeout``: seconds for one sync at all URLs together. ``max_frame_bytes`` and ``max_bytes`` bound one page and all
     pages of an answer. ``read_sync`` is called by one thread at a time, ``close`` by any thread.
@@ -63,6 +64,8 @@ class SyncClient:
         self._max_page = max_page_bytes(max_frame_bytes)
         self._max_bytes = max_bytes
         self._now = now
+        self._answered = False
+        """Whether the first of them answered the last question."""
         self._not_before: dict[ChannelUrl, float] = {}
         self._lock = threading.Lock()
         self._call: HttpCall | None = None
@@ -81,19 +84,25 @@ class SyncClient:
         body = encode_question(question)
         deadline = self._now() + self._timeout
         last: StoreError | None = None
-        for url in list(self._urls):
+        if question.refresh and self._answered:
+            self._ask_first_last()
+        for _ in range(len(self._urls)):
             try:
-                answer = self._ask(url, body, question.wants, deadline)
+                answer = self._ask(self._urls[0], body, question.wants, deadline)
             except StoreError as error:
+                self._ask_first_last()  # also when it took all the time: else no other one would ever be asked
                 if self._closed or self._now() >= deadline:
                     raise
                 last = _clearer(last, error)
                 continue
-            self._urls.remove(url)
-            self._urls.insert(0, url)
+            self._answered = True
             return answer
         assert last is not None  # there is at least one URL
         raise last
+
+    def _ask_first_last(self) -> None:
+        self._urls.append(self._urls.pop(0))
+        self._answered = False
 
     def close(self) -> None:
         """End a running request, and refuse all later ones. Idempotent."""

@@ -15,6 +15,8 @@ MINOR: Final = 0
 """Grows when a field is appended; for information only."""
 MAX_QUESTION_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of a question: more than 10,000 topics with the longest names."""
+MAX_WANTS: Final = 100_000
+"""Maximum number of wants in a question. 4 MiB of the shortest ones would be 1.4 million, each with a query."""
 
 
 class SyncQuestion(msgspec.Struct, frozen=True):
@@ -52,7 +54,7 @@ class _Question(msgspec.Struct, frozen=True, array_like=True, gc=False):
     major: int
     minor: int
     refresh: bool
-    wants: list[_Want]
+    wants: Annotated[list[_Want], msgspec.Meta(max_length=MAX_WANTS)]
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -64,6 +66,11 @@ def encode_question(question: SyncQuestion) -> bytes:
 
     Raises InvalidValueError for a question that is too large also then, or that no source accepts.
     """
+    if len(question.wants) > MAX_WANTS:
+        raise InvalidValueError(
+            f"a sync's question is about {len(question.wants)} topics, but at most {MAX_WANTS} are allowed; follow "
+            "fewer topics, or all of them"
+        )
     wants = [_Want(chain, each.after, _plain(each.buckets), each.known) for chain, each in question.wants.items()]
     try:
         data = _encode(_Question(MAJOR, MINOR, question.refresh, wants))

@@ -112,7 +112,9 @@ def answer_of(
     prepared = cache.of(question.wants)
     if prepared:
         after = {topic: Want(each.point) for topic, each in prepared.items()}
-        answer = source(SyncQuestion({**question.wants, **after}, question.refresh))
+        # The replica gets all objects, so it refuses a proof from before its question (rule R3). A relay renews its
+        # proof for a question about objects by itself, and this one is about links.
+        answer = source(SyncQuestion({**question.wants, **after}, refresh=True))
         if answer is None:
             return None, {}
         outdated = [topic for topic, each in prepared.items() if not _follows(answer.chains.get(topic), each)]

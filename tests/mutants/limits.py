@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     GUARD(
         "guard_pauses_connections_of_other_ports",
-        " and self._is_mine(each)",
+        " and name[1] == self._port",
         "",
         "test_connection_of_another_port_is_not_paused",
         "the connection to the database is paused",

@@ -107,6 +107,7 @@ def test_second_relay_of_one_name_stops(origin: Settings) -> None:
 
 
 def test_relay_on_an_address_in_use_leaves_nothing(origin: Settings, store: Store) -> None:
+    assert poll(lambda: len(store.directory.live()) == 1, LONG), "the origin has no entry"
     config = msgspec.structs.replace(relay_settings(origin), bind_address=origin.bind_address)
     service = RelayService(config, service_of(config))
     assert service.problems() == ["the service is not running"]

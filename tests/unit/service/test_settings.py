@@ -38,9 +38,18 @@ RELAY = GOOD + "topics = a, b\n[publisher_service]\nrole = relay\n"
 def test_relay_is_read_from_a_file(tmp_path: Path) -> None:
     service = read(tmp_path, RELAY)
     assert (service.role, service.address) == ("relay", "tcp://127.0.0.1:8866")
+    above = "http://127.0.0.1:8868, http://127.0.0.2:8867, https://localhost:8867, http://relay-8:8867"
+    assert read(tmp_path, RELAY.replace("topics", f"sync_url = {above}\ntopics")) == service
 
 
 WRONG = {
+    **{
+        f"a relay that reads its syncs from itself, at {url}": (
+            RELAY.replace("topics", f"sync_url = http://10.0.0.1:8867,{url}\ntopics"),
+            "would read its syncs from itself at http://.*:8867/sync; remove it from sync_url",
+        )
+        for url in ("http://127.0.0.1:8867", "http://localhost:8867/sync", "http://[::1]:8867")
+    },
     "an unknown role": (GOOD + "[publisher_service]\nrole = leaf\n", "'role' in group .publisher_service."),
     "a relay of everything": (RELAY.replace("topics = a, b\n", ""), "needs named topics.*set topics"),
     "a relay below no publisher": (RELAY.replace("topics", "discovery_interval = 0\ntopics"), "no publisher to listen"),

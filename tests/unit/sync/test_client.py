@@ -137,6 +137,38 @@ def test_server_that_does_not_answer_is_passed_over_and_the_one_that_did_is_firs
         assert route.counters()["answered"] == 2
 
 
+def test_server_that_hangs_until_the_timeout_is_asked_last_next_time() -> None:
+    with server(b"", b"", hold=True) as silent, service() as (url, _):
+        reading = client(f"{silent},{url}", timeout=0.3)
+        with pytest.raises(StoreUnavailable, match="it did not answer in time"):
+            reading.read_sync(WANTS)
+        reading._timeout = LONG
+        assert plain(reading.read_sync(WANTS)) == plain(ANSWER)
+        assert str(reading._urls[0]) == f"{url}/sync"
+
+
+def test_server_whose_answer_did_not_help_is_asked_last() -> None:
+    """A relay that is cut off answers all questions, and the replica refuses its old answers."""
+    with service() as (one, cut_off), service() as (other, fresh):
+        reading = client(f"{one},{other}")
+        reading.read_sync(WANTS)
+        reading.ask(SyncQuestion(WANTS, refresh=True))
+        assert (cut_off.counters()["answered"], fresh.counters()["answered"]) == (1, 1)
+        reading.read_sync(WANTS)
+        assert (cut_off.counters()["answered"], fresh.counters()["answered"]) == (1, 2)
+
+
+def test_servers_that_all_failed_are_asked_in_the_same_order_again() -> None:
+    busy = response(b"down\n", "500 Error")
+    with server(busy, busy) as one, server(busy, response(BODY)) as other:
+        reading = client(f"{one},{other},{free_url()}")
+        with pytest.raises(StoreUnavailable):
+            reading.read_sync(WANTS)
+        assert str(reading._urls[0]) == f"{one}/sync"
+        assert plain(reading.ask(SyncQuestion(WANTS, refresh=True))) == plain(ANSWER)
+        assert str(reading._urls[0]) == f"{other}/sync"
+
+
 def test_error_of_the_only_server_names_it() -> None:
     url = free_url()
     with pytest.raises(StoreUnavailable, match=f"the sync channel {url}/sync does not answer: Connection refused"):

@@ -70,6 +70,19 @@ def test_question_beyond_the_bound_is_not_decoded(monkeypatch: pytest.MonkeyPatc
     assert caught.value.reason == "oversized"
 
 
+def test_question_with_too_many_wants_is_refused_at_both_ends() -> None:
+    wants = {str(number): Want() for number in range(module.MAX_WANTS + 1)}
+    with pytest.raises(InvalidValueError, match="is about 100001 topics, but at most 100000 are allowed"):
+        encode_question(SyncQuestion(wants))
+    data = msgspec.msgpack.encode([1, 0, False, [[each] for each in wants]])
+    assert len(data) < module.MAX_QUESTION_BYTES
+    with pytest.raises(FrameError, match="length <= 100000") as caught:
+        decode_question(data)
+    assert caught.value.reason == "foreign"
+    del wants["0"]
+    assert len(decode_question(encode_question(SyncQuestion(wants))).wants) == module.MAX_WANTS
+
+
 def test_question_with_too_many_buckets_asks_for_all_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_QUESTION_BYTES", 100)
     wants = {"t": Want(buckets=dict.fromkeys(range(256), 2**63), known=AFTER)}

@@ -25,9 +25,11 @@ class Source:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.asked: list[Mapping[str, Want]] = []
+        self.refreshed: list[bool] = []
 
     def __call__(self, question: SyncQuestion) -> SyncAnswer:
         self.asked.append(question.wants)
+        self.refreshed.append(question.refresh)
         return self.store.read_sync(question.wants)
 
 
@@ -81,6 +83,14 @@ def test_second_replica_gets_the_snapshot_and_the_changes_since(source: Source) 
     assert isinstance(part, Full)
     digest = contents_of("t", list(part.topics["t"].records)).digest
     assert digest == part.topics["t"].head.digest
+
+
+def test_relay_proves_its_state_again_before_a_snapshot_is_used(source: Source) -> None:
+    cache = SnapshotCache(LARGE)
+    received(source, cache)
+    received(source, cache)
+    assert cache.used == 2
+    assert source.refreshed == [False, True], "all objects were wanted, although only the links are asked for"
 
 
 def test_snapshot_is_made_again_after_many_changes(source: Source) -> None:

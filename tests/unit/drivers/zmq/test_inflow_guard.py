@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -123,6 +124,18 @@ def test_connection_of_another_port_is_not_paused() -> None:
         filled(client, server)
         guard.compare(before)
         assert guard.paused == 0
+
+
+def test_descriptor_that_has_another_connection_or_a_file_now_is_left_alone(tmp_path: Path) -> None:
+    """The guard reads the counters first, and the connection may be closed before it is paused."""
+    with connected() as (_, server), (tmp_path / "file").open("w") as file:
+        guard = InflowGuard(server.getsockname()[1] % 65_535 + 1, never_busy, no_hold)
+        guard._pause(server.fileno(), 2 * REST)
+        assert guard.paused == 0
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        guard._pause(file.fileno(), 2 * REST)
+        assert not guard._is_mine(file.fileno())
+        assert len(list(Path("/proc/self/fd").iterdir())) == before, "no copy stays open"
 
 
 def test_new_connections_are_held_only_while_a_call_on_the_socket_lasts_long() -> None:
