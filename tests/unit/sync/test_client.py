@@ -68,8 +68,11 @@ def server(*sent: bytes, hold: bool = False, tls: ssl.SSLContext | None = None) 
                 except OSError:  # the client refused the certificate
                     continue
             got = b""
-            while b"\r\n\r\n" not in got:
-                got += peer.recv(65536)
+            while b"\r\n\r\n" not in got and (part := peer.recv(65536)):  # a client in a hurry left
+                got += part
+            if not got:
+                peer.close()
+                continue
             peer.sendall(data)
             if hold:
                 held.append(peer)
