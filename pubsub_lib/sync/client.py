@@ -7,7 +7,7 @@ from http import HTTPStatus
 from http.client import HTTPResponse
 from typing import Final
 
-from pubsub_lib.core.model import SyncAnswer, Want
+from pubsub_lib.core.model import Delta, Point, SyncAnswer, Want
 from pubsub_lib.errors import FrameError, StoreError, StoreUnavailable
 from pubsub_lib.http_routes import POST_HEADER
 from pubsub_lib.sync.http_call import HttpCall, body_of
@@ -66,6 +66,8 @@ class SyncClient:
         self._now = now
         self._answered = False
         """Whether the first of them answered the last question."""
+        self._nothing_after: dict[str, Point] = {}
+        """The points after which a relay had nothing in its last answer."""
         self._not_before: dict[ChannelUrl, float] = {}
         self._lock = threading.Lock()
         self._call: HttpCall | None = None
@@ -84,7 +86,7 @@ class SyncClient:
         body = encode_question(question)
         deadline = self._now() + self._timeout
         last: StoreError | None = None
-        if question.refresh and self._answered:
+        if self._answered and (question.refresh or self._asks_again(question.wants)):
             self._ask_first_last()
         for _ in range(len(self._urls)):
             try:
@@ -96,9 +98,15 @@ class SyncClient:
                 last = _clearer(last, error)
                 continue
             self._answered = True
+            self._nothing_after = {} if answer.ages is None else _nothing_after(answer)
             return answer
         assert last is not None  # there is at least one URL
         raise last
+
+    def _asks_again(self, wants: Mapping[str, Want]) -> bool:
+        """Whether the last answer brought nothing to a topic that needs something: another relay may know more."""
+        points = self._nothing_after
+        return any(chain in points and want.after == points[chain] for chain, want in wants.items())
 
     def _ask_first_last(self) -> None:
         self._urls.append(self._urls.pop(0))
@@ -142,6 +150,10 @@ class SyncClient:
             return StoreUnavailable(message)
         self._not_before[url] = self._now() + seconds
         return Busy(message, seconds)
+
+
+def _nothing_after(answer: SyncAnswer) -> dict[str, Point]:
+    return {chain: part.head for chain, part in answer.chains.items() if isinstance(part, Delta) and not part.links}
 
 
 def _seconds(retry_after: str | None) -> float | None:

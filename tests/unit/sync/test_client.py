@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from pubsub_lib.core.model import SyncAnswer, Want
+from pubsub_lib.core.model import AnswerAge, Delta, Point, SyncAnswer, Want
 from pubsub_lib.errors import ConfigError, StoreError, StoreUnavailable
 from pubsub_lib.http_endpoint import Endpoint
 from pubsub_lib.sync.client import Busy, SyncClient
@@ -68,8 +68,11 @@ def server(*sent: bytes, hold: bool = False, tls: ssl.SSLContext | None = None) 
                 except OSError:  # the client refused the certificate
                     continue
             got = b""
-            while b"\r\n\r\n" not in got:
-                got += peer.recv(65536)
+            while b"\r\n\r\n" not in got and (part := peer.recv(65536)):  # a client in a hurry left
+                got += part
+            if not got:
+                peer.close()
+                continue
             peer.sendall(data)
             if hold:
                 held.append(peer)
@@ -156,6 +159,23 @@ def test_server_whose_answer_did_not_help_is_asked_last() -> None:
         assert (cut_off.counters()["answered"], fresh.counters()["answered"]) == (1, 1)
         reading.read_sync(WANTS)
         assert (cut_off.counters()["answered"], fresh.counters()["answered"]) == (1, 2)
+
+
+@pytest.mark.parametrize("aged", [False, True])
+def test_relay_that_has_nothing_for_what_is_asked_again_is_asked_last(aged: bool) -> None:
+    """A hello of another relay announced a change. The one that is cut off has no link, which is no failed sync."""
+    known = Point(7, 77)
+    ages = {"t": AnswerAge(500.0, 400.0, float("inf"))} if aged else None
+    nothing = SyncAnswer(known, {"t": Delta([], known)}, ages=ages)
+    with service(lambda question: nothing) as (one, cut_off), service(lambda question: nothing) as (other, fresh):
+        reading = client(f"{one},{other}")
+        for _ in range(2):
+            reading.read_sync({"t": Want(known)})
+        counts = [each.counters()["answered"] for each in (cut_off, fresh)]
+        assert counts == ([1, 1] if aged else [2, 0]), "the store of a service is right, so it is asked again"
+        reading.read_sync({"t": Want(Point(6, 66))})
+        counts = [each.counters()["answered"] for each in (cut_off, fresh)]
+        assert counts == ([1, 2] if aged else [3, 0]), "another question"
 
 
 def test_servers_that_all_failed_are_asked_in_the_same_order_again() -> None:
