@@ -117,7 +117,7 @@ def _mysql_verifies(url: URL) -> bool:
 
 def _made(text: str) -> URL:
     if not text:
-        raise ConfigError("this program needs the database, but store_url is missing; set it (sqlite:///net.db)")
+        raise ConfigError("this program needs the database, but store_url is missing; give its URL (sqlite:///net.db)")
     try:
         return make_url(text)
     except (ArgumentError, ValueError) as error:

@@ -43,7 +43,11 @@ def write(store: Store, value: int) -> int:
 
 
 @pytest.mark.parametrize("name", ["api-1", "relay-7", "relay-8"])
-def test_files_of_the_page_are_good(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_the_page_are_good(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The log of the tests' process must stay as it is.
+    monkeypatch.setattr("pubsub_lib.service.main._set_up_logging", lambda config_file, level: {})
     file = tmp_path / "net.conf"
     file.write_text(FILES[name])
     assert main(["--check", "--config-file", str(file)]) == 0
