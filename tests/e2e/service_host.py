@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from _patience import longest
-from _processes import free_ports, poll
+from _processes import free_ports, pause, poll
 
 from pubsub_lib import Replica, Settings, Store
+from pubsub_lib.errors import StoreBusy
 from tests.e2e.network import Namespace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -186,6 +187,18 @@ def commit(worker: "subprocess.Popen[str]") -> None:
     assert worker.stdin is not None
     worker.stdin.write("\n")
     worker.stdin.flush()
+
+
+def pause_between_transactions(process: "subprocess.Popen[str]", store: Store) -> None:
+    """Stop a process by SIGSTOP, but not while it has a transaction open, which would block the database."""
+    while True:
+        assert pause(process.pid)
+        try:
+            store.unique_id("pause")
+        except StoreBusy:
+            process.send_signal(signal.SIGCONT)
+        else:
+            return
 
 
 def done(worker: "subprocess.Popen[str]") -> int:

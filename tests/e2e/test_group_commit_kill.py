@@ -14,7 +14,18 @@ import pytest
 from _processes import pause, poll
 
 from pubsub_lib import Store
-from tests.e2e.service_host import LONG, Host, Watched, begin, commit, done, fork, order, write
+from tests.e2e.service_host import (
+    LONG,
+    Host,
+    Watched,
+    begin,
+    commit,
+    done,
+    fork,
+    order,
+    pause_between_transactions,
+    write,
+)
 from tests.e2e.store_checks import assert_consistent
 
 WORKERS = 3
@@ -162,7 +173,7 @@ def test_service_stopped_before_the_commit_is_left_after_the_timeout(impatient_h
             return host.metric("commits_total", "requests") > 0
 
         assert poll(served, LONG)
-        assert pause(service.pid)
+        pause_between_transactions(service, store)
         order_all(workers, 5)
         for worker in workers:
             done(worker)

@@ -13,7 +13,7 @@ import pytest
 from _processes import poll
 
 from pubsub_lib import Settings, Store
-from tests.e2e.service_host import LONG, Host, Watched, done, order, write
+from tests.e2e.service_host import LONG, Host, Watched, done, order, pause_between_transactions, write
 from tests.e2e.test_keys import pair_file
 
 OPTIONS: dict[str, Any] = {
@@ -163,8 +163,8 @@ def test_staleness_covers_every_missing_change_while_the_origin_is_stopped(tree:
     with Watched(tree.under(tree.relays[0])) as watched:
         replica = watched.replica
         assert poll(lambda: listens_to(watched, tree.relays[0]), LONG), replica.status()
-        origin.send_signal(signal.SIGSTOP)
         try:
+            pause_between_transactions(origin, store)
             began = time.monotonic()
             with store.transaction() as tx:
                 tx.set("item", "late", 1, topic="t0")
