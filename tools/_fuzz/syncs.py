@@ -7,29 +7,21 @@ import msgspec
 
 from _fuzz.mutation import changed_bytes, changed_list, changed_msgpack
 from _fuzz.target import Target
+from _fuzz.wire import sample_history
 from pubsub_lib.core.model import ALL, ZERO, Point, Want
 from pubsub_lib.errors import FrameError
 from pubsub_lib.sync.pages import pages_of
 from pubsub_lib.sync.question import SyncQuestion, decode_question, encode_question
 from pubsub_lib.sync.reading import read_answer
 from pubsub_lib.sync.stream import packed, unpacked
-from tests.unit.core.builders import History
 
 MAX_PAGE = 4096
 MAX_TOTAL = 65536
 
 
-def _history() -> History:
-    made = History(1)
-    for number in range(6):
-        made.commit(("t", f"k{number % 3}", str(number)), ("u", "k", f'{{"a": [{number}, null]}}'))
-    made.commit(("t", "k0", None))
-    return made
-
-
 def _wants() -> list[dict[str, Want]]:
     """What the answers are given for, by the number that an input begins with."""
-    first: Point = _history().links[0].point
+    first: Point = sample_history().links[0].point
     return [
         {"t": Want(ZERO), "u": Want(first)},
         {ALL: Want(ZERO)},
@@ -56,7 +48,7 @@ def _read_question(data: bytes) -> str:
 
 
 def _answer_seeds() -> list[bytes]:
-    history = _history()
+    history = sample_history()
     pages = [list(pages_of(history.answer(wants))) for wants in _wants()]
     return [msgspec.msgpack.encode([number, each]) for number, each in enumerate(pages)]
 

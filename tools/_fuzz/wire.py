@@ -23,7 +23,8 @@ LIMITS = Limits()
 FEED, TICK, DONE, FAILED, CONNECTED, WRITE = range(6)
 
 
-def _history() -> History:
+def sample_history() -> History:
+    """Transactions on two topics: creations, changes and a deletion."""
     made = History(1)
     for number in range(6):
         made.commit(("t", f"k{number % 3}", str(number)), ("u", "k", f'{{"a": [{number}, null]}}'))
@@ -72,7 +73,7 @@ def _list(data: bytes) -> list[Any]:
 
 
 def _codec_seeds() -> list[bytes]:
-    return [msgspec.msgpack.encode(_frames(each)) for each in _envelopes(_history())]
+    return [msgspec.msgpack.encode(_frames(each)) for each in _envelopes(sample_history())]
 
 
 def _change_message(data: bytes, rng: random.Random) -> bytes:
@@ -106,7 +107,7 @@ def _read_request(data: bytes) -> str:
 
 def _state_seeds() -> list[bytes]:
     """Sequences of steps: a subscription, then [kind, seconds, frames]."""
-    sent = [[FEED, 0.1, _frames(each)] for each in _envelopes(_history())]
+    sent = [[FEED, 0.1, _frames(each)] for each in _envelopes(sample_history())]
     calm = [[TICK, 0.1, []], [DONE, 0.1, []], [CONNECTED, 0.1, []], [TICK, 20.0, []], [DONE, 0.1, []], [WRITE, 0.1, []]]
     late = [[TICK, 0.1, []], [FAILED, 0.1, []], [TICK, 60.0, []], [DONE, 0.5, []], [TICK, 90.0, []], [DONE, 0.1, []]]
     return [
@@ -157,7 +158,7 @@ class _Run:
     """A replica's state with an honest store behind it, as its engine would drive it."""
 
     def __init__(self, topics: Sequence[str]) -> None:
-        self.history = _history()
+        self.history = sample_history()
         timing = Timing(sync_jitter=0.0, sync_interval=0.0, verify_interval=30.0)
         self.state = ReplicaState(timing, LIMITS, random.Random(1), Cache(), 0.0)
         self.now = 0.0
@@ -200,5 +201,3 @@ def targets() -> list[Target]:
         Target("hello_request", _hello_request_seeds, _change_request, _read_request, (FrameError,)),
         Target("replica_state", _state_seeds, _change_steps, _feed, ()),
     ]
-
-
