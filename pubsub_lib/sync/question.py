@@ -6,6 +6,7 @@ from typing import Annotated, Final, Protocol
 import msgspec
 
 from pubsub_lib.core.digest import BUCKETS, MASK
+from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL, MAX_NAME_BYTES, Point, SyncAnswer, Want
 from pubsub_lib.errors import FrameError, InvalidValueError
 
@@ -128,16 +129,12 @@ def unreadable(what: str, error: Exception) -> FrameError:
     return FrameError(f"a sync's {what} cannot be read: {error}", reason)
 
 
-def name_complaint(name: str) -> str | None:
-    """What is wrong with a topic's or a table's name or a key, or None."""
-    if "\0" in name:
-        return "its name holds a NUL"
-    return "its name is too long" if len(name.encode()) > MAX_NAME_BYTES else None
-
-
 def _complaint(want: _Want) -> str | None:
-    if want.chain != ALL and (wrong := name_complaint(want.chain)) is not None:
-        return wrong
+    if want.chain != ALL:
+        try:
+            check_name("topic", want.chain)
+        except InvalidValueError as error:
+            return str(error)
     if want.after is not None and (want.buckets is not None or want.known is not None):
         return "it asks for links and for objects"
     if want.buckets is not None and max(want.buckets.values(), default=0) > MASK:
