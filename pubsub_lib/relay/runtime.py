@@ -41,8 +41,6 @@ class Reading(msgspec.Struct, frozen=True):
     mismatching: Collection[str]
     waiting: int
     """Questions of replicas below that wait for an answer."""
-    oversized: int
-    unserved: int
     above: int
     """Publishers above from which a hello was received lately, and those above them."""
 
@@ -160,8 +158,6 @@ class RelayRuntime:
             staleness=tracker.staleness(now),
             mismatching=tracker.mismatching,
             waiting=self._engine.core.waiting,
-            oversized=relay.oversized,
-            unserved=relay.unserved,
             above=len(relay.path(now)),
         )
 

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from pubsub_lib.errors import ConfigError
+
 RENEWALS: Final = 2
 """Number of renewals that prove a live service: one may have been under way when its sender was killed."""
 
@@ -62,6 +64,21 @@ class NameConflicts:
         """A live service that holds the name: this service must stop."""
         self.younger: ServiceLease | None = None
         """A live service that does not hold the name; it should stop."""
+
+    def failure(self) -> ConfigError | None:
+        """Why this service must stop, if it must."""
+        if self.older is None:
+            return None
+        return ConfigError(
+            f"another live service has the name {self._service!r}, at {self.older.address}; give each service a name "
+            "of its own: set service_name in [pubsub]"
+        )
+
+    def problems(self) -> list[str]:
+        """A sentence about the service that should stop, if there is one."""
+        if self.younger is None:
+            return []
+        return [f"another service {self._service!r} is registered at {self.younger.address}; give it another name"]
 
     def seen(self, entries: Sequence[ServiceLease], holder: str | None) -> None:
         """Process the directory's entries, and the UUID that holds the lease on the name: ours, another's or none."""

@@ -18,7 +18,7 @@ from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.constructor_checks import check_settings
 from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.core.model import SyncAnswer
-from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.errors import PubSubError
 from pubsub_lib.latency import Latencies
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.admission import admission_of
@@ -26,6 +26,7 @@ from pubsub_lib.relay.runtime import RelayRuntime
 from pubsub_lib.replica.sources import channel_client
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.service import settings as service_settings
+from pubsub_lib.service.health import entry_problems, hanging, sending_problems
 from pubsub_lib.service.leases import Leases
 from pubsub_lib.service.status import About, Sources, StatusReader
 from pubsub_lib.service.step_times import longest_step
@@ -77,9 +78,8 @@ class RelayService:
         once = msgspec.structs.replace(settings.store, retry_attempts=1)
         self._store = store = Store(msgspec.structs.replace(settings, group_commit="process", store=once))
         live = store.directory.live
-        self._channel = channel_client(settings) if reader is None and settings.sync_url else None
         if reader is None:
-            reader = store if self._channel is None else self._channel
+            reader = channel_client(settings) if settings.sync_url else store
         self._relay = RelayRuntime(settings, reader, sender, subscriber, live)
         self._admission = admission_of(settings, store, sender, "") if settings.keys else None
         self._leases = Leases(
@@ -89,7 +89,6 @@ class RelayService:
         self._loops = {"leases": PeriodicThread("leases", self._renew)}
         self._sender = sender
         self._max_busy = longest_step(settings.store)
-        self._parents = settings.parents
         self._running = self._to_leave = False
 
     def __enter__(self) -> "RelayService":
@@ -123,8 +122,6 @@ class RelayService:
         self._running = False
         loop = self._loops["leases"]
         loop.close(0.0)
-        if self._channel is not None:
-            self._channel.close()
         self._relay.close()
         if self._admission is not None:
             self._admission.close()
@@ -147,28 +144,20 @@ class RelayService:
         if not self._running:
             return ["the service is not running"]
         now = time.monotonic()
-        found = self._relay.problems()
-        if not self._leases.registered(now):
-            found.append("the entry in the directory is not renewed")
-        if self._sender.sending_for(now) > self._sender.max_sending:
-            found.append("the thread that sends messages hangs")
-        if self._admission is not None and self._admission.is_stale(now):
-            found.append("the clients and their topics are not being read")
-        younger = self._leases.name_conflicts.younger
-        if younger is not None:
-            found.append(f"another service {self._name!r} is registered at {younger.address}; give it another name")
-        return found
+        hangs = self._sender.sending_for(now) > self._sender.max_sending
+        return [
+            *self._relay.problems(),
+            *entry_problems(self._leases, now),
+            *sending_problems(hangs=hangs, admission=self._admission, now=now),
+            *self._leases.name_conflicts.problems(),
+        ]
 
     def stuck(self) -> Sequence[str]:
         """The hanging threads, one sentence each. Any thread, does not block."""
         now = time.monotonic()
         busy = {name: loop.running_for(now) for name, loop in self._loops.items()}
         busy["sending"] = self._sender.sending_for(now)
-        return [
-            f"the thread {name!r} has been hanging for {taken:.0f} s"
-            for name, taken in busy.items()
-            if taken > self._max_busy
-        ]
+        return hanging(busy, self._max_busy)
 
     def counters(self) -> Mapping[str, Mapping[str, float]]:
         """Counters, by part of the service. Any thread, does not block."""
@@ -212,11 +201,7 @@ class RelayService:
 
     def _renew(self, now: float) -> float:
         again = self._leases.step(now)
-        older = self._leases.name_conflicts.older
-        if older is not None and self.failure is None:
-            self.failure = ConfigError(
-                f"another live service has the name {self._name!r}, at {older.address}; give each service a name of "
-                "its own: set service_name in [pubsub]"
-            )
+        if self.failure is None and (failure := self._leases.name_conflicts.failure()) is not None:
+            self.failure = failure
             self._on_failure()
         return again

@@ -21,7 +21,7 @@ from pubsub_lib.constructor_checks import check_settings
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link, SyncAnswer
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
-from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.errors import PubSubError
 from pubsub_lib.journal import open_journal
 from pubsub_lib.latency import Latencies
 from pubsub_lib.logs import logger
@@ -113,7 +113,7 @@ class PublisherService:
             "recount": PeriodicThread("recount", self._recount.step),
         }
         self._health = Health(
-            name, self._loops, self._publisher, self._commits, self._leases, self._recount, service, settings.store,
+            self._loops, self._publisher, self._commits, self._leases, self._recount, service, settings.store,
             sender.max_sending,
         )  # fmt: skip
         self._running = self._to_leave = False
@@ -265,12 +265,8 @@ class PublisherService:
 
     def _renew(self, now: float) -> float:
         again = self._leases.step(now)
-        older = self._leases.name_conflicts.older
-        if older is not None and self.failure is None:
-            self.failure = ConfigError(
-                f"another live service has the name {self._name!r}, at {older.address}; give each service a name of "
-                "its own: set service_name in [pubsub]"
-            )
+        if self.failure is None and (failure := self._leases.name_conflicts.failure()) is not None:
+            self.failure = failure
             self._on_failure()
         return again
 

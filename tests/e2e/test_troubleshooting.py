@@ -144,7 +144,9 @@ def test_each_alert_has_an_entry_and_no_other_one_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [("service/service.py", "problems"), ("service/health.py", "problems"), ("service/health.py", "stuck"),
+    [("service/service.py", "problems"), ("service/health.py", "problems"), ("service/health.py", "entry_problems"),
+     ("service/health.py", "sending_problems"), ("service/health.py", "hanging"),
+     ("service/name_conflicts.py", "problems"), ("relay/runtime.py", "problems"),
      ("replica/status.py", "problems"), ("replica/status.py", "unfit")],
 )  # fmt: skip
 def test_each_reason_of_ready_has_an_entry(module: str, function: str) -> None:
