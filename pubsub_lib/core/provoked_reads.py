@@ -97,11 +97,13 @@ class ProvokedReads:
             return []
         uuid, topics = cause.publisher[1], read.answer.topics
         if read.answer.contains_known is False or any(
-            each.buckets is None or each.buckets or differs(topic, each.head) for topic, each in topics.items()
+            each.buckets or differs(topic, each.head) for topic, each in topics.items()
         ):
             if cause.claim is None:
                 self._pauses.pop(uuid, None)  # it was right
             return []
+        if any(each.buckets is None for each in topics.values()):
+            return []  # All objects were read, for another reason: this shows nothing about the publisher.
         self._counters.useless += 1
         if cause.claim is not None:
             head = topics[cause.topic].head if cause.topic in topics else None

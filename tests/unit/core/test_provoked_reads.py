@@ -105,6 +105,20 @@ def test_rule_14_false_digests_cause_few_readings_within_a_moment() -> None:
     assert len(replica.read) <= 5, "10 s with pauses of 1, 2, 4 … s"
 
 
+def test_rule_14_resync_that_reads_all_objects_does_not_end_the_pause_of_a_liar() -> None:
+    """It compares nothing, so it does not show that the digest was right. Found by the simulator's seed 61200257."""
+    replica = Misled()
+    [request] = replica.state.tick(replica.now + CALM.max_idle_time).hello_requests
+    replica.now += CALM.max_idle_time
+    for _ in range(200):
+        compares = replica.state.provoked.may_compare(UUID, replica.now)
+        replica.lie(request.nonce)
+        if compares:
+            replica.state.resync(["t"], replica.now)
+        replica.pass_time(0.05)
+    assert len(replica.read) <= 5, "10 s with pauses of 1, 2, 4 … s"
+
+
 def test_rule_14_links_with_false_digests_lead_to_the_quarantine() -> None:
     replica = Misled()
     for _ in range(3):
