@@ -197,6 +197,7 @@ def pause_between_transactions(process: "subprocess.Popen[str]", store: Store) -
             store.unique_id("pause")
         except StoreBusy:
             process.send_signal(signal.SIGCONT)
+            store.unique_id("pause")  # it ends its transaction first; else it might never run between two signals
         else:
             return
 

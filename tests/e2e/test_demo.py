@@ -22,8 +22,8 @@ from tests.conftest import IN_CI
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / "tools" / "data"
 CUT = ("--routes", "5000", "--changes", "900", "--seconds", "6")
-DEADLINE = 400.0
-"""Seconds; far more than any step takes, also an audit beside other tests."""
+DEADLINE = 1200.0
+"""Seconds; far more than a demo takes, also on a machine that is busy with other programs."""
 
 
 def environment(folder: Path) -> dict[str, str]:
