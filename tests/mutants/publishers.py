@@ -179,10 +179,18 @@ MUTANTS = (
     Mutant(
         name="replica_that_was_wrong_accuses_a_publisher",
         path="pubsub_lib/core/provoked_reads.py",
-        before="each.buckets is None or each.buckets or differs(topic, each.head)",
-        after="each.buckets is None or each.buckets",
+        before="each.buckets or differs(topic, each.head)",
+        after="each.buckets",
         tests=(f"{PROVOKED}::test_digest_that_shows_a_true_difference_accuses_no_publisher",),
         wrong="a publisher whose digests are right is not used, because the replica's own was wrong",
+    ),
+    Mutant(
+        name="resync_ends_the_pause_of_a_liar",
+        path="pubsub_lib/core/provoked_reads.py",
+        before="            return []  # All objects were read",
+        after="            self._pauses.pop(uuid, None)\n            return []  # All objects were read",
+        tests=(f"{PROVOKED}::test_rule_14_resync_that_reads_all_objects_does_not_end_the_pause_of_a_liar",),
+        wrong="with each resync a liar's next false hellos cost the database a reading each",
     ),
     Mutant(
         name="false_digests_are_compared_without_pause",
