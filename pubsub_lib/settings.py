@@ -32,6 +32,8 @@ from pubsub_lib.sync.urls import channel_urls
 
 __all__ = ["Settings", "StoreSettings"]
 
+MIN_ANNOUNCE_INTERVAL: Final = 0.1
+"""Minimum of ``announce_interval``, in seconds, except for 0."""
 _CHANGE_OVERHEAD: Final = 4096
 """Maximum size of the rest of a frame with one value: names, keys, points (all bounded, rule W3)."""
 
@@ -82,6 +84,8 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
                 check_name("topic", topic)
             if self.service_name:
                 check_name("service name", self.service_name)
+            if self.replica_name:
+                check_name("replica name", self.replica_name)
         except InvalidValueError as error:
             raise ConfigError(f"the settings cannot be used: {error}") from error
         self._check_parents()
@@ -100,6 +104,11 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
             )
 
     def _check_sources(self) -> None:
+        if 0 < self.announce_interval < MIN_ANNOUNCE_INTERVAL:
+            raise ConfigError(
+                f"announce_interval is {self.announce_interval} s, below the minimum of {MIN_ANNOUNCE_INTERVAL} s; "
+                "raise it, or set 0 for no announcements"
+            )
         if self.sync_url:
             channel_urls(self.sync_url)
         elif not self.store_url:

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from pubsub_lib.config.fields import option
 from pubsub_lib.core.timing import SecondsOrNone
+from pubsub_lib.sync.agents import MAX_INTERVAL
 
 STORE_PREFIX: Final = "store_"
 """Prefix of the options of :class:`StoreSettings`: an option ``timeout`` alone would be ambiguous."""
@@ -47,6 +48,14 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         Meta(ge=1024, le=2**62),
         option("Maximum size of one sync's answer from sync_url, uncompressed, in bytes."),
     ] = 4 * 1024 * 1024 * 1024
+    announce_interval: Annotated[
+        float,
+        Meta(ge=0, le=MAX_INTERVAL),
+        option(
+            "How often a replica or a relay with sync_url announces itself there, for pubsub-db agents: its name, "
+            "host, topics, staleness and parent. 0 means never. In seconds."
+        ),
+    ] = 30.0
     service_name: Annotated[
         str,
         option(
@@ -122,7 +131,10 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     ] = ()
     replica_name: Annotated[
         str,
-        option("Stable name of a replica in its journal; default: the host's name. Use different names on one host."),
+        option(
+            "Stable name of a replica in its journal and its announcements; default: the host's name. Use different "
+            "names on one host."
+        ),
     ] = ""
 
 

@@ -57,6 +57,7 @@ class ReplicaMetrics(Collector):
         yield from _left_out(now)
         yield _counters("journal_records", "Records of the journal.", "what", now.journal)
         yield _gauge("journal_failing", "1 while the journal cannot be written.", bool(now.journal_error))
+        yield _counters("announcements", "Announcements to the sync channel.", "what", now.announcements)
         yield build_info()
 
 

@@ -42,6 +42,7 @@ class ParentSubscriber(Subscriber):
         """Guards what follows. It is never held while the replica's lock is taken."""
         self._parents = Parents(addresses, timing, time.monotonic())
         self._listens_to = ""
+        self._publisher = ""
         self._received: set[str] = set()
         """UUIDs of hellos since the parent was chosen."""
         self._left: set[str] = set()
@@ -56,6 +57,11 @@ class ParentSubscriber(Subscriber):
     def current(self) -> str:
         """The parent's address. Any thread."""
         return self._parents.current
+
+    @property
+    def publisher(self) -> str:
+        """The service name in the last hello since the parent was chosen; "" before the first one. Any thread."""
+        return self._publisher
 
     def judge_by(self, unheard: Callable[[float], float]) -> None:
         """``unheard(now)``: seconds since the parent proved the stalest chain. It takes the replica's lock. Call it
@@ -102,6 +108,7 @@ class ParentSubscriber(Subscriber):
     def _moved(self, why: str) -> None:
         self.moves += 1
         self._left, self._received = self._received, set()
+        self._publisher = ""
         _log.warning(
             "leaving the parent at %s for %s: %s", self._listens_to, self._parents.current, why,
             extra=fields(address=self._parents.current),
@@ -124,6 +131,8 @@ class ParentSubscriber(Subscriber):
         if envelope.hello is not None:
             with self._lock:
                 self._remember(self._received, envelope.uuid)
+                if envelope.uuid not in self._left:
+                    self._publisher = envelope.service
                 ended = envelope.hello.goodbye and envelope.uuid not in self._left
                 moved = ended and self._parents.leave(time.monotonic())
                 if moved:

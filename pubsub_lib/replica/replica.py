@@ -163,6 +163,7 @@ class Replica:
             self._has_subscribed = True
             if self._endpoint is not None:
                 self._endpoint.start()  # last: its answers need a replica that has subscribed
+            self._sources.announce(self._engine, self._parents, self._discovery)
             if self._journal is not None:
                 self._journal.watch(self._rejected, self._engine)
         except BaseException:
@@ -170,9 +171,10 @@ class Replica:
             raise
 
     def close(self) -> None:
-        """Stop every thread and release everything, within ``CLOSE_TIMEOUT`` and the driver's 2 s. Idempotent (a later
-        call waits for the first), from any thread; called by a handler, it does not wait for that handler. A sync or
-        handler call that still runs then ends by itself. Objects cannot be read afterwards.
+        """Stop every thread and release everything, within ``CLOSE_TIMEOUT``, the driver's 2 s, and 1 s for the last
+        announcement. Idempotent (a later call waits for the first), from any thread; called by a handler, it does not
+        wait for that handler. A sync or handler call that still runs then ends by itself. Objects cannot be read
+        afterwards.
         """
         if os.getpid() != self._pid:
             return
@@ -481,6 +483,7 @@ class Replica:
             journal={} if self._journal is None else self._journal.counters(),
             journal_error="" if self._journal is None else self._journal.error,
             quarantined=state.quarantine.excluded(now),
+            announcements=self._sources.announcements(),
         )
 
     def _rejected(self) -> Mapping[str, int]:

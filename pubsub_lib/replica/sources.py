@@ -1,11 +1,22 @@
-"""Where a replica reads: its syncs from the database or from the sync channel, the directory from the database only."""
+"""Where a replica reads: its syncs from the database or from the sync channel, the directory from the database only.
+And where it announces itself: at the sync channel.
+"""
+
+import threading
+import uuid
+from collections.abc import Mapping
 
 from pubsub_lib.api import Capabilities
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.replica.discovery import Discovery
+from pubsub_lib.replica.engine import Engine
+from pubsub_lib.replica.own_agent import OwnAgent
 from pubsub_lib.replica.own_store import open_own_store
+from pubsub_lib.replica.parent_subscriber import ParentSubscriber
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
+from pubsub_lib.sync.announcer import Announcer
 from pubsub_lib.sync.client import SyncClient
 from pubsub_lib.sync.urls import warn_of_plain_channels
 
@@ -18,6 +29,10 @@ class Sources:
         own = open_own_store(settings) if given is None and settings.store_url else None
         self._client = channel_client(settings) if given is None and settings.sync_url else None
         self._own = own
+        self._announces = settings if self._client is not None and settings.announce_interval else None
+        self._announcer: Announcer | None = None
+        self._lock = threading.Lock()
+        self._closed = False
         self.store = own if given is None else given if isinstance(given, Store) else None
         """The database, for the directory; None: there is none."""
         reader = given if given is not None else self._client if self._client is not None else own
@@ -27,8 +42,30 @@ class Sources:
         self.history: object = reader if self.store is None else self.store
         """Answers whether a commit is in the store's history, if it can."""
 
+    def announce(self, engine: Engine, parents: ParentSubscriber | None, discovery: Discovery | None) -> None:
+        """Begin to announce the replica of this engine, if it has a sync channel; nothing after ``close``. Raises
+        TransportError.
+        """
+        settings = self._announces
+        with self._lock:
+            if settings is None or self._closed:
+                return
+            agent = OwnAgent(settings, uuid.uuid4().hex, engine, parents, discovery)
+            self._announcer = Announcer(settings.sync_url, settings.announce_interval, agent)
+            self._announcer.start()
+
+    def announcements(self) -> Mapping[str, int]:
+        """Announcements by their outcome; empty without a sync channel. Any thread, does not block."""
+        return {} if self._announcer is None else self._announcer.counters()
+
     def close(self) -> None:
-        """End a running sync, if it can be ended, and close what was opened here."""
+        """End a running sync, if it can be ended, and close what was opened here. Announcing that the replica leaves
+        takes a second at most.
+        """
+        with self._lock:
+            self._closed = True
+        if self._announcer is not None:
+            self._announcer.close()
         if self._client is not None:
             self._client.close()
         if self._own is not None:

@@ -86,6 +86,8 @@ class Status(msgspec.Struct, frozen=True):
     """Why records of the journal are being lost now; "" when none are. The replica itself is not affected."""
     quarantined: Sequence[QuarantinedPublisher] = ()
     """The publishers whose messages are not used now, at most ``pubsub_lib.core.quarantine.MAX_KEPT``."""
+    announcements: Mapping[str, int] = {}
+    """With ``sync_url``: announcements that were ``accepted`` above, and ``failed`` ones."""
 
     @property
     def ready(self) -> bool:

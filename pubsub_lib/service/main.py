@@ -206,10 +206,10 @@ def _endpoint(serving: Serving, settings: Settings, service: ServiceSettings) ->
     make = _import_metrics().endpoint_of
     status = serving.status_reader(settings.driver, service.address)
     routes = status_page.routes(status) if service.status_page else {}
-    syncs = syncs_of(serving.answer_sync, settings, service)
+    syncs = syncs_of(serving.answer_sync, serving.agents_route(service.address), settings, service)
     made: Endpoint = make(
-        service, syncs.counters_with(serving.counters), serving.gauges, serving.latencies, serving.problems,
-        settings.insecure, routes, syncs.streams,
+        service, syncs.counters_with(serving.counters), syncs.gauges_with(serving.gauges), serving.latencies,
+        serving.problems, settings.insecure, {**routes, **syncs.routes}, syncs.streams,
     )  # fmt: skip
     made.start()
     return made

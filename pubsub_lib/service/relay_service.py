@@ -32,6 +32,8 @@ from pubsub_lib.service.status import About, Sources, StatusReader
 from pubsub_lib.service.step_times import longest_step
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
+from pubsub_lib.sync.agent_registry import AgentRegistry
+from pubsub_lib.sync.agents_server import AgentsRoute
 from pubsub_lib.sync.question import SyncQuestion
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 from pubsub_lib.version import __version__
@@ -138,6 +140,10 @@ class RelayService:
     def answer_sync(self, question: SyncQuestion) -> SyncAnswer | None:
         """Answer a sync of a replica below from memory. See :meth:`.RelayRuntime.answer`."""
         return self._relay.answer(question)
+
+    def agents_route(self, address: str) -> AgentsRoute:
+        """Takes announcements, and answers with the agents. Replicas find the relay at ``address``."""
+        return AgentsRoute(AgentRegistry(self.uuid), self._name, RELAY, address)
 
     def problems(self) -> list[str]:
         """The reasons why the service is not ready, one sentence each; empty when it is. Any thread."""

@@ -18,6 +18,7 @@ from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.constructor_checks import check_settings
+from pubsub_lib.core.leased_publishers import ORIGIN
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link, SyncAnswer
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
@@ -38,6 +39,8 @@ from pubsub_lib.service.recount import StoreRecount
 from pubsub_lib.service.status import About, Sources, StatusReader
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
+from pubsub_lib.sync.agent_registry import AgentRegistry
+from pubsub_lib.sync.agents_server import AgentsRoute
 from pubsub_lib.sync.question import SyncQuestion
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 from pubsub_lib.version import __version__
@@ -256,6 +259,10 @@ class PublisherService:
     def answer_sync(self, question: SyncQuestion) -> SyncAnswer:
         """Answer a sync of a replica from the database. Any thread; blocks, raises StoreError."""
         return self._store.read_sync(question.wants)
+
+    def agents_route(self, address: str) -> AgentsRoute:
+        """Takes announcements, and answers with the agents. Replicas find the service at ``address``, or ""."""
+        return AgentsRoute(AgentRegistry(self.uuid), self._name, ORIGIN, address)
 
     def _committed(self, links: Sequence[Link]) -> None:
         """Publish what was committed for workers, as if they had handed it over."""

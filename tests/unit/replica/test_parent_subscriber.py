@@ -72,9 +72,9 @@ class Rig:
         """A step, ``seconds`` after the start; returns the seconds from then until the next step."""
         return self.parents.step(self.begun + seconds) - self.begun - seconds
 
-    def hello(self, uuid: str, *, goodbye: bool = False) -> None:
+    def hello(self, uuid: str, *, goodbye: bool = False, service: str = "relay") -> None:
         made = Hello({}, {}, None, 0.0, "", goodbye)
-        self.driver.give(Envelope("relay", uuid, ALL, 0, (), made))
+        self.driver.give(Envelope(service, uuid, ALL, 0, (), made))
 
 
 @pytest.fixture
@@ -104,6 +104,18 @@ def test_goodbye_of_the_parent_is_a_reason_to_leave_at_once(rig: Rig) -> None:
     rig.hello(SECOND, goodbye=True)
     assert rig.parents.current == "c"
     assert len(rig.received) == 4, "the replica gets every message"
+
+
+def test_publisher_is_that_of_the_last_hello_of_the_current_parent(rig: Rig) -> None:
+    assert rig.parents.publisher == ""
+    rig.hello(FIRST, service="relay-7")
+    assert rig.parents.publisher == "relay-7"
+    rig.hello(FIRST, goodbye=True, service="relay-7")
+    assert rig.parents.publisher == "", "nothing of the new parent was received yet"
+    rig.hello(FIRST, service="relay-7")
+    assert rig.parents.publisher == "", "a late message of the old parent"
+    rig.hello(SECOND, service="relay-8")
+    assert rig.parents.publisher == "relay-8"
 
 
 def test_rule_r6_parent_below_the_relay_is_left_and_not_used_for_a_while(

@@ -1,4 +1,4 @@
-"""The service's route of the sync channel: only with its option, and its counters."""
+"""The service's routes of the sync channel: only with their option, and their numbers."""
 
 import msgspec
 
@@ -6,26 +6,36 @@ from pubsub_lib import Settings, Store
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.core.model import SyncAnswer, Want
 from pubsub_lib.service.syncs import syncs_of
+from pubsub_lib.sync.agent_registry import AgentRegistry
+from pubsub_lib.sync.agents import decode_agents, encode
+from pubsub_lib.sync.agents_server import GET_ROUTE, POST_ROUTE, AgentsRoute
 from pubsub_lib.sync.question import SyncQuestion, encode_question
 from pubsub_lib.sync.server import ROUTE
+from tests.unit.sync.some_agents import announcement
 
 
-def test_service_serves_no_syncs_without_the_option(config: Settings) -> None:
+def agents() -> AgentsRoute:
+    return AgentsRoute(AgentRegistry("u"), "api-1", "origin", "")
+
+
+def test_service_has_no_routes_without_the_option(config: Settings) -> None:
     def source(question: SyncQuestion) -> SyncAnswer:
         raise AssertionError
 
-    syncs = syncs_of(source, config, ServiceSettings())
-    assert syncs.streams == {}
+    syncs = syncs_of(source, agents(), config, ServiceSettings())
+    assert (syncs.streams, syncs.routes) == ({}, {})
     assert syncs.counters_with(lambda: {"links": {"handed": 1.0}})() == {"links": {"handed": 1.0}}
+    assert syncs.gauges_with(lambda: {"leases": {"entry": 1.0}})() == {"leases": {"entry": 1.0}}
 
 
 def test_route_has_the_bounds_of_the_settings_and_its_own_counters(config: Settings, store: Store) -> None:
     settings = msgspec.structs.replace(config, timing=msgspec.structs.replace(config.timing, sync_timeout=7.0))
-    syncs = syncs_of(lambda question: store.read_sync(question.wants), settings, ServiceSettings(serve_syncs=True))
-    assert list(syncs.streams) == [ROUTE]
+    serves = ServiceSettings(serve_syncs=True)
+    syncs = syncs_of(lambda question: store.read_sync(question.wants), agents(), settings, serves)
+    assert sorted(syncs.streams) == [POST_ROUTE, ROUTE]
     assert syncs.streams[ROUTE].max_seconds == 7.0
     assert syncs.route is not None
-    with syncs.route.serve(_Asked(), gzip=False) as answer:
+    with syncs.route.serve(_Sent(encode_question(SyncQuestion({"t": Want()}))), gzip=False) as answer:
         assert answer.status == 200
         b"".join(answer.parts)
     counted = syncs.counters_with(lambda: {"links": {}})()
@@ -33,9 +43,23 @@ def test_route_has_the_bounds_of_the_settings_and_its_own_counters(config: Setti
     assert "links" in counted
 
 
-class _Asked:
+def test_agents_are_taken_listed_and_counted(config: Settings, store: Store) -> None:
+    serves = ServiceSettings(serve_syncs=True)
+    syncs = syncs_of(lambda question: store.read_sync(question.wants), agents(), config, serves)
+    with syncs.streams[POST_ROUTE].serve(_Sent(encode(announcement("a"))), gzip=False) as answer:
+        assert answer.status == 200
+    assert [each.name for each in decode_agents(syncs.routes[GET_ROUTE]({})[1]).agents] == ["a"]
+    assert syncs.counters_with(lambda: {"links": {}})()["announcements"] == {"accepted": 1, "refused": 0, "full": 0}
+    gauges = syncs.gauges_with(lambda: {"leases": {}})()
+    assert gauges == {"leases": {}, "agents": {"known": 1.0, "left_out": 0.0, "max_staleness": 0.5}}
+
+
+class _Sent:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
     def read(self) -> bytes:
-        return encode_question(SyncQuestion({"t": Want()}))
+        return self._data
 
     def skip(self) -> None:
         raise AssertionError
