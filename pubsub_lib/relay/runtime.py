@@ -16,6 +16,7 @@ from pubsub_lib.core.sequencer import Progress
 from pubsub_lib.logs import logger
 from pubsub_lib.relay.engine import RelayEngine
 from pubsub_lib.replica.discovery import DirectoryEntry, discovery_of
+from pubsub_lib.replica.own_agent import OwnAgent
 from pubsub_lib.replica.parent_subscriber import ParentSubscriber, unheard
 from pubsub_lib.replica.replica import with_default
 from pubsub_lib.replica.scheduling import Threads
@@ -64,6 +65,7 @@ class RelayRuntime:
     ) -> None:
         self.uuid = uuid.uuid4().hex
         """The identity of this start, in every message."""
+        self._settings = settings
         self._timing = settings.timing
         self._topics = with_default(tuple(settings.topics), settings.default_topic)
         self._sender = sender
@@ -115,6 +117,10 @@ class RelayRuntime:
         most.
         """
         return None if self._closed else self._engine.answer(question)
+
+    def described_at(self, address: str) -> OwnAgent:
+        """Describes the relay for its announcements, at each call. Replicas reach it at ``address``."""
+        return OwnAgent(self._settings, self.uuid, self._engine, self.parents, self._discovery, "relay", address)
 
     @property
     def topics(self) -> Sequence[str]:

@@ -1,7 +1,8 @@
 """``publisher-service`` with ``role = relay``: a relay with an entry in the directory.
 
 Threads: those of the relay (:mod:`pubsub_lib.relay.engine`); ``pubsub-leases`` renews the entry; with keys
-``pubsub-clients`` reads the clients.
+``pubsub-clients`` reads the clients; with ``sync_url`` ``pubsub-announcer`` announces the relay and the agents below
+it.
 """
 
 import time
@@ -34,6 +35,7 @@ from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 from pubsub_lib.sync.agent_registry import AgentRegistry
 from pubsub_lib.sync.agents_server import AgentsRoute
+from pubsub_lib.sync.announcer import Announcer
 from pubsub_lib.sync.question import SyncQuestion
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 from pubsub_lib.version import __version__
@@ -88,6 +90,13 @@ class RelayService:
             store.directory, self._name, self.uuid, service.address, service.lease, time.monotonic(),
             sender.public_key() if settings.keys else "", RELAY,
         )  # fmt: skip
+        self._agents = AgentRegistry(self.uuid)
+        self._announcer: Announcer | None = None
+        if settings.sync_url and settings.announce_interval:
+            self._announcer = Announcer(
+                settings.sync_url, settings.announce_interval, self._relay.described_at(service.address),
+                lambda: self._agents.known(time.monotonic()),
+            )  # fmt: skip
         self._loops = {"leases": PeriodicThread("leases", self._renew)}
         self._sender = sender
         self._max_busy = longest_step(settings.store)
@@ -114,16 +123,20 @@ class RelayService:
             if self._admission is not None:
                 self._admission.start()
             self._loops["leases"].start()
+            if self._announcer is not None:
+                self._announcer.start()
         except BaseException:
             self.close()
             raise
         self._running = self._to_leave = True
 
     def close(self) -> None:
-        """Send a goodbye, leave the directory, release everything. Blocks for at most about 10 s."""
+        """Send a goodbye, leave the directory, release everything. Blocks for at most about 11 s."""
         self._running = False
         loop = self._loops["leases"]
         loop.close(0.0)
+        if self._announcer is not None:
+            self._announcer.close()
         self._relay.close()
         if self._admission is not None:
             self._admission.close()
@@ -143,7 +156,9 @@ class RelayService:
 
     def agents_route(self, address: str) -> AgentsRoute:
         """Takes announcements, and answers with the agents. Replicas find the relay at ``address``."""
-        return AgentsRoute(AgentRegistry(self.uuid), self._name, RELAY, address)
+        announcer = self._announcer
+        above: Callable[[], Sequence[str]] = tuple if announcer is None else lambda: announcer.above
+        return AgentsRoute(self._agents, self._name, RELAY, address, above)
 
     def problems(self) -> list[str]:
         """The reasons why the service is not ready, one sentence each; empty when it is. Any thread."""
@@ -168,7 +183,12 @@ class RelayService:
     def counters(self) -> Mapping[str, Mapping[str, float]]:
         """Counters, by part of the service. Any thread, does not block."""
         failures = {name: loop.failures for name, loop in self._loops.items()}
-        return {**self._relay.counters(), "failures": failures}
+        found = {**self._relay.counters(), "failures": failures}
+        if self._announcer is not None:
+            made = self._announcer.counters()
+            own = {"announcements": made["accepted"], "announcements_failed": made["failed"]}
+            found["relayed"] = {**found["relayed"], **own}
+        return found
 
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
         """The entry's lease, and the state of the relay. Any thread; waits for its lock."""

@@ -77,12 +77,13 @@ class AgentRegistry:
         return Known(agents, sum(each.left_out for each in entries))
 
     def gauges(self, now: float) -> Mapping[str, float]:
-        """The number of agents, and the largest staleness that one of them announced; infinite: one is not synced."""
+        """The number of agents, of those that were not synced, and the largest staleness of the others."""
         known = self.known(now)
-        staleness = (float("inf") if each.staleness is None else each.staleness for each in known.agents)
+        staleness = [each.staleness for each in known.agents if each.staleness is not None]
         return {
             "known": float(len(known.agents)),
             "left_out": float(known.left_out),
+            "unsynced": float(len(known.agents) - len(staleness)),
             "max_staleness": max(staleness, default=0.0),
         }
 

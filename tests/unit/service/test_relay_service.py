@@ -1,7 +1,9 @@
 """A relay as a service: its entry in the directory, readiness, metrics, status, and what it refuses."""
 
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,12 +15,17 @@ from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.core.model import Want
 from pubsub_lib.errors import ConfigError, DriverError, TransportError
+from pubsub_lib.http_endpoint import Endpoint
 from pubsub_lib.service.metrics import ServiceMetrics
 from pubsub_lib.service.relay_service import RelayService
 from pubsub_lib.service.service import PublisherService
 from pubsub_lib.service.status_page import page
+from pubsub_lib.sync.agents_server import GET_ROUTE, POST_ROUTE
+from pubsub_lib.sync.announcer import agents_url
 from pubsub_lib.sync.question import SyncQuestion
+from pubsub_lib.sync.urls import channel_urls
 from tests.unit.relay.sockets import TOPICS, below, bound
+from tests.unit.sync.test_agents_server import Nothing, Served
 from tests.unit.world import LONG, settings
 
 
@@ -94,6 +101,71 @@ def test_status_page_and_metrics_name_the_role_and_what_is_above(origin: Setting
         assert {"pubsub_service_relayed_total", "pubsub_service_relay", "pubsub_service_ready"} <= names
         assert relay.stuck() == []
         relay.adjust(service_of(config))
+
+
+@contextmanager
+def endpoint(relay: RelayService, config: Settings) -> Iterator[str]:
+    """The URL of an endpoint of this relay, with the agents."""
+    route = relay.agents_route(config.bind_address)
+    served = Endpoint("127.0.0.1", 0, Nothing(), list, "p", {GET_ROUTE: route.answer}, streams={POST_ROUTE: route})
+    served.start()
+    try:
+        yield f"http://127.0.0.1:{served.port}"
+    finally:
+        served.close()
+
+
+def test_relay_announces_itself_and_the_agents_below_it(origin: Settings, store: Store) -> None:
+    top = Served()
+    url = f"http://127.0.0.1:{top.endpoint.port}"
+
+    def known() -> dict[str, tuple[str, int]]:
+        return {each.name: (each.parent, each.hops) for each in top.route._registry.known(time.monotonic()).agents}
+
+    quick: dict[str, Any] = {"announce_interval": 0.2}
+    upper = msgspec.structs.replace(relay_settings(origin), sync_url=url, **quick)
+    try:
+        with RelayService(upper, service_of(upper), reader=store) as one, endpoint(one, upper) as at:
+            lower = msgspec.structs.replace(
+                relay_settings(origin, "relay-2"), sync_url=at, parents=(upper.bind_address,), **quick
+            )
+            with RelayService(lower, service_of(lower), reader=store) as two:
+                assert poll(lambda: known() == {"relay-1": ("", 0), "relay-2": ("relay-1", 1)}, LONG), known()
+                assert poll(
+                    lambda: two._announcer is not None and two._announcer.above == (one.uuid, "u-own", "u-above"), LONG
+                )
+                assert poll(lambda: two.counters()["relayed"]["announcements"] >= 2, LONG)
+                assert two.counters()["relayed"]["announcements_failed"] == 0
+                below_two = {each.name: each for each in top.route._registry.known(time.monotonic()).agents}["relay-2"]
+                assert (below_two.role, below_two.address) == ("relay", lower.bind_address)
+                assert below_two.topics == ("default", "t", "u")
+                assert below_two.listens_to == (upper.bind_address,)
+            assert poll(lambda: known() == {"relay-1": ("", 0)}, LONG), "relay-2 left"
+        assert known() == {}
+    finally:
+        top.endpoint.close()
+
+
+def test_relays_that_name_one_another_find_the_service_above(origin: Settings, store: Store) -> None:
+    top = Served()
+    last = f"http://127.0.0.1:{top.endpoint.port}"
+    try:
+        one = msgspec.structs.replace(relay_settings(origin), sync_url=last)
+        two = relay_settings(origin, "relay-2")
+        with RelayService(one, service_of(one), reader=store) as first, endpoint(first, one) as at_first:
+            two = msgspec.structs.replace(two, sync_url=at_first)
+            with RelayService(two, service_of(two), reader=store) as second, endpoint(second, two) as at_second:
+                assert first._announcer is not None
+                assert second._announcer is not None
+                first._announcer._urls = [agents_url(each) for each in channel_urls(f"{at_second},{last}")]
+                for _ in range(3):
+                    for announcer in (second._announcer, first._announcer):
+                        announcer._begun = True
+                        announcer.step(time.monotonic())
+                found = top.route._registry.known(time.monotonic()).agents
+                assert [(each.name, each.hops) for each in found] == [("relay-1", 0), ("relay-2", 1)]
+    finally:
+        top.endpoint.close()
 
 
 def test_second_relay_of_one_name_stops(origin: Settings) -> None:

@@ -51,7 +51,7 @@ def test_agents_are_taken_listed_and_counted(config: Settings, store: Store) -> 
     assert [each.name for each in decode_agents(syncs.routes[GET_ROUTE]({})[1]).agents] == ["a"]
     assert syncs.counters_with(lambda: {"links": {}})()["announcements"] == {"accepted": 1, "refused": 0, "full": 0}
     gauges = syncs.gauges_with(lambda: {"leases": {}})()
-    assert gauges == {"leases": {}, "agents": {"known": 1.0, "left_out": 0.0, "max_staleness": 0.5}}
+    assert gauges == {"leases": {}, "agents": {"known": 1.0, "left_out": 0.0, "unsynced": 0.0, "max_staleness": 0.5}}
 
 
 class _Sent:
