@@ -17,6 +17,7 @@ from pubsub_lib.errors import ConfigError, PubSubError, TransportError
 from pubsub_lib.masking import has_password, masked
 
 if TYPE_CHECKING:
+    from pubsub_lib.config.reading import Configuration
     from pubsub_lib.settings import Settings
     from pubsub_lib.store import Store
 
@@ -94,12 +95,27 @@ def settings_of(command: Command) -> "Settings":
 
     Raises ConfigError, DriverError.
     """
+    return settings_in(configuration_of(command))
+
+
+def settings_in(configuration: "Configuration") -> "Settings":
+    """The settings in this configuration. Raises ConfigError, DriverError."""
+    from pubsub_lib.settings import Settings
+
+    settings = Settings.from_configuration(configuration)
+    configuration.check_names()
+    return settings
+
+
+def configuration_of(command: Command) -> "Configuration":
+    """The configuration by the same options, for other groups than ``[pubsub]``. Blocks for reading the files. Raises
+    ConfigError.
+    """
     from oslo_config import cfg
 
     from pubsub_lib.config import options
     from pubsub_lib.config.pubsub import GROUP
     from pubsub_lib.config.reading import Configuration
-    from pubsub_lib.settings import Settings
 
     given = command.app_args
     assert given is not None, "a command is run with its options"
@@ -128,10 +144,7 @@ def settings_of(command: Command) -> "Settings":
         conf.set_override("store_url", given.database.replace("$", "$$"), group=GROUP)
     elif not conf.config_file and not conf.config_dir and not conf[GROUP].store_url:
         raise ConfigError("there is no configuration; give --config-file PATH, or --database URL")
-    configuration = Configuration.of(conf)
-    settings = Settings.from_configuration(configuration)
-    configuration.check_names()
-    return settings
+    return Configuration.of(conf)
 
 
 def shown(settings: "Settings") -> str:

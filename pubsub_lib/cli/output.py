@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, Final, TextIO
 
 from cliff.app import App
+from cliff.columns import FormattableColumn
 from cliff.command import Command
 from cliff.formatters.base import Formatter, ListFormatter, SingleFormatter
 
@@ -151,7 +152,8 @@ class List(_Result):
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
     ) -> None:
         """Print the rows, or log that there are none. Raises UsageError for an unknown column."""
-        check_columns([*parsed_args.columns, *parsed_args.sort_columns], column_names)
+        sort_columns = parsed_args.sort_columns if self.sortable else []
+        check_columns([*parsed_args.columns, *sort_columns], column_names)
         form, terminal = parsed_args.formatter, self.app.stdout.isatty()
         rows = iter(data)
         first = next(rows, None)
@@ -160,9 +162,9 @@ class List(_Result):
             return
         found = chain(() if first is None else (first,), rows)
         shown: Iterable[list[Any]] = (_shown(row, form, terminal) for row in found)
-        if parsed_args.sort_columns:
+        if sort_columns:
             descending = parsed_args.sort_direction == "descending"
-            shown = _in_order(list(shown), column_names, parsed_args.sort_columns, descending)
+            shown = _in_order(list(shown), column_names, sort_columns, descending)
         chosen = _chosen(parsed_args.columns, column_names)
         cells = ([row[at] for at in chosen] for row in shown)
         self.formatters()[form].emit_list([column_names[at] for at in chosen], cells, self.app.stdout, parsed_args)
@@ -263,7 +265,9 @@ def _in_order(rows: list[list[Any]], names: Sequence[str], columns: Sequence[str
 
 
 def _rank(at: int, row: Sequence[Any]) -> tuple[bool, Any]:
-    return row[at] is None, row[at]
+    value = row[at].machine_readable() if isinstance(row[at], FormattableColumn) else row[at]
+    absent = value is None or value == ""  # csv and value have no other word for None
+    return absent, None if absent else value
 
 
 def plain(value: Any, formatter: str, *, terminal: bool) -> Any:

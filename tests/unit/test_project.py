@@ -28,6 +28,7 @@ DRIVERS = sorted(each.name for each in (ROOT / "drivers").glob("pubsub_*"))
 TESTED_ELSEWHERE: dict[str, str] = {
     "core/merged_view.py": "tests/unit/core/test_cache.py",  # the merged view is used only by the cache
     "sync/checks.py": "tests/unit/sync/test_reading.py",  # the checks of what is read there
+    "cli/endpoint_client.py": "tests/unit/cli/test_replica_client.py",  # seen in the client of a replica's endpoint
     "sync/http_call.py": "tests/unit/sync/test_client.py",  # one request is seen in the client that makes it
     "core/relay_contents.py": "tests/unit/core/test_relaying.py",  # what a relay has is seen in what it sends
     # Steps of one pipeline, which is compared as a whole with an independent program.

@@ -12,6 +12,10 @@ COMMANDS: Final = {
         "Accept the rows of a topic as they are: recompute its head and publish it",
     ),
     "add": ("pubsub_lib.cli.commands.add:Add", "Create an object and publish the change"),
+    "agents": (
+        "pubsub_lib.cli.commands.agents:ListAgents",
+        "List the replicas and relays that announced themselves: topics, staleness, version, parent",
+    ),
     "bind": ("pubsub_lib.cli.commands.bind:Bind", "Bind a port to this host (or another host) and publish the change"),
     "clean": (
         "pubsub_lib.cli.commands.clean:Clean",
@@ -85,6 +89,10 @@ COMMANDS: Final = {
     "topics": (
         "pubsub_lib.cli.commands.topics:Topics",
         "List the topics: number of objects, position of the head, and digest of each",
+    ),
+    "tree": (
+        "pubsub_lib.cli.commands.tree:Tree",
+        "Show the tree of services, relays and replicas: how many are below each, and how stale each is",
     ),
     "update": ("pubsub_lib.cli.commands.update:Update", "Merge members into an object's value and publish the change"),
     "verify": (

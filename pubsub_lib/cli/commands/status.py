@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pubsub_lib import loader
+from pubsub_lib.cli.agents_client import seen
 from pubsub_lib.cli.context import reading, settings_of, shown
 from pubsub_lib.cli.formatting import Shown, duration, visible
 from pubsub_lib.cli.listener import Answer, ask_services
@@ -18,6 +19,7 @@ from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Service, Store
 from pubsub_lib.store.inspection import Kept
+from pubsub_lib.sync.agents import Agent
 
 ASK_SECONDS: Final = 2.0
 MAX_SHOWN: Final = 10
@@ -42,9 +44,15 @@ class Status(Show):
             "--replica", metavar="URL",
             help="also show the publishers that the replica at this endpoint (replica_metrics_port) does not use",
         )  # fmt: skip
+        parser.add_argument(
+            "--agents", action="store_true",
+            help="also ask services with serve_syncs how many replicas and relays there are, and how stale",
+        )  # fmt: skip
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Read the store and ask the services and the replica. Raises ConfigError, StoreError, TransportError."""
+        """Read the store and ask the services and the replica. Raises ConfigError, StoreError, NotFound,
+        TransportError.
+        """
         if not 0 <= parsed_args.ask < 1e6:
             raise ConfigError(f"--ask must be a number of seconds from 0, not {parsed_args.ask}")
         replica = None if parsed_args.replica is None else ReplicaClient(parsed_args.replica)
@@ -67,6 +75,8 @@ class Status(Show):
         }
         if replica is not None:
             found["quarantined"] = Shown(quarantined(replica.quarantined()), _quarantined_text)
+        if parsed_args.agents:
+            found["agents"] = Shown(summary(seen(self, ()).agents), _agents_text)
         return tuple(found), tuple(found.values())
 
     def _services(self, settings: Settings, store: Store, head: int, seconds: float) -> list[dict[str, Any]]:
@@ -131,6 +141,21 @@ def quarantined(publishers: Sequence[QuarantinedPublisher]) -> list[dict[str, An
     ]
 
 
+def summary(agents: Sequence[Agent]) -> dict[str, Any]:
+    """The number of agents, those that were not synced, and the one that announced the largest staleness."""
+    stalest = max((each for each in agents if each.staleness is not None), key=_staleness, default=None)
+    return {
+        "known": len(agents),
+        "unsynced": sum(each.staleness is None for each in agents),
+        "max_staleness": None if stalest is None else round(_staleness(stalest), 1),
+        "stalest": None if stalest is None else stalest.name,
+    }
+
+
+def _staleness(agent: Agent) -> float:
+    return agent.staleness or 0.0
+
+
 def lost_message(timing: Timing) -> dict[str, float]:
     """The bound for a lost message (rule 13), term by term, in seconds."""
     terms = {
@@ -186,6 +211,13 @@ def _quarantined_text(found: Sequence[Mapping[str, Any]]) -> str:
         for each in found
     ]
     return _listed(texts, "none", "-f json")
+
+
+def _agents_text(found: Mapping[str, Any]) -> str:
+    parts = [f"{found['known']} known", f"{found['unsynced']} not synced"]
+    if found["stalest"] is not None:
+        parts.append(f"stalest {visible(found['stalest'])}: {duration(found['max_staleness'])}")
+    return ", ".join(parts)
 
 
 def _topics_text(found: Sequence[Mapping[str, Any]]) -> str:

@@ -5,7 +5,9 @@ import csv
 import io
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -18,6 +20,8 @@ from pubsub_lib.cli.commands.ls import Ls
 from pubsub_lib.cli.output import List, Show
 from tests.unit.cli.conftest import alone
 from tests.unit.cli.world import World, fill
+from tests.unit.sync.some_agents import agent, announcement
+from tests.unit.sync.test_agents_server import Served
 
 TEXT = '{"chassis":"höst-8","switch":"s1"}'
 
@@ -110,6 +114,8 @@ EVIL = "k\x1b[31mRED\x1b]0;title\x07\x1b[2J\n\x9b\u202e"
 """Colours, the window's title, a cleared screen, a line end, C1, and a reversed writing direction."""
 VISIBLE = r"k\x1b[31mRED\x1b]0;title\x07\x1b[2J\n\x9b\u202e"
 SHOWING: dict[str, tuple[str, ...]] = {
+    "agents": ("--url", "URL"),
+    "tree": ("--url", "URL"),
     "diff": ("0", "HEAD"),
     "dump": (),
     "get": (EVIL, EVIL),
@@ -138,7 +144,10 @@ SHOWING: dict[str, tuple[str, ...]] = {
     "init": (),
 }
 """Each command that lists or shows, and its arguments, in an order in which all commands succeed."""
-NAMING = ("clients list", "diff", "dump", "get", "history", "log", "ls", "publishers", "status", "tables", "topics")
+NAMING = (
+    "agents", "clients list", "diff", "dump", "get", "history", "log", "ls", "publishers", "status", "tables", "topics",
+    "tree",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -155,6 +164,24 @@ def hostile(sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     return world
 
 
+@pytest.fixture
+def hostile_agents() -> Iterator[str]:
+    """The URL of a service that knows hostile agents."""
+    served = Served()
+    names: dict[str, Any] = {
+        "name": EVIL,
+        "host": EVIL,
+        "parent": EVIL,
+        "version": EVIL,
+        "topics": (EVIL,),
+        "address": EVIL,
+    }
+    announced = announcement("relay", agent(listens_to=(EVIL,), uuid=EVIL, **names), interval=600.0)
+    served.route._registry.receive(announced, served.route._now())
+    yield f"http://127.0.0.1:{served.endpoint.port}"
+    served.endpoint.close()
+
+
 def test_every_showing_command_is_covered() -> None:
     kinds = {name: manager().find_command([name])[0] for name in COMMANDS}
     wanted = {name for name, kind in kinds.items() if issubclass(kind, List | Show)}
@@ -163,9 +190,9 @@ def test_every_showing_command_is_covered() -> None:
 
 @pytest.mark.parametrize("form", ["table", "value", "csv", "json", "yaml"])
 def test_stored_control_characters_are_escaped_on_a_terminal(
-    form: str, hostile: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: str, hostile: World, hostile_agents: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = {"HEAD": str(hostile.head), "FILE": str(tmp_path / "lines")}
+    known = {"HEAD": str(hostile.head), "FILE": str(tmp_path / "lines"), "URL": hostile_agents}
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     for name, arguments in SHOWING.items():
         output = hostile.run(name, "-f", form, *(known.get(each, each) for each in arguments))

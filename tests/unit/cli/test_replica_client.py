@@ -12,7 +12,8 @@ import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from pubsub_lib.cli.replica_client import ReplicaClient, _seconds
+from pubsub_lib.cli.endpoint_client import _seconds
+from pubsub_lib.cli.replica_client import ReplicaClient
 from pubsub_lib.core.model import Point
 from pubsub_lib.core.quarantine import QuarantinedPublisher
 from pubsub_lib.errors import ConfigError, NotSubscribedError, TransportError
@@ -70,7 +71,7 @@ def test_client_sends_the_header_of_post_requests_and_waits_when_asked_to(monkey
         client.resync([])
         client.resync([])
         assert 0.9 < time.monotonic() - begin < 10.0, "the second one waited for the pause of 1 s"
-        monkeypatch.setattr("pubsub_lib.cli.replica_client.TIMEOUT", 0.5)
+        monkeypatch.setattr("pubsub_lib.cli.endpoint_client.TIMEOUT", 0.5)
         with pytest.raises(TransportError, match=r"\(429\): this request was served just now; try again in [12]\."):
             client.resync([])
     finally:
@@ -173,7 +174,7 @@ def test_client_detects_another_protocol(reply: bytes, raw_server: Callable[...,
 def test_client_limits_the_size_of_an_answer(
     raw_server: Callable[..., ReplicaClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pubsub_lib.cli.replica_client.MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("pubsub_lib.cli.endpoint_client.MAX_BYTES", 1 << 20)
     begin = b"HTTP/1.1 200 OK\r\n\r\n["
     with pytest.raises(TransportError, match="is not a replica of this library"):
         raw_server(begin, *[b"1," * 50_000] * 100).contents("a")
@@ -183,7 +184,7 @@ def test_client_times_out_on_a_slow_answer(
     raw_server: Callable[..., ReplicaClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(0, 1000, 20))
-    monkeypatch.setattr("pubsub_lib.cli.replica_client.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("pubsub_lib.cli.endpoint_client.time", SimpleNamespace(monotonic=lambda: next(clock)))
     with pytest.raises(TransportError, match=r"cannot be reached \(its answer was not complete after 30 s\)"):
         raw_server(b"HTTP/1.1 200 OK\r\n\r\n[", *[b"1," * 50_000] * 100).contents("a")
 

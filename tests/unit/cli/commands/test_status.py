@@ -13,6 +13,8 @@ from tests.unit.cli.commands.test_publishers import end_leases
 from tests.unit.cli.commands.test_verify import following
 from tests.unit.cli.world import World, fill
 from tests.unit.replica.test_inspection_routes import LIAR, quarantine
+from tests.unit.sync.some_agents import agent, announcement
+from tests.unit.sync.test_agents_server import Served
 
 
 def test_status_in_json(world: World) -> None:
@@ -99,6 +101,28 @@ def test_publishers_that_a_replica_does_not_use(world: World) -> None:
         assert (found["service"], found["uuid"]) == LIAR
         assert 0 < found["seconds_left"] <= SECONDS
         assert re.search(rf"api-1: UUID {LIAR[1]}, not used for \d+ min ", world.run(*arguments).out)
+
+
+def test_agents_are_summed_up(small: World) -> None:
+    served = Served()
+    below = [agent("a", staleness=None), agent("b", staleness=7.04), agent("c", staleness=2.0)]
+    before = small.config.read_text()
+    small.config.write_text(f"{before}sync_url = http://127.0.0.1:{served.endpoint.port}\n")
+    arguments = ("status", "--ask", 0, "--agents")
+    try:
+        assert small.run(*arguments, "-f", "json").json["agents"] == {
+            "known": 0, "unsynced": 0, "max_staleness": None, "stalest": None,
+        }  # fmt: skip
+        assert "| agents             | 0 known, 0 not synced " in small.run(*arguments).out
+        served.route._registry.receive(announcement("relay", *below, interval=600.0), served.route._now())
+        assert small.run(*arguments, "-f", "json").json["agents"] == {
+            "known": 4, "unsynced": 1, "max_staleness": 7.0, "stalest": "b",
+        }  # fmt: skip
+        assert "| agents             | 4 known, 1 not synced, stalest b: 7.0 s " in small.run(*arguments).out
+    finally:
+        served.endpoint.close()
+        small.run(*arguments).failed(3, "cannot be reached")
+        small.config.write_text(before)
 
 
 @pytest.mark.parametrize("form", ["json", "yaml", "csv", "value", "table"])
