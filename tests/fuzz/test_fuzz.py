@@ -18,6 +18,7 @@ EXECUTIONS = {
     "sync_question": 5_000,
     "sync_answer": 5_000,
     "sync_stream": 5_000,
+    "announcement": 5_000,
     "journal": 200,
     "parquet": 400,
     "ini": 60,

@@ -1,15 +1,17 @@
-"""Targets on the sync channel: questions, answers as pages, and the compressed stream of the pages."""
+"""Targets on the sync channel: questions, answers as pages, the compressed stream of the pages, and announcements."""
 
 import random
 from typing import Any
 
 import msgspec
 
-from _fuzz.mutation import changed_bytes, changed_list, changed_msgpack
+from _fuzz.mutation import changed_bytes, changed_json, changed_list, changed_msgpack
 from _fuzz.target import Target
 from _fuzz.wire import sample_history
 from pubsub_lib.core.model import ALL, ZERO, Point, Want
 from pubsub_lib.errors import FrameError
+from pubsub_lib.sync.agent_registry import AgentRegistry
+from pubsub_lib.sync.agents import Agent, Announcement, decode_announcement, encode
 from pubsub_lib.sync.pages import pages_of
 from pubsub_lib.sync.question import SyncQuestion, decode_question, encode_question
 from pubsub_lib.sync.reading import read_answer
@@ -95,10 +97,45 @@ def _read_stream(data: bytes) -> str:
     return f"{min(4, len(pages))} pages"
 
 
+def _agent(name: str, **changes: Any) -> Agent:
+    given: dict[str, Any] = {
+        "uuid": f"u-{name}", "name": name, "host": "h", "version": "1", "topics": ("t", "u"), "topics_total": 2,
+        "staleness": 0.5, "listens_to": ("tcp://h:1",),
+    }  # fmt: skip
+    return Agent(**{**given, **changes})
+
+
+def _announcement_seeds() -> list[bytes]:
+    below = [_agent("b", topics=("",), staleness=None, parent="a"), _agent("c", age=7.5, hops=2)]
+    relay = _agent("a", role="relay", address="tcp://h:2")
+    made = [
+        Announcement(agent=_agent("r"), interval=30.0),
+        Announcement(agent=relay, interval=0.5, below=below, left_out=3),
+        Announcement(agent=relay, interval=600.0, leaving=True),
+    ]
+    return list(map(encode, made))
+
+
+def _change_announcement(data: bytes, rng: random.Random) -> bytes:
+    return changed_json(data, rng) if rng.randrange(5) else changed_bytes(data, rng)
+
+
+def _read_announcement(data: bytes) -> str:
+    announced = decode_announcement(data)
+    if decode_announcement(encode(announced)) != announced:
+        raise AssertionError(f"encoded and decoded again, {announced} is another one")
+    registry = AgentRegistry("u-a", max_agents=2)
+    kept = registry.receive(announced, 0.0)
+    known = registry.known(1.0)
+    registry.gauges(2.0)
+    return f"kept: {kept}, {len(known.agents)} agents"
+
+
 def targets() -> list[Target]:
     """Those of this module."""
     return [
         Target("sync_question", _question_seeds, _change_question, _read_question, (FrameError,)),
         Target("sync_answer", _answer_seeds, _change_answer, _read_answer, (FrameError,)),
         Target("sync_stream", _stream_seeds, changed_bytes, _read_stream, (FrameError,)),
+        Target("announcement", _announcement_seeds, _change_announcement, _read_announcement, (FrameError,)),
     ]

@@ -55,7 +55,7 @@ def test_announcement_of_a_relay_replaces_all_that_was_below_it() -> None:
     assert names(registry, 50.0) == [], "the relay and all that it had announced"
 
 
-def test_agent_that_changed_its_relay_is_there_once_as_its_last_announcement() -> None:
+def test_agent_that_changed_its_relay_is_there_once_by_its_last_announcement() -> None:
     registry = AgentRegistry("own")
     registry.receive(announcement("relay-1", agent("a", age=20.0, parent="relay-1")), 100.0)
     registry.receive(announcement("relay-2", agent("a", age=1.0, parent="relay-2")), 100.0)
