@@ -204,9 +204,9 @@ def state_of(stuck: Sequence[str], problems: Sequence[str]) -> str:
 
 def _endpoint(serving: Serving, settings: Settings, service: ServiceSettings) -> "Endpoint":
     make = _import_metrics().endpoint_of
-    status = serving.status_reader(settings.driver, service.address)
-    routes = status_page.routes(status) if service.status_page else {}
     syncs = syncs_of(serving.answer_sync, serving.agents_route(service.address), settings, service)
+    status = serving.status_reader(settings.driver, service.address, syncs.known)
+    routes = status_page.routes(status) if service.status_page else {}
     made: Endpoint = make(
         service, syncs.counters_with(serving.counters), syncs.gauges_with(serving.gauges), serving.latencies,
         serving.problems, settings.insecure, {**routes, **syncs.routes}, syncs.streams,

@@ -34,6 +34,7 @@ from pubsub_lib.service.step_times import longest_step
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 from pubsub_lib.sync.agent_registry import AgentRegistry
+from pubsub_lib.sync.agents import Agents
 from pubsub_lib.sync.agents_server import AgentsRoute
 from pubsub_lib.sync.announcer import Announcer
 from pubsub_lib.sync.question import SyncQuestion
@@ -208,8 +209,12 @@ class RelayService:
         """A relay measures none."""
         return {}
 
-    def status_reader(self, driver: str, address: str) -> StatusReader:
-        """For the status page: ``driver`` sends to replicas, which find the relay at ``address``."""
+    def status_reader(
+        self, driver: str, address: str, agents: Callable[[], Agents | None] = lambda: None
+    ) -> StatusReader:
+        """For the status page: ``driver`` sends to replicas, which find the relay at ``address``. ``agents``:
+        None without announcements.
+        """
         admission = self._admission
         sources = Sources(
             about=About(self._name, self.uuid, __version__, driver, address, RELAY),
@@ -222,6 +227,7 @@ class RelayService:
             loops=self._loops,
             progress=self._relay.progress,
             listens_to=lambda: self._relay.listens_to,
+            agents=agents,
         )
         return StatusReader(sources, time.monotonic())
 

@@ -40,6 +40,7 @@ from pubsub_lib.service.status import About, Sources, StatusReader
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 from pubsub_lib.sync.agent_registry import AgentRegistry
+from pubsub_lib.sync.agents import Agents
 from pubsub_lib.sync.agents_server import AgentsRoute
 from pubsub_lib.sync.question import SyncQuestion
 from pubsub_lib.threads.periodic_thread import PeriodicThread
@@ -241,8 +242,12 @@ class PublisherService:
         """The time from the commit until each step, by its name. Any thread, does not block."""
         return {"sent": self._publisher.commit_to_sent()}
 
-    def status_reader(self, driver: str, address: str) -> StatusReader:
-        """For the status page: ``driver`` sends to replicas, which find the service at ``address``, or ""."""
+    def status_reader(
+        self, driver: str, address: str, agents: Callable[[], Agents | None] = lambda: None
+    ) -> StatusReader:
+        """For the status page: ``driver`` sends to replicas, which find the service at ``address``, or "".
+        ``agents``: None without announcements.
+        """
         sources = Sources(
             about=About(self._name, self.uuid, __version__, driver, address),
             problems=lambda: [*self.problems(), *self.stuck()],
@@ -253,6 +258,7 @@ class PublisherService:
             excluded=lambda: self._outgoing.excluded_workers,
             loops=self._loops,
             progress=self._publisher.progress,
+            agents=agents,
         )
         return StatusReader(sources, time.monotonic())
 

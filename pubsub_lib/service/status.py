@@ -17,6 +17,7 @@ from pubsub_lib.core.leased_publishers import ORIGIN
 from pubsub_lib.core.sequencer import Progress
 from pubsub_lib.service.name_conflicts import ServiceLease
 from pubsub_lib.service.rates import Rates, Sample, rate
+from pubsub_lib.sync.agents import Agents
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 
 MAX_ROWS: Final = 100
@@ -106,6 +107,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ORIGIN
     listens_to: Sequence[str] = ()
     """Of a relay: the addresses of its parent, or of the publishers above."""
+    agents: Agents | None = None
+    """The replicas and relays that announced themselves; None: no announcements are taken."""
 
 
 class About(msgspec.Struct, frozen=True):
@@ -134,6 +137,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     progress: Callable[[float], Progress | None]
     """It blocks for at most its timeout."""
     listens_to: Callable[[], Sequence[str]] = tuple
+    agents: Callable[[], Agents | None]
 
 
 class StatusReader:
@@ -176,6 +180,7 @@ class StatusReader:
             topics=self._topics(now),
             role=about.role,
             listens_to=sources.listens_to(),
+            agents=sources.agents(),
         )
 
     def _topics(self, now: float) -> Topics:

@@ -76,6 +76,13 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], n
     return f"<table>\n<caption>{caption}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n"
 
 
+def left_out(count: int, what: str, command: str) -> str:
+    """A paragraph about rows that are not shown; "" without any."""
+    if count <= 0:
+        return ""
+    return paragraph(f"{number(count)} more {what} are left out; <code>pubsub-db {command}</code> lists all.")
+
+
 def section(identity: str, title: str, *parts: str) -> str:
     """A part of the page with a heading of its own."""
     return (

@@ -10,10 +10,12 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.http_routes import Answered, Query, Route
 from pubsub_lib.service.leases import MAINTENANCE, ORPHANS
 from pubsub_lib.service.status import Entry, Status
+from pubsub_lib.service.status_agents import agents_of
 from pubsub_lib.service.status_html import (
     ago,
     bullets,
     document,
+    left_out,
     name,
     number,
     paragraph,
@@ -125,7 +127,7 @@ def _services(status: Status) -> str:
             ("Service", "UUID", "Address", "Lease ends in"),
             (_entry(each, status) for each in status.entries),
             1,
-        ) + _left_out(status.entries_total - len(status.entries), "services", "status")
+        ) + left_out(status.entries_total - len(status.entries), "services", "status")
     held = status.gauges.get("leases", {})
     rows = [
         (f'<span class="word">{each}</span>', what, "this service" if held.get(each) else "not this service")
@@ -150,11 +152,6 @@ def _entry(entry: Entry, status: Status) -> tuple[str, ...]:
 
 
 def _replicas(status: Status) -> str:
-    unknown = (
-        "This service does not know which replicas exist, nor how stale they are: replicas do not register, and each "
-        "one measures its own staleness. <code>/ready</code> and <code>/metrics</code> of a replica have it "
-        "(<code>pubsub_replica_staleness_seconds</code>)."
-    )
     sending = status.counters.get("sending", {})
     rows = []
     if "accepted" in sending and "disconnected" in sending:
@@ -162,14 +159,14 @@ def _replicas(status: Status) -> str:
     if "answers" in sending:
         rows.append(("replies to replicas that requested a hello, since the start", number(sending["answers"])))
     known = table("What this service counts", ("What", "Number"), rows, 1) if rows else ""
-    return section("replicas", "Replicas", paragraph(unknown), known, _clients(status))
+    return section("replicas", "Replicas", agents_of(status.agents), known, _clients(status))
 
 
 def _clients(status: Status) -> str:
     if status.clients is None:
         return ""
     rows = [(name(each.name), _granted(each.topics)) for each in status.clients]
-    return table("Clients that may connect with their keys", ("Client", "Topics"), rows) + _left_out(
+    return table("Clients that may connect with their keys", ("Client", "Topics"), rows) + left_out(
         status.clients_total - len(rows), "clients", "clients list"
     )
 
@@ -212,14 +209,8 @@ def _topics(status: Status) -> str:
         "Topics",
         hint,
         table(caption, columns, rows, 4),
-        _left_out(left, "topics, which have the lowest rates,", "topics"),
+        left_out(left, "topics, which have the lowest rates,", "topics"),
     )
-
-
-def _left_out(count: int, what: str, command: str) -> str:
-    if count <= 0:
-        return ""
-    return paragraph(f"{number(count)} more {what} are left out; <code>pubsub-db {command}</code> lists all.")
 
 
 def _work(status: Status) -> str:

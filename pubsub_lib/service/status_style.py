@@ -46,6 +46,9 @@ thead th { color: var(--soft); font-weight: 600; overflow-wrap: normal; }
 tbody th { font-weight: 600; }
 .n { text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal; }
 th:last-child, td:last-child { padding-right: 0; }
+.depth-1 { padding-left: 1em; } .depth-2 { padding-left: 2em; } .depth-3 { padding-left: 3em; }
+.depth-4 { padding-left: 4em; }
+[class^="depth"] { display: block; }
 .own { background: var(--own); border-radius: 4px; padding: 0 7px; font-weight: 600; white-space: nowrap; }
 footer { color: var(--soft); font-size: 14px; padding-bottom: 30px; }
 @media (max-width: 560px) {

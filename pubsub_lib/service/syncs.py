@@ -6,6 +6,7 @@ from typing import NamedTuple
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.http_routes import Route, Streaming
 from pubsub_lib.settings import Settings
+from pubsub_lib.sync.agents import Agents
 from pubsub_lib.sync.agents_server import GET_ROUTE, POST_ROUTE, AgentsRoute
 from pubsub_lib.sync.question import SyncSource
 from pubsub_lib.sync.server import ROUTE, SyncRoute
@@ -29,6 +30,10 @@ class Syncs(NamedTuple):
     def routes(self) -> Mapping[str, Route]:
         """For the HTTP endpoint."""
         return {} if self.agents is None else {GET_ROUTE: self.agents.answer}
+
+    def known(self) -> Agents | None:
+        """For the status page: the agents, if the service takes announcements."""
+        return None if self.agents is None else self.agents.agents()
 
     def counters_with(self, counters: Numbers) -> Numbers:
         """These counters, and those of the routes."""

@@ -71,15 +71,18 @@ class AgentsRoute:
         status, text, kind = self._taken(body.read())
         yield Streamed(status, kind, iter([text]), {})
 
-    def answer(self, query: Query) -> Answered:
-        """The agents, as JSON."""
+    def agents(self) -> Agents:
+        """Who answers, and the agents now."""
         known = self._registry.known(self._now())
         service, role, address = self._own
-        found = Agents(
+        return Agents(
             service=service, uuid=self._registry.own, role=role, address=address, version=__version__,
             agents=list(known.agents), left_out=known.left_out,
         )  # fmt: skip
-        return HTTPStatus.OK, encode(found), JSON
+
+    def answer(self, query: Query) -> Answered:
+        """The agents, as JSON."""
+        return HTTPStatus.OK, encode(self.agents()), JSON
 
     def _taken(self, data: bytes) -> Answered:
         with self._one:

@@ -62,6 +62,11 @@ class Tree:
         with urllib.request.urlopen(f"http://127.0.0.1:{host.metrics_port}/agents", timeout=LONG) as found:
             return {each["name"]: each for each in json.load(found)["agents"]}
 
+    def page(self, host: Host) -> str:
+        """The status page of this host."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{host.metrics_port}/status", timeout=LONG) as found:
+            return str(found.read().decode())
+
     def close(self) -> None:
         for process in self._replicas:
             process.kill()
@@ -88,6 +93,8 @@ def test_agents_below_a_relay_are_seen_at_the_service_until_they_end(tree: Tree)
     assert found["parent"] == "relay-1"
     assert found["listens_to"] == [tree.relay.settings.bind_address]
     assert found["staleness"] is None or 0 <= found["staleness"] < LONG
+    page = tree.page(tree.origin)
+    assert page.index("<bdi>relay-1</bdi>", page.index("agents:")) < page.index("<bdi>agent-1</bdi>")
     assert tree.origin.metric("agents", "known") == 3
     assert poll(lambda: tree.origin.metric("agents", "unsynced") == 0, LONG), "they announced themselves at their start"
     assert 0 < tree.origin.metric("agents", "max_staleness") < LONG

@@ -14,7 +14,7 @@ WIRE = partial(_mutant, "sync/agents", "sync/test_agents")
 ROUTE = partial(_mutant, "sync/agents_server", "sync/test_agents_server")
 ANNOUNCER = partial(_mutant, "sync/announcer", "sync/test_announcer")
 PARENTS = partial(_mutant, "replica/parent_subscriber", "replica/test_parent_subscriber")
-TREE = partial(_mutant, "cli/agent_tree", "cli/test_agent_tree")
+TREE = partial(_mutant, "sync/agent_tree", "sync/test_agent_tree")
 CLIENT = partial(_mutant, "cli/agents_client", "cli/test_agents_client")
 
 MUTANTS = (

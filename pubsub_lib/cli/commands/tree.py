@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from pubsub_lib.cli.agent_tree import Node, tree_of
 from pubsub_lib.cli.agents_client import add_url, last_announced, seen, staleness
 from pubsub_lib.cli.formatting import Shown
 from pubsub_lib.cli.output import List, normal
+from pubsub_lib.sync.agent_tree import Node, tree_of
 
 COLUMNS: Final = ("name", "role", "below", "staleness", "last_announced", "host", "version", "depth", "uuid")
 HIDDEN: Final = 2

@@ -28,6 +28,7 @@ def reader(started: float = 0.0, **changes: Any) -> StatusReader:
         "excluded": lambda: [("api-1", "u3")],
         "loops": {"leases": PeriodicThread("leases", lambda now: now)},
         "progress": lambda _timeout: Progress({"a": 20, "c": 5}, HEADS, now - 2.0),
+        "agents": lambda: None,
     }
     return StatusReader(Sources(**{**given, **changes}), now - started)
 

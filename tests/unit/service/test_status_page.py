@@ -1,7 +1,6 @@
 """The status page from data: in words, escaped, bounded, and in a browser."""
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -12,29 +11,10 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.service.status import MAX_ROWS, Entry, Topic, Topics
 from pubsub_lib.service.status_page import MAX_NAMED, page, routes
 from tests.browser import SCHEMES, WIDTHS, faults
-from tests.unit.service.statuses import BACKGROUNDS, HOSTILE, background, hostile, status
+from tests.unit.service.statuses import BACKGROUNDS, HOSTILE, Words, background, hostile, status
 
 UUID = "0123456789abcdef" * 2
 EMPTY = Topics((), 0, 3.0, 0.0, None, None)
-
-
-class Words(HTMLParser):
-    """The tags of a page, and its text with single spaces."""
-
-    def __init__(self, markup: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self._parts: list[str] = []
-        self.feed(markup)
-        self.text = " ".join("".join(self._parts).split())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        if tag not in ("bdi", "wbr", "code", "span"):
-            self._parts.append(" ")
-
-    def handle_data(self, data: str) -> None:
-        self._parts.append(data)
 
 
 def test_page_shows_services_leases_topics_and_links() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pubsub_lib.cli.agent_tree import Node, tree_of
+from pubsub_lib.sync.agent_tree import Node, tree_of
 from pubsub_lib.sync.agents import MAX_AGENTS, Agents
 from tests.unit.sync.some_agents import agent
 

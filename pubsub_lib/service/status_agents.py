@@ -1,0 +1,74 @@
+"""The agents on the status page: replicas and relays that announced themselves, as a tree."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from pubsub_lib.core.model import ALL
+from pubsub_lib.service.status_html import ago, left_out, name, number, paragraph, seconds, table, text
+from pubsub_lib.sync.agent_tree import Node, tree_of
+from pubsub_lib.sync.agents import Agent, Agents
+
+MAX_ROWS: Final = 100
+"""Maximum number of rows; those nearest to the service come first in each branch."""
+MAX_NAMED: Final = 3
+"""Maximum number of topics that are named for an agent."""
+MAX_INDENT: Final = 4
+"""Maximum depth that is shown by the place of a name."""
+COLUMNS: Final = ("Name", "About", "Topics", "Announced", "Staleness")
+_UNKNOWN: Final = (
+    "This service does not know which replicas exist, nor how stale they are: each one measures its own staleness. "
+    "<code>/ready</code> and <code>/metrics</code> of a replica have it "
+    "(<code>pubsub_replica_staleness_seconds</code>). With <code>serve_syncs</code> replicas that have "
+    "<code>sync_url</code> announce themselves to this service."
+)
+_KNOWN: Final = (
+    "Replicas and relays with <code>sync_url</code> announce themselves; others are not in this list. The staleness is "
+    "that of the last announcement."
+)
+
+
+def agents_of(found: Agents | None) -> str:
+    """The tree of these agents; None: this service takes no announcements."""
+    if found is None:
+        return paragraph(_UNKNOWN)
+    if not found.agents:
+        return paragraph(_KNOWN) + paragraph("No agent has announced itself.")
+    nodes = tree_of([found], found.agents)
+    stalest = max((each for each in found.agents if each.staleness is not None), key=_staleness, default=None)
+    unsynced = sum(each.staleness is None for each in found.agents)
+    states = [f"{number(unsynced)} not synced"] if unsynced else []
+    if stalest is not None:
+        states.append(f"the stalest, {name(stalest.name)}, {seconds(_staleness(stalest))}")
+    caption = f"{number(len(found.agents))} agents: {', '.join(states)}"
+    return (
+        paragraph(_KNOWN)
+        + table(caption, COLUMNS, _rows(islice(nodes, MAX_ROWS)), 1)
+        + left_out(len(nodes) - MAX_ROWS, "rows", "tree")
+        + left_out(found.left_out, "agents, for which there was no place,", "agents --url")
+    )
+
+
+def _rows(nodes: Iterable[Node]) -> Iterable[tuple[str, ...]]:
+    for node in nodes:
+        agent = node.agent
+        below = f", {number(node.below)} below" if node.below else ""
+        shown = f'<span class="depth-{min(node.depth, MAX_INDENT)}">{name(node.name)}</span>'
+        if agent is None:
+            yield shown, node.role + below, "", "", ""
+        else:
+            about = f"{node.role} on {name(agent.host)}, version {text(agent.version)}{below}"
+            state = "not synced" if agent.staleness is None else seconds(agent.staleness)
+            yield shown, about, _topics(agent), ago(agent.age), state
+
+
+def _staleness(agent: Agent) -> float:
+    return agent.staleness or 0.0
+
+
+def _topics(agent: Agent) -> str:
+    if ALL in agent.topics:
+        return "all"
+    named = ", ".join(map(name, agent.topics[:MAX_NAMED]))
+    more = agent.topics_total - len(agent.topics[:MAX_NAMED])
+    return f"{named} and {number(more)} more" if more > 0 else named
