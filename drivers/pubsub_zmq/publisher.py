@@ -21,6 +21,7 @@ from pubsub_lib.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
+from pubsub_zmq.buckets import Heads
 from pubsub_zmq.connection_limit import ConnectionLimit, maximum_of
 from pubsub_zmq.contexts import make_context
 from pubsub_zmq.inflow_guard import InflowGuard
@@ -38,8 +39,6 @@ the sending. Messages that come faster are sent by the thread, which lets them s
 syncs each transaction to disk is never that fast."""
 _FEW: Final = 8
 """Messages that senders send themselves after such a pause, however fast: the topics of a group of transactions."""
-_SUBSCRIBED: Final = b"\1" + codec.EVERYTHING
-"""The first bytes of a subscription to one topic or to all topics."""
 _STOP, _WAITING = 2.0, float("inf")  # seconds; the sending thread waits for messages
 # Plain integers, because combining or comparing the library's enumerations takes longer than sending.
 _NOW: Final = int(zmq.NOBLOCK)
@@ -72,6 +71,7 @@ class ZmqPublisher(Publisher):
         self._asks = HelloRequests(limits, options.questions_per_second)
         self._linger = 0.0
         self._stop = False  # ends _serve(); set by close()
+        self._heads = Heads(exact=False)
         self._busy_since = self._direct_since = _WAITING
         self._guard: InflowGuard | None = None
         self.endpoint = ""
@@ -257,8 +257,9 @@ class ZmqPublisher(Publisher):
     def _send_frames(self, xpub: "zmq.Socket[bytes]", pairs: Iterable[tuple[bytes, bytes]]) -> None:
         for head, body in pairs:
             try:
-                xpub.send(head, _MORE)  # send_multipart() checks every part before and takes three times as long
-                xpub.send(body, _NOW)
+                for each in self._heads.of(head):
+                    xpub.send(each, _MORE)  # send_multipart() checks every part before and takes three times as long
+                    xpub.send(body, _NOW)
                 self._sending["frames"] += 1
             except zmq.ZMQError as error:
                 self._sending["send_errors"] += 1
@@ -281,7 +282,7 @@ class ZmqPublisher(Publisher):
             # 1: subscribed. The private prefix alone, which ends with NUL, is not a hello request.
             if frame[:1] == b"\1" and frame[1:2] == b"H" and frame[-1:] != b"\0":
                 self._sending["overflow"] += self._asks.put((frame[1:],), descriptor_of(received))
-            arrived = arrived or frame[:2] == _SUBSCRIBED
+            arrived = self._heads.subscribed(frame) or arrived
         if arrived:
             self._asks.connected()
         return more
