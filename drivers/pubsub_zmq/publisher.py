@@ -26,7 +26,7 @@ from pubsub_zmq.connection_limit import ConnectionLimit, maximum_of
 from pubsub_zmq.contexts import make_context
 from pubsub_zmq.inflow_guard import InflowGuard
 from pubsub_zmq.options import ZmqOptions
-from pubsub_zmq.sockets import Bound, Monitor, Waker, bind, make_xpub, translated
+from pubsub_zmq.sockets import Bound, Monitor, Waker, bind, has_work, make_xpub, translated
 from pubsub_zmq.subscription_budget import SubscriptionBudget, descriptor_of
 
 _log = logger(__name__)
@@ -110,8 +110,8 @@ class ZmqPublisher(Publisher):
         """Encode and send, or queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.
 
         A message is sent past the queue, in the caller's thread, unless others are sending, are waiting, or many were
-        sent just now, or a client made a call on the socket last long. Waits at most ``send_wait`` seconds, and only
-        when the queue is full; and until such a client is paused for the first time (:mod:`.inflow_guard`).
+        sent just now, or the socket has work to do for its clients. Waits at most ``send_wait`` seconds, and only when
+        the queue is full; longer only when a client brings much work within the microseconds of a call.
         """
         if self._life.closed or self._life.process != os.getpid():
             self._life.check_open()
@@ -127,7 +127,7 @@ class ZmqPublisher(Publisher):
                 self._direct_since = now
                 self._few = 1 if quiet else self._few + 1
                 xpub, waker = self._xpub, self._waker
-                if xpub is not None and waker is not None and outbox.pass_by():
+                if xpub is not None and waker is not None and not has_work(xpub) and outbox.pass_by():
                     self._send_frames(xpub, ((head, body),))
                     # It may have received a subscription without a signal on the descriptor that the thread polls.
                     if int(xpub.getsockopt(zmq.EVENTS)) & _POLLIN:

@@ -17,6 +17,7 @@ SUBSCRIPTIONS = partial(
     _mutant, "drivers/pubsub_zmq/subscription_budget.py", "tests/unit/drivers/zmq/test_subscription_budget.py"
 )
 BUCKETS = partial(_mutant, "drivers/pubsub_zmq/buckets.py", "tests/unit/drivers/zmq/test_buckets.py")
+PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "tests/unit/drivers/zmq/test_inflow_guard.py")
 FILES = partial(_mutant, "pubsub_lib/service/open_files.py", "tests/unit/service/test_open_files.py")
 HTTP = partial(_mutant, "pubsub_lib/http_limits.py", "tests/unit/test_http_limits.py")
 
@@ -111,6 +112,13 @@ MUTANTS = (
         "if not _is_data(head):",
         "test_names_are_sent_from_the_first_subscriber_to_a_name_on",
         "a client receives topics that it was not granted",
+    ),
+    PUBLISHER(
+        "sender_does_the_work_for_clients",
+        " and not has_work(xpub)",
+        "",
+        "test_sender_leaves_work_for_clients_to_the_sockets_thread",
+        "the first call of a client's burst keeps a writer for longer than send_wait",
     ),
     CONNECTIONS(
         "connections_may_use_all_files",
