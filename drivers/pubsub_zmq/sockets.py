@@ -145,7 +145,7 @@ def has_work(xpub: _Socket) -> bool:
     any call on the socket, also a send, has to do first. Does none of it.
     """
     signal = select.poll()  # not select(), which fails from the descriptor 1,024 on
-    signal.register(xpub.getsockopt(zmq.FD), select.POLLIN)
+    signal.register(int(xpub.getsockopt(zmq.FD)), select.POLLIN)
     return bool(signal.poll(0))
 
 
