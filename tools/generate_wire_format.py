@@ -20,26 +20,26 @@ PAGE = ROOT / "docs" / "wire-format.md"
 FRAMES = ROOT / "tests" / "unit" / "core" / "frames"
 
 DUMPS: Final = {
-    "data-1.2": "A message: one link",
-    "run-1.2": "Parts of a run: a link that is too large for one frame",
-    "hello-1.2": "A hello, broadcast",
-    "hello-reply-1.2": "A hello reply: the answer to one replica",
+    "data-1.4": "A message: one link",
+    "run-1.4": "Parts of a run: a link that is too large for one frame",
+    "hello-1.4": "A hello, broadcast",
+    "hello-reply-1.4": "A hello reply: the answer to one replica",
 }
 ABOUT: Final = {
-    "data-1.2": "The first message of this publisher on `tenant-1`. The link leads the topic from position 3 to 7\nand "
+    "data-1.4": "The first message of this publisher on `tenant-1`. The link leads the topic from position 3 to 7\nand "
     "sets one object. The numbers are chosen so that each is different.",
-    "run-1.2": "Parts 2 and 3 of 3, which share a frame. Each repeats the link without its changes (here both\ncontain "
+    "run-1.4": "Parts 2 and 3 of 3, which share a frame. Each repeats the link without its changes (here both\ncontain "
     "the same change); a replica applies the link when it has all three parts. The frame's\nsequence, 300, is the "
     "number of its first message; the second is 301.",
-    "hello-1.2": "It is about two topics, so its topic frame names none. The publisher sent four messages on `a`;\n`b` "
+    "hello-1.4": "It is about two topics, so its topic frame names none. The publisher sent four messages on `a`;\n`b` "
     "was never written. The reading of the heads began a quarter of a second before. (An earlier\npublisher sent this "
     "frame: a current one does not name `b`, on which it never sent.)",
-    "hello-reply-1.2": "The frame contains the nonce twice: in the topic frame, to which only the requesting replica\n"
+    "hello-reply-1.4": "The frame contains the nonce twice: in the topic frame, to which only the requesting replica\n"
     "subscribes, and in the hello.",
 }
 MEANING: Final = {
     "Body.major": "wire version, which must be the same at both ends; the second byte of the body, readable alone",
-    "Body.minor": "grows when a field is appended; for information only",
+    "Body.minor": "grows when a field is appended, or publishers send in a further way (1.4)",
     "Body.service": "the publisher's stable name",
     "Body.uuid": "the publisher's identity since its last start",
     "Body.sequence": "number of the first message per (uuid, topic), from 1; the next has one more; a hello has 0",
@@ -98,6 +98,7 @@ in-process bus (`memory`). The polling driver reads the changelog and sends no m
 | frame | bytes | purpose |
 |---|---|---|
 | topic | `D` topic `00` | data of one topic |
+| | `B` bucket topic `00` | the same over ZeroMQ, [in its bucket](#buckets) |
 | | `D` `00` | a broadcast hello, for every subscriber |
 | | `H` nonce `00` topic `00` | a hello reply, for the requesting replica |
 | body | one msgpack array | all other data |
@@ -105,7 +106,8 @@ in-process bus (`memory`). The polling driver reads the changelog and sends no m
 
 ZeroMQ matches subscriptions by prefix. The closing NUL makes the match exact: a subscriber of `tenant-1` does not
 get `tenant-10`. Names contain no NUL. Every subscriber subscribes to `D` `00`, so that it receives the broadcast
-hellos of publishers that never sent on its topics. A subscriber of all topics subscribes to the single byte `D`.
+hellos of publishers that never sent on its topics. A subscriber of all topics subscribes to the single byte `D`,
+or, in buckets, `B`.
 Hello replies begin with another byte and the nonce of the request, so a replica receives only its own. They are not
 secret: a peer that subscribes to the single byte `H` receives the replies to all replicas, with the heads of the
 topics that each requested. A **hello request** is a subscription, too: `H` nonce `00` and a msgpack array of
@@ -115,6 +117,15 @@ topics. No message begins with these bytes. The publisher receives the subscript
 ```text
 {hello_request}
 ```
+
+### Buckets
+
+Since 1.4 `zmq_pubsub_driver` without `keys` sends data in buckets
+([rule W7](protocol.md#rule-w7-buckets-over-zeromq)). The bucket of a topic is n = CRC-32 of its name, modulo 1,024
+(the CRC of zlib and gzip). It has two bytes: 64 + n / 256, and n modulo 256. A message on `tenant-1`, whose n is
+511, begins with `42 41 ff`, and then has the name and its NUL. A subscriber of `tenant-1` subscribes to these
+three bytes. It receives the messages of all topics of that bucket, compares the names, and drops the others, counted
+as `unwanted`. The bodies are the same as under `D`.
 
 ## The body, field by field
 
@@ -140,6 +151,11 @@ Each line shows the offset in the frame and the bytes, then the field and its me
 - Since 1.1 a link has a `trace`. Since 1.2 a body has a `store_id`: replicas and services drop what carries another
   store's id, or none ([rule 15](protocol.md#rule-15-only-the-own-stores-messages)). Upgrade publishers before replicas,
   which poll until then. `pubsub-db migrate`, which makes the id, needs a stop of all writers anyway.
+- Since 1.4 data is sent [in buckets](#buckets) over ZeroMQ without `keys`. A publisher also sends under topics
+  (`D` topic `00`) from the first subscription to one on, which replicas of older versions make, until it ends. A
+  replica that receives a hello of an older publisher subscribes to topics, too, until it ends. So both versions
+  receive everything in any order of upgrade. Publishers first is better: then no replica needs both. Restart the
+  publishers once after the last replica was upgraded: each message is sent once again, not twice.
 - A publisher of 1.0 sent a hello for each topic, under `D` topic `00`; subscribers of that topic still read it. It
   ignores the subscription to `D` `00`, which is not a hello request. A replica of 1.0 with a list of topics does not
   receive the broadcast hellos of newer publishers. Its freshness and bounds depend on the hello replies it requests.

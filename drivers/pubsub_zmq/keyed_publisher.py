@@ -17,6 +17,7 @@ from pubsub_lib.logs import logger
 from pubsub_lib.send_queue import SendQueue
 from pubsub_zmq import addresses
 from pubsub_zmq.access import Access
+from pubsub_zmq.buckets import Heads
 from pubsub_zmq.keyed_budget import KeyedBudget
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.publisher import ZmqPublisher
@@ -47,6 +48,7 @@ class KeyedPublisher(ZmqPublisher):
         super().__init__(bind_address, limits, options)
         self._keys = keys
         self._budget = self._subscriptions = KeyedBudget(bind_address, options.max_subscription_bytes)
+        self._heads = Heads(exact=True)  # a bucket has topics that its subscriber was not granted
         self._access = Access(limits)
         self._zap: ZapHandler | None = None
         self._renewals = self._attempts = 0

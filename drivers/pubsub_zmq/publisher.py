@@ -21,11 +21,12 @@ from pubsub_lib.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
+from pubsub_zmq.buckets import Heads
 from pubsub_zmq.connection_limit import ConnectionLimit, maximum_of
 from pubsub_zmq.contexts import make_context
 from pubsub_zmq.inflow_guard import InflowGuard
 from pubsub_zmq.options import ZmqOptions
-from pubsub_zmq.sockets import Bound, Monitor, Waker, bind, make_xpub, translated
+from pubsub_zmq.sockets import Bound, Monitor, Waker, bind, has_work, make_xpub, translated
 from pubsub_zmq.subscription_budget import SubscriptionBudget, descriptor_of
 
 _log = logger(__name__)
@@ -38,8 +39,6 @@ the sending. Messages that come faster are sent by the thread, which lets them s
 syncs each transaction to disk is never that fast."""
 _FEW: Final = 8
 """Messages that senders send themselves after such a pause, however fast: the topics of a group of transactions."""
-_SUBSCRIBED: Final = b"\1" + codec.EVERYTHING
-"""The first bytes of a subscription to one topic or to all topics."""
 _STOP, _WAITING = 2.0, float("inf")  # seconds; the sending thread waits for messages
 # Plain integers, because combining or comparing the library's enumerations takes longer than sending.
 _NOW: Final = int(zmq.NOBLOCK)
@@ -72,6 +71,7 @@ class ZmqPublisher(Publisher):
         self._asks = HelloRequests(limits, options.questions_per_second)
         self._linger = 0.0
         self._stop = False  # ends _serve(); set by close()
+        self._heads = Heads(exact=False)
         self._busy_since = self._direct_since = _WAITING
         self._guard: InflowGuard | None = None
         self.endpoint = ""
@@ -110,8 +110,8 @@ class ZmqPublisher(Publisher):
         """Encode and send, or queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.
 
         A message is sent past the queue, in the caller's thread, unless others are sending, are waiting, or many were
-        sent just now, or a client made a call on the socket last long. Waits at most ``send_wait`` seconds, and only
-        when the queue is full; and until such a client is paused for the first time (:mod:`.inflow_guard`).
+        sent just now, or the socket has work to do for its clients. Waits at most ``send_wait`` seconds, and only when
+        the queue is full; longer only when a client brings much work within the microseconds of a call.
         """
         if self._life.closed or self._life.process != os.getpid():
             self._life.check_open()
@@ -127,7 +127,7 @@ class ZmqPublisher(Publisher):
                 self._direct_since = now
                 self._few = 1 if quiet else self._few + 1
                 xpub, waker = self._xpub, self._waker
-                if xpub is not None and waker is not None and outbox.pass_by():
+                if xpub is not None and waker is not None and not has_work(xpub) and outbox.pass_by():
                     self._send_frames(xpub, ((head, body),))
                     # It may have received a subscription without a signal on the descriptor that the thread polls.
                     if int(xpub.getsockopt(zmq.EVENTS)) & _POLLIN:
@@ -257,8 +257,9 @@ class ZmqPublisher(Publisher):
     def _send_frames(self, xpub: "zmq.Socket[bytes]", pairs: Iterable[tuple[bytes, bytes]]) -> None:
         for head, body in pairs:
             try:
-                xpub.send(head, _MORE)  # send_multipart() checks every part before and takes three times as long
-                xpub.send(body, _NOW)
+                for each in self._heads.of(head):
+                    xpub.send(each, _MORE)  # send_multipart() checks every part before and takes three times as long
+                    xpub.send(body, _NOW)
                 self._sending["frames"] += 1
             except zmq.ZMQError as error:
                 self._sending["send_errors"] += 1
@@ -281,7 +282,7 @@ class ZmqPublisher(Publisher):
             # 1: subscribed. The private prefix alone, which ends with NUL, is not a hello request.
             if frame[:1] == b"\1" and frame[1:2] == b"H" and frame[-1:] != b"\0":
                 self._sending["overflow"] += self._asks.put((frame[1:],), descriptor_of(received))
-            arrived = arrived or frame[:2] == _SUBSCRIBED
+            arrived = self._heads.subscribed(frame) or arrived
         if arrived:
             self._asks.connected()
         return more

@@ -16,6 +16,7 @@ from pubsub_lib.errors import FrameError
 from pubsub_lib.logs import logger
 from pubsub_lib.zmq_frames import receive
 from pubsub_zmq import addresses
+from pubsub_zmq.buckets import Topics, is_bucketed, plain
 from pubsub_zmq.connection_monitor import ConnectionMonitor
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.pending_hellos import PendingHellos, RequestPart
@@ -52,6 +53,7 @@ class Receiver:
         self._parts = parts
         self._life = life
         self._pins = pins
+        self._topics = Topics(exact=pins is not None)
         self._failing: set[str] = set()
         """Endpoints whose last handshake failed, with keys."""
         self._pending = PendingHellos(options.answer_time)
@@ -113,9 +115,9 @@ class Receiver:
         while self._orders:
             order, what = self._orders.popleft()
             if order == "subscribe":
-                sub.subscribe(codec.subscription(what))
+                self._subscribe(sub, self._topics.add(what))
             elif order == "unsubscribe":
-                sub.unsubscribe(codec.subscription(what))
+                self._unsubscribe(sub, self._topics.remove(what))
             elif order == "connect":
                 self._connect(sub, what)
             else:
@@ -123,8 +125,7 @@ class Receiver:
                 self._health.removed(what)
         while self._parts:
             begun, ended = self._pending.request(self._parts.popleft(), time.monotonic())
-            for frame in begun:
-                sub.subscribe(frame)
+            self._subscribe(sub, begun)
             self._unsubscribe(sub, ended)
 
     def _connect(self, sub: "zmq.Socket[bytes]", address: str) -> None:
@@ -149,6 +150,10 @@ class Receiver:
             if error.errno != errno.ENOENT:  # never connected, or already disconnected
                 raise
 
+    def _subscribe(self, sub: "zmq.Socket[bytes]", frames: Sequence[bytes]) -> None:
+        for frame in frames:
+            sub.subscribe(frame)
+
     def _unsubscribe(self, sub: "zmq.Socket[bytes]", frames: Sequence[bytes]) -> None:
         for frame in frames:
             sub.unsubscribe(frame)
@@ -163,16 +168,37 @@ class Receiver:
                 frames = receive(sub)
             except zmq.Again:
                 return
+            head = frames[0]
+            if is_bucketed(head):
+                if not self._topics.wants(head):
+                    self._counts["unwanted"] += 1
+                    continue
+                frames[0] = plain(head)
             try:
                 envelope = codec.decode(frames, self._limits)
             except FrameError as error:
                 self._life.drop(error)
                 continue
+            if self._topics.named and self._topics.repeats(head, frames[1]):
+                self._counts["unwanted"] += 1
+                continue
             self._counts["received"] += 1
-            if envelope.hello is not None and envelope.hello.nonce:
-                envelope, ended = self._pending.answered(envelope, self._health.up)
-                self._unsubscribe(sub, ended)
+            if envelope.hello is not None:
+                self._meet(sub, frames[1])
+                if envelope.hello.nonce:
+                    envelope, ended = self._pending.answered(envelope, self._health.up)
+                    self._unsubscribe(sub, ended)
             self._life.deliver(envelope)
+
+    def _meet(self, sub: "zmq.Socket[bytes]", body: bytes) -> None:
+        """A publisher's hello came. When it is the first one of an older version, subscribe to names, too; what that
+        publisher sent before is then missed, as on a new connection.
+        """
+        names = self._topics.meets(body)
+        if names:
+            self._subscribe(sub, names)
+            self._life.connected()
+            _log.info("a publisher of an older version sends data by topics; subscribing to topics, too")
 
     # -- connections and deadlines -----------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Creates ZeroMQ's sockets and sets their options; translates ZeroMQ's errors. No other module uses these options."""
 
 import errno
+import select
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -137,6 +138,15 @@ def _common(made: _Socket, options: ZmqOptions, user_timeout: int) -> None:
 
 def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
+
+
+def has_work(xpub: _Socket) -> bool:
+    """Whether ZeroMQ's thread has passed something to the socket, such as subscriptions or ends of connections, which
+    any call on the socket, also a send, has to do first. Does none of it.
+    """
+    signal = select.poll()  # not select(), which fails from the descriptor 1,024 on
+    signal.register(int(xpub.getsockopt(zmq.FD)), select.POLLIN)
+    return bool(signal.poll(0))
 
 
 class Monitor:

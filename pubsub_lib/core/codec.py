@@ -36,10 +36,8 @@ from pubsub_lib.errors import FrameError, InvalidValueError
 
 MAJOR: Final = 1
 """Wire version that two peers must share."""
-MINOR: Final = 2
-"""Grows when a field is appended; for information only."""
-RELAY_MINOR: Final = 3
-"""The minor version of a relay's hello, which alone has the fields appended last."""
+MINOR: Final = 4
+"""Grows when a field is appended, or a publisher sends in a further way."""
 
 EVERYTHING: Final = b"D"
 """Prefix of every data topic frame: a subscriber of ``ALL`` subscribes to it."""
@@ -176,8 +174,7 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
             # Hellos of other publishers do not have the fields that only a relay sends.
             relayed = hello is not None and bool(hello.path or hello.least_age)
             sent = hello if hello is None or relayed else msgspec.structs.astuple(hello)[:PLAIN_FIELDS]
-            minor = RELAY_MINOR if relayed else MINOR
-            body = _encode((MAJOR, minor, service, uuid, envelope.sequence, list(messages), sent, store))
+            body = _encode((MAJOR, MINOR, service, uuid, envelope.sequence, list(messages), sent, store))
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
         raise InvalidValueError(
             f"cannot send an envelope on topic {topic!r}: {error}; check its values first"

@@ -28,6 +28,9 @@ class KeyedRawSocket(RawSocket):
         socket.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.public.encode())
         socket.setsockopt(zmq.CURVE_SECRETKEY, self._keys.secret.encode())
 
+    def _sent_under(self, head: bytes) -> bytes:
+        return head
+
 
 def keyed(pins: dict[str, str], reached: dict[str, str], client: curve_keys.KeyPair) -> type[ZmqDriver]:
     """The driver with keys. Every subscriber gets the key of each publisher, as from the directory, and every publisher

@@ -16,6 +16,8 @@ GUARD = partial(_mutant, "drivers/pubsub_zmq/inflow_guard.py", "tests/unit/drive
 SUBSCRIPTIONS = partial(
     _mutant, "drivers/pubsub_zmq/subscription_budget.py", "tests/unit/drivers/zmq/test_subscription_budget.py"
 )
+BUCKETS = partial(_mutant, "drivers/pubsub_zmq/buckets.py", "tests/unit/drivers/zmq/test_buckets.py")
+PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "tests/unit/drivers/zmq/test_inflow_guard.py")
 FILES = partial(_mutant, "pubsub_lib/service/open_files.py", "tests/unit/service/test_open_files.py")
 HTTP = partial(_mutant, "pubsub_lib/http_limits.py", "tests/unit/test_http_limits.py")
 
@@ -54,6 +56,69 @@ MUTANTS = (
         "",
         "test_connection_of_another_port_is_not_paused",
         "the connection to the database is paused",
+    ),
+    BUCKETS(
+        "subscriptions_have_more_nodes_than_buckets",
+        "return bytes((_BUCKET, 0x40 | number >> 8, number & 0xFF))",
+        'return b"B%03x" % number',
+        "test_rule_w7_any_number_of_topics_has_few_nodes",
+        "connections that end together silence all others for longer",
+    ),
+    BUCKETS(
+        "subscriptions_use_few_of_the_buckets",
+        "zlib.crc32(topic) % BUCKETS",
+        "len(topic) % BUCKETS",
+        "test_rule_w7_any_number_of_topics_has_few_nodes",
+        "a replica of one topic receives the messages of most others",
+    ),
+    BUCKETS(
+        "subscriber_takes_its_whole_bucket",
+        "return head[_HEADER:] in self._frames or ALL in self._topics",
+        "return True",
+        "test_topics_of_one_bucket_are_independent",
+        "a replica decodes messages of topics that it does not follow",
+    ),
+    BUCKETS(
+        "subscriber_uses_buckets_alone",
+        "        self.named = True\n",
+        "        return []\n",
+        "test_subscriber_receives_from_publishers_of_both_versions_once",
+        "a replica receives nothing of a publisher of an older version",
+    ),
+    BUCKETS(
+        "second_copies_are_used",
+        "return not self._exact and",
+        "return self._exact and",
+        "test_subscriber_receives_from_publishers_of_both_versions_once",
+        "a replica gets each message twice while an older publisher runs",
+    ),
+    BUCKETS(
+        "publisher_uses_buckets_alone",
+        "(bucketed(head), head) if self.named else (bucketed(head),)",
+        "(bucketed(head),)",
+        "test_subscriber_of_an_older_version_receives_everything_once",
+        "a replica of an older version receives nothing",
+    ),
+    BUCKETS(
+        "end_of_a_subscription_to_a_name_is_used",
+        """if frame[:1] != b"\\1" or""",
+        """if frame[:1] == b"\\0":\n            self.named = False\n        if frame[:1] != b"\\1" or""",
+        "test_names_are_sent_from_the_first_subscriber_to_a_name_on",
+        "a client that reports the end of another one's subscription silences it",
+    ),
+    BUCKETS(
+        "publisher_with_keys_uses_buckets",
+        "if self._exact or not _is_data(head):",
+        "if not _is_data(head):",
+        "test_names_are_sent_from_the_first_subscriber_to_a_name_on",
+        "a client receives topics that it was not granted",
+    ),
+    PUBLISHER(
+        "sender_does_the_work_for_clients",
+        " and not has_work(xpub)",
+        "",
+        "test_sender_leaves_work_for_clients_to_the_sockets_thread",
+        "the first call of a client's burst keeps a writer for longer than send_wait",
     ),
     CONNECTIONS(
         "connections_may_use_all_files",

@@ -51,6 +51,7 @@ class Command(Protocol):
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "audit": ("_bench_audit.command", "the audit of many messages, compared with a bare chain of its joins and counts"),
+    "churn": ("_measurements.churn", "for how long clients that come and go silence the others of a publisher"),
     "commit-cost": ("_measurements.commit_cost", "the cost of a commit while the transport refuses hellos"),
     "fingerprints": ("_measurements.fingerprints", "the cost of one object's fingerprint with several functions"),
     "idle-cost": ("_measurements.idle_cost", "the cost of a publisher service while nothing is written"),

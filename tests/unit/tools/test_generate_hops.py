@@ -6,7 +6,7 @@ import pytest
 from _measurements.trace import Step, Trace
 from generate_hops import PAGE, hops, listed, most_frequent
 
-MAX_MOVES = 52
+MAX_MOVES = 55
 
 
 def trace(*writer: Step) -> Trace:
@@ -45,7 +45,7 @@ def test_table_has_one_row_for_each_step() -> None:
     )
 
 
-def test_one_set_moves_between_files_at_most_52_times() -> None:
+def test_one_set_moves_between_files_at_most_55_times() -> None:
     """``tools/generate_hops.py`` writes the number; a stale one fails in test_project.py."""
     found = re.search(r"^(\d+) moves between \d+ files:$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert found is not None, "run tools/generate_hops.py"

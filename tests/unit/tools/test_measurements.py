@@ -159,6 +159,15 @@ def test_lake_measures_an_append_and_a_report() -> None:
     assert found[2]["bytes"] > 0
 
 
+def test_churn_measures_each_kind_of_client() -> None:
+    found = measured("churn", "--topics", "50", "--agents", "5", "--seconds", "0.5", "--bound", "100")
+    assert [each["name"] for each in found] == ["calm", "questions", "connections", "reconnection"]
+    assert all(each["gap_seconds"] > 0 for each in found)
+    assert found[1]["number"] > 0
+    assert found[2]["number"] > 0
+    assert found[3]["number"] == 5
+
+
 def test_trace_follows_a_set_to_the_handler() -> None:
     (found,) = measured("trace", "--count", "1")
     files = {step["file"] for thread in found["threads"] for step in thread}

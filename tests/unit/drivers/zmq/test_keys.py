@@ -17,6 +17,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, ZERO
 from pubsub_lib.curve_keys import KeyPair, new_pair
 from pubsub_lib.errors import ConfigError
+from pubsub_zmq.buckets import EVERY_BUCKET, prefix_of
 from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.keyed_publisher import KeyedPublisher
 from pubsub_zmq.options import ZmqOptions
@@ -130,7 +131,7 @@ def test_subscription_to_everything_is_denied_without_the_grant(clients: Clients
     stays_silent(lambda: len(narrow.received.envelopes), wide, sender, "t1")
 
 
-@pytest.mark.parametrize("prefix", [b"", b"D", b"H", b"Dt"])
+@pytest.mark.parametrize("prefix", [b"", b"D", b"H", b"Dt", EVERY_BUCKET, prefix_of("t2")])
 def test_raw_prefixes_catch_nothing_of_others(clients: Clients, prefix: bytes) -> None:
     sender, one, two = clients.sender(), new_pair(), new_pair()
     sender.admit(client("one", one, "t1"), client("two", two, "t2"))

@@ -22,6 +22,7 @@ from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import EMPTY, NO_STORE, ZERO, Change, Link, Point
 from pubsub_lib.testing.rig import Collector
+from pubsub_zmq.buckets import bucketed
 from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.subscriber import ZmqSubscriber
@@ -169,7 +170,7 @@ class RawSocket:
     def send(self, topic: str, body: bytes | None = None) -> None:
         named = msgspec.structs.replace(envelope(topic, 1, "ab" * 16), store_id=self.store_id)
         head, good = codec.encode(named)
-        self.socket.send_multipart((head, good if body is None else body))
+        self.socket.send_multipart((bucketed(head), good if body is None else body))
 
     def close(self) -> None:
         self.socket.close()
