@@ -7,7 +7,7 @@ import msgspec
 from pubsub_lib.errors import ConfigError
 
 SECOND: Final = 1_000_000
-PARTICIPANTS: Final = ("writer", "service", "replica")
+PARTICIPANTS: Final = ("writer", "service", "relay", "replica")
 """The sides of the runs that an audit expects records from."""
 _MAX: Final = 36_525 * 86_400 * SECOND
 """A hundred years: the sum of a wall clock time and a setting fits into Spark's integers."""

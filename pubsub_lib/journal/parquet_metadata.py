@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from pubsub_lib.journal.entries import Contents
-from pubsub_lib.journal.rows import SCHEMA
 
 SCHEMA_KEY: Final = b"pubsub_lib.journal.schema"
 TORN_KEY: Final = b"pubsub_lib.journal.torn"
@@ -15,7 +14,7 @@ _CUT, _DAMAGED = "cut", "damaged"
 
 def metadata_of(contents: Contents) -> dict[bytes, bytes]:
     """The metadata of the Parquet file that is made of an append file."""
-    found = {SCHEMA_KEY: str(SCHEMA).encode()}
+    found = {SCHEMA_KEY: str(contents.header.schema).encode()}
     if contents.torn:
         found[TORN_KEY] = f"{_DAMAGED if contents.damaged else _CUT} {contents.torn}".encode()
     return found

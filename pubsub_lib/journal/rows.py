@@ -1,4 +1,4 @@
-"""The documented schema of a journal's records, version 1 (docs/audit.md, "Journals"). One row is one record.
+"""The documented schema of a journal's records, version 2 (docs/audit.md, "Journals"). One row is one record.
 
 The audit reads rows. An append file keeps entries (:mod:`~pubsub_lib.journal.entries`), which are cheaper to write and
 are converted to rows when the file is compacted or read.
@@ -10,13 +10,15 @@ from typing import Any, Final, Literal
 import msgspec
 import xxhash
 
-SCHEMA: Final = 1
-"""Version of the schema. It grows when a column is added or changes its meaning; a newer version is rejected."""
+SCHEMA: Final = 2
+"""Version of the schema. It grows when older programs would misjudge the records; a newer version is rejected."""
+PLAIN: Final = 1
+"""The version of journals of participants that are neither relays nor below one: older programs read them rightly."""
 
-Side = Literal["writer", "service", "replica", "store"]
+Side = Literal["writer", "service", "replica", "relay", "store"]
 Kind = Literal[
     "open", "mark", "close", "data", "hello", "ask", "interest", "drop", "sync_begin", "sync_end", "reject",
-    "object", "listing", "changelog", "rot", "contradicted", "held",
+    "object", "listing", "changelog", "rot", "contradicted", "held", "parent",
 ]  # fmt: skip
 Outcome = Literal[
     "", "committed", "handed", "taken", "sent", "applied", "waiting", "old", "part", "dropped",

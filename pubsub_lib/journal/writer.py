@@ -19,7 +19,7 @@ from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.model import ZERO, Link, Point, Record
 from pubsub_lib.journal.appending import OPEN_SUFFIX, AppendFile
 from pubsub_lib.journal.entries import Entry, Header, beginning, frame_parts
-from pubsub_lib.journal.rows import SCHEMA, Kind, Outcome, Side
+from pubsub_lib.journal.rows import PLAIN, Kind, Outcome, Side
 from pubsub_lib.journal.settings import JournalSettings
 from pubsub_lib.logs import logger
 
@@ -33,15 +33,13 @@ _LAST: Final = -100
 """Priority after all other finalizers of multiprocessing at the end of a process."""
 
 
-
 class _Run:
     """The journal of one process: its file and its running numbers."""
 
-    def __init__(self, settings: JournalSettings, side: Side, name: str) -> None:
+    def __init__(self, settings: JournalSettings, side: Side, name: str, schema: int) -> None:
         self._settings = settings
         self._folder = Path(settings.folder)
-        self._side = side
-        self._name = name
+        self._about = schema, side, name
         self.run = uuid.uuid4().hex
         self.lock = threading.Lock()
         self._buffer = bytearray()
@@ -123,7 +121,7 @@ class _Run:
         self._opened = time.monotonic()
         path = self._folder / f"{self.run}-{self._part:06d}{OPEN_SUFFIX}"
         try:
-            header = Header(SCHEMA, self._side, self._name, socket.gethostname(), self.run, self._part)
+            header = Header(*self._about, socket.gethostname(), self.run, self._part)
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = AppendFile(path, beginning(header))
         except Exception as error:  # noqa: BLE001 - a name that is not valid Unicode must not stop the sync either
@@ -249,11 +247,12 @@ class Journal:
     the change applied. After a fork the child's first record begins a new run for the child.
     """
 
-    def __init__(self, settings: JournalSettings, side: Side, name: str) -> None:
-        """``side`` and ``name`` of the participant (a service's or a replica's name). Writes the first record."""
+    def __init__(self, settings: JournalSettings, side: Side, name: str, schema: int = PLAIN) -> None:
+        """``side`` and ``name`` of the participant (a service's, relay's or replica's name); ``schema``: ``SCHEMA`` for
+        a relay and for a replica with parents. Writes the first record.
+        """
         self._settings = settings
-        self._side = side
-        self._name = name
+        self._about = side, name, schema
         self._runs: dict[int, _Run] = {}
         """By process id. A lock inherited by a fork may be held for ever, so each process creates new locks."""
         ours = weakref.ref(self)
@@ -335,7 +334,7 @@ class Journal:
             with _begin:
                 run = self._runs.get(os.getpid())
                 if run is None:
-                    run = self._runs[os.getpid()] = _Run(self._settings, self._side, self._name)
+                    run = self._runs[os.getpid()] = _Run(self._settings, *self._about)
         return run
 
     def _abandon(self) -> None:
@@ -345,9 +344,9 @@ class Journal:
         self._runs.clear()
 
 
-def open_journal(settings: JournalSettings, side: Side, name: str) -> Journal | None:
+def open_journal(settings: JournalSettings, side: Side, name: str, schema: int = PLAIN) -> Journal | None:
     """The journal of a participant; None when the settings name no folder. Never raises because of the disk."""
-    return Journal(settings, side, name) if settings.folder else None
+    return Journal(settings, side, name, schema) if settings.folder else None
 
 
 _begin = threading.Lock()

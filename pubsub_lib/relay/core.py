@@ -10,6 +10,8 @@ from pubsub_lib.core.model import SyncAnswer
 from pubsub_lib.core.relaying import Relay, RelayStep
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import PubSubError
+from pubsub_lib.journal import Journal
+from pubsub_lib.journal.rows import Outcome
 from pubsub_lib.logs import logger
 from pubsub_lib.sync.question import SyncQuestion
 
@@ -19,15 +21,23 @@ MAX_WAITING: Final = 1000
 """Maximum number of questions that wait for an answer; further ones are refused, and their replicas ask again."""
 
 Answer = Future[SyncAnswer | None]
+_SENT: Final[tuple[Outcome]] = ("sent",)
 
 
 class RelayCore:
     """Not thread-safe: the engine's lock is held. ``send``: the driver's, which blocks for a short time at most.
-    ``looped(service, uuid)``: a parent is below this relay.
+    ``looped(service, uuid)``: a parent is below this relay. ``journal``: records what is sent.
     """
 
-    def __init__(self, relay: Relay, send: Callable[[Envelope], None], looped: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        relay: Relay,
+        send: Callable[[Envelope], None],
+        looped: Callable[[str, str], None],
+        journal: Journal | None = None,
+    ) -> None:
         self.relay = relay
+        self._journal = journal
         self._send = send
         self._looped = looped
         self._requests: list[RequestHello] = []
@@ -159,6 +169,8 @@ class RelayCore:
         """Whether the transport took it. Each new reason of a refusal is logged once."""
         if self._closed:
             return False
+        if self._journal is not None:
+            self._record(self._journal, envelope)
         try:
             self._send(envelope)
         except PubSubError as error:
@@ -168,3 +180,11 @@ class RelayCore:
             return False
         self._refused = ""
         return True
+
+    def _record(self, journal: Journal, envelope: Envelope) -> None:
+        """As a publisher does: before the message is sent."""
+        hello = envelope.hello
+        if envelope.messages:
+            journal.messages(_SENT, envelope)
+        elif hello is not None and hello.nonce:
+            journal.note("hello", peer=hello.nonce, service=envelope.service, uuid=envelope.uuid)

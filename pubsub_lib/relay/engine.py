@@ -11,11 +11,13 @@ from pubsub_lib.core.model import SyncAnswer
 from pubsub_lib.core.relay_contents import RelayedState
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.journal import Journal
 from pubsub_lib.relay.core import RelayCore
 from pubsub_lib.replica.core import Core
 from pubsub_lib.replica.discovery import Discovery
 from pubsub_lib.replica.engine import Engine
 from pubsub_lib.replica.handlers import Handlers
+from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.scheduling import Scheduler
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.settings import Settings
@@ -39,17 +41,20 @@ class RelayEngine(Engine):
         scheduler: Scheduler,
         rng: random.Random,
         discovery: Discovery | None = None,
+        received: ReplicaJournal | None = None,
+        sent: Journal | None = None,
     ) -> None:
-        self._relay_parts = uuid, send, looped
+        """``received``, ``sent``: the relay's two journals."""
+        self._relay_parts = uuid, send, looped, sent
         self._answer_wait = settings.timing.round_trip + SLACK
         handlers = Handlers(settings.handling, scheduler.now, threaded=False, condition=scheduler.condition)
-        super().__init__(settings, Cache(), reader, subscriber, handlers, scheduler, rng, discovery)
+        super().__init__(settings, Cache(), reader, subscriber, handlers, scheduler, rng, discovery, received)
 
     def _make_state(self, settings: Settings, rng: random.Random, cache: Cache) -> tuple[ReplicaState, Core]:
-        uuid, send, looped = self._relay_parts
+        uuid, send, looped, journal = self._relay_parts
         now, timing, limits = self.now(), settings.timing, settings.limits
         state = RelayedState(timing, limits, rng, cache, now)
-        self.core = RelayCore(Relay(settings.service_name, uuid, timing, limits, state, now), send, looped)
+        self.core = RelayCore(Relay(settings.service_name, uuid, timing, limits, state, now), send, looped, journal)
         return state, self.core
 
     def on_envelope(self, envelope: Envelope) -> None:

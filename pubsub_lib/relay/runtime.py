@@ -13,14 +13,17 @@ from pubsub_lib.api import Subscriber
 from pubsub_lib.core.model import SyncAnswer
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.sequencer import Progress
+from pubsub_lib.journal import open_journal
+from pubsub_lib.journal.rows import SCHEMA
 from pubsub_lib.logs import logger
 from pubsub_lib.relay.engine import RelayEngine
 from pubsub_lib.replica.discovery import DirectoryEntry, discovery_of
+from pubsub_lib.replica.journaling import journal_of
 from pubsub_lib.replica.own_agent import OwnAgent
 from pubsub_lib.replica.parent_subscriber import ParentSubscriber, unheard
 from pubsub_lib.replica.replica import with_default
 from pubsub_lib.replica.scheduling import Threads
-from pubsub_lib.replica.status import problems
+from pubsub_lib.replica.status import problems, rejected
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.settings import Settings
 from pubsub_lib.sync.question import SyncQuestion
@@ -76,12 +79,17 @@ class RelayRuntime:
         discovery = None
         if live is not None and settings.discovery_interval > 0:
             discovery = discovery_of(settings, live, self._subscriber)
+        name = settings.service_name
+        self._received = journal_of(settings, name, relay=(name, self.uuid))
+        self._sent = open_journal(settings.journal, "relay", name, SCHEMA)
+        self._journals = [each for each in (self._received, self._sent) if each is not None]
         self._engine = RelayEngine(
             settings, self.uuid, sender.send_event, self._looped, reader, self._subscriber, Threads(),
-            rng if rng is not None else random.SystemRandom(), discovery,
+            rng if rng is not None else random.SystemRandom(), discovery, self._received, self._sent,
         )  # fmt: skip
         if self.parents is not None:
             self.parents.judge_by(lambda now: self._engine.read(unheard, now))
+            self.parents.record_by(self._received)
         self._discovery = discovery
         self._started = self._closed = False
 
@@ -98,6 +106,8 @@ class RelayRuntime:
             self._sender.initialize(self._engine.on_hello_request, self._engine.on_connected_below)
             self._started = True
             self._engine.start(self._topics)
+            if self._received is not None:
+                self._received.watch(self._rejected, self._engine)
         except BaseException:
             self.close()
             raise
@@ -110,6 +120,10 @@ class RelayRuntime:
         if self._started:
             self._engine.send_goodbye()
         self._engine.close(time.monotonic() + CLOSE_TIMEOUT)
+        if self._received is not None:
+            self._engine.read(self._received.list_objects)
+        for each in self._journals:
+            each.close()
         self._sender.close()
 
     def answer(self, question: SyncQuestion) -> SyncAnswer | None:
@@ -173,7 +187,10 @@ class RelayRuntime:
         moves = 0 if self.parents is None else self.parents.moves
         counts = dict(core.counts)
         hellos = {name: counts.pop(name) for name in ("hellos", "answers", "unsent")}
+        written = [each.counters() for each in self._journals]
+        journal = {what: sum(each[what] for each in written) for what in ("written", "lost")}
         return {
+            **({"journal": journal} if written else {}),
             "sending": {**self._sender.counters(), **hellos},
             "receiving": dict(self._subscriber.counters()),
             "syncs": {
@@ -188,6 +205,14 @@ class RelayRuntime:
                 "parent_changes": moves,
             },
         }
+
+    @property
+    def journal_error(self) -> str | None:
+        """Why records of a journal are being lost now; "" while none are, None without journals. Any thread."""
+        return next((each.error for each in self._journals if each.error), "" if self._journals else None)
+
+    def _rejected(self) -> Mapping[str, int]:
+        return rejected(self._subscriber.counters(), self._engine.counters())
 
     def progress(self, timeout: float) -> Progress | None:
         """What was sent, and the heads as last proved. Any thread; waits for the lock."""

@@ -14,9 +14,10 @@ from pubsub_lib.core.quarantine import Publisher
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.core.tracker import Tracker
-from pubsub_lib.journal import Journal
-from pubsub_lib.journal.rows import Outcome
+from pubsub_lib.journal import Journal, open_journal
+from pubsub_lib.journal.rows import PLAIN, SCHEMA, Outcome
 from pubsub_lib.replica.held_contents import HeldContents, LockOwner
+from pubsub_lib.settings import Settings
 
 _APPLIED: Final[tuple[Outcome]] = ("applied",)
 _DROPPED: Final[tuple[Outcome]] = ("dropped",)
@@ -25,13 +26,16 @@ _Key = tuple[str, Point]
 
 class ReplicaJournal:
     """The records of one replica; see :class:`pubsub_lib.core.replica_state.Witness`. The caller holds the replica's
-    lock, except in ``following``, ``dropping`` and ``asking``. No method raises an error of the disk.
+    lock, except in ``following``, ``dropping``, ``parent`` and ``asking``. No method raises an error of the disk.
     """
 
-    def __init__(self, journal: Journal, *, polls: bool) -> None:
-        """``polls``: the driver sends no messages, the replica reads the changelog itself."""
+    def __init__(self, journal: Journal, *, polls: bool, relay: Publisher | None = None) -> None:
+        """``polls``: the driver sends no messages, the replica reads the changelog itself. ``relay``: the service name
+        and UUID of the relay whose replica this is.
+        """
         self._journal = journal
-        self._polls = polls
+        self._cause = "poll" if polls else "" if relay is None else "relay"
+        self._relay = relay or ("", "")
         self._listings = 0
         self._known: dict[str, Point | None] = {}
         """The known point of each chain after the last step: a message up to it is old, a later one is not."""
@@ -41,13 +45,19 @@ class ReplicaJournal:
 
     def following(self, topics: Sequence[str]) -> None:
         """From now on messages of these topics may arrive."""
+        service, uuid = self._relay
         for topic in topics:
-            self._journal.note("interest", topic=topic, cause="poll" if self._polls else "")
+            self._journal.note("interest", topic=topic, cause=self._cause, service=service, uuid=uuid)
 
     def dropping(self, topic: str) -> None:
         """The topic is not subscribed to any more."""
         self._known.pop(topic, None)
         self._journal.note("drop", topic=topic)
+
+    def parent(self, address: str, speaker: Publisher | None) -> None:
+        """The parent at this address is followed from now on; None: its first hello has not come yet. Any thread."""
+        service, uuid = speaker or ("", "")
+        self._journal.note("parent", cause=address, service=service, uuid=uuid)
 
     def asking(self, request: RequestHello) -> None:
         """A hello request is sent to every publisher now."""
@@ -252,6 +262,15 @@ class ReplicaJournal:
     def close(self) -> None:
         """Close the journal at the replica's end. Idempotent."""
         self._journal.close()
+
+
+def journal_of(
+    settings: Settings, name: str, *, polls: bool = False, relay: Publisher | None = None
+) -> ReplicaJournal | None:
+    """The journal of a replica of this name; None when the settings name no folder. See :class:`ReplicaJournal`."""
+    schema = SCHEMA if settings.parents or relay is not None else PLAIN
+    journal = open_journal(settings.journal, "replica", name, schema)
+    return None if journal is None else ReplicaJournal(journal, polls=polls, relay=relay)
 
 
 def _completing(messages: Sequence[Message]) -> dict[_Key, int]:

@@ -3,11 +3,12 @@
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.parents import Parents
+from pubsub_lib.core.quarantine import Publisher
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import PubSubError
@@ -20,6 +21,13 @@ MAX_UUIDS: Final = 100
 """Maximum number of remembered UUIDs of each kind; a parent has one after each of its starts."""
 MARGIN: Final = 0.01
 """Seconds after the moment at which a parent may have to be left: then it is certain."""
+
+
+class ParentJournal(Protocol):
+    """The part of a replica's journal that names its parents."""
+
+    def parent(self, address: str, speaker: Publisher | None) -> None:
+        """See :meth:`pubsub_lib.replica.journaling.ReplicaJournal.parent`."""
 
 
 def unheard(state: ReplicaState, now: float) -> float:
@@ -48,6 +56,9 @@ class ParentSubscriber(Subscriber):
         self._left: set[str] = set()
         """Those of the parent before: late messages of it are no reason to leave the new one."""
         self._refused: set[str] = set()
+        self._journal: ParentJournal | None = None
+        self._recorded: tuple[str, Publisher | None] = "", None
+        """The parent's address, and the service name and UUID in its last hello, as the journal has them."""
         self.moves = 0
         """Number of changes of the parent."""
         self._unheard: Callable[[float], float] = lambda now: 0.0
@@ -68,6 +79,10 @@ class ParentSubscriber(Subscriber):
         before ``daemonize``.
         """
         self._unheard = unheard
+
+    def record_by(self, journal: ParentJournal | None) -> None:
+        """Record each parent in this journal. Call it before ``initialize``."""
+        self._journal = journal
 
     # -- the parent --------------------------------------------------------------------------------------------------
 
@@ -117,19 +132,31 @@ class ParentSubscriber(Subscriber):
     def _listen(self, wanted: str, now: float) -> None:
         if wanted == self._listens_to:
             return
+        with self._lock:
+            recorded = self._recorded
+            self._record(wanted, None)  # before its first message can come
         try:
             self._driver.register_listen_address(wanted)
         except PubSubError:
             with self._lock:
                 self._parents.leave(now)
+                self._record(*recorded)
             raise
         before, self._listens_to = self._listens_to, wanted
         if before:
             self._driver.unregister_listen_address(before)
 
+    def _record(self, address: str, speaker: Publisher | None) -> None:
+        if (address, speaker) != self._recorded:
+            self._recorded = address, speaker
+            if self._journal is not None and address:
+                self._journal.parent(address, speaker)
+
     def _receive(self, envelope: Envelope) -> None:
         if envelope.hello is not None:
             with self._lock:
+                if envelope.uuid not in self._left:
+                    self._record(self._recorded[0], (envelope.service, envelope.uuid))
                 self._remember(self._received, envelope.uuid)
                 if envelope.uuid not in self._left:
                     self._publisher = envelope.service

@@ -36,20 +36,19 @@ from pubsub_lib.errors import (
     UsageError,
     WaitTimeout,
 )
-from pubsub_lib.journal import open_journal
 from pubsub_lib.replica import inspection_routes
 from pubsub_lib.replica.discovery import Discovery, discovery_of
 from pubsub_lib.replica.engine import Engine
 from pubsub_lib.replica.handlers import Handle, Handlers
 from pubsub_lib.replica.inspection_routes import Contents
-from pubsub_lib.replica.journaling import ReplicaJournal
+from pubsub_lib.replica.journaling import journal_of
 from pubsub_lib.replica.measured_cache import applied_latencies, cache_of
 from pubsub_lib.replica.parent_subscriber import unheard
 from pubsub_lib.replica.readback import RETRY, Committed, Readback, check_position
 from pubsub_lib.replica.receiving_half import receiving_half
 from pubsub_lib.replica.scheduling import Scheduler, Threads
 from pubsub_lib.replica.sources import Sources
-from pubsub_lib.replica.status import DRIVER_DROPS, ChainStatus, ParkedObject, Status, parked_objects, problems
+from pubsub_lib.replica.status import ChainStatus, ParkedObject, Status, parked_objects, problems, rejected
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.replica.unreadable import Unreadable
 from pubsub_lib.settings import Settings
@@ -119,11 +118,12 @@ class Replica:
         self._endpoint = _endpoint(settings, self) if settings.replica_metrics_port else None
         scheduler = self._make_scheduler()
         self._handlers = self._make_handlers(settings, scheduler)
-        journal = open_journal(settings.journal, "replica", settings.replica_name or socket.gethostname())
-        self._journal = None if journal is None else ReplicaJournal(journal, polls=half.polls)
+        name = settings.replica_name or socket.gethostname()
+        self._journal = journal_of(settings, name, polls=half.polls)
         self._engine = self._make_engine(settings, scheduler, rng if rng is not None else random.SystemRandom())
         if self._parents is not None:
             self._parents.judge_by(lambda now: self._engine.read(unheard, now))
+            self._parents.record_by(self._journal)
         self._pid = os.getpid()
         self._state_lock = threading.Lock()
         self._started = False
@@ -487,9 +487,7 @@ class Replica:
         )
 
     def _rejected(self) -> Mapping[str, int]:
-        driver, tracker = self._subscriber.counters(), self._engine.counters()
-        counted = {why: driver.get(why, 0) for why in DRIVER_DROPS}
-        return {**counted, "other_history": tracker.foreign, "overflowed": tracker.overflowed}
+        return rejected(self._subscriber.counters(), self._engine.counters())
 
     # -- comparing with the store ----------------------------------------------------------------------------------
 

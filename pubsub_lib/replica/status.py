@@ -165,3 +165,9 @@ def problems(
         found.append(f"the replica may be stale by {staleness:.1f} s, more than the promised {maximum:.1f} s{why}")
     found.extend(unfit(topic) for topic in sorted(mismatching))
     return found
+
+
+def rejected(driver: Mapping[str, int], tracker: Counters) -> Mapping[str, int]:
+    """The counters of messages that were not used, by cause, for the journal."""
+    counted = {why: driver.get(why, 0) for why in DRIVER_DROPS}
+    return {**counted, "other_history": tracker.foreign, "overflowed": tracker.overflowed}

@@ -193,8 +193,9 @@ class RelayService:
 
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
         """The entry's lease, and the state of the relay. Any thread; waits for its lock."""
-        reading = self._relay.reading()
+        reading, error = self._relay.reading(), self._relay.journal_error
         return {
+            **({} if error is None else {"broken": {"journal": float(bool(error))}}),
             "leases": {"entry": float(self._leases.registered(time.monotonic()))},
             "relay": {
                 "topics": float(reading.topics),

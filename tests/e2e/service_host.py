@@ -62,6 +62,8 @@ class Host:
             f"metrics_port = {self.metrics_port}\nmetrics_address = {self.address}\n"
         )
         self.settings = Settings.from_file(self.config)
+        self.program = ["-m", "pubsub_lib.service"]
+        """The arguments of Python that start the service."""
         self.environment: dict[str, str] = {}
         """Additional environment variables of the host's processes."""
         self._processes: list[subprocess.Popen[str]] = []
@@ -88,7 +90,7 @@ class Host:
 
     def service(self, failpoint: str = "") -> "subprocess.Popen[str]":
         """Start a service and wait until it is ready."""
-        process = self._start(["-m", "pubsub_lib.service", "--config-file", str(self.config)], failpoint)
+        process = self._start([*self.program, "--config-file", str(self.config)], failpoint)
         assert poll(lambda: self.is_ready() or process.poll() is not None, LONG), "the service does not get ready"
         assert process.poll() is None, (process.returncode, self._complaints.read_text())
         return process

@@ -24,10 +24,17 @@ MUTANTS = (
     ),
     CORE(
         "relay_sends_after_its_goodbye",
-        "        if self._closed:\n            return False\n        try:",
-        "        try:",
+        "        if self._closed:\n            return False\n        if self._journal",
+        "        if self._journal",
         "test_nothing_is_sent_after_the_goodbye",
         "a replica that has left counts the late messages as a hole",
+    ),
+    CORE(
+        "relay_does_not_record_what_it_sends",
+        "            journal.messages(_SENT, envelope)\n",
+        "            pass\n",
+        "test_what_is_sent_is_in_the_journal_before",
+        "the audit reports every message of the relay as unrecorded",
     ),
     CORE(
         "closing_relay_leaves_questions_waiting",
@@ -59,10 +66,24 @@ MUTANTS = (
     ),
     PARENTS(
         "refused_address_is_tried_for_ever",
-        "                self._parents.leave(now)\n            raise",
-        "                pass\n            raise",
+        "                self._parents.leave(now)\n                self._record(*recorded)",
+        "                self._record(*recorded)",
         "test_address_that_the_driver_refuses_is_left_for_the_next_one",
         "one mistyped address among the parents leaves the replica without any",
+    ),
+    PARENTS(
+        "late_hello_names_the_new_parent",
+        "if envelope.uuid not in self._left:\n                    self._record",
+        "if True:\n                    self._record",
+        "test_journal_gets_each_parent_and_its_publisher_once",
+        "the audit expects the messages of the old parent after the replica left it",
+    ),
+    PARENTS(
+        "refused_address_stays_the_parent_in_the_journal",
+        "                self._record(*recorded)\n",
+        "",
+        "test_journal_gets_the_old_parent_again_when_the_new_address_is_refused",
+        "the audit expects nothing of the parent that the replica still listens to",
     ),
     DISCOVERY(
         "every_replica_listens_to_relays",

@@ -7,7 +7,7 @@ from typing import Final
 from pubsub_lib.errors import ConfigError
 
 _COMMENT: Final = re.compile(r"(?:^|\s)#")  # a name may contain the letter
-_SIDES: Final = ("writer", "service", "replica")
+_SIDES: Final = ("writer", "service", "relay", "replica")
 
 
 def read_expected(path: Path) -> list[tuple[str, str]]:

@@ -51,6 +51,7 @@ def evidence(
         for text in (_headless(domain, row), _overlaps(domain, row), _no_replica(domain, row))
     ]
     problems += [_unknown_requests(domain, row) for domain, row in known.items()]
+    problems += _unknown_parents(tables) if any(row["moves"] for row in every.values()) else []
     problems += _absent(tables, list(expected))
     begun = {domain for domain, row in known.items() if row["closed"]}
     problems = [each for each in problems if each]
@@ -138,6 +139,14 @@ def _unknown_requests(domain: str, row: Row) -> str:
         f"{row['unknown']} answered hello requests{_of(domain)} (first: {row['first_unknown']}) are in no replica's "
         "journal, so the deliveries of one replica or more were not audited; add all replicas' journals"
     )
+
+
+def _unknown_parents(tables: Tables) -> list[str]:
+    return [
+        f"{row['number']} parents of replicas{_of(row['domain'])} (first: {row['first']}) have no journal, so what "
+        "they sent is not known; add the relays' journals"
+        for row in participants.unknown_parents(tables.runs, tables.events).collect()
+    ]
 
 
 def _absent(tables: Tables, expected: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -38,6 +38,7 @@ BLAMES: Final = {
     "writer": "Committed; no record shows that the writer handed it over.",
     "hop": "Handed over by the writer; the service never took it.",
     "service": "Taken by the service; never sent.",
+    "relay": "Applied by the relay; never sent to the replicas below.",
     "wire": "Sent; the replica never received it.",
     "subscriber": "Received by the replica; neither applied nor settled by a sync in time.",
     "polling": "Committed; polling did not read it in time.",

@@ -53,7 +53,7 @@ def _in(interval: Column, settings: AuditSettings) -> Column:
         lambda each: (
             (each["run"] == interval["run"])
             & (each["number"] > interval["begin"])
-            & (each["number"] < interval["end"])
+            & (each["number"] < interval["until"])
             & (each["wall"] <= F.col("p") + settings.reach)
             & ((each["outcome"] == "applied") | (polled & (each["outcome"] == "old")))
         ),

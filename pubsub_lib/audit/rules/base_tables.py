@@ -4,6 +4,7 @@ Every table has the column ``domain``; a row of journals has it beside the colum
 for a run, an interval, a pair of hosts) are broadcast. Large tables are never collected.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -19,26 +20,18 @@ ID: Final = ["sequence", "topic", "uuid", "domain"]
 """``sequence`` comes first: sorts compare the first column alone where it differs, and numbers are compared fastest."""
 POINT: Final = ["domain", "topic", "position", "nonce"]
 HOSTS: Final = ["domain", "replica_host", "publisher_host"]
-_SYNCS: Final = "array<struct<number:bigint,position:bigint,wall:bigint,began:bigint,since:bigint>>"
+SYNCS: Final = "array<struct<number:bigint,position:bigint,wall:bigint,began:bigint,since:bigint>>"
 _EVENTS: Final = (
-    "hello",
-    "ask",
-    "interest",
-    "drop",
-    "sync_begin",
-    "sync_end",
-    "listing",
-    "changelog",
-    "contradicted",
+    "hello", "ask", "interest", "drop", "parent", "sync_begin", "sync_end", "listing", "changelog", "contradicted",
     "rot",
-)
+)  # fmt: skip
 
 
 def events(rows: DataFrame) -> DataFrame:
     """The records that are not messages, objects or marks. They are few, and every part of the audit reads them."""
     return rows.filter(F.col("kind").isin(*_EVENTS)).select(
-        *RUN, "number", "side", "name", "host", "kind", "wall", "mono", "uuid", "topic", "sequence", "position",
-        "prev_position", "outcome", "cause", "peer", "count", "size",
+        *RUN, "number", "side", "name", "host", "kind", "wall", "mono", "service", "uuid", "topic", "sequence",
+        "position", "prev_position", "outcome", "cause", "peer", "count", "size",
     )  # fmt: skip
 
 
@@ -58,6 +51,7 @@ def overview(rows: DataFrame) -> DataFrame:
         F.max(F.col("kind") == "close").alias("ended"),
         F.max((F.col("kind") == "interest") & (F.col("cause") == "poll")).alias("polls"),
         F.max(F.col("kind") == "held").alias("holds"),
+        F.max(F.col("kind") == "parent").alias("moves"),
         F.min("number").alias("first_number"),
         F.max("number").alias("last_number"),
         F.min("mono").alias("first_mono"),
@@ -95,7 +89,8 @@ def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
     """
     whole = overview.groupBy(*RUN, "side", "name", "host").agg(
         *(F.min(name).alias(name) for name in ("first_wall", "first_number")),
-        *(F.max(name).alias(name) for name in ("last_wall", "last_mark", "ended", "polls", "holds", "last_number")),
+        *(F.max(name).alias(name) for name in ("last_wall", "last_mark", "last_number")),
+        *(F.max(name).alias(name) for name in ("ended", "polls", "holds", "moves")),
         F.sum("recorded").alias("recorded"),
     )
     whole = settled(whole)
@@ -173,8 +168,12 @@ def publications(rows: DataFrame) -> DataFrame:
     )
 
 
-def intervals(events: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
-    """One row per run of a replica, topic and interval, with all columns that verdicts need."""
+def intervals(
+    events: DataFrame, rows: DataFrame, runs: DataFrame, cut: Callable[[DataFrame], DataFrame] | None = None
+) -> DataFrame:
+    """One row per run of a replica, topic and interval, with all columns that verdicts need. ``whole`` and ``until``
+    are its first and last number; ``cut`` makes its parts, which have the same ones (audit-verdicts.md, "Relays").
+    """
     marks = events.filter((F.col("side") == "replica") & F.col("kind").isin("interest", "drop"))
     of_topic = Window.partitionBy(*RUN, "topic").orderBy("number")
     opens = (F.col("kind") == "interest") & (F.coalesce(F.lag("kind").over(of_topic), F.lit("drop")) == "drop")
@@ -192,23 +191,26 @@ def intervals(events: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
             F.coalesce("drop.number", F.lit(FOREVER)).alias("end"),
             F.col("drop.wall").alias("drop_wall"),
             F.col("drop.mono").alias("drop_mono"),
+            F.col("number").alias("whole"),
+            F.coalesce("drop.number", F.lit(FOREVER)).alias("until"),
         )
     )
+    begun = begun if cut is None else settled(cut(begun))
     found = begun.join(hashed(_syncs(events, begun)), [*RUN, "topic", "begin"], "left")
     found = found.join(hashed(_signs(rows, begun, runs)), [*RUN, "topic", "begin"], "left")
     about = runs.select(*RUN, "name", "host", "first_wall", "last_wall", "over", "polls", "gaps")
     return found.join(lookup(about), RUN).select(
         *RUN, "topic", "name", "polls", "host", "first_wall", "last_wall", "over", "gaps", "begin", "end",
-        "opened", "drop_wall", "drop_mono",
-        F.coalesce("syncs", F.array().cast(_SYNCS)).alias("syncs"),
+        "opened", "drop_wall", "drop_mono", "whole", "until",
+        F.coalesce("syncs", F.array().cast(SYNCS)).alias("syncs"),
         F.greatest(F.col("begin"), F.coalesce("sign", F.lit(0))).alias("last_sign"),
     )  # fmt: skip
 
 
-def _inside(begun: DataFrame, rows: DataFrame, condition: Column) -> DataFrame:
+def _inside(begun: DataFrame, rows: DataFrame, condition: Column, last: str = "end") -> DataFrame:
     """Rows of a run joined to the intervals that contain them. ``condition`` compares topics: of_interval, topic."""
-    there = begun.select(*RUN, F.col("topic").alias("of_interval"), "begin", "end")
-    around = (F.col("number") > F.col("begin")) & (F.col("number") <= F.col("end"))
+    there = begun.select(*RUN, F.col("topic").alias("of_interval"), "begin", F.col(last).alias("last"))
+    around = (F.col("number") > F.col("begin")) & (F.col("number") <= F.col("last"))
     return rows.join(lookup(there), RUN).filter(around & condition)
 
 
@@ -221,7 +223,7 @@ def _syncs(events: DataFrame, begun: DataFrame) -> DataFrame:
     started = starts.agg(F.min("wall").alias("began"), F.min("prev_position").alias("from_position"))
     done = done.join(hashed(started), [*RUN, "topic", "sequence"], "left")
     since = F.when(F.col("outcome") == "delta", F.coalesce("from_position", F.lit(0))).otherwise(F.lit(0))
-    inside = _inside(begun, done, F.col("of_interval") == F.col("topic"))
+    inside = _inside(begun, done, F.col("of_interval") == F.col("topic"), "until")
     each = F.struct("number", "position", "wall", "began", since.cast("bigint").alias("since"))
     return inside.groupBy(*RUN, "topic", "begin").agg(F.sort_array(F.collect_list(each)).alias("syncs"))
 

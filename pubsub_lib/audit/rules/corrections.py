@@ -43,6 +43,11 @@ class Overview(msgspec.Struct, frozen=True):
         return sum(row["messages"] for row in self.runs)
 
     @property
+    def has_relays(self) -> bool:
+        """Whether any participant is a relay, or below one."""
+        return any(row["side"] == "relay" or row["moves"] for row in self.runs)
+
+    @property
     def holds(self) -> bool:
         """Whether any replica recorded what it holds."""
         return any(row["holds"] for row in self.runs)
@@ -54,7 +59,7 @@ def by_run(overview: DataFrame) -> Overview:
     lowest = ("first_wall", "first_mono", "first_number", "least_offset")
     found = overview.groupBy(*RUN, "side", "name", "host").agg(
         *(F.min(name).alias(name) for name in lowest),
-        *(F.max(name).alias(name) for name in ("last_wall", "greatest_offset", "holds")),
+        *(F.max(name).alias(name) for name in ("last_wall", "greatest_offset", "holds", "moves")),
         F.coalesce(F.sum(recorded), F.lit(0)).alias("messages"),
         F.sum("sent").alias("sent"),
     )

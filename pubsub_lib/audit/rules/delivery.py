@@ -10,15 +10,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules import applications, contents
-from pubsub_lib.audit.rules.base_tables import (
-    ID,
-    POINT,
-    closed,
-    hidden_at_publisher,
-    window_of,
-    with_skew,
-)
+from pubsub_lib.audit.rules import applications, branches, contents
+from pubsub_lib.audit.rules.base_tables import ID, POINT, closed, hidden_at_publisher, window_of, with_skew
 from pubsub_lib.audit.rules.commit_tables import unpublished
 from pubsub_lib.audit.rules.contents import different
 from pubsub_lib.audit.rules.receipts import neighbours, received
@@ -44,8 +37,8 @@ def histories(intervals: DataFrame, topics: DataFrame, skews: DataFrame) -> Data
     named = intervals.filter(F.col("topic") != "")
     both = named.unionByName(every).join(lookup(of_hosts), ["domain", "host"], "left")
     each = F.struct(
-        "first_wall", "run", "begin", "end", "opened", "drop_wall", "last_wall", "over", "last_sign", "syncs", "gaps",
-        "host",
+        "first_wall", "run", "begin", "end", "until", "opened", "drop_wall", "last_wall", "over", "last_sign", "syncs",
+        "gaps", "host",
         F.coalesce("skews", F.array().cast(_SKEWS)).alias("skews"),
     )  # fmt: skip
     key = F.struct("first_wall", "run", "begin")
@@ -339,6 +332,8 @@ def _second_table(settings: AuditSettings) -> Column:
         .when(applications.applied_other(F.col("asked"), settings), F.concat(F.lit("corrupt:"), changed_at))
         .when(F.col("asked_polled") <= p + settings.bound, "ok:")
         .when(F.col("asked_polled").isNotNull(), "late:")
+        .when(branches.read_on_arrival(asked, at, skew, settings), "excused:covered")
+        .when(branches.left_before(asked, skew), "excused:stopped")
         .when(gap, "unknown:gap")
         .when(publisher_gap, "unknown:gap of a publisher")
         .when(F.col("shown") & at.isNotNull(), "unknown:unrecorded")

@@ -22,7 +22,7 @@ def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> D
     """One row per domain: the number of its ``replicas`` (runs) and other ``participants``; the number of replicas'
     runs without their begin (``headless``) and of those that began during another (``overlaps``), with the first of
     each; the number of ``names`` of replicas, of the ``listed`` ones, and of others that recorded what they ``held``;
-    whether it has a ``store``. Not computed.
+    whether it has a ``store``, and replicas with parents (``moves``). Not computed.
     """
     listing = events.filter((F.col("kind") == "listing") & (F.col("side") == "replica")).select("domain", "run")
     listing = listing.distinct().withColumn("listing", F.lit(True))
@@ -30,8 +30,9 @@ def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> D
     headless = F.when(replica & (F.col("first_number") > 1), F.struct("run", "name"))
     during = F.when(replica, _during(settings))
     overlap = F.when(during.isNotNull(), F.struct("run", "name", during.alias("other")))
-    named = runs.select("domain", "run", "side", "name", "host", "first_wall", "last_wall", "first_number", "holds")
-    each = named.select("domain", "run", "side", "name", "holds", headless.alias("headless"), overlap.alias("overlap"))
+    about = ("domain", "run", "side", "name", "holds", "moves")
+    named = runs.select(*about, "host", "first_wall", "last_wall", "first_number")
+    each = named.select(*about, headless.alias("headless"), overlap.alias("overlap"))
     each = each.join(lookup(listing), ["domain", "run"], "left")
     listed = F.collect_set(F.when(F.col("listing"), F.col("name")))
     held = F.collect_set(F.when(replica & F.col("holds"), F.col("name")))
@@ -46,7 +47,18 @@ def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> D
         F.size(listed).alias("listed"),
         F.size(F.array_except(held, listed)).alias("held"),
         F.max(F.col("side") == "store").alias("store"),
+        F.max("moves").alias("moves"),
     )
+
+
+def unknown_parents(runs: DataFrame, events: DataFrame) -> DataFrame:
+    """One row per domain in which a replica named a parent without a journal: their number and the ``first``."""
+    named = events.filter((F.col("kind") == "parent") & (F.col("uuid") != "")).select("domain", "service").distinct()
+    there = runs.filter(F.col("side").isin("relay", "service", "writer")).select(
+        "domain", F.col("name").alias("service")
+    )
+    missing = named.join(lookup(there.distinct()), ["domain", "service"], "left_anti")
+    return missing.groupBy("domain").agg(F.count("*").alias("number"), F.min("service").alias("first"))
 
 
 def _during(settings: AuditSettings) -> Column:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.rules import (
     base_tables,
+    branches,
     changelog,
     commit_tables,
     contents,
@@ -69,8 +70,7 @@ def audit(
     ``domain``, ``run`` and number (``last``) of each last record behind which bytes or files were not read. ``listed``:
     when the folders of each domain were listed.
 
-    Tables that several others need are computed at once: with small journals, planning nested plans takes longer than
-    reading the data.
+    Tables that several others need are computed at once: planning nested plans takes longer than reading little data.
     """
     events = settled(base_tables.events(rows))
     with compiling(rows.sparkSession):
@@ -83,10 +83,15 @@ def audit(
     runs = base_tables.runs(overview, rows)
     runs = runs if torn is None else run_ends.with_torn_ends(runs, torn)
     runs = settled(run_ends.with_ends(runs, listed or {}, settings))
-    known = _known(rows, events, overview, runs, settings)
-    delivered, strayed, source = _judged(rows, known, settings, fast=of_runs.sent >= fast_path_from)
+    domains = settled(base_tables.domains(runs, settings))
+    split = branches.split(rows, events, overview, runs, of_runs)
+    known = _known(split, domains, settings)
+    delivered, strayed, source = _judged(split.rows, known, settings, fast=of_runs.sent >= fast_path_from)
+    skews = known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until")
+    if of_runs.has_relays:
+        delivered, strayed, skews = branches.of_domains(delivered, strayed, skews)
     strays = kept(strayed, small=True)
-    store = kept(_findings(rows, events, known, settings).select(*changelog.COLUMNS), small=True)
+    store = kept(_findings(split.rows, split.events, known, settings).select(*changelog.COLUMNS), small=True)
     differences = state.differences(rows, events, runs, settings).select(*state.COLUMNS)
     if of_runs.holds or known.rotten:
         differences = differences.unionByName(held_contents.findings(rows, events, runs))
@@ -98,10 +103,8 @@ def audit(
         publisher=known.contradictions,
         syncs=kept(syncs.syncs(events), small=True),
         runs=runs,
-        domains=known.domains,
-        skews=corrections.total_skews(
-            known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"), right.between
-        ),
+        domains=domains,
+        skews=corrections.total_skews(skews, right.between),
         rows=rows,
         events=events,
         kept=source,
@@ -136,8 +139,9 @@ class _Known(msgspec.Struct, frozen=True):
     """See ``contents.evidence``; None: all contents are as they were committed."""
 
 
-def _known(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFrame, settings: AuditSettings) -> _Known:
-    intervals = settled(base_tables.intervals(events, rows, runs))
+def _known(split: branches.Split, domains: DataFrame, settings: AuditSettings) -> _Known:
+    rows, events, overview, runs = split.rows, split.events, split.overview, split.runs
+    intervals = split.intervals()
     commits, strange = observed(commit_tables.commits(rows, settings), F.col("strange"))
     # The sent points are compared with commits and the changelog only.
     rare = events.filter(F.col("kind").isin("changelog", contradictions.VERDICT, held_contents.ROT))
@@ -156,7 +160,7 @@ def _known(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFr
         raw_receipts=raw_receipts,
         overview=overview,
         runs=runs,
-        domains=settled(base_tables.domains(runs, settings)),
+        domains=split.domains(domains, settings),
         intervals=intervals,
         commits=commits,
         sent_points=sent_points,

@@ -12,6 +12,7 @@ from pubsub_lib.journal.rows import Row
 from tests.unit.audit.oracle_clocks import Clocks
 
 INFINITE = float("inf")
+PARTICIPANTS = ("writer", "service", "relay", "replica")
 DELIVERED = {"ok", "reordered", "duplicate_dropped", "duplicate_applied", "stale_applied", "corrupt"}
 
 
@@ -23,9 +24,15 @@ class Interval(NamedTuple):
     opened: Row
     dropped: Row | None
     syncs: tuple[Row, ...]
+    until: float
+    """The end of the whole interval."""
+    reached: Row | None = None
+    """Of a continued part: the record that shows what the replica had at its begin."""
 
     @property
     def base(self) -> int | None:
+        if self.reached is not None:
+            return self.reached.position
         return self.syncs[0].position if self.syncs else None
 
 
@@ -103,6 +110,11 @@ class Oracle:
         corrected = {(row.run, row.number): row for row in self.clocks.corrected()}
         self.runs = {run: [corrected[run, row.number] for row in of_run] for run, of_run in self.runs.items()}
         self.rows = [row for run in self.runs.values() for row in run]
+        self.named: dict[str, set[str]] = defaultdict(set)
+        """The services that each child names as its parents."""
+        for row in self.rows:
+            if row.kind == "parent":
+                self.named[row.run] |= {row.service} if row.uuid else set()
         self.publications = self._publications()
         self.commits = self._commits()
         self.polling = {row.run for row in self.rows if row.kind == "interest" and row.cause == "poll"}
@@ -115,8 +127,12 @@ class Oracle:
             and row.run not in self.polling
             and row.uuid
             and row.sequence
+            and row.service not in self.named.get(row.run, ())
         ]
         self._skews: dict[tuple[str, str, int], int] = {}
+        from tests.unit.audit.oracle_branches import branches_of
+
+        self.branches: list[Oracle] = branches_of(self)
 
     # -- definitions ---------------------------------------------------------------------------------------------
 
@@ -180,7 +196,7 @@ class Oracle:
         return self._expired[run]
 
     def participants(self) -> list[str]:
-        return [run for run, rows in self.runs.items() if rows[0].side in ("writer", "service", "replica")]
+        return [run for run, rows in self.runs.items() if rows[0].side in PARTICIPANTS]
 
     def closed_until(self) -> float:
         runs = self.participants()
@@ -199,7 +215,7 @@ class Oracle:
     def _publications(self) -> dict[tuple[str, str, int], list[Row]]:
         found = defaultdict(list)
         for row in self.rows:
-            if row.kind == "data" and row.outcome == "sent":
+            if row.kind == "data" and row.outcome == "sent" and row.side != "relay":
                 found[row.uuid, row.topic, row.sequence].append(row)
         return {each: sorted(rows, key=lambda row: (row.wall, row.run, row.number)) for each, rows in found.items()}
 
@@ -213,18 +229,24 @@ class Oracle:
     def _intervals(self) -> list[Interval]:
         found = []
         for run, rows in self.runs.items():
-            if rows[0].side != "replica":
-                continue
-            for topic in {row.topic for row in rows if row.kind == "interest"}:
-                begin: Row | None = None
-                for row in rows:
-                    if row.topic == topic and row.kind == "interest" and begin is None:
-                        begin = row
-                    elif row.topic == topic and row.kind == "drop" and begin is not None:
-                        found.append(self._interval(run, topic, begin, row))
-                        begin = None
-                if begin is not None:
-                    found.append(self._interval(run, topic, begin, None))
+            if rows[0].side == "replica" and run not in self.named:
+                found += self.wholes(run)
+        return found
+
+    def wholes(self, run: str) -> list[Interval]:
+        """The intervals of a run."""
+        found = []
+        rows = self.runs[run]
+        for topic in {row.topic for row in rows if row.kind == "interest"}:
+            begin: Row | None = None
+            for row in rows:
+                if row.topic == topic and row.kind == "interest" and begin is None:
+                    begin = row
+                elif row.topic == topic and row.kind == "drop" and begin is not None:
+                    found.append(self._interval(run, topic, begin, row))
+                    begin = None
+            if begin is not None:
+                found.append(self._interval(run, topic, begin, None))
         return found
 
     def _interval(self, run: str, topic: str, opened: Row, drop: Row | None) -> Interval:
@@ -237,7 +259,7 @@ class Oracle:
             and row.topic == topic
             and opened.number < row.number < end
         )
-        return Interval(run, topic, opened.number, end, opened, drop, syncs)
+        return Interval(run, topic, opened.number, end, opened, drop, syncs, end)
 
     def skew(self, replica: str, publisher: str, time: int) -> int:
         if replica == publisher or not publisher:
@@ -255,7 +277,7 @@ class Oracle:
             for received in self.runs[ask.run]
             if received.kind == "hello" and received.peer == ask.peer and received.wall // self.window <= window
             for sent in self.rows
-            if sent.kind == "hello" and sent.side != "replica" and sent.host == publisher
+            if sent.kind == "hello" and sent.side in ("writer", "service") and sent.host == publisher
             if (sent.peer, sent.uuid) == (ask.peer, received.uuid)
         ]
         if samples:
@@ -336,6 +358,10 @@ class Oracle:
         return found
 
     def delivery(self) -> list[Verdict]:
+        return sorted(row for each in (self, *self.branches) for row in each.judged())
+
+    def judged(self) -> list[Verdict]:
+        """The verdicts of the trunk, or of one branch."""
         found = []
         for item in self.items():
             for name in self.names():
@@ -346,7 +372,7 @@ class Oracle:
         for name, uuid, topic, sequence in self._unrecorded():
             row = Verdict(name, "unrecorded", "", uuid, topic, sequence, 0, 0, "unknown", "unrecorded", "", "")
             found.append(row)
-        return sorted(found)
+        return found
 
     def _received(self, item: Item, name: str) -> list[Row]:
         """All receipts of the item by this replica, in order."""
@@ -382,7 +408,7 @@ class Oracle:
             for row in self.runs[interval.run]
             if row.kind == "data"
             and row.outcome in good
-            and interval.begin < row.number < interval.end
+            and interval.begin < row.number < interval.until
             and (row.topic, row.position, row.nonce) == (item.topic, item.position, item.nonce)
             and row.wall <= self.horizon(item.p)
         ]
@@ -475,6 +501,12 @@ class Oracle:
             return verdict("corrupt", changed_at or "sync", self._blame(item, bool(received)), "repair")
         if settled is not None and settled == polled:
             return verdict("ok" if polled <= item.p + self.bound else "late", way="polling")
+        opened, end = interval.opened.wall, self._end(interval)
+        read = opened > item.p + 2 * self.grace or (settled is not None and settled <= opened + self.bound)
+        if interval.reached is not None and item.p < opened - skew and read:
+            return verdict("excused", "covered")
+        if interval.end < interval.until and end is not None and end - skew <= item.p:
+            return verdict("excused", "stopped")
         if self._hidden(item, interval, skew):
             return verdict("unknown", "gap")
         if item.kind == "unpublished" and self._hidden_at_publisher(item):
@@ -485,8 +517,7 @@ class Oracle:
         blame = self._blame(item, bool(received))
         if settled is not None:
             return verdict("repaired" if settled - skew <= item.p + self.bound else "late", "", blame, "repair")
-        ended = self._end(interval)
-        if ended is not None and ended - skew < item.p + self.bound:
+        if end is not None and end - skew < item.p + self.bound:
             return verdict("excused", "stopped")
         if not self.closed(item.p):
             return verdict("pending")
@@ -680,6 +711,10 @@ class Oracle:
         )
 
     def strays(self) -> list[Stray]:
+        return sorted({row for each in (self, *self.branches) for row in each.unexpected()})
+
+    def unexpected(self) -> set[Stray]:
+        """The strays of the trunk, or of one branch."""
         found = set()
         for row in self.receipts:
             if (row.uuid, row.topic, row.sequence) not in self.publications:
@@ -687,18 +722,18 @@ class Oracle:
                     found.add(Stray(row.name, row.uuid, row.topic, row.sequence, "phantom"))
             elif self.astray(row) and not any(lo < row.number for lo, _, _, _ in self.gaps(row.run)):
                 found.add(Stray(row.name, row.uuid, row.topic, row.sequence, "misrouted"))
-        return sorted(found)
+        return found
 
     def timed(self) -> list[tuple[Verdict | Stray, int]]:
         """The rows of delivery and strays, each with the time that decides its window."""
         times: dict[tuple[object, ...], int] = {item[:7]: item.p for item in self.items()}
-        found: list[tuple[Verdict | Stray, int]] = []
-        for row in self.delivery():
+        found: list[tuple[Verdict | Stray, int]] = [pair for each in self.branches for pair in each.timed()]
+        for row in self.judged():
             of_item = tuple(row)[1:8]
             unrecorded = row.kind == "unrecorded"
             time = self.unrecorded_p(row.uuid, row.topic, row.sequence) if unrecorded else times[of_item]
             found.append((row, time))
-        for stray in self.strays():
+        for stray in self.unexpected():
             walls = [
                 row.wall for row in self.receipts if (row.name, row.uuid, row.topic, row.sequence) == tuple(stray)[:4]
             ]
@@ -951,7 +986,7 @@ class Oracle:
             if row.kind in ("hello", "ask") and row.peer and not row.peer.startswith("observer-"):
                 if row.side == "replica":
                     recorded.add(row.peer)
-                elif row.side in ("writer", "service"):
+                elif row.side in ("writer", "service", "relay"):
                     answered[row.peer] = min(row.wall, answered.get(row.peer, row.wall))
         until = self.listed_at() - self.grace
         known = {peer for peer, wall in answered.items() if peer not in recorded and wall <= until}
@@ -963,7 +998,13 @@ class Oracle:
 
     def missing(self) -> bool:
         """Whether participants or parts of their journals are missing, or two replicas share a name."""
-        return bool(self.headless() or self.overlaps() or self.unknown_requests() or self.without_replica())
+        strange = self.headless() or self.overlaps() or self.unknown_requests() or self.unknown_parents()
+        return bool(strange) or self.without_replica()
+
+    def unknown_parents(self) -> list[str]:
+        """Services that a child names as its parent, and that have no journal."""
+        there = {rows[0].name for rows in self.runs.values() if rows[0].side in ("relay", "service", "writer")}
+        return sorted({name for names in self.named.values() for name in names} - there)
 
     def bits(self) -> int:
         seen = {row.verdict for row in self.delivery()} | {row.verdict for row in self.strays()}

@@ -65,7 +65,7 @@ def test_foreign_parquet_file_is_rejected(tmp_path: Path) -> None:
     assert "is not a journal" in refused(tmp_path / "a.parquet")
 
 
-@pytest.mark.parametrize(("version", "sentence"), [("2", "has the schema version 2, this program reads up to 1")])
+@pytest.mark.parametrize(("version", "sentence"), [("3", "has the schema version 3, this program reads up to 2")])
 def test_newer_schema_is_rejected(tmp_path: Path, version: str, sentence: str) -> None:
     schema = arrow_schema().with_metadata({SCHEMA_KEY: version.encode()})
     pq.write_table(pa.Table.from_pylist([], schema=schema), tmp_path / "a.parquet")

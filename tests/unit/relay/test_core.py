@@ -1,6 +1,7 @@
 """What a relay's step makes is sent, and a refusal of the transport is survived."""
 
 import random
+from pathlib import Path
 
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope, HelloRequest
@@ -9,6 +10,9 @@ from pubsub_lib.core.model import Want
 from pubsub_lib.core.relay_contents import RelayedState
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.errors import TransportError
+from pubsub_lib.journal import Journal, JournalSettings
+from pubsub_lib.journal.reading import read
+from pubsub_lib.journal.rows import SCHEMA
 from pubsub_lib.relay import core as core_module
 from pubsub_lib.relay.core import RelayCore
 from pubsub_lib.sync.question import SyncQuestion
@@ -20,7 +24,7 @@ OWN = "ab" * 16
 class Rig:
     """A relay of the topic t that is synced and proved. ``now`` is the virtual time."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Journal | None = None) -> None:
         self.history = History()
         self.history.one()
         self.now = 100.0
@@ -29,7 +33,7 @@ class Rig:
         self.broken = False
         state = RelayedState(CALM, Limits(), random.Random(0), Cache(), self.now)
         relay = Relay("relay-1", OWN, CALM, Limits(), state, self.now)
-        self.core = RelayCore(relay, self._send, lambda *loop: self.loops.append(loop))
+        self.core = RelayCore(relay, self._send, lambda *loop: self.loops.append(loop), journal)
         asked = self.core.subscribe(["t"], self.now).hello_requests
         self.now += CALM.hello_wait
         sync = None
@@ -49,6 +53,24 @@ class Rig:
 
 def question(wants: dict[str, Want]) -> SyncQuestion:
     return SyncQuestion(wants)
+
+
+def test_what_is_sent_is_in_the_journal_before(tmp_path: Path) -> None:
+    journal = Journal(JournalSettings(folder=str(tmp_path), to_parquet=False), "relay", "relay-1", SCHEMA)
+    rig = Rig(journal)
+    link = rig.history.one()
+    rig.broken = True
+    rig.core.feed(envelope(link), rig.now)
+    assert rig.sent == [], "the transport refused it"
+    rig.broken = False
+    rig.core.hello_requested(HelloRequest("ask", ("t",)), rig.now)
+    journal.close()
+    rows = [row for path in tmp_path.iterdir() for row in read(path)]
+    assert {(row.side, row.name) for row in rows} == {("relay", "relay-1")}
+    sent = [row for row in rows if row.kind == "data"]
+    assert [(row.outcome, row.uuid, row.sequence) for row in sent] == [("sent", OWN, 1)]
+    assert (sent[0].position, sent[0].nonce) == (link.point.position, link.point.nonce)
+    assert [(row.peer, row.service, row.uuid) for row in rows if row.kind == "hello"] == [("ask", "relay-1", OWN)]
 
 
 def test_applied_links_are_sent_on_and_counted() -> None:

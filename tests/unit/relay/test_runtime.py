@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,6 +13,8 @@ from _processes import poll
 from pubsub_lib import Publisher, Replica, Settings, Store
 from pubsub_lib.core.model import Delta, Full, SyncAnswer, Want
 from pubsub_lib.errors import StoreUnavailable, TransportError
+from pubsub_lib.journal import JournalSettings
+from pubsub_lib.journal.reading import read
 from pubsub_lib.relay.runtime import RelayRuntime
 from pubsub_lib.sync.question import SyncQuestion
 from tests.unit.relay.sockets import TOPICS, below, bound, relay_of
@@ -72,6 +75,42 @@ def test_changes_reach_a_replica_through_two_relays(origin: Settings, store: Sto
         assert lower.counters()["relayed"]["links"] >= 98
         assert reads.number - asked <= 1, "the changes did not come through the relays"
         assert lower.reading().above == 2, "the relay above, and the publisher above that one"
+
+
+def test_relays_record_what_they_receive_and_what_they_send(origin: Settings, store: Store, tmp_path: Path) -> None:
+    journal = JournalSettings(folder=str(tmp_path), mark_seconds=0.05, to_parquet=False)
+    first = bound(origin.store_url, "relay-1", journal=journal)
+    second = bound(origin.store_url, "relay-2", journal=journal, parents=(first.bind_address,))
+    agent = below(origin, second, journal=journal, replica_name="agent")
+    with relay_of(first, store, origin.bind_address) as upper, relay_of(second, store) as lower:
+        with Replica(agent, TOPICS, store=store) as replica:
+            replica.wait_synced(LONG)
+            assert poll(lambda: is_fresh(upper) and is_fresh(lower) and not replica.status().polling, LONG)
+            write(store, 1)
+            replica.wait_for(store.read_heads(()).store.position, LONG, topics=TOPICS)
+        written = lower.counters()["journal"]
+        assert written["written"] > 10
+        assert (written["lost"], lower.journal_error) == (0, "")
+        uuids = {"relay-1": upper.uuid, "relay-2": lower.uuid}
+    rows = [row for path in tmp_path.glob("*.journal") for row in read(path)]
+    for name, uuid in uuids.items():
+        of = [row for row in rows if row.name == name]
+        assert {row.side for row in of} == {"relay", "replica"}
+        interest = {(row.topic, row.cause, row.service, row.uuid) for row in of if row.kind == "interest"}
+        assert interest == {(topic, "relay", name, uuid) for topic in (*TOPICS, "default")}
+        sent = [(row.topic, row.position) for row in of if row.outcome == "sent"]
+        applied = [(row.topic, row.position) for row in of if row.outcome == "applied"]
+        assert sent == applied != []
+        assert {row.uuid for row in of if row.outcome == "sent"} == {uuid}
+        assert {row.kind for row in of} >= {"ask", "hello", "held", "listing", "sync_end", "mark", "close"}
+    parents = {(row.name, row.cause, row.service, row.uuid) for row in rows if row.kind == "parent"}
+    assert parents == {
+        ("relay-2", first.bind_address, "", ""),
+        ("relay-2", first.bind_address, "relay-1", uuids["relay-1"]),
+        ("agent", second.bind_address, "", ""),
+        ("agent", second.bind_address, "relay-2", uuids["relay-2"]),
+    }
+    assert {row.service for row in rows if row.name == "agent" and row.sequence and row.kind == "data"} == {"relay-2"}
 
 
 class Counted:

@@ -7,8 +7,9 @@ import pytest
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.model import ALL
+from pubsub_lib.core.quarantine import Publisher
 from pubsub_lib.errors import TransportError
-from pubsub_lib.replica.parent_subscriber import ParentSubscriber
+from pubsub_lib.replica.parent_subscriber import ParentJournal, ParentSubscriber
 from tests.unit.world import QUICK
 
 STALE = QUICK.stale_after
@@ -59,12 +60,13 @@ class Driver(Subscriber):
 class Rig:
     """A subscriber of the parents a, b and c, whose thread does not run: a test calls its steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: ParentJournal | None = None) -> None:
         self.driver = Driver()
         self.silent = 0.0
         self.received: list[Envelope] = []
         self.parents = ParentSubscriber(self.driver, ["a", "b", "c"], QUICK)
         self.parents.judge_by(lambda now: self.silent)
+        self.parents.record_by(journal)
         self.parents.initialize(self.received.append, lambda: None)
         self.begun = self.parents._parents._since
 
@@ -145,6 +147,43 @@ def test_address_that_the_driver_refuses_is_left_for_the_next_one(rig: Rig) -> N
     assert rig.driver.addresses == ["a"]
     rig.step(STALE + 0.5)
     assert rig.driver.addresses == ["c"]
+
+
+class Records:
+    """A journal of parents."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, Publisher | None]] = []
+
+    def parent(self, address: str, speaker: Publisher | None) -> None:
+        self.found.append((address, speaker))
+
+
+def test_journal_gets_each_parent_and_its_publisher_once() -> None:
+    journal = Records()
+    rig = Rig(journal)
+    assert journal.found == [("a", None)], "before the first message"
+    for uuid in (FIRST, FIRST, SECOND):  # the relay starts again
+        rig.hello(uuid)
+    rig.hello(SECOND, goodbye=True)
+    rig.step(0.1)
+    rig.hello(FIRST)
+    rig.hello(SECOND)
+    named = [("a", None), ("a", ("relay", FIRST)), ("a", ("relay", SECOND)), ("b", None)]
+    assert journal.found == named, "late hellos of the old parent do not name the new one"
+    rig.hello("3" * 32)
+    assert journal.found == [*named, ("b", ("relay", "3" * 32))]
+
+
+def test_journal_gets_the_old_parent_again_when_the_new_address_is_refused() -> None:
+    journal = Records()
+    rig = Rig(journal)
+    rig.hello(FIRST)
+    rig.driver.refuses = "b"
+    rig.silent = STALE + 1.0
+    with pytest.raises(TransportError):
+        rig.step(STALE)
+    assert journal.found[1:] == [("a", ("relay", FIRST)), ("b", None), ("a", ("relay", FIRST))]
 
 
 def test_the_rest_is_the_drivers(rig: Rig) -> None:

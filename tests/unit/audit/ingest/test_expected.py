@@ -17,7 +17,7 @@ def test_file_names_participants_once_and_has_comments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b"replica r\nstore x\n", r"who:2 is not a side \(writer, service, replica\) and a name; write 'replica r-1'"),
+        (b"replica r\nstore x\n", r"who:2 is not a side \(writer, service, relay, replica\) and a name; write 'repl"),
         (b"replica\n", r"who:1 is not a side"),
         (b"# nothing\n", "names no participant"),
         (b"replica \xff\n", "is not a text in UTF-8"),

@@ -200,7 +200,7 @@ def test_missing_file_is_one_sentence(tmp_path: Path, name: str) -> None:
         (BEGIN[:-2], "has no readable header (Input data was truncated); remove it, nothing else is readable"),
         (
             beginning(msgspec.structs.replace(HEADER, schema=9)),
-            "has the schema version 9, this program reads up to 1; read it with a newer version of this library",
+            "has the schema version 9, this program reads up to 2; read it with a newer version of this library",
         ),
     ],
 )

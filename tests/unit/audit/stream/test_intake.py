@@ -204,7 +204,7 @@ def test_newer_schema_is_reported(tmp_path: Path) -> None:
     whole.unlink()
     pq.write_table(newer, whole)
     (problem,) = place.look().problems
-    assert "has the schema version 9, this program reads up to 1" in problem
+    assert "has the schema version 9, this program reads up to 2" in problem
     assert place.taken() == []
 
 

@@ -36,6 +36,7 @@ from tests.unit.audit.arrivals import Arrivals, File, cut, true_time
 from tests.unit.audit.generator import BEGIN, TORN, Generator
 from tests.unit.audit.oracle import Oracle, Stray, Verdict
 from tests.unit.audit.rules.test_pipeline import CASES, SKEWED, Kinds, all_cases
+from tests.unit.audit.tree import random_tree, with_gaps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +52,8 @@ docs/contributing/audit-internals.md, "How it is tested".
 JOURNALS = int(os.environ.get("PUBSUB_TEST_JOURNALS", "60"))
 """Number of generated journals that are cut; set it to 1000 for all of them (a minute and a half)."""
 MANY = 100
+TREES = 5
+"""The remainder of seeds of journals with relays."""
 CLOCKS = 3
 """The remainder of seeds of journals whose clocks are far apart."""
 OF_THE_STORE = {
@@ -74,6 +77,9 @@ def without_store(rows: Sequence[Row]) -> list[Row]:
 
 
 def generated(seed: int) -> list[Row]:
+    if seed % 6 == TREES:
+        rng = random.Random(seed)
+        return without_store(with_gaps(rng, random_tree(rng, f"d{seed}").rows()))
     one = Generator(random.Random(seed), 0.0 if seed % 5 == 0 else 1.0, f"d{seed}", clocks=seed % 4 == CLOCKS)
     return without_store(one.rows())
 

@@ -1,0 +1,292 @@
+"""The trunk and the branches of domains with relays, each as a domain of its own (audit-verdicts.md, "Relays").
+
+Each record of a run is in every *place* in which the run takes part. The trunk is the place with the domain's name.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.rules import base_tables
+from pubsub_lib.audit.rules.base_tables import FOREVER, HOSTS, RUN, SYNCS
+from pubsub_lib.audit.rules.corrections import Overview
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.arrow_tables import small
+from pubsub_lib.audit.spark.settled import lookup, settled
+
+_SEPARATOR: Final = "\x1f"
+"""Between the domain and the branch in the name of a place."""
+_OF_RELAY: Final = f"{_SEPARATOR}relay{_SEPARATOR}"
+_OF_OTHER: Final = f"{_SEPARATOR}other{_SEPARATOR}"
+_ALL, _STRAY, _CHILD, _PUBLISHER, _SOURCE = "all", "stray", "child", "publisher", "source"
+"""The part of a run in a place: its records as they are; a child in the trunk, where only messages that no parent sent
+count; a child, or a publisher, in a branch; what a relay applied, and therefore has to send.
+"""
+_OF_RUN: Final = [("domain", pa.string()), ("run", pa.string())]
+_TEXTS: Final = [(name, pa.string()) for name in ("place", "role", "branch")]
+_PLACES: Final = pa.schema([*_OF_RUN, *_TEXTS, ("parents", pa.list_(pa.string()))])
+_NUMBERS: Final = [(f"of_{name}", pa.int64()) for name in ("begin", "named", "end", "end_wall", "end_mono")]
+_STRETCHES: Final = pa.schema([*_OF_RUN, *_NUMBERS])
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Records from ``begin`` on, and before ``end`` if there is one, in which a run follows ``service``. ``named``: the
+    first one that names it.
+    """
+
+    service: str
+    begin: Row
+    named: Row
+    end: Row | None
+
+
+def stretches(parents: Sequence[Row]) -> Iterator[Stretch]:
+    """The stretches of a run, from its ``parent`` records in their order."""
+    move: Row | None = None
+    current: tuple[str, Row, Row] | None = None
+    for row in parents:
+        if row["uuid"] and current is not None and row["service"] == current[0]:
+            continue
+        if current is not None:
+            yield Stretch(*current, row)
+        if row["uuid"]:
+            current = row["service"], move or row, row
+            move = None
+        else:
+            current, move = None, row
+    if current is not None:
+        yield Stretch(*current, None)
+
+
+class Split(msgspec.Struct, frozen=True):
+    """The records of all places, with the place in the column ``domain``; without relays as they were given.
+    ``stretches``: None without relays.
+    """
+
+    rows: DataFrame
+    events: DataFrame
+    overview: DataFrame
+    runs: DataFrame
+    stretches: DataFrame | None = None
+
+    def intervals(self) -> DataFrame:
+        """See :func:`pubsub_lib.audit.rules.base_tables.intervals`."""
+        if self.stretches is None:
+            return settled(base_tables.intervals(self.events, self.rows, self.runs))
+        found = settled(base_tables.intervals(self.events, self.rows, self.runs, self._cut))
+        return settled(_continued(found, self.events, self.rows))
+
+    def _cut(self, begun: DataFrame) -> DataFrame:
+        """The part of each interval in each stretch in which it is open."""
+        assert self.stretches is not None
+        begin, end = F.col("of_begin"), F.col("of_end")
+        apart = (begin >= F.col("end")) | (end <= F.col("begin"))
+        joined = begun.join(lookup(self.stretches), RUN, "left").filter(~F.coalesce(apart, F.lit(False)))
+        moved, left = begin > F.col("begin"), end < F.col("end")
+        changed = {
+            "begin": F.when(moved, begin).otherwise(F.col("begin")),
+            "opened": F.greatest("opened", "of_named"),  # it ignores nulls
+            "end": F.when(left, end).otherwise(F.col("end")),
+            "drop_wall": F.when(left, F.col("of_end_wall")).otherwise(F.col("drop_wall")),
+            "drop_mono": F.when(left, F.col("of_end_mono")).otherwise(F.col("drop_mono")),
+        }
+        return joined.withColumns(changed).select(*begun.columns)
+
+    def domains(self, whole: DataFrame, settings: AuditSettings) -> DataFrame:
+        """See :func:`pubsub_lib.audit.rules.base_tables.domains`, of the places. ``whole``: the same of the domains,
+        whose windows are closed for all places at once.
+        """
+        if self.stretches is None:
+            return whole
+        found = base_tables.domains(self.runs, settings).drop("closed_until").withColumn("of", _domain())
+        until = whole.select(F.col("domain").alias("of"), "closed_until")
+        return settled(found.join(lookup(until), "of", "left").drop("of"))
+
+
+def split(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFrame, known: Overview) -> Split:
+    """The records of all places. Without relays nothing is computed."""
+    if not known.has_relays:
+        return Split(rows, events, overview, runs)
+    spark = rows.sparkSession
+    of_runs = defaultdict(list)
+    naming = (F.col("kind") == "parent") | ((F.col("kind") == "interest") & (F.col("cause") == "relay"))
+    narrow = events.filter(naming).select(*RUN, "number", "wall", "mono", "kind", "service", "uuid")
+    for row in sorted(narrow.collect(), key=lambda row: row["number"]):
+        of_runs[row["domain"], row["run"]].append(row)
+    found = _Places(known.runs, of_runs)
+    places = lookup(small(spark, list(found.places()), _PLACES))
+    placed = _placed_rows(rows, places)
+    return Split(
+        placed,
+        settled(_placed_events(events, places)),
+        settled(base_tables.overview(placed)),
+        settled(_placed_runs(runs, places)),
+        small(spark, list(found.stretches()), _STRETCHES),
+    )
+
+
+class _Places:
+    """Which run takes part where. ``of_runs``: the records of each run that name parents, and the relay of the run."""
+
+    def __init__(self, runs: Iterable[Row], of_runs: Mapping[tuple[str, str], Sequence[Row]]) -> None:
+        self._runs = list(runs)
+        self._stretches: dict[tuple[str, str], list[Stretch]] = {}
+        self._sources: dict[tuple[str, str], set[str]] = defaultdict(set)
+        """By run: the names of its relay."""
+        for key, rows in of_runs.items():
+            parents = [row for row in rows if row["kind"] == "parent"]
+            if parents:
+                self._stretches[key] = list(stretches(parents))
+            self._sources[key] |= {row["service"] for row in rows if row["kind"] == "interest"}
+        self._relays = {(domain, name) for (domain, _), names in self._sources.items() for name in names}
+        self._branches = {(key[0], each.service) for key, found in self._stretches.items() for each in found}
+
+    def place(self, domain: str, service: str) -> str:
+        between = _OF_RELAY if (domain, service) in self._relays else _OF_OTHER
+        return f"{domain}{between}{service}"
+
+    def places(self) -> Iterator[dict[str, Any]]:
+        for row in self._runs:
+            domain, run, name = row["domain"], row["run"], row["name"]
+            publishes = row["side"] in ("relay", "service", "writer") and (domain, name) in self._branches
+            followed = {each.service for each in self._stretches.get((domain, run), ())}
+            roles = [(_PUBLISHER, name)] if publishes else []
+            roles += [(_CHILD, service) for service in sorted(followed)]
+            roles += [
+                (_SOURCE, each) for each in sorted(self._sources[domain, run]) if (domain, each) in self._branches
+            ]
+            common = {"domain": domain, "run": run, "parents": sorted(followed)}
+            for role, service in roles:
+                yield {**common, "place": self.place(domain, service), "role": role, "branch": service}
+            if row["side"] != "relay":
+                role = _STRAY if (domain, run) in self._stretches else _ALL
+                yield {**common, "place": domain, "role": role, "branch": ""}
+
+    def stretches(self) -> Iterator[dict[str, Any]]:
+        for (domain, run), found in self._stretches.items():
+            for each in found:
+                begin, end = each.begin, each.end
+                yield {
+                    "domain": self.place(domain, each.service),
+                    "run": run,
+                    "of_begin": begin["number"],
+                    "of_named": each.named["wall"],
+                    "of_end": FOREVER if end is None else end["number"],
+                    "of_end_wall": None if end is None else end["wall"],
+                    "of_end_mono": None if end is None else end["mono"],
+                }
+
+
+def _is(*roles: str) -> Column:
+    return F.col("role").isin(*roles)
+
+
+def _side() -> Column:
+    publishes = _is(_SOURCE) | (_is(_PUBLISHER) & (F.col("side") == "relay"))
+    return F.when(publishes, F.lit("service")).otherwise(F.col("side"))
+
+
+def _placed_rows(rows: DataFrame, places: DataFrame) -> DataFrame:
+    kind, service = F.col("kind"), F.col("service")
+    data = kind == "data"
+    receipt = data & (F.col("uuid") != "") & (F.col("sequence") > 0)
+    strange = receipt & ~F.array_contains("parents", service)
+    kept = (
+        _is(_ALL)
+        | (_is(_STRAY) & strange)
+        | (_is(_CHILD) & kind.isin("data", "drop", "sync_begin", "sync_end"))
+        | (_is(_PUBLISHER) & data)
+        | (_is(_SOURCE) & data & (F.col("outcome") == "applied"))
+    )
+    source = _is(_SOURCE)
+    others = source | (_is(_CHILD) & data & ~(receipt & (service == F.col("branch"))))
+    changed = {
+        "domain": F.col("place"),
+        "side": _side(),
+        "uuid": F.when(others, F.lit("")).otherwise(F.col("uuid")),
+        "sequence": F.when(others, F.lit(0).cast("bigint")).otherwise(F.col("sequence")),
+        "outcome": F.when(source, F.lit("taken")).otherwise(F.col("outcome")),
+        "cause": F.when(source, F.col("branch")).otherwise(F.col("cause")),
+        "written": F.when(source, F.lit(0).cast("bigint")).otherwise(F.col("written")),
+    }
+    return rows.join(places, RUN).filter(kept).withColumns(changed).select(*rows.columns)
+
+
+def _placed_events(events: DataFrame, places: DataFrame) -> DataFrame:
+    kind = F.col("kind")
+    of_child = kind.isin("interest", "drop", "sync_begin", "sync_end", "ask", "hello")
+    kept = (
+        _is(_ALL)
+        | (_is(_STRAY) & (kind != "interest"))
+        | (_is(_CHILD) & of_child)
+        | (_is(_PUBLISHER) & (kind == "hello"))
+    )
+    changed = {"domain": F.col("place"), "side": _side()}
+    return events.join(places, RUN).filter(kept).withColumns(changed).select(*events.columns)
+
+
+def _placed_runs(runs: DataFrame, places: DataFrame) -> DataFrame:
+    changed = {"domain": F.col("place"), "side": _side()}
+    return runs.join(places, RUN).filter(~_is(_SOURCE)).withColumns(changed).select(*runs.columns)
+
+
+def _continued(intervals: DataFrame, events: DataFrame, rows: DataFrame) -> DataFrame:
+    """The intervals; before the syncs of a continued part stands one that covers nothing, at the part's base."""
+    moved = intervals.filter(F.col("whole") < F.col("begin")).select(*RUN, F.col("topic").alias("of"), "whole", "begin")
+    moved = settled(moved)
+    if moved.isEmpty():
+        return intervals
+    done = events.filter((F.col("kind") == "sync_end") & F.col("outcome").isin("delta", "full"))
+    applied = rows.filter((F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("outcome") == "applied"))
+    keys = [*RUN, "topic", "begin"]
+    joined = intervals
+    for name, table in (("synced", done), ("passed", applied)):
+        there = table.select(*RUN, "topic", "number", "position").join(lookup(moved), RUN)
+        before = (
+            (F.col("number") > F.col("whole")) & (F.col("number") < F.col("begin")) & (F.col("topic") == F.col("of"))
+        )
+        last = there.filter(before).groupBy(*keys).agg(F.max(F.struct("number", "position")).alias(name))
+        joined = joined.join(lookup(settled(last)), keys, "left")
+    later = F.coalesce(F.col("passed.number") > F.col("synced.number"), F.lit(False))
+    base = F.struct(
+        F.col("begin").alias("number"),
+        F.when(later, F.col("passed.position")).otherwise(F.col("synced.position")).alias("position"),
+        F.col("opened").alias("wall"),
+        F.lit(None).cast("bigint").alias("began"),
+        F.lit(FOREVER).cast("bigint").alias("since"),
+    )
+    syncs = F.when(F.col("synced").isNotNull(), F.concat(F.array(base).cast(SYNCS), "syncs")).otherwise(F.col("syncs"))
+    return joined.withColumn("syncs", syncs).select(*intervals.columns)
+
+
+def read_on_arrival(part: Column, settled_at: Column, skew: Column, settings: AuditSettings) -> Column:
+    """Whether the item was sent before the replica came to this parent, and the replica read it then."""
+    p, opened = F.col("p"), part["opened"]
+    continued = F.get(part["syncs"], F.lit(0))["since"] == FOREVER
+    read = (opened > p + 2 * settings.grace) | (settled_at <= opened + settings.bound)
+    return F.coalesce(continued & (p < opened - skew) & read, F.lit(False))
+
+
+def left_before(part: Column, skew: Column) -> Column:
+    """Whether the replica had left this parent when the item was sent."""
+    return F.coalesce((part["end"] < part["until"]) & (part["drop_wall"] - skew <= F.col("p")), F.lit(False))
+
+
+def _domain() -> Column:
+    return F.substring_index("domain", _SEPARATOR, 1)
+
+
+def of_domains(delivery: DataFrame, strays: DataFrame, skews: DataFrame) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """The tables of all places, with their domains. A service's blame is the relay's in a relay's branch. ``skews``: of
+    each pair of hosts one.
+    """
+    of_relay = F.col("domain").contains(_OF_RELAY) & (F.col("blame") == "service")
+    blame = F.when(of_relay, F.lit("relay")).otherwise(F.col("blame"))
+    pairs = skews.withColumn("domain", _domain()).groupBy(*HOSTS).agg(F.min("skew").alias("skew"))
+    delivery = delivery.withColumns({"blame": blame, "domain": _domain()})
+    return delivery, strays.withColumn("domain", _domain()), settled(pairs)
