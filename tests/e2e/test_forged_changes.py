@@ -14,6 +14,7 @@ from pubsub_lib import Store, Worker
 from pubsub_lib.core import codec, digest
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.model import ALL, Change, Head, Link, Point
+from pubsub_zmq.buckets import Heads
 from tests.e2e.service_host import LONG, Host, Watched, write
 
 TOPIC = "t0"
@@ -81,7 +82,8 @@ class Squatter:
         self._send(Envelope("api-1", self._uuid, ALL, 0, (), hello, self._store_id))
 
     def _send(self, envelope: Envelope) -> None:
-        self._socket.send_multipart(codec.encode(envelope))
+        head, body = codec.encode(envelope)
+        self._socket.send_multipart((Heads(exact=False).of(head)[0], body))
 
 
 def forged(head: Head) -> Link:

@@ -18,6 +18,7 @@ from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.model import Change, Head, Link, Point
 from pubsub_lib.journal.compaction import compact
 from pubsub_lib.journal.reading import find
+from pubsub_zmq.buckets import bucketed
 from tests.e2e.service_host import LONG, Host, Watched, write
 
 TOPIC = "t0"
@@ -39,7 +40,7 @@ def poisoned(
     change = Change("item", "forged", "set", version, b'{"owner":"mallory"}')
     link = Link(TOPIC, head.point, Point(version, 7), [change], head.count + 1, 7, head.point, 1, "api-1", written_at)
     body = [1, 2, "api-1", secrets.token_bytes(16), sequence, [Message(link, part, parts)] * 2, None, store_id]
-    return [codec.topic_frame(TOPIC), msgspec.msgpack.encode(body)]
+    return [bucketed(codec.topic_frame(TOPIC)), msgspec.msgpack.encode(body)]
 
 
 class Rogue:

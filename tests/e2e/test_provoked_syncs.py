@@ -18,6 +18,7 @@ from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.model import ALL, Head, Point
 from pubsub_lib.core.quarantine import CONTRADICTIONS, SECONDS, Quarantine
 from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_zmq.buckets import Heads
 from tests.e2e.service_host import LONG, Host, Watched, write
 from tests.e2e.test_forged_changes import TOPIC, forged
 
@@ -79,7 +80,8 @@ class Liar:
         self._send(Envelope("api-2", self.uuid, ALL, 0, (), hello, self._store_id))
 
     def _send(self, envelope: Envelope) -> None:
-        self._socket.send_multipart(codec.encode(envelope))
+        head, body = codec.encode(envelope)
+        self._socket.send_multipart((Heads(exact=False).of(head)[0], body))
 
 
 @pytest.fixture

@@ -178,6 +178,7 @@ def test_alarm_ends_some_time_after_the_last_long_call(monkeypatch: pytest.Monke
 def test_sender_leaves_the_socket_to_its_thread_while_the_guard_is_alarmed(monkeypatch: pytest.MonkeyPatch) -> None:
     with world() as on:
         sender = on.sender()
+        sender.settle()
         guard = sender.publisher._guard
         assert guard is not None
         guard.close()

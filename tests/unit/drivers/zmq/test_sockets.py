@@ -411,6 +411,7 @@ class WaitingLock:
 def test_a_message_is_queued_only_when_many_were_sent_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
     with world() as on:
         sender = on.sender()
+        sender.settle()
         now, queued = 1000.0, list[QueuedMessage]()
         monkeypatch.setattr("pubsub_zmq.publisher.time", SimpleNamespace(monotonic=lambda: now))
         monkeypatch.setattr(SendQueue, "put", lambda _, item, wait: queued.append(item))
@@ -607,6 +608,7 @@ def test_a_sender_that_stays_in_a_call_on_the_socket_is_a_standstill(monkeypatch
     """A message that is sent past the queue is not sent by the thread that the publisher started for it."""
     with world() as on:
         sender = on.sender()
+        sender.settle()
         stood: list[float] = []
         monkeypatch.setattr(
             sender.publisher,

@@ -25,6 +25,7 @@ from pubsub_lib.testing.rig import Collector
 from pubsub_zmq.buckets import bucketed
 from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.publisher import ZmqPublisher
+from pubsub_zmq.sockets import has_work
 from pubsub_zmq.subscriber import ZmqSubscriber
 
 ROOT = Path(__file__).parents[4]
@@ -80,6 +81,17 @@ class Sender:
         self.sequences[topic] += 1
         self.publisher.send_event(envelope(topic, self.sequences[topic], self.uuid, value))
         return self.sequences[topic]
+
+    def settle(self) -> None:
+        """Wait until the socket has no work to do for its clients, as just after it was bound: the next message is then
+        sent by the caller.
+        """
+
+        def done() -> bool:
+            with self.publisher._socket_lock:
+                return self.publisher._xpub is not None and not has_work(self.publisher._xpub)
+
+        eventually(done, "the socket has no work")
 
     def answer(self, ask: HelloRequest) -> None:
         self.asks.append(ask)
