@@ -94,7 +94,7 @@ def test_agents_below_a_relay_are_seen_at_the_service_until_they_end(tree: Tree)
     assert found["listens_to"] == [tree.relay.settings.bind_address]
     assert found["staleness"] is None or 0 <= found["staleness"] < LONG
     page = tree.page(tree.origin)
-    assert page.index("<bdi>relay-1</bdi>", page.index("agents:")) < page.index("<bdi>agent-1</bdi>")
+    assert page.index('depth-1"><bdi>relay-1</bdi>') < page.index('depth-2"><bdi>agent-1</bdi>')
     assert tree.origin.metric("agents", "known") == 3
     assert poll(lambda: tree.origin.metric("agents", "unsynced") == 0, LONG), "they announced themselves at their start"
     assert 0 < tree.origin.metric("agents", "max_staleness") < LONG
