@@ -33,13 +33,8 @@ IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 SEED_VARIABLE = "PUBSUB_TEST_SEED"
 END_TO_END = Path(__file__).parent / "e2e"
 """The folder of the tests that wait for other processes most of their time."""
-LONG = {
-    "test_chaos.py": "chaos",
-    "test_demo.py": "demo",
-    "test_demo_drivers.py": "demo",
-    "test_prepare.py": "prepare",
-}
-"""The longest of them, and their groups. They share nothing with other tests."""
+LONG = {"test_chaos.py", "test_demo.py", "test_demo_drivers.py", "test_prepare.py"}
+"""The longest of them: demos, runs with random faults, and the archive with which their audits start."""
 
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
@@ -106,7 +101,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return "spark" in getattr(item, "fixturenames", ())
 
     whole = mixed(items, lambda item: item.path, lambda item: END_TO_END in item.path.parents)
-    items[:] = sorted(whole, key=lambda item: not with_spark(item))
+    items[:] = sorted(whole, key=lambda item: (not with_spark(item), item.path.name != "test_prepare.py"))
     workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
     items[:] = spread(items, _long, workers)
 
@@ -115,11 +110,11 @@ def _long(item: pytest.Item) -> object:
     """The group of a test that starts at the begin of a parallel run, else None. A group runs in one process.
 
     A long test that started last would keep one processor idle. Two demos at the same time would fail on a busy
-    machine, and each would prepare the audit, which the first one does for all.
+    machine, and each would make an archive of Spark's classes. The test of this archive leaves it to them.
     """
     if item.path.name == "test_mutate.py":
         return item
-    return LONG.get(item.path.name)
+    return "demo" if item.path.parent == END_TO_END and item.path.name in LONG else None
 
 
 def pytest_report_header() -> str:

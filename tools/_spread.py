@@ -11,6 +11,7 @@ def spread(tests: Sequence[Test], long: Callable[[Test], object], workers: int) 
     """The tests in an order in which each process but the first begins with its share of the long ones.
 
     ``long`` is the group of a long test, and None for a short one. The tests of a group stay together.
+    A group goes to the process with the fewest long tests.
 
     ``--dist worksteal`` gives each process an equal part of the list, in order. A process that has run its part takes
     tests from the end of another's part, so the longest tests must not stand there. The first process has the tests of
@@ -24,8 +25,9 @@ def spread(tests: Sequence[Test], long: Callable[[Test], object], workers: int) 
         group = long(each)
         (short if group is None else groups.setdefault(group, [])).append(each)
     shares: list[list[Test]] = [[] for _ in range(workers)]
-    for number, of_group in enumerate(groups.values()):
-        shares[1 + number % (workers - 1)] += of_group
+    for of_group in groups.values():
+        least = min(shares[1:], key=len)
+        least += of_group
     rest = iter(short)
     ordered: list[Test] = []
     left = len(tests)
