@@ -33,6 +33,8 @@ IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 SEED_VARIABLE = "PUBSUB_TEST_SEED"
 END_TO_END = Path(__file__).parent / "e2e"
 """The folder of the tests that wait for other processes most of their time."""
+LONG = {"test_chaos.py", "test_demo.py", "test_demo_drivers.py", "test_prepare.py"}
+"""The longest of them: demos, runs with random faults, and the archive with which their audits start."""
 
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
@@ -93,17 +95,26 @@ def pytest_sessionfinish(exitstatus: int) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # Parallel tests at the head of the list run in one process, from the start. So Spark is started only once, and the
-    # longest tests do not start last. All others are mixed, so that not all processes wait at the same time.
-    def place(item: pytest.Item) -> int:
-        if "spark" in getattr(item, "fixturenames", ()):
-            return 0
-        return 1 if item.path.name.startswith("test_demo") else 2
+    # Parallel tests at the head of the list run in one process, from the start. So Spark is started only once. All
+    # others are mixed, so that not all processes wait at the same time.
+    def with_spark(item: pytest.Item) -> bool:
+        return "spark" in getattr(item, "fixturenames", ())
 
     whole = mixed(items, lambda item: item.path, lambda item: END_TO_END in item.path.parents)
-    items[:] = sorted(whole, key=place)
+    items[:] = sorted(whole, key=lambda item: (not with_spark(item), item.path.name != "test_prepare.py"))
     workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
-    items[:] = spread(items, lambda item: item.path.name == "test_mutate.py", workers)
+    items[:] = spread(items, _long, workers)
+
+
+def _long(item: pytest.Item) -> object:
+    """The group of a test that starts at the begin of a parallel run, else None. A group runs in one process.
+
+    A long test that started last would keep one processor idle. Two demos at the same time would fail on a busy
+    machine, and each would make an archive of Spark's classes. The test of this archive leaves it to them.
+    """
+    if item.path.name == "test_mutate.py":
+        return item
+    return "demo" if item.path.parent == END_TO_END and item.path.name in LONG else None
 
 
 def pytest_report_header() -> str:

@@ -141,7 +141,8 @@ def main(pytest_arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="pubsub-cache-") as cache:
         # A cache for each run: stevedore may otherwise list the drivers of an earlier installation.
         # "": where Python may write no bytecode, each of the many processes would compile the project again.
-        environment = {**os.environ, "XDG_CACHE_HOME": cache, "PYTHONDONTWRITEBYTECODE": ""}
+        caches = {"XDG_CACHE_HOME": cache, "PUBSUB_TEST_CACHE": cache}
+        environment = {**os.environ, **caches, "PYTHONDONTWRITEBYTECODE": ""}
         commands: dict[str, list[str]] = {
             "ruff": [str(BIN / "ruff"), "check", "."],
             "mypy": [str(BIN / "mypy")],

@@ -7,8 +7,11 @@ from typing import TypeVar
 Test = TypeVar("Test")
 
 
-def spread(tests: Sequence[Test], is_long: Callable[[Test], bool], workers: int) -> list[Test]:
+def spread(tests: Sequence[Test], long: Callable[[Test], object], workers: int) -> list[Test]:
     """The tests in an order in which each process but the first begins with its share of the long ones.
+
+    ``long`` is the group of a long test, and None for a short one. The tests of a group stay together.
+    A group goes to the process with the fewest long tests.
 
     ``--dist worksteal`` gives each process an equal part of the list, in order. A process that has run its part takes
     tests from the end of another's part, so the longest tests must not stand there. The first process has the tests of
@@ -16,17 +19,24 @@ def spread(tests: Sequence[Test], is_long: Callable[[Test], bool], workers: int)
     """
     if workers < 2:
         return list(tests)
-    long = [each for each in tests if is_long(each)]
-    short = iter([each for each in tests if not is_long(each)])
+    groups: dict[object, list[Test]] = {}
+    short: list[Test] = []
+    for each in tests:
+        group = long(each)
+        (short if group is None else groups.setdefault(group, [])).append(each)
+    shares: list[list[Test]] = [[] for _ in range(workers)]
+    for of_group in groups.values():
+        least = min(shares[1:], key=len)
+        least += of_group
+    rest = iter(short)
     ordered: list[Test] = []
     left = len(tests)
-    for number in range(workers):
+    for number, share in enumerate(shares):
         size = left // (workers - number)
         left -= size
-        share = long[number - 1 :: workers - 1] if number else []
         ordered += share
-        ordered += islice(short, max(0, size - len(share)))
-    return [*ordered, *short]
+        ordered += islice(rest, max(0, size - len(share)))
+    return [*ordered, *rest]
 
 
 def mixed(tests: Sequence[Test], module: Callable[[Test], object], waits: Callable[[Test], bool]) -> list[Test]:

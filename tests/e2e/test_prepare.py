@@ -1,6 +1,7 @@
 """``pubsub-audit prepare`` with a real JVM: a small audit starts from the archive, which changes none of its output."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from pubsub_lib.errors import ConfigError
 from tests.conftest import IN_CI
 
 DEADLINE = 900.0
+CACHE_VARIABLE = "PUBSUB_TEST_CACHE"
+"""The variable with the cache of a run of ``tools/test``, which is new for each run."""
 
 
 def audit(arguments: Sequence[str], **variables: str) -> "subprocess.CompletedProcess[str]":
@@ -46,3 +49,12 @@ def test_small_audit_starts_from_the_prepared_archive(tmp_path: Path) -> None:
     assert found.returncode == msgspec.json.decode(found.stdout)["exit_code"] == 38, found.stderr
     assert found.stderr == "", "no line of Java or Spark"
     assert loaded.read_text().count("shared objects file (top)") > 10_000
+    leave_to_the_demos(path)
+
+
+def leave_to_the_demos(archive: Path) -> None:
+    """Move the archive into the cache of this run of ``tools/test``, because the first demo would make another one."""
+    if CACHE_VARIABLE in os.environ:
+        folder = Path(os.environ[CACHE_VARIABLE]) / "pubsub_lib"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        shutil.move(archive, folder)

@@ -204,9 +204,14 @@ def tried(root: Path, pairs: Sequence[Pair], jobs: int, done: Callable[[Trial], 
         with ExitStack() as stack:
             servers = _started({mutant.marker for _, mutant in there}, stack)
             laboratory = stack.enter_context(Laboratory(root, min(jobs, len(there)), servers=servers))
-            laboratory.check(list(dict.fromkeys(test for _, mutant in there for test in mutant.tests)))
+            laboratory.check(tests_of(there))
             trials += laboratory.tried(there, done)
     return trials
+
+
+def tests_of(pairs: Sequence[Pair]) -> list[str]:
+    """The tests of all these mutants, each once."""
+    return list(dict.fromkeys(test for _, mutant in pairs for test in mutant.tests))
 
 
 def _started(markers: Collection[str], stack: ExitStack) -> list[PrivateServer]:

@@ -4,9 +4,10 @@ It is slow and simple on purpose: sets, loops, one function per definition.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.oracle_clocks import Clocks
@@ -14,6 +15,9 @@ from tests.unit.audit.oracle_clocks import Clocks
 INFINITE = float("inf")
 PARTICIPANTS = ("writer", "service", "relay", "replica")
 DELIVERED = {"ok", "reordered", "duplicate_dropped", "duplicate_applied", "stale_applied", "corrupt"}
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Interval(NamedTuple):
@@ -90,6 +94,24 @@ class Difference(NamedTuple):
     behind: int | None
 
 
+def once(definition: Callable[Concatenate["Oracle", P], R]) -> Callable[Concatenate["Oracle", P], R]:
+    """The definition, computed once for an oracle and arguments: the rows of an oracle do not change.
+
+    The results are shared, so callers must not change them.
+    """
+    name = definition.__name__
+
+    @wraps(definition)
+    def kept(self: "Oracle", /, *arguments: P.args, **named: P.kwargs) -> R:
+        key = (name, arguments, *named.values())
+        if key not in self.kept:
+            self.kept[key] = definition(self, *arguments, **named)
+        found: R = self.kept[key]
+        return found
+
+    return kept
+
+
 class Oracle:
     def __init__(
         self, rows: Iterable[Row], window: int, grace: int, bound: int, silence: int,
@@ -100,7 +122,7 @@ class Oracle:
         """
         self.torn = set(torn)
         self.listed = listed
-        self._expired: dict[str, bool] = {}
+        self.kept: dict[tuple[object, ...], Any] = {}
         self.window, self.grace, self.bound, self.silence = window, grace, bound, silence
         unique = {(row.run, row.number): row for row in rows}
         self.runs: dict[str, list[Row]] = defaultdict(list)
@@ -136,12 +158,15 @@ class Oracle:
 
     # -- definitions ---------------------------------------------------------------------------------------------
 
+    @once
     def first_wall(self, run: str) -> int:
         return min(row.wall for row in self.runs[run])
 
+    @once
     def last_wall(self, run: str) -> int:
         return max(row.wall for row in self.runs[run])
 
+    @once
     def gaps(self, run: str) -> list[tuple[int, float, float, float]]:
         """(lo, lo's wall, hi, hi's wall)."""
         rows = self.runs[run]
@@ -168,6 +193,7 @@ class Oracle:
     def _who(self, run: str) -> tuple[str, str, str]:
         return (self.runs[run][0].side, self.runs[run][0].name, self.runs[run][0].host)
 
+    @once
     def successor(self, run: str) -> float:
         """The first wall of the run's successor; infinite without one."""
         side, name, host = self._who(run)
@@ -181,23 +207,25 @@ class Oracle:
         ]
         return min((begin for begin in begins if begin > after), default=INFINITE)
 
+    @once
     def ended(self, run: str) -> bool:
         return any(row.kind == "close" for row in self.runs[run])
 
     def over(self, run: str) -> bool:
         return self.ended(run) or self.successor(run) < INFINITE
 
+    @once
     def expired(self, run: str) -> bool:
-        if run not in self._expired:
-            until = self.last_wall(run) + self.silence
-            latest = min(max((self.last_wall(each) for each in self.participants()), default=0), self.listed_at())
-            alone = not self.ended(run) and self.successor(run) > until
-            self._expired[run] = run in self.participants() and alone and latest > until
-        return self._expired[run]
+        until = self.last_wall(run) + self.silence
+        latest = min(max((self.last_wall(each) for each in self.participants()), default=0), self.listed_at())
+        alone = not self.ended(run) and self.successor(run) > until
+        return run in self.participants() and alone and latest > until
 
+    @once
     def participants(self) -> list[str]:
         return [run for run, rows in self.runs.items() if rows[0].side in PARTICIPANTS]
 
+    @once
     def closed_until(self) -> float:
         runs = self.participants()
         if not runs:
@@ -291,6 +319,7 @@ class Oracle:
                     raw.append(row.wall - sent.wall)
         return min(raw)
 
+    @once
     def matching(self, topic: str, name: str, *, polling: bool) -> list[Interval]:
         found = [
             each
@@ -357,6 +386,7 @@ class Oracle:
             found.append(Item("polled", service, "", topic, 0, position, nonce, p, ""))
         return found
 
+    @once
     def delivery(self) -> list[Verdict]:
         return sorted(row for each in (self, *self.branches) for row in each.judged())
 
@@ -710,6 +740,7 @@ class Oracle:
             for point, rows in self.commits.items()
         )
 
+    @once
     def strays(self) -> list[Stray]:
         return sorted({row for each in (self, *self.branches) for row in each.unexpected()})
 
@@ -742,6 +773,7 @@ class Oracle:
 
     # -- store to publisher ------------------------------------------------------------------------------------------
 
+    @once
     def store(self) -> list[StoreFinding]:
         limits = [row for row in self.rows if row.kind == "changelog"]
         if not limits:
@@ -823,6 +855,7 @@ class Oracle:
                     found[who, end.topic] = (order, end, objects)
         return {each: (end, objects) for each, (_, end, objects) in found.items()}
 
+    @once
     def state(self) -> list[Difference]:
         return sorted([*self._listed_differences(), *self._held_differences()], key=str)
 

@@ -48,7 +48,7 @@ class Branch(Oracle):
     def __init__(self, whole: Oracle, service: str) -> None:
         self.whole, self.service = whole, service
         self.window, self.grace, self.bound, self.silence = whole.window, whole.grace, whole.bound, whole.silence
-        self.branches, self.named, self._skews = [], {}, {}
+        self.kept, self.branches, self.named, self._skews = {}, [], {}, {}
         self.polling = whole.polling
         self.stretches = {
             run: [each for each in stretches(whole.runs[run]) if each.service == service] for run in whole.named

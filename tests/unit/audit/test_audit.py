@@ -1,6 +1,5 @@
 """Runs of real trackers, caches and journals, judged by the oracle: healthy replicas are never accused."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,11 +7,12 @@ from pathlib import Path
 import pytest
 from _measurements import command
 
+from tests.scale import scaled
 from tests.unit.audit.joined_parts import FAULTS
 from tests.unit.audit.joined_runs import Tally, run
 
 ROOT = Path(__file__).resolve().parents[3]
-RUNS = int(os.environ.get("PUBSUB_TEST_JOINED", "200"))
+RUNS = scaled(200, "PUBSUB_TEST_JOINED")
 """Number of runs on the model of a store, for each test here; ``tools/bench joined`` runs on real stores."""
 
 

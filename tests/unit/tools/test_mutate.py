@@ -180,12 +180,26 @@ def test_every_mutant_of_the_project_still_applies_and_its_tests_are_quick() -> 
     assert defects(ROOT, areas) == []
 
 
+@pytest.fixture(scope="module")
+def of_all_areas(request: pytest.FixtureRequest) -> Iterator[Laboratory]:
+    """One copy of the tree, one process and this run's servers for all areas: making these takes seconds."""
+    fixtures = {"postgresql": "postgres_server", "mariadb": "mariadb_server"}
+    assert fixtures.keys() == trial.SERVERS.keys()
+    absent = {} if IN_CI else trial.missing_servers()
+    servers = [request.getfixturevalue(fixture) for marker, fixture in fixtures.items() if marker not in absent]
+    with Laboratory(ROOT, jobs=1, servers=servers) as made:
+        yield made
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("area", tables(ROOT))
-def test_every_mutant_of_the_project_is_caught(area: str) -> None:
+def test_every_mutant_of_the_project_is_caught(area: str, of_all_areas: Laboratory) -> None:
     absent = {} if IN_CI else trial.missing_servers()
     there = [(area, each) for each in tables(ROOT)[area] if each.marker not in absent]
-    assert [each for each in trial.tried(ROOT, there, 1, print) if each.outcome is not Verdict.CAUGHT] == []
+    of_all_areas.check(trial.tests_of(there))
+    tried = of_all_areas.tried(there, print)
+    assert len(tried) == len(there)
+    assert [each for each in tried if each.outcome is not Verdict.CAUGHT] == []
 
 
 def test_a_mutant_whose_server_is_missing_is_not_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,7 +226,20 @@ def test_no_server_is_left_after(
     assert tests.returncode == 2, rest
 
 
-def test_checks_write_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The environments in which the tests were compiled, which takes long; ``test_checks.py`` tests it."""
+    found: list[dict[str, str]] = []
+
+    def compiling(environment: dict[str, str]) -> Any:
+        found.append(environment)
+        return subprocess.Popen([sys.executable, "-c", ""])
+
+    monkeypatch.setattr(checks, "compiling", compiling)
+    return found
+
+
+def test_checks_write_bytecode(monkeypatch: pytest.MonkeyPatch, compiled: list[dict[str, str]]) -> None:
     written: list[bool] = []
 
     def check(name: str, command: list[str], environment: dict[str, str]) -> Any:
@@ -240,9 +253,10 @@ def test_checks_write_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "check", check)
     assert checks.main([]) == 0
     assert set(written) == {True}
+    assert [each["PYTHONDONTWRITEBYTECODE"] for each in compiled] == [""]
 
 
-def test_named_tests_run_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_tests_run_in_one_process(monkeypatch: pytest.MonkeyPatch, compiled: list[dict[str, str]]) -> None:
     ran: list[list[str]] = []
 
     def check(name: str, command: list[str], environment: object) -> Any:
@@ -253,5 +267,7 @@ def test_named_tests_run_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(checks, "check", check)
     assert checks.main(["tests/unit/test_errors.py::one"]) == 0
     assert ran[-1][-2:] == ["pytest", "tests/unit/test_errors.py::one"]
+    assert compiled == []
     assert checks.main([]) == 0
     assert ran[-1][3:] == checks.side_by_side()
+    assert len(compiled) == 1

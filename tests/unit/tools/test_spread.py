@@ -18,14 +18,20 @@ def parts(tests: list[int], workers: int) -> list[list[int]]:
 
 
 def test_each_process_but_the_first_begins_with_its_share() -> None:
-    first, *others = parts(spread(range(100), lambda test: test >= 91, 4), 4)
+    first, *others = parts(spread(range(100), lambda test: test if test >= 91 else None, 4), 4)
     assert first == list(range(25))
     assert [each[:4] for each in others] == [[91, 94, 97, 25], [92, 95, 98, 47], [93, 96, 99, 69]]
 
 
+def test_long_tests_of_a_group_are_in_one_process() -> None:
+    groups = {7: "a", 8: "b", 50: "a", 60: "c", 61: "c", 99: "b"}
+    _, *others = parts(spread(range(100), groups.get, 4), 4)
+    assert [each[:3] for each in others] == [[7, 50, 27], [8, 99, 51], [60, 61, 76]]
+
+
 @given(st.lists(st.integers(0, 9), max_size=60), st.integers(1, 8))
 def test_no_test_is_lost_and_short_ones_keep_their_order(tests: list[int], workers: int) -> None:
-    ordered = spread(tests, lambda test: test > 7, workers)
+    ordered = spread(tests, lambda test: test if test > 7 else None, workers)
     assert sorted(ordered) == sorted(tests)
     assert [each for each in ordered if each <= 7] == [each for each in tests if each <= 7]
 

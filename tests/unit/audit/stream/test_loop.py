@@ -31,6 +31,7 @@ from pubsub_lib.audit.stream.windows import Closed, Span, place_of, written
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import Row
 from tests.conftest import SEED_VARIABLE
+from tests.scale import scaled
 from tests.unit.audit import clock_cases
 from tests.unit.audit.arrivals import Arrivals, File, cut, true_time
 from tests.unit.audit.generator import BEGIN, TORN, Generator
@@ -44,12 +45,12 @@ if TYPE_CHECKING:
 WINDOW, GRACE, BOUND, SILENCE = 10_000, 6_000, 3_000, 25_000
 """Twice the grace exceeds the maximum clock difference of generated journals."""
 SETTINGS = AuditSettings(WINDOW, GRACE, BOUND, SILENCE)
-DOMAINS = int(os.environ.get("PUBSUB_TEST_DOMAINS", "15"))
+DOMAINS = scaled(15, "PUBSUB_TEST_DOMAINS")
 """Number of generated journals that go through the real command in one run of the tests, beside all known answers. With
 more than 100 there is one more restart, progress is printed, and the journals also go through ``pubsub-audit run``. See
 docs/contributing/audit-internals.md, "How it is tested".
 """
-JOURNALS = int(os.environ.get("PUBSUB_TEST_JOURNALS", "60"))
+JOURNALS = scaled(60, "PUBSUB_TEST_JOURNALS")
 """Number of generated journals that are cut; set it to 1000 for all of them (a minute and a half)."""
 MANY = 100
 TREES = 5

@@ -1,0 +1,12 @@
+"""The number of generated cases in one run of the tests."""
+
+import os
+
+SCALE_VARIABLE = "PUBSUB_TEST_SCALE"
+
+
+def scaled(number: int, own: str = "") -> int:
+    """``number`` times PUBSUB_TEST_SCALE. ``own``: the environment variable that sets this number alone."""
+    if own in os.environ:
+        return int(os.environ[own])
+    return number * int(os.environ.get(SCALE_VARIABLE, "1"))
