@@ -54,6 +54,7 @@ class RelayRuntime:
 
     ``reader``: answers its own syncs, as of a :class:`.Replica`. ``sender`` and ``subscriber`` are the two halves of
     the driver, new ones; the subscriber has no address of its own. ``live``: reads the directory; None without one.
+    ``older``: see :class:`.RelayEngine`.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class RelayRuntime:
         live: Callable[[], Sequence[DirectoryEntry]] | None,
         *,
         rng: random.Random | None = None,
+        older: SyncReader | None = None,
     ) -> None:
         self.uuid = uuid.uuid4().hex
         """The identity of this start, in every message."""
@@ -85,7 +87,7 @@ class RelayRuntime:
         self._journals = [each for each in (self._received, self._sent) if each is not None]
         self._engine = RelayEngine(
             settings, self.uuid, sender.send_event, self._looped, reader, self._subscriber, Threads(),
-            rng if rng is not None else random.SystemRandom(), discovery, self._received, self._sent,
+            rng if rng is not None else random.SystemRandom(), discovery, self._received, self._sent, older,
         )  # fmt: skip
         if self.parents is not None:
             self.parents.judge_by(lambda now: self._engine.read(unheard, now))

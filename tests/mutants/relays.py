@@ -12,6 +12,8 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 CORE = partial(_mutant, "relay/core", "relay/test_core")
 PARENTS = partial(_mutant, "replica/parent_subscriber", "replica/test_parent_subscriber")
 DISCOVERY = partial(_mutant, "replica/discovery", "replica/test_discovery")
+LOG = partial(_mutant, "core/topic_log", "core/test_topic_log")
+ENGINE = partial(_mutant, "relay/engine", "relay/test_engine")
 LEASES = partial(_mutant, "service/leases", "service/test_leases")
 
 MUTANTS = (
@@ -91,6 +93,27 @@ MUTANTS = (
         "if entry.address]",
         "test_relays_are_not_listened_to_unless_they_are_parents",
         "each relay doubles the messages of all replicas, and relays listen to each other",
+    ),
+    LOG(
+        "older_links_count_as_of_their_reading",
+        "applied = confirmed if all_confirmed else min(confirmed, self._links[0][1])",
+        "applied = confirmed",
+        "test_rule_r3_older_links_that_do_not_show_the_head_are_no_newer_than_the_log",
+        "a replica takes links that a restore has undone for newer than its proof",
+    ),
+    LOG(
+        "older_links_with_a_hole_are_joined",
+        "if at is None or any(link.prev != before.point for before, link in pairwise(links)):",
+        "if at is None:",
+        "test_older_links_that_do_not_lead_to_the_log_or_have_no_room_are_not_used",
+        "a delta lacks links, and the replica reads everything again",
+    ),
+    ENGINE(
+        "each_replica_below_causes_a_reading_of_older_links",
+        "            wants = self.read(lambda state: self.core.lacking(question))\n",
+        "            wants = question.wants\n",
+        "test_links_from_before_the_start_are_read_once_for_all_replicas_below",
+        "after a restart of a relay the database is read once for each replica below it",
     ),
     LEASES(
         "relay_holds_the_lease_for_orphans",
