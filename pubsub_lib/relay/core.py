@@ -141,10 +141,13 @@ class RelayCore:
         taken, self._requests = self._requests, []
         return taken
 
-    def close(self, now: float) -> None:
-        """Send a goodbye, and nothing more. Questions that wait get no answer. Idempotent."""
+    def close(self, now: float, instead: Collection[str] = ()) -> None:
+        """Send a goodbye, and nothing more. Questions that wait get no answer. ``instead``: the addresses to which the
+        replicas below may go. Idempotent.
+        """
         if self._closed:
             return
+        self.relay.instead = tuple(instead)
         self._sent(self.relay.sequencer.goodbye(now))
         self._closed = True
         for answer in self._waiting.values():

@@ -137,9 +137,11 @@ class RelayEngine(Engine):
             interrupt(self._older)
         super().close(until)
 
-    def send_goodbye(self) -> None:
-        """Send nothing more after a goodbye. Any thread; waits for the lock."""
-        self.read(lambda state: self.core.close(self.now()))
+    def send_goodbye(self, instead: Sequence[str] = ()) -> None:
+        """Send nothing more after a goodbye. ``instead``: the addresses to which the replicas below may go. Any thread;
+        waits for the lock.
+        """
+        self.read(lambda state: self.core.close(self.now(), instead))
 
     def _ask_above(self) -> None:
         """Send the hello requests of the last steps. The clock thread may be due earlier now."""

@@ -86,7 +86,9 @@ class RelayService:
         if reader is None:
             reader = channel_client(settings) if settings.sync_url else store
         older = second_client(settings) if settings.sync_url else store
-        self._relay = RelayRuntime(settings, reader, sender, subscriber, live, older=older)
+        self._relay = RelayRuntime(
+            settings, reader, sender, subscriber, live, older=older, drain_to=service.drain_to
+        )  # fmt: skip
         self._admission = admission_of(settings, store, sender, "") if settings.keys else None
         self._leases = Leases(
             store.directory, self._name, self.uuid, service.address, service.lease, time.monotonic(),

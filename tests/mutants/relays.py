@@ -12,6 +12,7 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 CORE = partial(_mutant, "relay/core", "relay/test_core")
 PARENTS = partial(_mutant, "replica/parent_subscriber", "replica/test_parent_subscriber")
 DISCOVERY = partial(_mutant, "replica/discovery", "replica/test_discovery")
+CHOICE = partial(_mutant, "core/parents", "core/test_parents")
 LOG = partial(_mutant, "core/topic_log", "core/test_topic_log")
 ENGINE = partial(_mutant, "relay/engine", "relay/test_engine")
 LEASES = partial(_mutant, "service/leases", "service/test_leases")
@@ -58,6 +59,20 @@ MUTANTS = (
         "envelope.hello.goodbye",
         "test_goodbye_of_the_parent_is_a_reason_to_leave_at_once",
         "a replica runs through all its parents when one of them stops",
+    ),
+    PARENTS(
+        "relays_named_in_a_goodbye_are_ignored",
+        "self._parents.leave(time.monotonic(), envelope.hello.instead)",
+        "self._parents.leave(time.monotonic())",
+        "test_goodbye_that_names_other_relays_leads_to_one_of_the_own_parents",
+        "a drained relay sends its replicas to one that has no room",
+    ),
+    CHOICE(
+        "relay_sends_replicas_to_any_address",
+        "next((name for name in usable if name in instead), usable[0])",
+        "next(iter(instead), usable[0])",
+        "test_rule_r5_parent_that_stops_names_the_next_one_among_the_replicas_own",
+        "one relay that is taken over leads all replicas below it to a publisher of false changes",
     ),
     PARENTS(
         "both_parents_are_listened_to",
