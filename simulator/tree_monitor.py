@@ -4,9 +4,12 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.core.model import Point, SyncAnswer
+from pubsub_lib.core.model import Delta, Point, SyncAnswer
 from pubsub_lib.core.sequencer import Sequencer
+from pubsub_lib.core.step_result import StepResult
+from pubsub_lib.core.transitions import State
 from simulator import invariants
 from simulator.history import History
 from simulator.invariants import Violation
@@ -40,6 +43,8 @@ class TreeMonitor(Monitor):
         super().__init__(world, history)
         self._loops: dict[str, float] = {}
         """By relay: since when it listens to itself."""
+        self._to_keep: dict[Replica, dict[str, list[Point]]] = {}
+        """By replica and chain: the points that the answer which is used now does not cover (rule R4)."""
 
     def sent(self, process: Process, publishing: Sequencer, envelope: Envelope) -> None:
         """A relay sends only what it has applied, and only heads of its own known points, with their true age."""
@@ -64,10 +69,13 @@ class TreeMonitor(Monitor):
             self._claimed(node, topic, head.point, now - hello.age)
 
     def answered(self, node: RelayNode, answer: SyncAnswer) -> None:
-        """A relay answers a question."""
+        """A relay answers a question: from what it has, and not while it is about to replace that."""
         for topic, part in answer.chains.items():
             head = getattr(part, "head", None)
-            known = node.replica_state.tracker.chain(topic).known
+            chain = node.replica_state.tracker.chain(topic)
+            known = chain.known
+            if chain.frozen:
+                raise Violation("frozen", f"{node.name} answers {topic!r} while it is {chain.state.value}")
             if head is not None and head != known:
                 raise Violation("answered", f"{node.name} answers {head} of {topic!r} and is at {known}")
 
@@ -75,6 +83,32 @@ class TreeMonitor(Monitor):
         now = self._world.kernel.now
         if not self._history.covers(topic, point, since - invariants.CLOCK_SLACK, now):
             raise Violation("hello", f"{node.name} claims {point} of {topic!r}, {now - since:.3f} s old")
+
+    def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> bool:
+        """The answer is about to be used: what was received since its earliest moment must stay (rule R4)."""
+        watch, to_keep = self._watches[replica], {}
+        for name, part in answer.chains.items():
+            if isinstance(part, Delta) and answer.ages is not None and name in watch.chains:
+                since = watch.begun - answer.ages[name].age
+                waits = watch.chains[name].waits()
+                to_keep[name] = [point for point, received in waits.items() if received > since]
+        used = super().sync_answered(replica, start, answer)
+        self._to_keep[replica] = to_keep if used else {}
+        return used
+
+    def acted(self, replica: "Replica", outcome: StepResult) -> None:
+        """A replica made a step."""
+        super().acted(replica, outcome)
+        for name, points in self._to_keep.pop(replica, {}).items():
+            if name in replica.topics:
+                self._demand("kept", replica, self._forgotten(replica.replica_state.tracker.chain(name), points))
+
+    def _forgotten(self, chain: Chain, points: Collection[Point]) -> str | None:
+        if chain.state not in (State.FOLLOWING, State.HOLDING):
+            return None  # the next sync brings them
+        kept = {*chain.reorder_buffer.points(), *(head.point for head in chain.heads)}
+        lost = [point for point in points if point.position > chain.known_position and point not in kept]
+        return f"{chain.name!r} at {chain.known} forgot {lost}, received after the answer was true" if lost else None
 
     def check_chain(
         self, replica: "Replica", chain: Chain, before: Point | None, noticed: tuple[Point, Point] | None, *,

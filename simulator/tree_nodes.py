@@ -1,14 +1,14 @@
 """The participants of a tree: replicas that listen to a relay and read from it, and relays."""
 
 import random
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.envelope import Envelope, HelloRequest
-from pubsub_lib.core.model import SyncAnswer
+from pubsub_lib.core.model import SyncAnswer, Want
 from pubsub_lib.core.parents import Parents
-from pubsub_lib.core.relay_contents import RelayedState
+from pubsub_lib.core.relay_contents import Question, RelayedState
 from pubsub_lib.core.relaying import Relay, RelayStep
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import StoreUnavailable
@@ -121,7 +121,7 @@ class RelayNode(Below):
         self.core = RelayCore(self)
         self.asks: Mailbox[HelloRequest] = Mailbox(2000)
         self.questions: Mailbox[tuple[str, StartSync, Answers]] = Mailbox(100)
-        self._waiting: dict[str, tuple[str, Answers]] = {}
+        self._waiting: dict[str, tuple[str, Answers, StartSync, float]] = {}
         self._asked = 0
         self.process.spawn(self._following_more(world.kernel.rng(f"{name} topics")))
         self.process.spawn(self._answering_asks())
@@ -156,7 +156,7 @@ class RelayNode(Below):
                 asker, start, answers = self.questions.items.popleft()
                 self._asked += 1
                 ident = f"{asker} {self._asked}"
-                self._waiting[ident] = asker, answers
+                self._waiting[ident] = asker, answers, start, self.clock.now()
                 self.act(self.out(self.relay.sync_requested(ident, start, self.clock.now())))
                 self.nudge.set()
                 yield Sleep("questioned", 0.0)
@@ -169,15 +169,38 @@ class RelayNode(Below):
         while (hello := self.relay.next_hello(self.clock.now())) is not None:
             self._send(hello)
         for ident, answer in step.answers:
-            asker, answers = self._waiting.pop(ident)
-            if answer is not None:
-                world.monitor.answered(self, answer)
-            world.network.call(self.name, asker, lambda answers=answers, answer=answer: answers.put(answer))  # type: ignore[misc]
+            asker, answers, start, arrived = self._waiting.pop(ident)
+            lacking = self.relay.contents.lacking(start.wants)
+            if lacking and answer is not None:
+                question = Question(ident, start.wants, start.refresh, arrived, {})
+                self.process.spawn(self._reading_older(lacking, question, asker, answers))
+            else:
+                self._answer(asker, answers, answer)
         if step.loop is not None and self.parents is not None:
             world.count("loop")
             if self.parents.refuse(step.loop[0], self.clock.now()):
                 self.moved()
         return step.result
+
+    def _reading_older(self, lacking: Mapping[str, Want], question: Question, asker: str, answers: Answers) -> Steps:
+        """Read the links from before this start, and answer then."""
+        begun = self.clock.now()
+        try:
+            older = yield from self._read(StartSync(0, lacking, {}))
+        except StoreUnavailable:
+            self.world.count("older lost")
+        else:
+            self.world.count("older")
+            self.relay.contents.join(older, begun, self.clock.now())
+        self._answer(asker, answers, self.relay.contents.answer(question, self.clock.now()))
+
+    def _answer(self, asker: str, answers: Answers, answer: SyncAnswer | None) -> None:
+        def arrive() -> None:
+            answers.put(answer)
+
+        if answer is not None:
+            self.world.monitor.answered(self, answer)
+        self.world.network.call(self.name, asker, arrive)
 
     def _send(self, envelope: Envelope) -> None:
         self.world.monitor.sent(self.process, self.relay.sequencer, envelope)

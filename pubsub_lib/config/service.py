@@ -26,6 +26,13 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             "parents. A relay follows the topics of [pubsub]."
         ),
     ] = "origin"
+    drain_to: Annotated[
+        tuple[str, ...],
+        option(
+            "With role = relay: addresses of other relays. When this relay is stopped, the replicas below it move to "
+            "one of them that is among their own parents; by default to the next one of their parents."
+        ),
+    ] = ()
     address: Annotated[
         str,
         option(

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from pubsub_lib.core.envelope import PLAIN_FIELDS, Envelope, Hello, HelloRequest, Message, Packed, Uuid, part_of
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message, Packed, Uuid, part_of
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import (
     MAX_NAME_BYTES,
@@ -38,6 +38,8 @@ MAJOR: Final = 1
 """Wire version that two peers must share."""
 MINOR: Final = 4
 """Grows when a field is appended, or a publisher sends in a further way."""
+DRAIN_MINOR: Final = 5
+"""The minor version of a relay's goodbye that names addresses, which alone has the last field."""
 
 EVERYTHING: Final = b"D"
 """Prefix of every data topic frame: a subscriber of ``ALL`` subscribes to it."""
@@ -171,10 +173,9 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
         else:
             service, uuid = envelope.service, _checked_uuid(envelope.service, envelope.uuid)
             store = _checked_id(envelope.store_id)
-            # Hellos of other publishers do not have the fields that only a relay sends.
-            relayed = hello is not None and bool(hello.path or hello.least_age)
-            sent = hello if hello is None or relayed else msgspec.structs.astuple(hello)[:PLAIN_FIELDS]
-            body = _encode((MAJOR, MINOR, service, uuid, envelope.sequence, list(messages), sent, store))
+            sent = None if hello is None else hello.fields()
+            minor = DRAIN_MINOR if hello is not None and hello.instead else MINOR
+            body = _encode((MAJOR, minor, service, uuid, envelope.sequence, list(messages), sent, store))
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
         raise InvalidValueError(
             f"cannot send an envelope on topic {topic!r}: {error}; check its values first"

@@ -11,8 +11,15 @@ from pubsub_lib.core.model import MAX_NUMBER, MAX_SECONDS, NO_STORE, Change, Hea
 Uuid = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 MAX_PATH: Final = 16
 """Maximum number of UUIDs in the path of a relay's hello."""
+MAX_INSTEAD: Final = 16
+"""Maximum number of addresses in the goodbye of a relay."""
+MAX_ADDRESS: Final = 255
+"""Maximum number of characters of one of them."""
+Address = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ADDRESS)]
 PLAIN_FIELDS: Final = 6
-"""Number of the fields of a hello that no relay sends."""
+"""Number of the fields that the hellos of all publishers have."""
+RELAY_FIELDS: Final = 8
+"""Number of the fields of a relay's hello that is not a goodbye with addresses."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -53,7 +60,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Of a relay only (rule R1): ``least_age``: seconds between the latest moment at which the heads may have been
     read and the sending of this; 0: that may be the sending itself. ``path``: the UUIDs of the publishers above the
-    relay, nearest first.
+    relay, nearest first. ``instead``: in a goodbye, the addresses of relays to which the replicas below may go.
     """
 
     sequences: Mapping[Name, Position]
@@ -64,6 +71,12 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
     goodbye: bool = False
     least_age: float = 0.0
     path: tuple[Uuid, ...] = ()
+    instead: tuple[Address, ...] = ()
+
+    def fields(self) -> Sequence[object]:
+        """What is sent: without the last fields, which only some hellos of relays need."""
+        number = None if self.instead else RELAY_FIELDS if self.path or self.least_age else PLAIN_FIELDS
+        return msgspec.structs.astuple(self)[:number]
 
     def complaint(self) -> str | None:
         """The inconsistency in it, or None."""
@@ -75,6 +88,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
             return f"its reading is at least {self.least_age} s and at most {self.age} s old"
         if len(self.path) > MAX_PATH:
             return f"it is a hello through more than {MAX_PATH} publishers"
+        if len(self.instead) > MAX_INSTEAD:
+            return f"it is a goodbye that names more than {MAX_INSTEAD} addresses"
         if not all(0 <= value <= MAX_NUMBER for value in self.sequences.values()):
             return f"it counts a topic's sequence below 0 or above {MAX_NUMBER}"
         return None

@@ -1,6 +1,6 @@
 """Which relay a replica listens to and reads from (rule R5). Sans-I/O: the caller connects."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from pubsub_lib.core.freshness import NEVER_YET
@@ -49,14 +49,17 @@ class Parents:
         """When ``check`` may be due."""
         return self._since + self._timing.stale_after
 
-    def leave(self, now: float) -> bool:
-        """Use the next parent in order, although the replica may be fresh. Returns whether there is one; without it the
-        current one stays, and is judged again later.
+    def leave(self, now: float, instead: Collection[str] = ()) -> bool:
+        """Use the next parent in order, although the replica may be fresh: if possible one of ``instead``, to which the
+        current one sends its replicas. Others than the replica's own parents are never used. Returns whether there is
+        one; without it the current one stays, and is judged again later.
         """
         self._since = now
         at = self._names.index(self.current)
-        for name in (*self._names[at + 1 :], *self._names[:at]):
-            if self.refused.get(name, NEVER_YET) <= now - EXCLUDED * self._timing.stale_after:
-                self.current = name
-                return True
-        return False
+        excluded = now - EXCLUDED * self._timing.stale_after
+        others = [*self._names[at + 1 :], *self._names[:at]]
+        usable = [name for name in others if self.refused.get(name, NEVER_YET) <= excluded]
+        if not usable:
+            return False
+        self.current = next((name for name in usable if name in instead), usable[0])
+        return True

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from pubsub_lib.core.answer_time import UNKNOWN
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.effects import Apply
 from pubsub_lib.core.envelope import Envelope
@@ -125,10 +126,34 @@ class RelayContents:
                 ages[topic] = AnswerAge(arrived - self.proof(topic), now - self.latest(topic), arrived - applied)
         return SyncAnswer(self.store(chains), chains, self.state.stores.own, ages) if chains else None
 
+    def lacking(self, wants: Mapping[str, Want]) -> dict[str, Want]:
+        """The wanted deltas that begin before the relay's logs: a relay that was started again has no older links, but
+        the store's changelog may have them.
+        """
+        return {
+            topic: want
+            for topic, want in wants.items()
+            if want.after is not None and self.serves(topic) and self._log(topic).lacks(want.after)
+        }
+
+    def join(self, older: SyncAnswer, begun: float, now: float) -> None:
+        """Put older links, which the store or a parent answered, before the logs that they lead to. ``begun``: when
+        they were requested.
+        """
+        if older.store_id != self.state.stores.own:
+            return
+        for topic, part in older.chains.items():
+            if isinstance(part, Delta) and self.serves(topic):
+                age = AnswerAge(0.0, 0.0, 0.0) if older.ages is None else older.ages.get(topic, UNKNOWN)
+                self._log(topic).prepend(part.links, min(begun - min(age.age, age.applied), now))
+
+    def _log(self, topic: str) -> TopicLog:
+        return self._logs.setdefault(topic, TopicLog(self.head(topic).point))
+
     def _part(self, topic: str, want: Want) -> tuple[Delta | Incomplete | Full, float]:
         """A topic's part of an answer, and the time of the delta's first link."""
         head = self.head(topic)
-        log = self._logs.setdefault(topic, TopicLog(head.point))
+        log = self._log(topic)
         if want.after is None:
             contains = None if want.known is None else log.holds(want.known)
             records = self.state.cache.topic_records(topic)

@@ -79,6 +79,8 @@ class Relay:
         self, service: str, uuid: str, timing: Timing, limits: Limits, state: RelayedState, now: float
     ) -> None:
         self.uuid = uuid
+        self.instead: tuple[str, ...] = ()
+        """The addresses of other relays, to which the replicas below may go when this one stops."""
         self.state = state
         self.sequencer = RelaySequencer(self, service, uuid, timing, limits, now)
         self.oversized = 0
@@ -200,7 +202,8 @@ class Relay:
         age = max((now - contents.proof(topic) for topic in about), default=0.0)
         least = min((now - contents.latest(topic) for topic in about), default=0.0)
         store = contents.store(about) if about else None
-        return Hello(sequences, heads, store, age, nonce, goodbye, min(max(least, 0.0), age), self.path(now))
+        instead = self.instead if goodbye else ()
+        return Hello(sequences, heads, store, age, nonce, goodbye, min(max(least, 0.0), age), self.path(now), instead)
 
     def path(self, now: float) -> tuple[bytes, ...]:
         """The UUIDs above this relay, the nearest first, of publishers whose hellos were received lately."""

@@ -4,6 +4,8 @@ A point names a state for every process, so a link needs no number of the relay 
 """
 
 from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from pubsub_lib.core.model import ZERO, Link, Point
@@ -51,6 +53,30 @@ class TopicLog:
             first, _ = self._links.popleft()
             self._base = first.point
             self._bytes -= size_of(first)
+
+    def lacks(self, point: Point) -> bool:
+        """Whether links from before this log may lead from a point to it, and there is room for them."""
+        room = len(self._links) < self._max_links and self._bytes < self._max_bytes
+        return room and point.position < self._base.position and self.after(point) is None
+
+    def prepend(self, links: Sequence[Link], confirmed: float) -> bool:
+        """Put those of the links that lead to the log's first point before it. ``confirmed``: a time at which all of
+        them were in the store's history. Returns whether they lead there, and whether there is room for them.
+        """
+        at = next((number for number, link in enumerate(links) if link.point == self._base), None)
+        if at is None or any(link.prev != before.point for before, link in pairwise(links)):
+            return False
+        before = links[: at + 1]
+        size = sum(size_of(link) for link in before)
+        if len(self._links) + len(before) > self._max_links or self._bytes + size > self._max_bytes:
+            return False
+        # Else a restore may have undone later links of this log since it got them (rule R3).
+        all_confirmed = any(link.point == self.head for link in links[at:])
+        applied = confirmed if all_confirmed else min(confirmed, self._links[0][1])
+        self._links.extendleft((link, applied) for link in reversed(before))
+        self._base = before[0].prev
+        self._bytes += size
+        return True
 
     def after(self, point: Point) -> tuple[list[Link], float] | None:
         """The links after a point, and the time of the first of them (infinite without one); None: the log does not

@@ -1,12 +1,13 @@
 """A relay in place of a replica's state: what each step makes is sent, and passed on to those who wait."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Final
 
 from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, HelloRequest
-from pubsub_lib.core.model import SyncAnswer
+from pubsub_lib.core.model import SyncAnswer, Want
+from pubsub_lib.core.relay_contents import Question
 from pubsub_lib.core.relaying import Relay, RelayStep
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import PubSubError
@@ -45,9 +46,10 @@ class RelayCore:
         self._asked = 0
         self._closed = False
         self._refused = ""
-        self.counts = dict.fromkeys(("links", "hellos", "answers", "unsent", "questions", "answered"), 0)
-        """Sent links, broadcast hellos and hello replies (``answers``), messages that the transport refused, and the
-        questions of replicas below. Changed under the lock; any thread may copy it."""
+        self.counts = dict.fromkeys(("links", "hellos", "answers", "unsent", "questions", "answered", "joined"), 0)
+        """Sent links, broadcast hellos and hello replies (``answers``), messages that the transport refused, the
+        questions of replicas below, and readings of older links for them. Changed under the lock; any thread may copy
+        it."""
 
     # -- a replica's state, for the engine ---------------------------------------------------------------------------
 
@@ -105,6 +107,19 @@ class RelayCore:
         self._kept(self._out(self.relay.sync_requested(asker, start, now), now))
         return asker, answer
 
+    def lacking(self, question: SyncQuestion) -> Mapping[str, Want]:
+        """The deltas of a question that begin before the relay's own links."""
+        return self.relay.contents.lacking(question.wants)
+
+    def join(self, older: SyncAnswer, begun: float, now: float) -> None:
+        """The store, or a parent, answered with older links, which were requested when ``begun``."""
+        self.counts["joined"] += 1
+        self.relay.contents.join(older, begun, now)
+
+    def answer_again(self, question: SyncQuestion, arrived: float, now: float) -> SyncAnswer | None:
+        """The answer to a question of before, whose proofs were renewed then."""
+        return self.relay.contents.answer(Question("", question.wants, question.refresh, arrived, {}), now)
+
     def give_up(self, asker: str) -> None:
         """The answer to this question came too late."""
         self._waiting.pop(asker, None)
@@ -126,10 +141,13 @@ class RelayCore:
         taken, self._requests = self._requests, []
         return taken
 
-    def close(self, now: float) -> None:
-        """Send a goodbye, and nothing more. Questions that wait get no answer. Idempotent."""
+    def close(self, now: float, instead: Collection[str] = ()) -> None:
+        """Send a goodbye, and nothing more. Questions that wait get no answer. ``instead``: the addresses to which the
+        replicas below may go. Idempotent.
+        """
         if self._closed:
             return
+        self.relay.instead = tuple(instead)
         self._sent(self.relay.sequencer.goodbye(now))
         self._closed = True
         for answer in self._waiting.values():

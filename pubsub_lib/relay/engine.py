@@ -1,17 +1,20 @@
 """The threads of a relay: those of a replica, with a relay around its state, and the callers from below."""
 
 import random
+import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope, HelloRequest
-from pubsub_lib.core.model import SyncAnswer
+from pubsub_lib.core.model import Incomplete, SyncAnswer
 from pubsub_lib.core.relay_contents import RelayedState
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.errors import PubSubError
 from pubsub_lib.journal import Journal
+from pubsub_lib.logs import logger
 from pubsub_lib.relay.core import RelayCore
 from pubsub_lib.replica.core import Core
 from pubsub_lib.replica.discovery import Discovery
@@ -19,16 +22,22 @@ from pubsub_lib.replica.engine import Engine
 from pubsub_lib.replica.handlers import Handlers
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.scheduling import Scheduler
-from pubsub_lib.replica.sync_reader import SyncReader
+from pubsub_lib.replica.sync_reader import SyncReader, ask, interrupt
 from pubsub_lib.settings import Settings
 from pubsub_lib.sync.question import SyncQuestion
+
+_log = logger(__name__)
 
 SLACK: Final = 0.5
 """Seconds for which an answer may be late: the relay's threads may be busy."""
 
 
 class RelayEngine(Engine):
-    """The engine's lock guards the relay, too. Messages are sent under it, in the order of their sequences."""
+    """The engine's lock guards the relay, too. Messages are sent under it, in the order of their sequences.
+
+    ``older``: answers what the relay lacks for replicas below, because it was started after them. One thread at a time
+    reads from it, beside the thread of the relay's own syncs. None: such replicas read all objects.
+    """
 
     def __init__(
         self,
@@ -43,8 +52,13 @@ class RelayEngine(Engine):
         discovery: Discovery | None = None,
         received: ReplicaJournal | None = None,
         sent: Journal | None = None,
+        older: SyncReader | None = None,
     ) -> None:
         """``received``, ``sent``: the relay's two journals."""
+        self._older = older
+        self._reading_older = threading.Lock()
+        self._older_failed = float("-inf")
+        """When a reading of older links failed last."""
         self._relay_parts = uuid, send, looped, sent
         self._answer_wait = settings.timing.round_trip + SLACK
         handlers = Handlers(settings.handling, scheduler.now, threaded=False, condition=scheduler.condition)
@@ -82,19 +96,52 @@ class RelayEngine(Engine):
 
     def answer(self, question: SyncQuestion) -> SyncAnswer | None:
         """Answer a sync of a replica below. None: the relay has nothing of it, or too many wait. Any thread; blocks for
-        ``round_trip`` and ``SLACK`` at most, while the relay asks above for a newer proof.
+        ``round_trip`` and ``SLACK`` at most, while the relay asks above for a newer proof, and for readings of older
+        links, of which one that fails ends the wait.
         """
+        arrived = self.now()
         asker, answer = self.read(lambda state: self.core.sync_requested(question, self.now()))
         self._ask_above()
         try:
-            return answer.result(self._answer_wait)
+            found = answer.result(self._answer_wait)
         except TimeoutError:
             self.read(lambda state: self.core.give_up(asker))
             return None
+        if found is None or not any(isinstance(part, Incomplete) for part in found.chains.values()):
+            return found
+        return self._with_older_links(question, found, arrived)
 
-    def send_goodbye(self) -> None:
-        """Send nothing more after a goodbye. Any thread; waits for the lock."""
-        self.read(lambda state: self.core.close(self.now()))
+    def _with_older_links(self, question: SyncQuestion, found: SyncAnswer, arrived: float) -> SyncAnswer:
+        """The answer again, after links from before the relay's start were read. One thread reads for all that wait."""
+        older = self._older
+        if older is None:
+            return found
+        with self._reading_older:
+            wants = self.read(lambda state: self.core.lacking(question))
+            if wants:
+                if self._older_failed >= arrived:
+                    return found
+                begun = self.now()
+                try:
+                    links = ask(older, SyncQuestion(wants))
+                except PubSubError as error:
+                    _log.warning("replicas below read all objects, because older links cannot be read: %s", error)
+                    self._older_failed = self.now()
+                    return found
+                self.read(lambda state: self.core.join(links, begun, self.now()))
+            return self.read(lambda state: self.core.answer_again(question, arrived, self.now())) or found
+
+    def close(self, until: float) -> None:
+        """See :meth:`pubsub_lib.replica.engine.Engine.close`."""
+        if self._older is not None:
+            interrupt(self._older)
+        super().close(until)
+
+    def send_goodbye(self, instead: Sequence[str] = ()) -> None:
+        """Send nothing more after a goodbye. ``instead``: the addresses to which the replicas below may go. Any thread;
+        waits for the lock.
+        """
+        self.read(lambda state: self.core.close(self.now(), instead))
 
     def _ask_above(self) -> None:
         """Send the hello requests of the last steps. The clock thread may be due earlier now."""

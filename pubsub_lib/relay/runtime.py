@@ -54,6 +54,7 @@ class RelayRuntime:
 
     ``reader``: answers its own syncs, as of a :class:`.Replica`. ``sender`` and ``subscriber`` are the two halves of
     the driver, new ones; the subscriber has no address of its own. ``live``: reads the directory; None without one.
+    ``older``: see :class:`.RelayEngine`. ``drain_to``: the addresses to which ``close`` sends the replicas below.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class RelayRuntime:
         live: Callable[[], Sequence[DirectoryEntry]] | None,
         *,
         rng: random.Random | None = None,
+        older: SyncReader | None = None,
+        drain_to: Sequence[str] = (),
     ) -> None:
         self.uuid = uuid.uuid4().hex
         """The identity of this start, in every message."""
@@ -72,6 +75,7 @@ class RelayRuntime:
         self._timing = settings.timing
         self._topics = with_default(tuple(settings.topics), settings.default_topic)
         self._sender = sender
+        self._drain_to = drain_to
         self._loop: tuple[str, float] = "", float("-inf")
         """The service name of a parent that is below this relay, and when its last message was received."""
         self.parents = ParentSubscriber(subscriber, settings.parents, settings.timing) if settings.parents else None
@@ -85,7 +89,7 @@ class RelayRuntime:
         self._journals = [each for each in (self._received, self._sent) if each is not None]
         self._engine = RelayEngine(
             settings, self.uuid, sender.send_event, self._looped, reader, self._subscriber, Threads(),
-            rng if rng is not None else random.SystemRandom(), discovery, self._received, self._sent,
+            rng if rng is not None else random.SystemRandom(), discovery, self._received, self._sent, older,
         )  # fmt: skip
         if self.parents is not None:
             self.parents.judge_by(lambda now: self._engine.read(unheard, now))
@@ -118,7 +122,7 @@ class RelayRuntime:
             return
         self._closed = True
         if self._started:
-            self._engine.send_goodbye()
+            self._engine.send_goodbye(self._drain_to)
         self._engine.close(time.monotonic() + CLOSE_TIMEOUT)
         if self._received is not None:
             self._engine.read(self._received.list_objects)

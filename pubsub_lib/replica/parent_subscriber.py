@@ -161,7 +161,7 @@ class ParentSubscriber(Subscriber):
                 if envelope.uuid not in self._left:
                     self._publisher = envelope.service
                 ended = envelope.hello.goodbye and envelope.uuid not in self._left
-                moved = ended and self._parents.leave(time.monotonic())
+                moved = ended and self._parents.leave(time.monotonic(), envelope.hello.instead)
                 if moved:
                     self._moved(f"its publisher {envelope.service!r} stops")
             if moved:

@@ -91,9 +91,18 @@ def check_driver(settings: Settings, capabilities: Capabilities) -> None:
 def channel_client(settings: Settings) -> SyncClient:
     """A client of the sync channel of ``sync_url``. Warns of servers that are not verified."""
     warn_of_plain_channels(settings.sync_url)
+    return _client(settings, settings.timing.sync_timeout)
+
+
+def second_client(settings: Settings) -> SyncClient:
+    """Another one, for a relay that asks while a replica below it waits for the answer: in half of the time."""
+    return _client(settings, settings.timing.sync_timeout / 2)
+
+
+def _client(settings: Settings, timeout: float) -> SyncClient:
     return SyncClient(
         settings.sync_url,
-        timeout=settings.timing.sync_timeout,
+        timeout=timeout,
         max_frame_bytes=settings.limits.max_frame_bytes,
         max_bytes=settings.max_sync_bytes,
     )

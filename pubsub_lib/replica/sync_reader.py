@@ -34,15 +34,17 @@ def interrupt(reader: SyncReader) -> None:
         reader.close()
 
 
+def ask(reader: SyncReader, question: SyncQuestion) -> SyncAnswer:
+    """Read from a store or from a sync channel. Blocks; raises StoreError."""
+    return reader.ask(question) if isinstance(reader, ChannelReader) else reader.read_sync(question.wants)
+
+
 def read_all(reader: SyncReader, job: StartSync) -> SyncAnswer:
     """Read what the sync wants. Blocks; raises StoreError, also for an answer of the database that lacks a topic."""
     kinds = {want.after is None for want in job.wants.values()}
     for full in kinds:
         hit("sync.during_snapshot" if full else "sync.during_delta")
-    if isinstance(reader, ChannelReader):
-        answer = reader.ask(SyncQuestion(job.wants, job.refresh))
-    else:
-        answer = reader.read_sync(job.wants)
+    answer = ask(reader, SyncQuestion(job.wants, job.refresh))
     if answer.ages is not None:
         return answer  # a relay leaves out what it does not have: the tracker treats that as a failed sync
     missing = job.wants.keys() - answer.chains.keys()

@@ -24,7 +24,7 @@ from pubsub_lib.latency import Latencies
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.admission import admission_of
 from pubsub_lib.relay.runtime import RelayRuntime
-from pubsub_lib.replica.sources import channel_client
+from pubsub_lib.replica.sources import channel_client, second_client
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.health import entry_problems, hanging, sending_problems
@@ -85,7 +85,10 @@ class RelayService:
         live = store.directory.live
         if reader is None:
             reader = channel_client(settings) if settings.sync_url else store
-        self._relay = RelayRuntime(settings, reader, sender, subscriber, live)
+        older = second_client(settings) if settings.sync_url else store
+        self._relay = RelayRuntime(
+            settings, reader, sender, subscriber, live, older=older, drain_to=service.drain_to
+        )  # fmt: skip
         self._admission = admission_of(settings, store, sender, "") if settings.keys else None
         self._leases = Leases(
             store.directory, self._name, self.uuid, service.address, service.lease, time.monotonic(),

@@ -9,6 +9,7 @@ from pubsub_lib.config import options
 from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER, WILDCARDS
 from pubsub_lib.config.reading import Configuration, refuse_unknown
 from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.core.envelope import MAX_ADDRESS, MAX_INSTEAD
 from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.exposure import is_loopback
@@ -42,6 +43,11 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
     check(settings)
     if service.role == RELAY:
         check_relay(settings, service)
+    elif service.drain_to:
+        raise ConfigError(
+            f"drain_to in [{options.SERVICE_GROUP}] is of a relay, whose replicas it sends to other relays; set "
+            "role = relay, or remove drain_to"
+        )
     _check_ports(settings, service)
     _check_syncs(settings, service)
     exposure.check(listeners(settings, service), settings.insecure)
@@ -90,11 +96,23 @@ def check_relay(settings: Settings, service: ServiceSettings) -> None:
         raise ConfigError(
             f"{group} would read its syncs from itself at {looped[0]}; remove it from sync_url in [{GROUP}]"
         )
+    _check_drain(settings, service)
     if settings.group_commit == "host":
         raise ConfigError(
             f"group_commit = host needs a service that commits for its workers, and {group} does not; set "
             f"group_commit = process in [{GROUP}]"
         )
+
+
+def _check_drain(settings: Settings, service: ServiceSettings) -> None:
+    group = f"drain_to in [{options.SERVICE_GROUP}]"
+    if len(service.drain_to) > MAX_INSTEAD:
+        raise ConfigError(f"{group} names {len(service.drain_to)} addresses; name {MAX_INSTEAD} at most")
+    for address in service.drain_to:
+        if not address.partition("://")[2] or len(address) > MAX_ADDRESS:
+            raise ConfigError(f"{group} names {address!r}, which is no address; write it as tcp://10.0.0.8:8866")
+        if address in (settings.bind_address, service.address):
+            raise ConfigError(f"{group} names {address}, which is the relay's own address; remove it")
 
 
 def _is_own(channel: ChannelUrl, service: ServiceSettings) -> bool:

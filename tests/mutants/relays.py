@@ -12,6 +12,9 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 CORE = partial(_mutant, "relay/core", "relay/test_core")
 PARENTS = partial(_mutant, "replica/parent_subscriber", "replica/test_parent_subscriber")
 DISCOVERY = partial(_mutant, "replica/discovery", "replica/test_discovery")
+CHOICE = partial(_mutant, "core/parents", "core/test_parents")
+LOG = partial(_mutant, "core/topic_log", "core/test_topic_log")
+ENGINE = partial(_mutant, "relay/engine", "relay/test_engine")
 LEASES = partial(_mutant, "service/leases", "service/test_leases")
 
 MUTANTS = (
@@ -58,6 +61,20 @@ MUTANTS = (
         "a replica runs through all its parents when one of them stops",
     ),
     PARENTS(
+        "relays_named_in_a_goodbye_are_ignored",
+        "self._parents.leave(time.monotonic(), envelope.hello.instead)",
+        "self._parents.leave(time.monotonic())",
+        "test_goodbye_that_names_other_relays_leads_to_one_of_the_own_parents",
+        "a drained relay sends its replicas to one that has no room",
+    ),
+    CHOICE(
+        "relay_sends_replicas_to_any_address",
+        "next((name for name in usable if name in instead), usable[0])",
+        "next(iter(instead), usable[0])",
+        "test_rule_r5_parent_that_stops_names_the_next_one_among_the_replicas_own",
+        "one relay that is taken over leads all replicas below it to a publisher of false changes",
+    ),
+    PARENTS(
         "both_parents_are_listened_to",
         "            self._driver.unregister_listen_address(before)\n",
         "            pass\n",
@@ -91,6 +108,27 @@ MUTANTS = (
         "if entry.address]",
         "test_relays_are_not_listened_to_unless_they_are_parents",
         "each relay doubles the messages of all replicas, and relays listen to each other",
+    ),
+    LOG(
+        "older_links_count_as_of_their_reading",
+        "applied = confirmed if all_confirmed else min(confirmed, self._links[0][1])",
+        "applied = confirmed",
+        "test_rule_r3_older_links_that_do_not_show_the_head_are_no_newer_than_the_log",
+        "a replica takes links that a restore has undone for newer than its proof",
+    ),
+    LOG(
+        "older_links_with_a_hole_are_joined",
+        "if at is None or any(link.prev != before.point for before, link in pairwise(links)):",
+        "if at is None:",
+        "test_older_links_that_do_not_lead_to_the_log_or_have_no_room_are_not_used",
+        "a delta lacks links, and the replica reads everything again",
+    ),
+    ENGINE(
+        "each_replica_below_causes_a_reading_of_older_links",
+        "            wants = self.read(lambda state: self.core.lacking(question))\n",
+        "            wants = question.wants\n",
+        "test_links_from_before_the_start_are_read_once_for_all_replicas_below",
+        "after a restart of a relay the database is read once for each replica below it",
     ),
     LEASES(
         "relay_holds_the_lease_for_orphans",

@@ -57,6 +57,8 @@ REQUIRED = {
     "older knowledge for newer": ("older_full_answer_used", "older_delta_used"),
     "a relay that sends on what it has not applied": ("sent_before_applied",),
     "a relay that calls an unknown topic empty": ("empty_for_unknown",),
+    "a relay that answers what it is about to replace": ("served_while_frozen",),
+    "what was received since an older answer": ("received_since_forgotten",),
     "relays in a loop": ("loops_stay",),
     "a parent that is cut off and stays": ("parent_never_left",),
 }

@@ -8,6 +8,7 @@ from pubsub_lib.core import answer_time
 from pubsub_lib.core.answer_time import AnswerTime, Verdict
 from pubsub_lib.core.model import EMPTY, Full
 from pubsub_lib.core.parents import Parents
+from pubsub_lib.core.relay_contents import RelayContents
 from pubsub_lib.core.relaying import Relay, RelayStep
 from tests.simulator.registry import Patch, mutant
 
@@ -69,6 +70,11 @@ def older_delta_used() -> list[Patch]:
     return _used_where(lambda verdict, part: verdict is Verdict.REFUSED and not isinstance(part, Full))
 
 
+@mutant("an older answer drops what was received since its moment", trees=True)
+def received_since_forgotten() -> list[Patch]:
+    return _of_another_time(turn=lambda syncs, at: syncs.turn)
+
+
 # -- relays ------------------------------------------------------------------------------------------------------------
 
 
@@ -98,6 +104,15 @@ def empty_for_unknown() -> list[Patch]:
         return msgspec.structs.replace(made, heads={**dict.fromkeys(asked.get(nonce, ()), EMPTY), **made.heads})
 
     return [(Relay, "hello_requested", _requested), (Relay, "hello", _hello)]
+
+
+@mutant("a relay answers a topic that it is about to replace", trees=True)
+def served_while_frozen() -> list[Patch]:
+    def serves(self: Any, topic: str) -> bool:
+        tracker = self.state.tracker
+        return topic in tracker.topics and tracker.chain(topic).known is not None
+
+    return [(RelayContents, "serves", serves)]
 
 
 @mutant("two relays may listen to each other", trees=True)

@@ -106,7 +106,7 @@ LARGE_FILES = {
     "pubsub_lib/testing/conformance.py": (479, "the list of a driver's checks"),
     "simulator/monitor.py": (367, "one observer of the whole system"),
     "simulator/store.py": (359, "one model of the store"),
-    "tools/generate_wire_format.py": (404, "one page with its text"),
+    "tools/generate_wire_format.py": (406, "one page with its text"),
     "tools/spark_cluster_app.py": (307, "a script"),
 }
 LARGE_FUNCTIONS = {

@@ -63,14 +63,14 @@ def paced(count: int, send: Callable[[int], None], rate: float = RATE) -> None:
 # -- the peer --------------------------------------------------------------------------------------------------------
 
 
-def raw_send(line: Line, port: int, count: int) -> None:
+def raw_send(line: Line, port: int, count: int, rate: float) -> None:
     """Raw pyzmq's sender."""
     socket = zmq.Context().socket(zmq.XPUB)
     socket.bind(f"tcp://127.0.0.1:{port}")
     line.send()
     socket.recv()
     body = value(0)
-    paced(count, lambda _: socket.send(TOPIC + STAMP.pack(time.monotonic()) + body))
+    paced(count, lambda _: socket.send(TOPIC + STAMP.pack(time.monotonic()) + body), rate)
     line.wait()
 
 
@@ -86,11 +86,11 @@ def raw_receive(line: Line, port: int, count: int) -> None:
     line.send(statistics.median(took))
 
 
-def raw(count: int) -> float:
-    """The median, in seconds."""
+def raw(count: int, rate: float = RATE) -> float:
+    """The median, in seconds, at ``rate`` messages a second."""
     with Children() as children:
         port = free_port()
-        children.fork(raw_send, port, count).receive()
+        children.fork(raw_send, port, count, rate).receive()
         return float(children.fork(raw_receive, port, count).receive())
 
 

@@ -61,6 +61,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "objects": ("_measurements.objects", "memory and collection time of one cached object in several forms"),
     "path": ("_measurements.path", "processor time of one change at each step of its path"),
     "reconnection": ("_measurements.reconnection", "how soon a lost change arrives after a reconnection"),
+    "relays": ("_measurements.relays", "relays that are killed, cut off or stopped, and the latency of one of them"),
     "rot": ("_measurements.rot", "how soon damaged objects are repaired, and how many objects that reads"),
     "settle": ("_measurements.settle", "how long many replicas of many topics take to settle, and their idle cost"),
     "stress": ("_measurements.stress", "concurrent writers against each database, with a check of all data"),

@@ -203,7 +203,16 @@ OF_1_3 = {
     )
 }
 OF_1_4 = {f"{name.rpartition('-')[0]}-1.4": known for name, known in {**OF_1_2, **OF_1_3}.items()}
-KNOWN = {**OF_1_0, **OF_1_1, **OF_1_2, **OF_1_3, **OF_1_4}
+INSTEAD = ("tcp://10.0.0.8:8866", "tcp://relay-9:8866")
+OF_1_5 = {
+    "relay-goodbye-1.5": envelope(
+        topic=ALL,
+        sequence=0,
+        hello=Hello({}, {}, Point(9, 99), 0.5, "", True, 0.25, ABOVE, INSTEAD),
+        store_id=STORE,
+    )
+}
+KNOWN = {**OF_1_0, **OF_1_1, **OF_1_2, **OF_1_3, **OF_1_4, **OF_1_5}
 
 
 def recorded(name: str) -> tuple[bytes, bytes]:
@@ -216,7 +225,7 @@ def test_recorded_frames_are_still_read(name: str) -> None:
     assert codec.decode(recorded(name)) == KNOWN[name]
 
 
-@pytest.mark.parametrize("name", sorted(OF_1_4))
+@pytest.mark.parametrize("name", sorted({**OF_1_4, **OF_1_5}))
 def test_recorded_frames_of_this_version_are_still_written(name: str) -> None:
     assert codec.encode(KNOWN[name]) == recorded(name)
 
@@ -231,9 +240,11 @@ def test_hello_has_the_fields_of_a_relay_only_when_a_relay_sends_it() -> None:
         (plain, 6),
         (msgspec.structs.replace(plain, least_age=0.25), 8),
         (msgspec.structs.replace(plain, path=ABOVE), 8),
+        (msgspec.structs.replace(plain, goodbye=True, instead=INSTEAD), 9),
     ):
         body = body_of(envelope(topic=ALL, sequence=0, hello=hello))
         assert len(msgspec.msgpack.decode(msgspec.msgpack.encode(body[6]))) == fields
+        assert body[1] == (codec.DRAIN_MINOR if fields == 9 else codec.MINOR)
 
 
 # -- versions ------------------------------------------------------------------------------------------------

@@ -37,6 +37,17 @@ def test_rule_r5_only_parent_stays() -> None:
     assert parents.next_time() == 2 * STALE
 
 
+def test_rule_r5_parent_that_stops_names_the_next_one_among_the_replicas_own() -> None:
+    parents = Parents(["a", "b", "c", "d"], CALM, 0.0)
+    assert parents.leave(1.0, ("elsewhere", "d", "c"))
+    assert parents.current == "c", "the first one in the replica's order"
+    assert parents.leave(2.0, ("elsewhere", "c"))
+    assert parents.current == "d", "an address that is not the replica's own is not used"
+    parents.refuse("a", 3.0)
+    assert parents.leave(4.0, ("a",))
+    assert parents.current == "b", "the named one is excluded"
+
+
 def test_rule_r6_parent_below_the_relay_is_not_chosen_for_a_while() -> None:
     parents = Parents(["a", "b", "c"], CALM, 0.0)
     assert parents.refuse("a", 0.0)

@@ -9,7 +9,7 @@ from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Delta, Full, Incomplete, Link, Point, SyncAnswer, Want
-from pubsub_lib.core.relay_contents import RelayedState
+from pubsub_lib.core.relay_contents import Question, RelayedState
 from pubsub_lib.core.relaying import Relay, RelayStep
 from tests.unit.core.builders import CALM, STORE, UUID, History, envelope, hello
 
@@ -271,6 +271,30 @@ def test_relay_answers_a_delta_from_its_log() -> None:
     rig.question(Want(after=known))
     [(asker, answer)] = rig.answers
     assert asker == "child"
+    assert answer is not None
+    part = answer.chains["t"]
+    assert isinstance(part, Delta)
+    assert (part.links, part.head) == (links, history.head("t"))
+    assert answer.ages is not None
+    assert answer.ages["t"].applied == 0.25
+
+
+def test_relay_that_was_started_again_answers_with_older_links_that_it_read() -> None:
+    history, _ = relaying()
+    known = history.head("t")
+    links = history.some(3)
+    again = Rig(history).synced()
+    wants = {"t": Want(after=known)}
+    again.question(wants["t"])
+    assert isinstance(again.part(), Incomplete)
+    contents = again.relay.contents
+    assert contents.lacking({**wants, "unknown": Want(after=known)}) == wants
+    again.now += 0.5
+    contents.join(msgspec.structs.replace(history.answer(wants), store_id=b"\1" * 16), again.now, again.now)
+    assert contents.lacking(wants) == wants, "the links of another store are not used"
+    contents.join(history.answer(wants), again.now - 0.25, again.now)
+    assert contents.lacking(wants) == {}
+    answer = contents.answer(Question("child", wants, False, again.now, {}), again.now)
     assert answer is not None
     part = answer.chains["t"]
     assert isinstance(part, Delta)

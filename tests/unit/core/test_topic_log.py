@@ -66,3 +66,43 @@ def test_log_shows_whether_the_history_contains_a_point(point: Point, held: bool
         log.add(link, 1.0)
     assert log.holds(point) is held
     assert all(log.holds(link.point) for link in links[1:])
+
+
+def test_older_links_are_put_before_the_log_that_they_lead_to() -> None:
+    links = History().some(6)
+    log = TopicLog(links[2].point)
+    assert log.lacks(links[0].point)
+    assert not log.lacks(Point(3, 99)), "another history's point"
+    log.add(links[3], 5.0)
+    assert log.prepend(links[1:5], 9.0)
+    assert log.after(links[0].point) == (links[1:4], 9.0)
+    assert log.after(links[2].point) == (links[3:4], 5.0)
+    assert not log.lacks(links[0].point)
+
+
+def test_rule_r3_older_links_that_do_not_show_the_head_are_no_newer_than_the_log() -> None:
+    """A restore may have undone the log's own links before the older ones were read."""
+    links = History().some(6)
+    log = TopicLog(links[2].point)
+    log.add(links[3], 5.0)
+    log.add(links[4], 6.0)
+    assert log.prepend(links[1:4], 9.0)
+    assert log.after(links[0].point) == (links[1:5], 5.0)
+
+
+def test_older_links_that_do_not_lead_to_the_log_or_have_no_room_are_not_used() -> None:
+    history = History()
+    links = history.some(6)
+    restored = history.restored(2).some(3)
+    log = TopicLog(links[3].point, max_links=3)
+    log.add(links[4], 5.0)
+    assert not log.prepend(links[:2], 9.0), "they end before it"
+    assert not log.prepend([], 9.0)
+    assert not log.prepend([links[1], links[3]], 9.0), "one is missing"
+    assert not log.prepend(restored, 9.0), "another history"
+    assert not log.prepend(links[1:4], 9.0), "three and one are too many"
+    assert log.after(links[3].point) == ([links[4]], 5.0)
+    assert log.prepend(links[2:4], 9.0)
+    assert not log.lacks(links[0].point), "the log is full, so nothing is read for it"
+    log.add(links[5], 6.0)
+    assert log.after(links[1].point) is None

@@ -147,6 +147,14 @@ def test_nothing_is_sent_after_the_goodbye() -> None:
     assert rig.core.sync_requested(question({"t": Want()}), rig.now)[1].result(0) is None
 
 
+def test_goodbye_names_the_relays_to_go_to() -> None:
+    rig = Rig()
+    rig.core.close(rig.now, ("tcp://10.0.0.8:8866",))
+    named = [(each.hello.goodbye, each.hello.instead) for each in rig.sent if each.hello is not None]
+    assert named == [(True, ("tcp://10.0.0.8:8866",))]
+    assert rig.core.relay.hello({}, rig.now, nonce="n", goodbye=False).instead == ()
+
+
 def test_rule_r6_parent_below_is_reported() -> None:
     rig = Rig()
     rig.core.feed(envelope(rig.history.one(), uuid=OWN), rig.now)

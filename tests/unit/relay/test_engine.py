@@ -1,7 +1,9 @@
 """The relay's threads: questions wait for a bounded time, and hello requests of any step are sent above."""
 
 import random
-from collections.abc import Collection, Iterator
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from _processes import poll
@@ -9,10 +11,12 @@ from _processes import poll
 from pubsub_lib import Publisher, Settings, Store, loader
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.envelope import Envelope, HelloRequest
-from pubsub_lib.core.model import Want
+from pubsub_lib.core.model import Delta, Incomplete, SyncAnswer, Want
 from pubsub_lib.core.relaying import Relay
+from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.relay.engine import SLACK, RelayEngine
 from pubsub_lib.replica.scheduling import Threads
+from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.sync.question import SyncQuestion
 from tests.unit.world import LONG, settings
 
@@ -22,7 +26,7 @@ UUID = "cd" * 16
 class Rig:
     """An engine on the bus of the settings, with what it sends and asks."""
 
-    def __init__(self, config: Settings, store: Store) -> None:
+    def __init__(self, config: Settings, store: Store, older: SyncReader | None = None) -> None:
         self.sent: list[Envelope] = []
         self.asked: list[tuple[str, ...]] = []
         subscriber = loader.load("memory").subscriber(config.for_driver())
@@ -33,13 +37,16 @@ class Rig:
             rig._request(nonce, topics)
 
         subscriber.request_hello = request_hello  # type: ignore[method-assign]
-        self.engine = engine(config, self.sent, store, subscriber)
+        self.engine = engine(config, self.sent, store, subscriber, older)
 
 
-def engine(config: Settings, sent: list[Envelope], store: Store, subscriber: Subscriber) -> RelayEngine:
+def engine(
+    config: Settings, sent: list[Envelope], store: Store, subscriber: Subscriber, older: SyncReader | None = None
+) -> RelayEngine:
     return RelayEngine(
-        config, UUID, sent.append, lambda service, uuid: None, store, subscriber, Threads(), random.Random(0)
-    )
+        config, UUID, sent.append, lambda service, uuid: None, store, subscriber, Threads(), random.Random(0),
+        older=older,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -80,6 +87,57 @@ def test_answer_that_does_not_come_in_time_is_given_up(rig: Rig, monkeypatch: py
     assert rig.engine.answer(SyncQuestion({"t": Want()})) is None
     assert rig.engine.now() - began >= SLACK
     assert rig.engine.core.waiting == 0
+
+
+class Changing:
+    """A reader whose database may be out of reach."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.reachable = True
+        self.gate = threading.Event()
+        self.gate.set()
+        self.asked: list[Mapping[str, Want]] = []
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        self.asked.append(wants)
+        assert self.gate.wait(LONG)
+        if not self.reachable:
+            raise StoreUnavailable("the database is out of reach")
+        return self._store.read_sync(wants)
+
+
+def test_links_from_before_the_start_are_read_once_for_all_replicas_below(config: Settings, store: Store) -> None:
+    known = store.read_heads(["t"]).topics["t"].point
+    for value in range(2, 5):
+        with store.transaction() as tx:
+            tx.set("a", "1", value, topic="t")
+    older = Changing(store)
+    rig = Rig(config, store, older)
+    rig.engine.start(["t"])
+    try:
+        assert poll(lambda: rig.engine.core.relay.contents.serves("t"), LONG)
+        older.reachable = False
+        question = SyncQuestion({"t": Want(after=known)})
+        answer = rig.engine.answer(question)
+        assert answer is not None
+        assert isinstance(answer.chains["t"], Incomplete), "the replica reads all objects"
+        older.reachable = True
+        older.gate.clear()
+        with ThreadPoolExecutor(3) as pool:
+            answers = [pool.submit(rig.engine.answer, question) for _ in range(3)]
+            assert poll(lambda: rig.engine.core.counts["answered"] == 4, LONG), "all of them lack links"
+            older.gate.set()
+        for each in answers:
+            answer = each.result()
+            assert answer is not None
+            part = answer.chains["t"]
+            assert isinstance(part, Delta)
+            assert [link.changes[0].value for link in part.links] == [b"2", b"3", b"4"]
+        assert older.asked == [question.wants] * 2
+        assert rig.engine.core.counts["joined"] == 1
+    finally:
+        rig.engine.close(0.0)
 
 
 def test_after_the_goodbye_questions_are_refused_at_once(rig: Rig) -> None:

@@ -74,8 +74,8 @@ class Rig:
         """A step, ``seconds`` after the start; returns the seconds from then until the next step."""
         return self.parents.step(self.begun + seconds) - self.begun - seconds
 
-    def hello(self, uuid: str, *, goodbye: bool = False, service: str = "relay") -> None:
-        made = Hello({}, {}, None, 0.0, "", goodbye)
+    def hello(self, uuid: str, *, goodbye: bool = False, service: str = "relay", instead: tuple[str, ...] = ()) -> None:
+        made = Hello({}, {}, None, 0.0, "", goodbye, instead=instead)
         self.driver.give(Envelope(service, uuid, ALL, 0, (), made))
 
 
@@ -118,6 +118,17 @@ def test_publisher_is_that_of_the_last_hello_of_the_current_parent(rig: Rig) -> 
     assert rig.parents.publisher == "", "a late message of the old parent"
     rig.hello(SECOND, service="relay-8")
     assert rig.parents.publisher == "relay-8"
+
+
+def test_goodbye_that_names_other_relays_leads_to_one_of_the_own_parents(rig: Rig) -> None:
+    rig.hello(FIRST)
+    rig.hello(FIRST, instead=("c",))
+    assert rig.parents.current == "a", "it is no goodbye"
+    rig.hello(FIRST, goodbye=True, instead=("elsewhere", "c"))
+    rig.step(0.1)
+    assert (rig.driver.addresses, rig.parents.current) == (["c"], "c")
+    rig.hello(SECOND, goodbye=True, instead=("elsewhere",))
+    assert rig.parents.current == "a"
 
 
 def test_rule_r6_parent_below_the_relay_is_left_and_not_used_for_a_while(

@@ -38,6 +38,8 @@ RELAY = GOOD + "topics = a, b\n[publisher_service]\nrole = relay\n"
 def test_relay_is_read_from_a_file(tmp_path: Path) -> None:
     service = read(tmp_path, RELAY)
     assert (service.role, service.address) == ("relay", "tcp://127.0.0.1:8866")
+    drained = read(tmp_path, RELAY + "drain_to = tcp://127.0.0.2:8866, tcp://relay-8:8866\n")
+    assert drained.drain_to == ("tcp://127.0.0.2:8866", "tcp://relay-8:8866")
     above = "http://127.0.0.1:8868, http://127.0.0.2:8867, https://localhost:8867, http://relay-8:8867"
     assert read(tmp_path, RELAY.replace("topics", f"sync_url = {above}\ntopics")) == service
 
@@ -55,6 +57,20 @@ WRONG = {
     "a relay below no publisher": (RELAY.replace("topics", "discovery_interval = 0\ntopics"), "no publisher to listen"),
     "a relay below itself": (RELAY.replace("topics", "parents = tcp://127.0.0.1:8866\ntopics"), "its own address"),
     "a relay that commits": (RELAY.replace("topics", "group_commit = host\ntopics"), "set group_commit = process"),
+    "a service that sends replicas to relays": (
+        GOOD + "[publisher_service]\ndrain_to = tcp://127.0.0.1:9\n",
+        "drain_to in .publisher_service. is of a relay.*set role = relay",
+    ),
+    "a relay that sends replicas to itself": (RELAY + "drain_to = tcp://127.0.0.1:8866\n", "the relay's own address"),
+    "a relay that sends replicas nowhere": (RELAY + "drain_to = relay-8\n", "'relay-8', which is no address"),
+    "a relay that sends replicas to a long name": (
+        RELAY + f"drain_to = tcp://{'x' * 250}:8866\n",
+        "is no address",
+    ),
+    "a relay that sends replicas to too many": (
+        RELAY + f"drain_to = {', '.join(f'tcp://127.0.0.2:{port}' for port in range(9000, 9017))}\n",
+        "names 17 addresses; name 16 at most",
+    ),
     "no name": (GOOD.replace("service_name = api-1", ""), "set service_name"),
     "off": (GOOD.replace("enable_pub_sub = true", ""), "set enable_pub_sub = true"),
     "below 0": (GOOD + "[publisher_service]\nlease = -1\n", "'lease' in group .publisher_service."),

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from random import Random
 
 import pytest
+from _patience import longest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -23,7 +24,7 @@ from pubsub_lib.sync.server import ROUTE, SyncRoute
 from pubsub_lib.sync.stream import packed
 from tests.unit.sync.answers import plain, random_answer
 
-LONG = 120.0
+LONG = longest(120.0)
 WANTS, ANSWER = random_answer(Random(3), aged=False)
 BODY = b"".join(packed(pages_of(ANSWER), gzip=False))
 

@@ -1,0 +1,86 @@
+"""A relay that is killed under writes and started again: the replicas below it read what they missed, and no more."""
+
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+from _processes import poll
+
+from pubsub_lib import Store
+from pubsub_lib.core.model import Delta, SyncAnswer
+from pubsub_lib.sync.client import SyncClient
+from pubsub_lib.sync.question import SyncQuestion
+from tests.e2e.service_host import LONG, Watched, done, order, write
+from tests.e2e.test_relays import Tree, listens_to, serve_syncs
+
+
+@pytest.fixture
+def tree(tmp_path: Path, sqlite_url: str) -> Iterator[Tree]:
+    made = Tree(tmp_path, sqlite_url)
+    yield made
+    made.close()
+
+
+class Answers:
+    """The deltas with links that each client of a sync channel was answered, by client and topic."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.deltas: Counter[tuple[int, str]] = Counter()
+        self._lock = threading.Lock()
+        ask, answers = SyncClient.ask, self
+
+        def counted(client: SyncClient, question: SyncQuestion) -> SyncAnswer:
+            answer = ask(client, question)
+            with answers._lock:
+                answers.deltas.update(
+                    (id(client), topic)
+                    for topic, part in answer.chains.items()
+                    if isinstance(part, Delta) and part.links
+                )
+            return answer
+
+        monkeypatch.setattr(SyncClient, "ask", counted)
+
+
+@pytest.mark.parametrize("database", [False, True], ids=["by-channel", "by-database"])
+def test_children_of_a_single_restarted_relay_read_no_topic_in_full(
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: bool
+) -> None:
+    relay = tree.relays[0]
+    above = serve_syncs(tree.origin)
+    relay.change("topics = t0, t1", f"topics = t0, t1\nsync_url = {above}")
+    url = serve_syncs(relay)
+    settings = tree.under(relay)
+    if not database:
+        settings = msgspec.structs.replace(settings, store_url="", sync_url=url)
+    tree.origin.service()
+    worker = tree.origin.worker()
+    position = write(worker, 20)
+    process = relay.service()
+    with Store(tree.origin.database) as store, ExitStack() as stack:
+        children = [stack.enter_context(Watched(settings)) for _ in range(3)]
+        for child in children:
+            child.must_come_to(position, store)
+            assert poll(lambda child=child: listens_to(child, relay), LONG), child.replica.status()  # type: ignore[misc]
+        answers = Answers(monkeypatch)
+        order(worker, 100)
+        process.kill()
+        assert process.wait(LONG) == -signal.SIGKILL
+        relay.service()  # again, with an empty memory
+        done(worker)
+        position = write(worker, 20)
+        for child in children:
+            child.must_come_to(position, store)  # without another full sync
+            assert poll(lambda child=child: listens_to(child, relay), LONG), child.replica.status()  # type: ignore[misc]
+        if not database:
+            assert relay.metric("relayed_total", "joined") >= 1
+            assert max(answers.deltas.values()) == 1, answers.deltas
+            assert len({client for client, _ in answers.deltas}) == 3
+        last = write(worker, 5)
+        for child in children:
+            child.must_come_to(last, store)
