@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from _routes.progress import Progress
+from pubsub_lib.audit.arguments import PROGRAM
 from pubsub_lib.audit.report.report import PAGE, SUMMARY, read_summary
 from pubsub_lib.audit.report.summary import BITS, Balance, Count
 from pubsub_lib.audit.spark import class_archive
@@ -135,16 +136,19 @@ def _inside(folder: Path) -> dict[str, str]:
 
 
 def _execute(arguments: list[str], variables: dict[str, str], output: Path) -> tuple[int, str]:
-    """The exit status and the last line on stderr of a ``pubsub-audit``; its stdout goes to a file."""
+    """The exit status of a ``pubsub-audit`` and its last sentence on stderr, or the last line there, if it wrote none:
+    Java writes there, too. Its stdout goes to a file.
+    """
     command = attached("pubsub_lib.audit.main", *arguments)
-    last = b""
+    last, own = b"", f"{PROGRAM}: ".encode()
     with output.open("wb") as file, Children() as children:
         # Its Java process is not a child of the command, and ends with the session.
         streams = {"stdout": file, "stderr": subprocess.PIPE}
         child = children.start("audit", command, variables=variables, whole_session=True, **streams)
         assert child.process.stderr is not None
         for line in child.process.stderr:
-            last = line.strip() or last
+            if line.startswith(own) or (line.strip() and not last.startswith(own)):
+                last = line.strip()
         return child.process.wait(), last.decode(errors="replace")
 
 

@@ -334,6 +334,24 @@ def test_a_failed_audit_process_has_a_status_and_last_words(tmp_path: Path) -> N
     assert (tmp_path / "out").read_bytes() == b""
 
 
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        (["pubsub-audit: Spark broke the audit off", "26/11/27 02:01:47 ERROR TaskSetManager: aborting job", " "],
+         "pubsub-audit: Spark broke the audit off"),
+        (["pubsub-audit: first", "pubsub-audit: last"], "pubsub-audit: last"),
+        (["Exception in thread", "a word"], "a word"),
+        ([], ""),
+    ],
+)  # fmt: skip
+def test_last_words_of_an_audit_are_its_own_sentence(
+    lines: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = f"import sys; sys.stderr.write({''.join(f'{line}{chr(10)}' for line in lines)!r}); sys.exit(32)"
+    monkeypatch.setattr("_routes.audit.attached", lambda *_: [sys.executable, "-c", code])
+    assert _execute([], {}, tmp_path / "out") == (32, complaint)
+
+
 def test_archive_for_the_audit_is_made_once_and_the_run_continues_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
