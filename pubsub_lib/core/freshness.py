@@ -49,13 +49,15 @@ class HeadReading(msgspec.Struct, frozen=True, gc=False):
 class Freshness:
     """The proofs of one chain."""
 
-    __slots__ = ("covered_at", "covered_store", "latest", "pending", "proof", "publisher_proof", "verified_at")
+    __slots__ = ("covered_at", "covered_store", "heard", "latest", "pending", "proof", "publisher_proof", "verified_at")
 
     def __init__(self, now: float) -> None:
         self.proof = NEVER_YET
         self.latest = NEVER_YET
         """The latest moment that the proofs may be of. An answer must be of a later one to count (rule R3)."""
         self.publisher_proof = now  # no publisher could have answered yet: a new chain does not begin by polling
+        self.heard = NEVER_YET
+        """The last moment of which a publisher knew the head, also one that the replica does not have yet."""
         self.covered_store = ZERO
         """Point of the store up to which the replica has everything of this chain."""
         self.covered_at = now
@@ -73,6 +75,8 @@ class Freshness:
         reaches that head, and never when the head belongs to another history. While the chain waits for a full sync
         its objects may be wrong, so no reading counts.
         """
+        if reading.publisher and (chain.passed(head) or chain.known is None or head.position > chain.known.position):
+            self.heard = max(self.heard, reading.time)
         if chain.passed(head) and not chain.frozen:
             self.count(reading, now)
         elif chain.known is None or head.position > chain.known.position:
@@ -213,8 +217,18 @@ class FreshnessMonitor:
     def unheard(self, now: float) -> float:
         """As ``unproved``, but only what publishers prove counts. For a replica that does not read from its parent: its
         polls of the store would hide that the parent proves nothing.
+
+        A head that the replica still has to read counts for ``sync_timeout``: another parent would not end a sync that
+        hangs. Later it is taken for one that the store never had.
         """
-        return max((now - fresh.publisher_proof for fresh in self.of.values()), default=0.0)
+        until = self._timing.sync_timeout
+        return max(
+            (
+                now - max(fresh.publisher_proof, min(fresh.heard, fresh.publisher_proof + until))
+                for fresh in self.of.values()
+            ),
+            default=0.0,
+        )
 
     def to_verify(self, now: float) -> list[str]:
         """Chains to compare with the store now, although publishers prove them."""

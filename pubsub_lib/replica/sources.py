@@ -103,6 +103,7 @@ def _client(settings: Settings, timeout: float) -> SyncClient:
     return SyncClient(
         settings.sync_url,
         timeout=timeout,
+        begin=settings.timing.stale_after,
         max_frame_bytes=settings.limits.max_frame_bytes,
         max_bytes=settings.max_sync_bytes,
     )

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.client import HTTPResponse
+from math import inf
 from typing import Final
 
 from pubsub_lib.core.model import Delta, Point, SyncAnswer, Want
@@ -45,8 +46,10 @@ class SyncClient:
     one that answered last. One that failed or hung is asked last, and so is one whose answer did not help: a relay that
     is cut off goes on answering. A server that is busy is not asked again before the time that it named.
 
-    ``timeout``: seconds for one sync at all URLs together. ``max_frame_bytes`` and ``max_bytes`` bound one page and all
-    pages of an answer. ``read_sync`` is called by one thread at a time, ``close`` by any thread.
+    ``timeout``: seconds for one sync at all URLs together. ``begin``: seconds until a server begins its answer, else
+    the next one is asked, because it may hang. Each time that it needed longer it has twice as long the next time, so
+    that a slow one is not given up. ``max_frame_bytes`` and ``max_bytes`` bound one page and all pages of an answer.
+    ``read_sync`` is called by one thread at a time, ``close`` by any thread.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class SyncClient:
         urls: str,
         *,
         timeout: float,
+        begin: float,
         max_frame_bytes: int,
         max_bytes: int,
         now: Callable[[], float] = time.monotonic,
@@ -61,6 +65,9 @@ class SyncClient:
         """Raises ConfigError for an invalid URL. Connects to nothing."""
         self._urls = list(channel_urls(urls))
         self._timeout = timeout
+        self._begin = begin
+        self._slow: dict[ChannelUrl, float] = {}
+        """The seconds for servers that did not begin in time."""
         self._max_page = max_page_bytes(max_frame_bytes)
         self._max_bytes = max_bytes
         self._now = now
@@ -126,16 +133,29 @@ class SyncClient:
             raise Busy(f"the sync channel {url} is busy and asks to wait for {left:.1f} s more", left)
         with self._lock:
             self._check_open(url)
-            call = self._call = HttpCall(url, time.monotonic() + deadline - self._now())
-        with call.post(body, _HEADERS) as response:
-            if response.status != HTTPStatus.OK:
-                raise self._refusal(url, response)
-            gzip = response.getheader("Content-Encoding", "") == "gzip"
-            try:
-                return read_answer(unpacked(body_of(response), self._max_page, self._max_bytes, gzip=gzip), wants)
-            except FrameError as error:
-                self._check_open(url)  # an ended connection looks like an answer that was cut off
-                raise StoreError(f"the sync channel {url} sent an answer that cannot be used: {error}") from error
+            asked = time.monotonic()
+            # There is no other server to ask instead of a single one.
+            begin = self._slow.get(url, self._begin) if len(self._urls) > 1 else inf
+            call = self._call = HttpCall(url, asked + deadline - self._now(), asked + begin)
+        begun = False
+        try:
+            with call.post(body, _HEADERS) as response:
+                begun = True
+                self._slow.pop(url, None)
+                return self._read(url, response, wants)
+        finally:
+            if not begun and time.monotonic() >= asked + begin:
+                self._slow[url] = min(2 * begin, self._timeout)
+
+    def _read(self, url: ChannelUrl, response: HTTPResponse, wants: Mapping[str, Want]) -> SyncAnswer:
+        if response.status != HTTPStatus.OK:
+            raise self._refusal(url, response)
+        gzip = response.getheader("Content-Encoding", "") == "gzip"
+        try:
+            return read_answer(unpacked(body_of(response), self._max_page, self._max_bytes, gzip=gzip), wants)
+        except FrameError as error:
+            self._check_open(url)  # an ended connection looks like an answer that was cut off
+            raise StoreError(f"the sync channel {url} sent an answer that cannot be used: {error}") from error
 
     def _check_open(self, url: ChannelUrl) -> None:
         if self._closed:

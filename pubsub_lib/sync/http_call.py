@@ -9,8 +9,9 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse
+from math import inf
 from typing import Any, Final
 
 from pubsub_lib.errors import StoreUnavailable
@@ -26,10 +27,13 @@ CONNECT_TIMEOUT: Final = 5.0
 class HttpCall:
     """One POST request to one URL; used once. ``end`` may be called from any thread."""
 
-    def __init__(self, url: ChannelUrl, deadline: float) -> None:
-        """``deadline``: of the monotonic clock, for everything."""
+    def __init__(self, url: ChannelUrl, deadline: float, begin_by: float = inf) -> None:
+        """``deadline``: of the monotonic clock, for everything. ``begin_by``: for the status and the headers of the
+        answer.
+        """
         self._url = url
         self._deadline = deadline
+        self._begin_by = min(begin_by, deadline)
         self._lookup = NameLookup(url.host, url.port)
         self._lock = threading.Lock()
         self._peer: socket.socket | None = None
@@ -54,16 +58,17 @@ class HttpCall:
         connection = HTTPConnection(self._url.host, self._url.port)
         try:
             with contextlib.closing(self._connected()) as peer:
-                connection.sock = _Timed(peer, self._deadline)
+                connection.sock = timed = _Timed(peer, self._begin_by)
                 connection.request("POST", self._url.path, body, dict(headers))
                 with connection.getresponse() as response:
+                    timed.deadline = self._deadline
                     yield response
         except (OSError, UnicodeError, HTTPException) as error:
             reason = "closed meanwhile" if self._ended else _reason(error)
             raise StoreUnavailable(f"the sync channel {self._url} does not answer: {reason}") from error
 
     def _connected(self) -> socket.socket:
-        until = min(self._deadline, time.monotonic() + CONNECT_TIMEOUT)
+        until = min(self._begin_by, time.monotonic() + CONNECT_TIMEOUT)
         last: OSError = OSError("its name has no address")
         for family, kind, protocol, _, address in self._lookup.addresses(_left(until)):
             peer = socket.socket(family, kind, protocol)
@@ -96,32 +101,38 @@ def body_of(response: HTTPResponse) -> Iterator[bytes]:
 
 
 class _Timed:
-    """The parts of a connected socket that ``http.client`` uses, each with the time that is left."""
+    """The parts of a connected socket that ``http.client`` uses, each with the time that is left until ``deadline``,
+    which may be changed.
+    """
 
     def __init__(self, peer: socket.socket, deadline: float) -> None:
         self._peer = peer
-        self._deadline = deadline
+        self.deadline = deadline
 
     def sendall(self, data: bytes) -> None:
         """Send everything."""
-        self._peer.settimeout(_left(self._deadline))
+        self._peer.settimeout(_left(self.deadline))
         self._peer.sendall(data)
+
+    def receive(self, buffer: Any) -> int:
+        """Receive some bytes; 0 at the end."""
+        self._peer.settimeout(_left(self.deadline))
+        return self._peer.recv_into(buffer)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         """A file that reads from the socket."""
-        return io.BufferedReader(_Received(self._peer, self._deadline), CHUNK)
+        return io.BufferedReader(_Received(self.receive), CHUNK)
 
     def close(self) -> None:
         """Nothing: ``http.client`` closes its connection before the response is read."""
 
 
 class _Received(io.RawIOBase):
-    """Reads from a socket until the deadline."""
+    """What ``receive`` receives, as a file."""
 
-    def __init__(self, peer: socket.socket, deadline: float) -> None:
+    def __init__(self, receive: Callable[[Any], int]) -> None:
         super().__init__()
-        self._peer = peer
-        self._deadline = deadline
+        self._receive = receive
 
     def readable(self) -> bool:
         """As of every file that is read."""
@@ -129,8 +140,7 @@ class _Received(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Receive some bytes; 0 at the end."""
-        self._peer.settimeout(_left(self._deadline))
-        return self._peer.recv_into(buffer)
+        return self._receive(buffer)
 
 
 def _left(until: float) -> float:

@@ -1,4 +1,4 @@
-"""Mistakes in a replica's client of the sync channel."""
+"""Mistakes in a replica's client of the sync channel, and about parents while it reads."""
 
 from functools import partial
 
@@ -11,7 +11,37 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 
 CLIENT = partial(_mutant, "sync/client", "sync/test_client")
 
+FRESHNESS = partial(_mutant, "core/freshness", "core/test_freshness")
+
 MUTANTS = (
+    CLIENT(
+        "server_that_hangs_takes_the_whole_time",
+        "asked + begin)",
+        "asked + inf)",
+        "test_next_server_is_asked_when_one_does_not_begin_its_answer",
+        "a relay that hangs delays each replica below it by sync_timeout, while another one could answer",
+    ),
+    CLIENT(
+        "slow_server_is_given_up",
+        "self._slow[url] = min(2 * begin, self._timeout)",
+        "pass",
+        "test_slow_server_has_longer_each_time",
+        "a replica of a large store never gets its first sync, because the service reads for longer",
+    ),
+    FRESHNESS(
+        "parent_is_left_because_a_sync_hangs",
+        "min(fresh.heard, fresh.publisher_proof + until)",
+        "0.0",
+        "test_rule_r5_parent_that_knows_a_newer_head_is_heard_for_as_long_as_a_sync_may_hang",
+        "replicas move from parent to parent while a sync hangs, and back to the one that hangs",
+    ),
+    FRESHNESS(
+        "parent_with_an_invented_head_is_kept",
+        "min(fresh.heard, fresh.publisher_proof + until)",
+        "fresh.heard",
+        "test_rule_r5_parent_that_knows_a_newer_head_is_heard_for_as_long_as_a_sync_may_hang",
+        "a relay that names a head which never was keeps its replicas for ever",
+    ),
     CLIENT(
         "silent_server_is_asked_first_again",
         "                self._ask_first_last()  # also when",

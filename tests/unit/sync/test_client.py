@@ -99,8 +99,10 @@ def response(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
     return "\r\n".join([f"HTTP/1.0 {status}", *headers, "", ""]).encode() + body
 
 
-def client(urls: str, *, timeout: float = LONG, max_bytes: int = 2**30, **given: Callable[[], float]) -> SyncClient:
-    return SyncClient(urls, timeout=timeout, max_frame_bytes=2**20, max_bytes=max_bytes, **given)
+def client(
+    urls: str, *, timeout: float = LONG, begin: float = LONG, max_bytes: int = 2**30, **given: Callable[[], float]
+) -> SyncClient:
+    return SyncClient(urls, timeout=timeout, begin=begin, max_frame_bytes=2**20, max_bytes=max_bytes, **given)
 
 
 def free_url() -> str:
@@ -149,6 +151,41 @@ def test_server_that_hangs_until_the_timeout_is_asked_last_next_time() -> None:
         reading._timeout = LONG
         assert plain(reading.read_sync(WANTS)) == plain(ANSWER)
         assert str(reading._urls[0]) == f"{url}/sync"
+
+
+def test_next_server_is_asked_when_one_does_not_begin_its_answer() -> None:
+    with server(b"", b"", hold=True) as silent, service() as (url, _):
+        reading = client(f"{silent},{url}", begin=0.2)
+        assert plain(reading.read_sync(WANTS)) == plain(ANSWER)
+        assert str(reading._urls[0]) == f"{url}/sync"
+
+
+def test_slow_server_has_longer_each_time() -> None:
+    """All other servers are down: it must be waited for. It begins after three times as long as is usual."""
+    asked: list[threading.Event] = []
+
+    def slow(question: SyncQuestion) -> SyncAnswer:
+        asked.append(threading.Event())
+        asked[-1].wait(0.6)
+        return ANSWER
+
+    with service(slow, places=10) as (url, _):
+        reading = client(f"{url},{free_url()}", begin=0.2)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                reading.read_sync(WANTS)
+        assert {*reading._slow.values()} == {0.8}
+        assert plain(reading.read_sync(WANTS)) == plain(ANSWER)
+        assert reading._slow == {}
+
+
+def test_single_server_may_take_the_whole_time() -> None:
+    def slow(question: SyncQuestion) -> SyncAnswer:
+        threading.Event().wait(0.3)
+        return ANSWER
+
+    with service(slow) as (url, _):
+        assert plain(client(url, begin=0.01).read_sync(WANTS)) == plain(ANSWER)
 
 
 def test_server_whose_answer_did_not_help_is_asked_last() -> None:
