@@ -3,7 +3,7 @@
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -892,7 +892,7 @@ def all_cases() -> dict[str, list[Row]]:
     return found
 
 
-def generate(seeds: Iterable[int]) -> dict[str, list[Row]]:
+def generate(seeds: Sequence[int]) -> dict[str, list[Row]]:
     found = {
         f"d{seed}": Generator(
             random.Random(seed), 0.0 if seed % 5 == 0 else 1.0, f"d{seed}", clocks=seed % 7 == CLOCKS
