@@ -49,7 +49,10 @@ class HeadReading(msgspec.Struct, frozen=True, gc=False):
 class Freshness:
     """The proofs of one chain."""
 
-    __slots__ = ("covered_at", "covered_store", "heard", "latest", "pending", "proof", "publisher_proof", "verified_at")
+    __slots__ = (
+        "ahead_at", "covered_at", "covered_store", "heard", "latest", "pending", "proof", "publisher_proof",
+        "verified_at",
+    )  # fmt: skip
 
     def __init__(self, now: float) -> None:
         self.proof = NEVER_YET
@@ -58,6 +61,8 @@ class Freshness:
         self.publisher_proof = now  # no publisher could have answered yet: a new chain does not begin by polling
         self.heard = NEVER_YET
         """The last moment of which a publisher knew the head, also one that the replica does not have yet."""
+        self.ahead_at = NEVER_YET
+        """The first moment since the last proof of a publisher of which one knew a head that the replica lacks."""
         self.covered_store = ZERO
         """Point of the store up to which the replica has everything of this chain."""
         self.covered_at = now
@@ -80,6 +85,8 @@ class Freshness:
         if chain.passed(head) and not chain.frozen:
             self.count(reading, now)
         elif chain.known is None or head.position > chain.known.position:
+            if reading.publisher and self.ahead_at <= self.publisher_proof:
+                self.ahead_at = reading.time
             self._keep(chain, head, reading)
 
     def read(self, chain: Chain, head: Point, reading: HeadReading, now: float) -> None:
@@ -223,10 +230,7 @@ class FreshnessMonitor:
         """
         until = self._timing.sync_timeout
         return max(
-            (
-                now - max(fresh.publisher_proof, min(fresh.heard, fresh.publisher_proof + until))
-                for fresh in self.of.values()
-            ),
+            (now - max(fresh.publisher_proof, min(fresh.heard, fresh.ahead_at + until)) for fresh in self.of.values()),
             default=0.0,
         )
 

@@ -2,13 +2,13 @@
 
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope, HelloRequest
-from pubsub_lib.core.model import Incomplete, SyncAnswer
+from pubsub_lib.core.model import Incomplete, SyncAnswer, Want
 from pubsub_lib.core.relay_contents import RelayedState
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.core.replica_state import ReplicaState
@@ -57,8 +57,11 @@ class RelayEngine(Engine):
         """``received``, ``sent``: the relay's two journals."""
         self._older = older
         self._reading_older = threading.Lock()
-        self._older_failed = float("-inf")
-        """When a reading of older links failed last."""
+        self._older_wait = settings.timing.sync_timeout / 2
+        self._older_pause = settings.timing.stale_after
+        self._older_again: dict[str, float] = {}
+        """By topic: when older links may be read again, after a reading that did not help. Under ``_reading_older``."""
+        self._ending = False
         self._relay_parts = uuid, send, looped, sent
         self._answer_wait = settings.timing.round_trip + SLACK
         handlers = Handlers(settings.handling, scheduler.now, threaded=False, condition=scheduler.condition)
@@ -116,23 +119,37 @@ class RelayEngine(Engine):
         older = self._older
         if older is None:
             return found
-        with self._reading_older:
-            wants = self.read(lambda state: self.core.lacking(question))
+        # Who asked must not wait for longer than its own timeout: it reads all objects instead.
+        if not self._reading_older.acquire(timeout=max(0.0, arrived + self._older_wait - self.now())):
+            return found
+        try:
+            now, lacking = self.now(), self.read(lambda state: self.core.lacking(question))
+            wants = {topic: want for topic, want in lacking.items() if now >= self._older_again.get(topic, now)}
+            if self._ending or (lacking and not wants):
+                return found
             if wants:
-                if self._older_failed >= arrived:
-                    return found
-                begun = self.now()
-                try:
-                    links = ask(older, SyncQuestion(wants))
-                except PubSubError as error:
-                    _log.warning("replicas below read all objects, because older links cannot be read: %s", error)
-                    self._older_failed = self.now()
-                    return found
-                self.read(lambda state: self.core.join(links, begun, self.now()))
+                self._read_older(older, question, wants)
             return self.read(lambda state: self.core.answer_again(question, arrived, self.now())) or found
+        finally:
+            self._reading_older.release()
+
+    def _read_older(self, older: SyncReader, question: SyncQuestion, wants: Mapping[str, Want]) -> None:
+        begun = self.now()
+        try:
+            links = ask(older, SyncQuestion(wants))
+        except PubSubError as error:
+            _log.warning("replicas below read all objects, because older links cannot be read: %s", error)
+        else:
+            self.read(lambda state: self.core.join(links, begun, self.now()))
+        # Else each further question, also with a point that never was, would cost such a reading.
+        again = self.now() + self._older_pause
+        lacking = self.read(lambda state: self.core.lacking(question))
+        self._older_again = {topic: until for topic, until in self._older_again.items() if until > begun}
+        self._older_again.update(dict.fromkeys(wants.keys() & lacking.keys(), again))
 
     def close(self, until: float) -> None:
         """See :meth:`pubsub_lib.replica.engine.Engine.close`."""
+        self._ending = True
         if self._older is not None:
             interrupt(self._older)
         super().close(until)

@@ -6,7 +6,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from pubsub_lib.sync.agents import KEPT_INTERVALS, MAX_AGENTS, MAX_BYTES, MAX_HOPS, Agent, Announcement, encode
+from pubsub_lib.sync.agents import (
+    KEPT_INTERVALS,
+    MAX_AGENTS,
+    MAX_BYTES,
+    MAX_HOPS,
+    MAX_LEFT_OUT,
+    Agent,
+    Announcement,
+    encode,
+)
 
 
 class _Entry(NamedTuple):
@@ -47,19 +56,17 @@ class AgentRegistry:
         if announced.agent.uuid == self.own:
             return True  # the answer names this UUID, so the sender finds its mistake
         with self._lock:
-            self._forget(announced.agent.uuid)
+            before = self._forget(announced.agent.uuid)
             if announced.leaving:
                 return True
             made = self._entry(announced, now)
             if made is None or made.left_out > announced.left_out:
                 self._expire(now)
                 made = self._entry(announced, now)
-            if made is None:
-                return False
-            self._entries[announced.agent.uuid] = made
-            self._count += len(made.agents)
-            self._size += made.size
-            return True
+            kept = made or before  # what it announced before stays for its time
+            if kept is not None and kept.until > now:
+                self._keep(announced.agent.uuid, kept)
+            return made is not None
 
     def known(self, now: float) -> Known:
         """The agents, by name. One that several announced is there once, with the lowest age."""
@@ -74,7 +81,7 @@ class AgentRegistry:
                 if other is None or agent.age + passed < other.age:
                     found[agent.uuid] = msgspec.structs.replace(agent, age=agent.age + passed)
         agents = sorted(found.values(), key=lambda each: (each.name, each.uuid))
-        return Known(agents, sum(each.left_out for each in entries))
+        return Known(agents, min(sum(each.left_out for each in entries), MAX_LEFT_OUT))
 
     def gauges(self, now: float) -> Mapping[str, float]:
         """The number of agents, of those that were not synced, and the largest staleness of the others."""
@@ -89,7 +96,8 @@ class AgentRegistry:
 
     def _entry(self, announced: Announcement, now: float) -> _Entry | None:
         agents: list[Agent] = []
-        size = left_out = 0
+        size = 0
+        left_out = sum(each.hops >= MAX_HOPS for each in announced.below)
         own = msgspec.structs.replace(announced.agent, age=0.0, hops=0)
         below = (msgspec.structs.replace(each, hops=each.hops + 1) for each in announced.below if each.hops < MAX_HOPS)
         for agent in (own, *below):
@@ -110,8 +118,14 @@ class AgentRegistry:
         for uuid in [uuid for uuid, each in self._entries.items() if each.until <= now]:
             self._forget(uuid)
 
-    def _forget(self, uuid: str) -> None:
+    def _keep(self, uuid: str, entry: _Entry) -> None:
+        self._entries[uuid] = entry
+        self._count += len(entry.agents)
+        self._size += entry.size
+
+    def _forget(self, uuid: str) -> _Entry | None:
         before = self._entries.pop(uuid, None)
         if before is not None:
             self._count -= len(before.agents)
             self._size -= before.size
+        return before

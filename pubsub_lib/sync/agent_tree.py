@@ -42,7 +42,9 @@ class _Tree:
         alone = sorted({each.service for each in services if each.role == RELAY and each.uuid not in known})
         self._roots: list[_Place] = [(ORIGIN, ", ".join(origins))] if origins else []
         self._roots += [(RELAY, name) for name in alone]
-        of_name: dict[str, _Place] = dict.fromkeys(("", *origins), self._roots[0])
+        # Without a root, relays that name each other in sync_url were asked.
+        top = self._roots[0] if self._roots else (UNKNOWN, UNKNOWN)
+        of_name: dict[str, _Place] = dict.fromkeys(("", *origins), top)
         for name in alone:
             of_name.setdefault(name, (RELAY, name))
         for each in sorted(agents, key=lambda each: each.age):

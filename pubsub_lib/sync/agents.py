@@ -23,6 +23,7 @@ MAX_AGENT_BYTES: Final = 16 * 1024
 """Maximum size of one agent as JSON. Without topics, every agent fits."""
 MAX_ANNOUNCEMENT_BYTES: Final = MAX_BYTES + 2 * MAX_AGENT_BYTES + 32 * MAX_AGENTS
 """Maximum size of an announcement: a relay announces all agents that it keeps, with their ages."""
+MAX_LEFT_OUT: Final = 2**53
 MAX_TOPICS: Final = 10
 """Maximum number of topics that an agent names."""
 MAX_ADDRESSES: Final = 4
@@ -75,7 +76,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum seconds until the next announcement."""
     below: Annotated[list[Agent], Meta(max_length=MAX_AGENTS)] = []
     """The agents that announced themselves to this relay."""
-    left_out: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    left_out: Annotated[int, Meta(ge=0, le=MAX_LEFT_OUT)] = 0
     """Number of agents below for which there was no place."""
     leaving: bool = False
     """Whether the agent stops."""
@@ -160,7 +161,8 @@ def _check(agents: tuple[Agent, ...] | list[Agent], what: str) -> None:
                 check_name(kind, name)
         except InvalidValueError as error:
             raise FrameError(f"{what} is inconsistent: {error}", "foreign") from error
-        if len(encode(agent)) > MAX_AGENT_BYTES:
+        # Its age and its hops change on the way up.
+        if len(encode(msgspec.structs.replace(agent, age=0.0, hops=0))) > MAX_AGENT_BYTES:
             raise FrameError(f"{what} has an agent of more than {MAX_AGENT_BYTES} bytes", "oversized")
 
 

@@ -141,7 +141,9 @@ class SyncClient:
         try:
             with call.post(body, _HEADERS) as response:
                 begun = True
-                self._slow.pop(url, None)
+                # A small answer in time does not show that a large one would be.
+                if time.monotonic() < asked + self._begin and any(want.after is None for want in wants.values()):
+                    self._slow.pop(url, None)
                 return self._read(url, response, wants)
         finally:
             if not begun and time.monotonic() >= asked + begin:

@@ -30,14 +30,14 @@ MUTANTS = (
     ),
     FRESHNESS(
         "parent_is_left_because_a_sync_hangs",
-        "min(fresh.heard, fresh.publisher_proof + until)",
+        "min(fresh.heard, fresh.ahead_at + until)",
         "0.0",
         "test_rule_r5_parent_that_knows_a_newer_head_is_heard_for_as_long_as_a_sync_may_hang",
         "replicas move from parent to parent while a sync hangs, and back to the one that hangs",
     ),
     FRESHNESS(
         "parent_with_an_invented_head_is_kept",
-        "min(fresh.heard, fresh.publisher_proof + until)",
+        "min(fresh.heard, fresh.ahead_at + until)",
         "fresh.heard",
         "test_rule_r5_parent_that_knows_a_newer_head_is_heard_for_as_long_as_a_sync_may_hang",
         "a relay that names a head which never was keeps its replicas for ever",

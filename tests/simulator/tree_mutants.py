@@ -115,7 +115,7 @@ def served_while_frozen() -> list[Patch]:
     return [(RelayContents, "serves", serves)]
 
 
-@mutant("two relays may listen to each other", trees=True)
+@mutant("two relays may listen to each other", trees=True, few=True)
 def loops_stay() -> list[Patch]:
     return [(Relay, "path", lambda self, now: ())]
 

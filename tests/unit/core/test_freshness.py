@@ -407,17 +407,32 @@ def test_rule_r5_parent_that_knows_a_newer_head_is_heard_for_as_long_as_a_sync_m
     bench.receive(history.reading(), nonce=bench.ask().nonce)
     proved = bench.now
     history.some(1)  # only a sync would bring it, and none ends
-    freshness = bench.tracker.freshness
-    while bench.now < proved + CALM.sync_timeout:
+    freshness, first = bench.tracker.freshness, float("inf")
+    while bench.now < first + CALM.sync_timeout:
         bench.now += CALM.max_idle_time
         bench.receive(history.reading(), nonce=bench.ask().nonce)
-        assert freshness.unheard(bench.now) <= max(0.0, bench.now - proved - CALM.sync_timeout)
+        first = min(first, bench.now)
+        assert freshness.unheard(bench.now) == max(0.0, bench.now - first - CALM.sync_timeout)
         assert freshness.unproved(bench.now) == bench.now - proved, "a replica that reads from its parent leaves it"
-    bench.now = proved + CALM.sync_timeout + CALM.stale_after + 1.0
+    bench.now = first + CALM.sync_timeout + CALM.stale_after + 1.0
     bench.receive(history.reading(), nonce=bench.ask().nonce)
-    late = bench.now - proved - CALM.sync_timeout
+    late = bench.now - first - CALM.sync_timeout
     assert freshness.unheard(bench.now) == pytest.approx(late), "a head that no sync brings"
     assert late > CALM.stale_after
+
+
+def test_rule_r5_new_parent_has_the_time_of_a_sync_also_after_a_long_outage() -> None:
+    history = History()
+    history.some(2)
+    bench = Bench(history).synced()
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
+    bench.now += 3 * CALM.sync_timeout
+    history.some(1)
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
+    assert bench.tracker.freshness.unheard(bench.now) == 0.0
+    bench.now += CALM.max_idle_time
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
+    assert bench.tracker.freshness.unheard(bench.now) == 0.0
 
 
 def test_rule_r5_reading_of_the_store_does_not_count_as_the_parents_proof() -> None:

@@ -11,7 +11,7 @@ from _processes import poll
 from pubsub_lib import Publisher, Settings, Store, loader
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.envelope import Envelope, HelloRequest
-from pubsub_lib.core.model import Delta, Incomplete, SyncAnswer, Want
+from pubsub_lib.core.model import Delta, Incomplete, Point, SyncAnswer, Want
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.relay.engine import SLACK, RelayEngine
@@ -107,6 +107,53 @@ class Changing:
         return self._store.read_sync(wants)
 
 
+def test_point_that_never_was_costs_one_reading_of_older_links(config: Settings, store: Store) -> None:
+    for value in range(2, 5):
+        with store.transaction() as tx:
+            tx.set("a", "1", value, topic="t")
+    older = Changing(store)
+    rig = Rig(config, store, older)
+    rig.engine.start(["t"])
+    try:
+        assert poll(lambda: rig.engine.core.relay.contents.serves("t"), LONG)
+        for nonce in range(1, 6):
+            answer = rig.engine.answer(SyncQuestion({"t": Want(after=Point(1, nonce))}))
+            assert answer is not None
+            assert isinstance(answer.chains["t"], Incomplete)
+        assert len(older.asked) == 1
+    finally:
+        rig.engine.close(0.0)
+
+
+def test_question_waits_for_another_ones_reading_of_older_links_for_a_bounded_time(
+    config: Settings, store: Store
+) -> None:
+    known = store.read_heads(["t"]).topics["t"].point
+    with store.transaction() as tx:
+        tx.set("a", "1", 2, topic="t")
+    older = Changing(store)
+    rig = Rig(config, store, older)
+    rig.engine._older_wait = 0.0
+    rig.engine.start(["t"])
+    try:
+        assert poll(lambda: rig.engine.core.relay.contents.serves("t"), LONG)
+        question = SyncQuestion({"t": Want(after=known)})
+        older.gate.clear()
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(rig.engine.answer, question)
+            assert poll(lambda: len(older.asked) == 1, LONG)
+            answer = rig.engine.answer(question)
+            assert answer is not None
+            assert isinstance(answer.chains["t"], Incomplete)
+            older.gate.set()
+        answer = first.result()
+        assert answer is not None
+        assert isinstance(answer.chains["t"], Delta)
+    finally:
+        older.gate.set()
+        rig.engine.close(0.0)
+
+
 def test_links_from_before_the_start_are_read_once_for_all_replicas_below(config: Settings, store: Store) -> None:
     known = store.read_heads(["t"]).topics["t"].point
     for value in range(2, 5):
@@ -123,10 +170,14 @@ def test_links_from_before_the_start_are_read_once_for_all_replicas_below(config
         assert answer is not None
         assert isinstance(answer.chains["t"], Incomplete), "the replica reads all objects"
         older.reachable = True
+        answer = rig.engine.answer(question)
+        assert answer is not None
+        assert isinstance(answer.chains["t"], Incomplete), "it is not read again for a while"
+        rig.engine._older_again.clear()
         older.gate.clear()
         with ThreadPoolExecutor(3) as pool:
             answers = [pool.submit(rig.engine.answer, question) for _ in range(3)]
-            assert poll(lambda: rig.engine.core.counts["answered"] == 4, LONG), "all of them lack links"
+            assert poll(lambda: rig.engine.core.counts["answered"] == 5, LONG), "all of them lack links"
             older.gate.set()
         for each in answers:
             answer = each.result()

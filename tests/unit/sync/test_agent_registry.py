@@ -1,7 +1,9 @@
 """What a service knows of agents: how long, how many, and through relays."""
 
+import msgspec
+
 from pubsub_lib.sync.agent_registry import AgentRegistry
-from pubsub_lib.sync.agents import KEPT_INTERVALS, MAX_HOPS, encode
+from pubsub_lib.sync.agents import KEPT_INTERVALS, MAX_HOPS, MAX_LEFT_OUT, decode_announcement, encode
 from tests.unit.sync.some_agents import agent, announcement
 
 
@@ -117,6 +119,32 @@ def test_relay_gets_the_places_of_those_that_disappeared() -> None:
     registry.receive(announcement("x"), 0.0)
     registry.receive(announcement("relay", agent("a"), agent("b")), 31.0)
     assert registry.known(31.0).left_out == 0
+
+
+def test_known_agent_without_a_place_for_its_news_stays() -> None:
+    registry = AgentRegistry("own", max_bytes=2 * len(encode(agent("a"))))
+    assert registry.receive(announcement("a"), 0.0)
+    assert registry.receive(announcement("b"), 0.0)
+    longer = announcement("a", interval=10.0)
+    longer = msgspec.structs.replace(longer, agent=msgspec.structs.replace(longer.agent, host="h" * 200))
+    assert not registry.receive(longer, 20.0)
+    assert names(registry, 20.0) == ["a", "b"]
+    assert names(registry, 30.0) == [], "it has the time of what it announced before"
+
+
+def test_numbers_of_agents_without_a_place_cannot_make_an_announcement_invalid() -> None:
+    registry = AgentRegistry("own")
+    for name in ("a", "b"):
+        registry.receive(announcement(name, left_out=MAX_LEFT_OUT), 0.0)
+    known = registry.known(0.0)
+    above = announcement("relay", *known.agents, left_out=known.left_out)
+    assert decode_announcement(encode(above)) == above
+
+
+def test_agents_that_passed_through_too_many_relays_are_counted() -> None:
+    registry = AgentRegistry("own")
+    registry.receive(announcement("relay", agent("far", hops=MAX_HOPS), agent("near")), 0.0)
+    assert (names(registry, 0.0), registry.known(0.0).left_out) == (["near", "relay"], 1)
 
 
 def test_gauges_are_the_number_and_the_largest_staleness() -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+import msgspec
+
 from pubsub_lib.sync.agent_tree import Node, tree_of
 from pubsub_lib.sync.agents import MAX_AGENTS, Agents
 from tests.unit.sync.some_agents import agent
@@ -82,3 +84,10 @@ def test_long_chain_is_listed() -> None:
     found = tree_of([service()], [*agents, relay(f"r{MAX_AGENTS - 1}")])
     assert [node.depth for node in found] == list(range(MAX_AGENTS + 1))
     assert [node.below for node in found] == list(range(MAX_AGENTS, -1, -1))
+
+
+def test_relays_that_know_each_other_have_no_root() -> None:
+    """They name each other in sync_url, and were both asked."""
+    relays = [relay("r1"), relay("r2", "r1")]
+    services = [msgspec.structs.replace(service(each.name, "relay"), uuid=each.uuid) for each in relays]
+    assert shown(tree_of(services, relays)) == ["unknown unknown 2", "-r1 relay 1", "--r2 relay 0"]

@@ -43,9 +43,14 @@ class Served:
         )
         self.endpoint.start()
 
-    def ask(self, method: str, body: bytes = b"", host: str = "localhost", header: bool = True) -> tuple[int, bytes]:
+    def ask(
+        self, method: str, body: bytes = b"", host: str = "localhost", header: bool = True, length: int | None = None
+    ) -> tuple[int, bytes]:
+        """``length``: the announced one, instead of that of the body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.endpoint.port, timeout=LONG)
         headers = {"Host": host, **({POST_HEADER: "agents"} if header else {})}
+        if length is not None:
+            headers["Content-Length"] = str(length)
         try:
             connection.request(method, "/agents", body, headers)
             with connection.getresponse() as answer:
@@ -82,7 +87,7 @@ def test_hostile_requests_get_one_sentence_and_change_nothing(served: Served) ->
         (served.ask("POST", good, host="evil.example"), 403, b"the Host header does not name this endpoint"),
         (served.ask("POST", good, header=False), 403, b"a POST request needs the header"),
         (served.ask("GET", host="evil.example"), 403, b"the Host header does not name this endpoint"),
-        (served.ask("POST", b" " * (MAX_ANNOUNCEMENT_BYTES + 1)), 413, b"a body has a Content-Length of at most"),
+        (served.ask("POST", length=MAX_ANNOUNCEMENT_BYTES + 1), 413, b"a body has a Content-Length of at most"),
     )
     for (status, text), wanted, words in cases:
         assert status == wanted

@@ -176,6 +176,21 @@ def test_slow_server_has_longer_each_time() -> None:
                 reading.read_sync(WANTS)
         assert {*reading._slow.values()} == {0.8}
         assert plain(reading.read_sync(WANTS)) == plain(ANSWER)
+        assert set(reading._slow.values()) == {0.8}, "it was slow this time, too"
+
+
+def test_slow_server_is_not_forgotten_by_a_small_answer() -> None:
+    known = Point(1, 1)
+    delta = {"t": Want(after=known)}
+    nothing = SyncAnswer(known, {"t": Delta([], known)})
+    answers = [nothing]
+    with service(lambda question: answers[-1]) as (url, _):
+        reading = client(f"{url},{free_url()}")
+        reading._slow[reading._urls[0]] = LONG / 2
+        reading.read_sync(delta)
+        assert len(reading._slow) == 1
+        answers.append(ANSWER)
+        reading.read_sync(WANTS)
         assert reading._slow == {}
 
 
