@@ -50,7 +50,7 @@ class Freshness:
     """The proofs of one chain."""
 
     __slots__ = (
-        "ahead_at", "covered_at", "covered_store", "heard", "latest", "pending", "proof", "publisher_proof",
+        "ahead_at", "covered_at", "covered_store", "head_known_at", "latest", "pending", "proof", "publisher_proof",
         "verified_at",
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ class Freshness:
         self.latest = NEVER_YET
         """The latest moment that the proofs may be of. An answer must be of a later one to count (rule R3)."""
         self.publisher_proof = now  # no publisher could have answered yet: a new chain does not begin by polling
-        self.heard = NEVER_YET
+        self.head_known_at = NEVER_YET
         """The last moment of which a publisher knew the head, also one that the replica does not have yet."""
         self.ahead_at = NEVER_YET
         """The first moment since the last proof of a publisher of which one knew a head that the replica lacks."""
@@ -81,7 +81,7 @@ class Freshness:
         its objects may be wrong, so no reading counts.
         """
         if reading.publisher and (chain.passed(head) or chain.known is None or head.position > chain.known.position):
-            self.heard = max(self.heard, reading.time)
+            self.head_known_at = max(self.head_known_at, reading.time)
         if chain.passed(head) and not chain.frozen:
             self.count(reading, now)
         elif chain.known is None or head.position > chain.known.position:
@@ -228,11 +228,11 @@ class FreshnessMonitor:
         A head that the replica still has to read counts for ``sync_timeout``: another parent would not end a sync that
         hangs. Later it is taken for one that the store never had.
         """
-        until = self._timing.sync_timeout
-        return max(
-            (now - max(fresh.publisher_proof, min(fresh.heard, fresh.ahead_at + until)) for fresh in self.of.values()),
-            default=0.0,
-        )
+        return max((now - self._known_at(fresh) for fresh in self.of.values()), default=0.0)
+
+    def _known_at(self, fresh: Freshness) -> float:
+        until = fresh.ahead_at + self._timing.sync_timeout
+        return max(fresh.publisher_proof, min(fresh.head_known_at, until))
 
     def to_verify(self, now: float) -> list[str]:
         """Chains to compare with the store now, although publishers prove them."""

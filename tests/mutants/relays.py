@@ -125,10 +125,17 @@ MUTANTS = (
     ),
     ENGINE(
         "each_replica_below_causes_a_reading_of_older_links",
-        "            wants = self.read(lambda state: self.core.lacking(question))\n",
-        "            wants = question.wants\n",
+        "now, lacking = self.now(), self.read(lambda state: self.core.lacking(question))",
+        "now, lacking = self.now(), question.wants",
         "test_links_from_before_the_start_are_read_once_for_all_replicas_below",
         "after a restart of a relay the database is read once for each replica below it",
+    ),
+    ENGINE(
+        "each_question_causes_a_reading_that_does_not_help",
+        "        self._older_again.update(dict.fromkeys(wants.keys() & lacking.keys(), again))\n",
+        "",
+        "test_point_that_never_was_costs_one_reading_of_older_links",
+        "who asks for points that never were makes the relay read the database for each question",
     ),
     LEASES(
         "relay_holds_the_lease_for_orphans",

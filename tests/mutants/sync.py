@@ -30,16 +30,16 @@ MUTANTS = (
     ),
     FRESHNESS(
         "parent_is_left_because_a_sync_hangs",
-        "min(fresh.heard, fresh.ahead_at + until)",
+        "min(fresh.head_known_at, until)",
         "0.0",
-        "test_rule_r5_parent_that_knows_a_newer_head_is_heard_for_as_long_as_a_sync_may_hang",
+        "test_rule_r5_parent_that_knows_a_newer_head_counts_for_as_long_as_a_sync_may_hang",
         "replicas move from parent to parent while a sync hangs, and back to the one that hangs",
     ),
     FRESHNESS(
         "parent_with_an_invented_head_is_kept",
-        "min(fresh.heard, fresh.ahead_at + until)",
-        "fresh.heard",
-        "test_rule_r5_parent_that_knows_a_newer_head_is_heard_for_as_long_as_a_sync_may_hang",
+        "min(fresh.head_known_at, until)",
+        "fresh.head_known_at",
+        "test_rule_r5_parent_that_knows_a_newer_head_counts_for_as_long_as_a_sync_may_hang",
         "a relay that names a head which never was keeps its replicas for ever",
     ),
     CLIENT(

@@ -400,7 +400,7 @@ def test_rule_r5_new_topic_counts_as_unproved_since_it_was_followed() -> None:
     assert bench.tracker.freshness.unproved(bench.now) < 7.0
 
 
-def test_rule_r5_parent_that_knows_a_newer_head_is_heard_for_as_long_as_a_sync_may_hang() -> None:
+def test_rule_r5_parent_that_knows_a_newer_head_counts_for_as_long_as_a_sync_may_hang() -> None:
     history = History()
     history.some(2)
     bench = Bench(history).synced()
