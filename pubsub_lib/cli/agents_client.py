@@ -4,16 +4,17 @@ import argparse
 import logging
 import urllib.parse
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cliff.command import Command
 
 from pubsub_lib.cli.context import configuration_of, settings_in
 from pubsub_lib.cli.endpoint_client import EndpointClient
 from pubsub_lib.cli.formatting import Shown, duration
+from pubsub_lib.cli.output import normal
 from pubsub_lib.core.leased_publishers import ORIGIN
 from pubsub_lib.errors import ConfigError, FrameError, NotFound, TransportError
-from pubsub_lib.sync.agents import Agent, Agents, decode_agents
+from pubsub_lib.sync.agents import Agent, Agents, decode_agents, merged
 
 if TYPE_CHECKING:
     from pubsub_lib.config.service import ServiceSettings
@@ -83,15 +84,7 @@ def seen(command: Command, urls: Sequence[str]) -> Seen:
     left_out = sum(each.left_out for each in answers)
     if left_out:
         _log.warning("%d more agents are not listed, because a service or relay had no place for them", left_out)
-    return Seen(answers, _merged(each for answer in answers for each in answer.agents))
-
-
-def _merged(agents: Iterable[Agent]) -> list[Agent]:
-    found: dict[str, Agent] = {}
-    for each in agents:
-        if each.uuid not in found or each.age < found[each.uuid].age:
-            found[each.uuid] = each
-    return sorted(found.values(), key=lambda each: (each.name, each.uuid))
+    return Seen(answers, merged(each for answer in answers for each in answer.agents))
 
 
 def _configured(command: Command) -> list[str]:
@@ -133,6 +126,16 @@ def _in_directory(settings: "Settings", service: "ServiceSettings") -> list[str]
     if not found:
         raise NotFound(f"no live service with an address is in the directory; start one, or {GIVE_URL}")
     return list(dict.fromkeys(found))
+
+
+def without_hidden(
+    parsed_args: argparse.Namespace, named: Iterable[str], columns: Sequence[str], hidden: int,
+    rows: Iterable[Sequence[Any]],
+) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:  # fmt: skip
+    """The columns and rows of a command; in a table without the last ``hidden`` columns, unless one is ``named``."""
+    if parsed_args.formatter == "table" and {normal(each) for each in named}.isdisjoint(columns[-hidden:]):
+        return columns[:-hidden], (row[:-hidden] for row in rows)
+    return columns, rows
 
 
 def staleness(agent: Agent) -> Shown:

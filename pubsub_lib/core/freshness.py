@@ -80,11 +80,13 @@ class Freshness:
         reaches that head, and never when the head belongs to another history. While the chain waits for a full sync
         its objects may be wrong, so no reading counts.
         """
-        if reading.publisher and (chain.passed(head) or chain.known is None or head.position > chain.known.position):
+        passed = chain.passed(head)
+        ahead = chain.known is None or head.position > chain.known.position
+        if reading.publisher and (passed or ahead):
             self.head_known_at = max(self.head_known_at, reading.time)
-        if chain.passed(head) and not chain.frozen:
+        if passed and not chain.frozen:
             self.count(reading, now)
-        elif chain.known is None or head.position > chain.known.position:
+        elif ahead:
             if reading.publisher and self.ahead_at <= self.publisher_proof:
                 self.ahead_at = reading.time
             self._keep(chain, head, reading)

@@ -155,12 +155,12 @@ class ParentSubscriber(Subscriber):
     def _receive(self, envelope: Envelope) -> None:
         if envelope.hello is not None:
             with self._lock:
-                if envelope.uuid not in self._left:
+                of_parent = envelope.uuid not in self._left
+                if of_parent:
                     self._record(self._recorded[0], (envelope.service, envelope.uuid))
-                self._remember(self._received, envelope.uuid)
-                if envelope.uuid not in self._left:
                     self._publisher = envelope.service
-                ended = envelope.hello.goodbye and envelope.uuid not in self._left
+                self._remember(self._received, envelope.uuid)
+                ended = of_parent and envelope.hello.goodbye
                 moved = ended and self._parents.leave(time.monotonic(), envelope.hello.instead)
                 if moved:
                     self._moved(f"its publisher {envelope.service!r} stops")

@@ -5,9 +5,9 @@ from itertools import islice
 from typing import Final
 
 from pubsub_lib.core.model import ALL
-from pubsub_lib.service.status_html import ago, left_out, name, number, paragraph, seconds, table, text
+from pubsub_lib.service.status_html import ago, left_out, name, names, number, paragraph, seconds, table, text
 from pubsub_lib.sync.agent_tree import Node, tree_of
-from pubsub_lib.sync.agents import Agent, Agents
+from pubsub_lib.sync.agents import Agent, Agents, summary
 
 MAX_ROWS: Final = 100
 """Maximum number of rows; those nearest to the service come first in each branch."""
@@ -35,12 +35,11 @@ def agents_of(found: Agents | None) -> str:
     if not found.agents:
         return paragraph(_KNOWN) + paragraph("No agent has announced itself.")
     nodes = tree_of([found], found.agents)
-    stalest = max((each for each in found.agents if each.staleness is not None), key=_staleness, default=None)
-    unsynced = sum(each.staleness is None for each in found.agents)
+    known, unsynced, stalest = about = summary(found.agents)
     states = [f"{number(unsynced)} not synced"] if unsynced else []
     if stalest is not None:
-        states.append(f"the stalest, {name(stalest.name)}, {seconds(_staleness(stalest))}")
-    caption = f"{number(len(found.agents))} agents: {', '.join(states)}"
+        states.append(f"the stalest, {name(stalest.name)}, {seconds(about.max_staleness)}")
+    caption = f"{number(known)} agents: {', '.join(states)}"
     return (
         paragraph(_KNOWN)
         + table(caption, COLUMNS, _rows(islice(nodes, MAX_ROWS)), 1)
@@ -62,13 +61,5 @@ def _rows(nodes: Iterable[Node]) -> Iterable[tuple[str, ...]]:
             yield shown, about, _topics(agent), ago(agent.age), state
 
 
-def _staleness(agent: Agent) -> float:
-    return agent.staleness or 0.0
-
-
 def _topics(agent: Agent) -> str:
-    if ALL in agent.topics:
-        return "all"
-    named = ", ".join(map(name, agent.topics[:MAX_NAMED]))
-    more = agent.topics_total - len(agent.topics[:MAX_NAMED])
-    return f"{named} and {number(more)} more" if more > 0 else named
+    return "all" if ALL in agent.topics else names(agent.topics[:MAX_NAMED], agent.topics_total)

@@ -32,6 +32,12 @@ def name(value: object) -> str:
     return f"<bdi>{text(value)}</bdi>"
 
 
+def names(shown: Sequence[str], total: int) -> str:
+    """These names of data, and how many more there are of ``total``."""
+    rest = total - len(shown)
+    return ", ".join(map(name, shown)) + (f" and {number(rest)} more" if rest > 0 else "")
+
+
 def number(value: float | None, digits: int = 0) -> str:
     """A number with commas, after which a line may break; a dash for None."""
     if value is None:

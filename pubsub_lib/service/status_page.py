@@ -17,6 +17,7 @@ from pubsub_lib.service.status_html import (
     document,
     left_out,
     name,
+    names,
     number,
     paragraph,
     seconds,
@@ -172,11 +173,7 @@ def _clients(status: Status) -> str:
 
 
 def _granted(topics: frozenset[str]) -> str:
-    if ALL in topics:
-        return "all"
-    named = ", ".join(map(name, sorted(topics)[:NAMED_TOPICS]))
-    rest = len(topics) - NAMED_TOPICS
-    return (f"{named} and {number(rest)} more" if rest > 0 else named) or "none"
+    return "all" if ALL in topics else names(sorted(topics)[:NAMED_TOPICS], len(topics)) or "none"
 
 
 def _topics(status: Status) -> str:

@@ -15,6 +15,8 @@ from pubsub_lib.sync.agents import (
     Agent,
     Announcement,
     encode,
+    merged,
+    summary,
 )
 
 
@@ -73,25 +75,22 @@ class AgentRegistry:
         with self._lock:
             self._expire(now)
             entries = tuple(self._entries.values())
-        found: dict[str, Agent] = {}
-        for entry in entries:
-            passed = max(0.0, now - entry.at)
-            for agent in entry.agents:
-                other = found.get(agent.uuid)
-                if other is None or agent.age + passed < other.age:
-                    found[agent.uuid] = msgspec.structs.replace(agent, age=agent.age + passed)
-        agents = sorted(found.values(), key=lambda each: (each.name, each.uuid))
+        agents = merged(
+            msgspec.structs.replace(agent, age=agent.age + max(0.0, now - entry.at))
+            for entry in entries
+            for agent in entry.agents
+        )
         return Known(agents, min(sum(each.left_out for each in entries), MAX_LEFT_OUT))
 
     def gauges(self, now: float) -> Mapping[str, float]:
         """The number of agents, of those that were not synced, and the largest staleness of the others."""
-        known = self.known(now)
-        staleness = [each.staleness for each in known.agents if each.staleness is not None]
+        agents, left_out = self.known(now)
+        found = summary(agents)
         return {
-            "known": float(len(known.agents)),
-            "left_out": float(known.left_out),
-            "unsynced": float(len(known.agents) - len(staleness)),
-            "max_staleness": max(staleness, default=0.0),
+            "known": float(found.known),
+            "left_out": float(left_out),
+            "unsynced": float(found.unsynced),
+            "max_staleness": found.max_staleness,
         }
 
     def _entry(self, announced: Announcement, now: float) -> _Entry | None:

@@ -3,8 +3,8 @@
 Announcements are information for people. No replica, relay or service uses them for its own work.
 """
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Collection, Iterable, Iterator
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -12,6 +12,7 @@ from msgspec import Meta
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL, MAX_SECONDS, Name, Origin
 from pubsub_lib.errors import FrameError, InvalidValueError
+from pubsub_lib.sync.question import unreadable
 
 MAJOR: Final = 1
 """Version of announcements that both ends must share. Members that a reader does not know are ignored."""
@@ -101,6 +102,40 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True):
     left_out: Annotated[int, Meta(ge=0)]
 
 
+class Summary(NamedTuple):
+    """Some agents together."""
+
+    known: int
+    unsynced: int
+    """Number of agents that were not synced."""
+    stalest: Agent | None
+    """The one that announced the largest staleness; None: all were not synced."""
+
+    @property
+    def max_staleness(self) -> float:
+        """The largest staleness in seconds; 0.0 without one."""
+        return _staleness(self.stalest) if self.stalest is not None else 0.0
+
+
+def summary(agents: Collection[Agent]) -> Summary:
+    """How many agents there are, and how stale."""
+    synced = [each for each in agents if each.staleness is not None]
+    return Summary(len(agents), len(agents) - len(synced), max(synced, key=_staleness, default=None))
+
+
+def merged(agents: Iterable[Agent]) -> list[Agent]:
+    """Each of the agents once, by its last announcement, in the order of their names."""
+    found: dict[str, Agent] = {}
+    for each in agents:
+        if each.uuid not in found or each.age < found[each.uuid].age:
+            found[each.uuid] = each
+    return sorted(found.values(), key=lambda each: (each.name, each.uuid))
+
+
+def _staleness(agent: Agent) -> float:
+    return agent.staleness or 0.0
+
+
 _announcement = msgspec.json.Decoder(Announcement).decode
 _accepted = msgspec.json.Decoder(Accepted).decode
 _agents = msgspec.json.Decoder(Agents).decode
@@ -149,9 +184,7 @@ def _decoded(decode: Any, data: bytes, what: str) -> Any:
     try:
         return decode(data)
     except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
-        # msgspec raises one exception for all cases; only its text distinguishes them.
-        reason = "truncated" if "truncated" in str(error) else "foreign"
-        raise FrameError(f"{what} cannot be read: {error}", reason) from error
+        raise unreadable(what, error) from error
 
 
 def _check(agents: tuple[Agent, ...] | list[Agent], what: str) -> None:

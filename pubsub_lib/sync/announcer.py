@@ -12,7 +12,7 @@ from pubsub_lib.http_routes import POST_HEADER
 from pubsub_lib.logs import logger
 from pubsub_lib.sync.agent_registry import Known
 from pubsub_lib.sync.agents import Agent, Announcement, decode_accepted, encode, fitting
-from pubsub_lib.sync.http_call import HttpCall
+from pubsub_lib.sync.http_call import HttpCall, reason_in
 from pubsub_lib.sync.urls import PATH, ChannelUrl, channel_urls
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 
@@ -28,7 +28,6 @@ FIRST_PART: Final = 0.25
 EARLY_PART: Final = 0.25
 """An announcement is made by up to this part of the interval early, so that those of many do not stay together."""
 _MAX_ANSWER: Final = 4096
-_MAX_REASON: Final = 300
 _HEADERS: Final = {POST_HEADER: "agents", "Content-Type": "application/json", "Connection": "close"}
 NOTHING_BELOW: Final = Known((), 0)
 
@@ -147,9 +146,7 @@ class Announcer:
         url = self._urls[0]
         with call.post(body, _HEADERS) as response:
             if response.status != HTTPStatus.OK:
-                text = response.read(_MAX_REASON).decode(errors="replace").strip()
-                reason = "".join(each if each.isprintable() else " " for each in text) or response.reason
-                raise StoreUnavailable(f"{url} answers {response.status}: {reason}")
+                raise StoreUnavailable(f"{url} answers {response.status}: {reason_in(response)}")
             data = response.read(_MAX_ANSWER)
         try:
             return tuple(decode_accepted(data).above)

@@ -11,7 +11,7 @@ from typing import Final
 from pubsub_lib.core.model import Delta, Point, SyncAnswer, Want
 from pubsub_lib.errors import FrameError, StoreError, StoreUnavailable
 from pubsub_lib.http_routes import POST_HEADER
-from pubsub_lib.sync.http_call import HttpCall, body_of
+from pubsub_lib.sync.http_call import HttpCall, body_of, reason_in
 from pubsub_lib.sync.question import SyncQuestion, encode_question
 from pubsub_lib.sync.reading import read_answer
 from pubsub_lib.sync.stream import max_page_bytes, unpacked
@@ -19,8 +19,6 @@ from pubsub_lib.sync.urls import ChannelUrl, channel_urls
 
 MAX_RETRY_AFTER: Final = 60.0
 """Maximum seconds that a server may demand a pause for."""
-_MAX_REASON: Final = 300
-"""Bytes of a refusal's text that are shown."""
 _HEADERS: Final = {
     POST_HEADER: "sync",
     "Content-Type": "application/msgpack",
@@ -164,9 +162,7 @@ class SyncClient:
             raise StoreUnavailable(f"the sync channel {url} is not asked any more: the replica is closed")
 
     def _refusal(self, url: ChannelUrl, response: HTTPResponse) -> StoreError:
-        text = response.read(_MAX_REASON).decode(errors="replace").strip()
-        reason = "".join(each if each.isprintable() else " " for each in text) or response.reason
-        message = f"the sync channel {url} answers {response.status}: {reason}"
+        message = f"the sync channel {url} answers {response.status}: {reason_in(response)}"
         seconds = _seconds(response.getheader("Retry-After"))
         if seconds is None:
             return StoreUnavailable(message)

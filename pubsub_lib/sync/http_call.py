@@ -22,6 +22,8 @@ CHUNK: Final = 64 * 1024
 """Bytes that are received at once."""
 CONNECT_TIMEOUT: Final = 5.0
 """Maximum seconds until a connection to one URL is made."""
+_MAX_REASON: Final = 300
+"""Bytes of a refusal's text that are shown."""
 
 
 class HttpCall:
@@ -98,6 +100,12 @@ def body_of(response: HTTPResponse) -> Iterator[bytes]:
     """The body in parts, until its end. Raises OSError, HTTPException."""
     while part := response.read1(CHUNK):
         yield part
+
+
+def reason_in(response: HTTPResponse) -> str:
+    """The text of a refusal, in one line; the reason of its status without one. Raises OSError, HTTPException."""
+    text = response.read(_MAX_REASON).decode(errors="replace").strip()
+    return "".join(each if each.isprintable() else " " for each in text) or response.reason
 
 
 class _Timed:

@@ -98,7 +98,7 @@ def decode_question(data: bytes) -> SyncQuestion:
     try:
         decoded = _decode(data)
     except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
-        raise unreadable("question", error) from error
+        raise unreadable("a sync's question", error) from error
     wants: dict[str, Want] = {}
     for each in decoded.wants:
         wrong = _complaint(each)
@@ -126,7 +126,7 @@ def unreadable(what: str, error: Exception) -> FrameError:
     """The error for bytes that msgspec refused with this one."""
     # msgspec raises one exception for all cases; only its text distinguishes them.
     reason = "truncated" if "truncated" in str(error) else "foreign"
-    return FrameError(f"a sync's {what} cannot be read: {error}", reason)
+    return FrameError(f"{what} cannot be read: {error}", reason)
 
 
 def _complaint(want: _Want) -> str | None:

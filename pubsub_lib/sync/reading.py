@@ -219,7 +219,7 @@ class _Reader:
         try:
             page = _decode(data)
         except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
-            raise unreadable("answer", error) from error
+            raise unreadable("a sync's answer", error) from error
         if self._header is None or isinstance(page, Header):
             self._begin(page)
         elif isinstance(page, ChainPage):

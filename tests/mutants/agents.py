@@ -10,6 +10,8 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 
 
 REGISTRY = partial(_mutant, "sync/agent_registry", "sync/test_agent_registry")
+MERGED = partial(_mutant, "sync/agents", "sync/test_agent_registry")
+ASKED = partial(_mutant, "sync/agents", "cli/test_agents_client")
 WIRE = partial(_mutant, "sync/agents", "sync/test_agents")
 ROUTE = partial(_mutant, "sync/agents_server", "sync/test_agents_server")
 ANNOUNCER = partial(_mutant, "sync/announcer", "sync/test_announcer")
@@ -34,7 +36,7 @@ MUTANTS = (
     ),
     REGISTRY(
         "age_of_an_agent_stands_still",
-        "age=agent.age + passed)",
+        "age=agent.age + max(0.0, now - entry.at))",
         "age=agent.age)",
         "test_age_grows_until_the_next_announcement",
         "an agent that was cut off looks as if it had announced itself just now",
@@ -95,10 +97,10 @@ MUTANTS = (
         "test_relay_gets_the_places_of_those_that_disappeared",
         "agents are left out although there are places",
     ),
-    REGISTRY(
+    MERGED(
         "older_announcement_wins",
-        "agent.age + passed < other.age",
-        "agent.age + passed > other.age",
+        "each.age < found[each.uuid].age",
+        "each.age > found[each.uuid].age",
         "test_agent_that_changed_its_relay_is_there_once_by_its_last_announcement",
         "an agent is shown below the relay that it has left",
     ),
@@ -195,8 +197,8 @@ MUTANTS = (
     ),
     PARENTS(
         "late_hello_names_the_parent_that_was_left",
-        "                if envelope.uuid not in self._left:\n                    self._publisher",
-        "                if True:\n                    self._publisher",
+        "                    self._publisher = envelope.service\n",
+        "                self._publisher = envelope.service\n",
         "test_publisher_is_that_of_the_last_hello_of_the_current_parent",
         "an agent is shown below the relay that it has left",
     ),
@@ -214,7 +216,7 @@ MUTANTS = (
         "test_parent_that_did_not_announce_itself_is_unknown",
         "the agents of a relay that does not announce itself are shown without it",
     ),
-    CLIENT(
+    ASKED(
         "agents_of_the_last_service_win",
         "each.age < found[each.uuid].age",
         "each.age > found[each.uuid].age",

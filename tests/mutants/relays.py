@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     PARENTS(
         "late_goodbye_of_the_old_parent_leaves_the_new_one",
-        "envelope.hello.goodbye and envelope.uuid not in self._left",
+        "of_parent and envelope.hello.goodbye",
         "envelope.hello.goodbye",
         "test_goodbye_of_the_parent_is_a_reason_to_leave_at_once",
         "a replica runs through all its parents when one of them stops",
@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     PARENTS(
         "late_hello_names_the_new_parent",
-        "if envelope.uuid not in self._left:\n                    self._record",
+        "if of_parent:\n                    self._record",
         "if True:\n                    self._record",
         "test_journal_gets_each_parent_and_its_publisher_once",
         "the audit expects the messages of the old parent after the replica left it",

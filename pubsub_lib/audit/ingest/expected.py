@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 from typing import Final
 
+from pubsub_lib.audit.settings import PARTICIPANTS
 from pubsub_lib.errors import ConfigError
 
 _COMMENT: Final = re.compile(r"(?:^|\s)#")  # a name may contain the letter
-_SIDES: Final = ("writer", "service", "relay", "replica")
 
 
 def read_expected(path: Path) -> list[tuple[str, str]]:
@@ -25,8 +25,9 @@ def read_expected(path: Path) -> list[tuple[str, str]]:
         side, _, name = _COMMENT.split(line)[0].strip().partition(" ")
         if not side:
             continue
-        if side not in _SIDES or not name:
-            raise ConfigError(f"{path}:{number} is not a side ({', '.join(_SIDES)}) and a name; write 'replica r-1'")
+        if side not in PARTICIPANTS or not name:
+            sides = ", ".join(PARTICIPANTS)
+            raise ConfigError(f"{path}:{number} is not a side ({sides}) and a name; write 'replica r-1'")
         found.append((side, name.strip()))
     if not found:
         raise ConfigError(f"{path} names no participant; write one side and name a line, or omit --expect")

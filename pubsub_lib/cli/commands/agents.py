@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from pubsub_lib.cli.agents_client import add_url, last_announced, seen, staleness
+from pubsub_lib.cli.agents_client import add_url, last_announced, seen, staleness, without_hidden
 from pubsub_lib.cli.formatting import Shown
-from pubsub_lib.cli.output import List, normal
+from pubsub_lib.cli.output import List
 from pubsub_lib.core.model import ALL
 from pubsub_lib.sync.agents import Agent
 
@@ -37,11 +37,8 @@ class ListAgents(List):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Raises ConfigError, DriverError, StoreError, NotFound, TransportError."""
-        rows = (_row(each) for each in seen(self, parsed_args.url).agents)
-        named = {normal(each) for each in (*parsed_args.columns, *parsed_args.sort_columns)}
-        if parsed_args.formatter == "table" and named.isdisjoint(COLUMNS[-HIDDEN:]):
-            return COLUMNS[:-HIDDEN], (row[:-HIDDEN] for row in rows)
-        return COLUMNS, rows
+        named = (*parsed_args.columns, *parsed_args.sort_columns)
+        return without_hidden(parsed_args, named, COLUMNS, HIDDEN, map(_row, seen(self, parsed_args.url).agents))
 
 
 def _row(agent: Agent) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Service, Store
 from pubsub_lib.store.inspection import Kept
-from pubsub_lib.sync.agents import Agent
+from pubsub_lib.sync.agents import Agent, summary
 
 ASK_SECONDS: Final = 2.0
 MAX_SHOWN: Final = 10
@@ -76,7 +76,7 @@ class Status(Show):
         if replica is not None:
             found["quarantined"] = Shown(quarantined(replica.quarantined()), _quarantined_text)
         if parsed_args.agents:
-            found["agents"] = Shown(summary(seen(self, ()).agents), _agents_text)
+            found["agents"] = Shown(agents_shown(seen(self, ()).agents), _agents_text)
         return tuple(found), tuple(found.values())
 
     def _services(self, settings: Settings, store: Store, head: int, seconds: float) -> list[dict[str, Any]]:
@@ -141,19 +141,15 @@ def quarantined(publishers: Sequence[QuarantinedPublisher]) -> list[dict[str, An
     ]
 
 
-def summary(agents: Sequence[Agent]) -> dict[str, Any]:
+def agents_shown(agents: Sequence[Agent]) -> dict[str, Any]:
     """The number of agents, those that were not synced, and the one that announced the largest staleness."""
-    stalest = max((each for each in agents if each.staleness is not None), key=_staleness, default=None)
+    found = summary(agents)
     return {
-        "known": len(agents),
-        "unsynced": sum(each.staleness is None for each in agents),
-        "max_staleness": None if stalest is None else round(_staleness(stalest), 1),
-        "stalest": None if stalest is None else stalest.name,
+        "known": found.known,
+        "unsynced": found.unsynced,
+        "max_staleness": None if found.stalest is None else round(found.max_staleness, 1),
+        "stalest": None if found.stalest is None else found.stalest.name,
     }
-
-
-def _staleness(agent: Agent) -> float:
-    return agent.staleness or 0.0
 
 
 def lost_message(timing: Timing) -> dict[str, float]:

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from pubsub_lib.cli.agents_client import add_url, last_announced, seen, staleness
+from pubsub_lib.cli.agents_client import add_url, last_announced, seen, staleness, without_hidden
 from pubsub_lib.cli.formatting import Shown
-from pubsub_lib.cli.output import List, normal
+from pubsub_lib.cli.output import List
 from pubsub_lib.sync.agent_tree import Node, tree_of
 
 COLUMNS: Final = ("name", "role", "below", "staleness", "last_announced", "host", "version", "depth", "uuid")
@@ -34,10 +34,7 @@ class Tree(List):
         """Raises ConfigError, DriverError, StoreError, NotFound, TransportError."""
         found = seen(self, parsed_args.url)
         rows = map(_row, tree_of(found.services, found.agents))
-        named = {normal(each) for each in parsed_args.columns}
-        if parsed_args.formatter == "table" and named.isdisjoint(COLUMNS[-HIDDEN:]):
-            return COLUMNS[:-HIDDEN], (row[:-HIDDEN] for row in rows)
-        return COLUMNS, rows
+        return without_hidden(parsed_args, parsed_args.columns, COLUMNS, HIDDEN, rows)
 
 
 def _row(node: Node) -> tuple[Any, ...]:

@@ -48,6 +48,15 @@ class Participant:
     def alive(self, time: int) -> bool:
         return self.begin < time and (self.end is None or time < self.end)
 
+    def finish(self, last: int, *, close: bool) -> None:
+        """Add the marks. A run that has no end closes long after ``last``; without ``close`` its marks end early."""
+        end = self.end or last + (60_000 if close else 4000)
+        for at in range(self.begin + 500, end, 1000):
+            self.record(at, kind="mark")
+        self.events = [(at, columns) for at, columns in self.events if self.end is None or at < self.end]
+        if self.end is None and close:
+            self.record(end, kind="close")
+
     def rows(self) -> list[Row]:
         found = []
         for number, (time, columns) in enumerate(sorted(self.events, key=lambda each: each[0]), 1):

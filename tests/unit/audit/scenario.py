@@ -147,12 +147,7 @@ class Scenario:
         close, and their marks end early, so that windows stay open.
         """
         for each in self.participants:
-            end = each.end or BEGIN + (60_000 if close else 4000)
-            for at in range(each.begin + 500, end, 1000):
-                each.record(at, kind="mark")
-            each.events = [(at, columns) for at, columns in each.events if each.end is None or at < each.end]
-            if each.end is None and close:
-                each.record(end, kind="close")
+            each.finish(BEGIN, close=close)
         self.store.record(BEGIN + 90_003, kind="changelog", prev_position=0, position=self.position)
         found = [row for each in self.participants for row in each.rows()]
         return found + (self.store.rows() if store else [])

@@ -222,12 +222,7 @@ class Tree:
         names (``relay r1``) of missing journals.
         """
         for each in self.participants:
-            end = each.end or self.time + (60_000 if close else 4000)
-            for at in range(each.begin + 500, end, 1000):
-                each.record(at, kind="mark")
-            each.events = [(at, columns) for at, columns in each.events if each.end is None or at < each.end]
-            if each.end is None and close:
-                each.record(end, kind="close")
+            each.finish(self.time, close=close)
         self.store.record(BEGIN + 90_003, kind="changelog", prev_position=0, position=self.position)
         there = [each for each in self.participants if f"{each.side} {each.name}" not in without]
         return [row for each in (*there, self.store) for row in each.rows()]

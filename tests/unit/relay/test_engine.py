@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 from _processes import poll
@@ -11,7 +12,7 @@ from _processes import poll
 from pubsub_lib import Publisher, Settings, Store, loader
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.envelope import Envelope, HelloRequest
-from pubsub_lib.core.model import Delta, Incomplete, Point, SyncAnswer, Want
+from pubsub_lib.core.model import Delta, Full, Incomplete, Point, SyncAnswer, Want
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.relay.engine import SLACK, RelayEngine
@@ -61,13 +62,21 @@ def config(sqlite_url: str) -> Settings:
     return settings(sqlite_url, service_name="relay-1")
 
 
+@contextmanager
+def started(made: Rig) -> Iterator[Rig]:
+    """Start the engine, and close it at the end."""
+    made.engine.start(["t"])
+    try:
+        assert poll(lambda: made.engine.core.relay.contents.serves("t"), LONG)
+        yield made
+    finally:
+        made.engine.close(0.0)
+
+
 @pytest.fixture
 def rig(config: Settings, store: Store) -> Iterator[Rig]:
-    made = Rig(config, store)
-    made.engine.start(["t"])
-    assert poll(lambda: made.engine.core.relay.contents.serves("t"), LONG)
-    yield made
-    made.engine.close(0.0)
+    with started(Rig(config, store)) as made:
+        yield made
 
 
 def test_step_of_any_thread_sends_the_hello_requests_above(rig: Rig) -> None:
@@ -107,72 +116,56 @@ class Changing:
         return self._store.read_sync(wants)
 
 
-def test_point_that_never_was_costs_one_reading_of_older_links(config: Settings, store: Store) -> None:
-    for value in range(2, 5):
+def written(store: Store, *values: int) -> Point:
+    """Write these values; returns the point before them."""
+    known = store.read_heads(["t"]).topics["t"].point
+    for value in values:
         with store.transaction() as tx:
             tx.set("a", "1", value, topic="t")
+    return known
+
+
+def part_of(answer: SyncAnswer | None) -> Delta | Incomplete | Full:
+    assert answer is not None
+    return answer.chains["t"]
+
+
+def test_point_that_never_was_costs_one_reading_of_older_links(config: Settings, store: Store) -> None:
+    written(store, 2, 3, 4)
     older = Changing(store)
-    rig = Rig(config, store, older)
-    rig.engine.start(["t"])
-    try:
-        assert poll(lambda: rig.engine.core.relay.contents.serves("t"), LONG)
+    with started(Rig(config, store, older)) as rig:
         for nonce in range(1, 6):
             answer = rig.engine.answer(SyncQuestion({"t": Want(after=Point(1, nonce))}))
-            assert answer is not None
-            assert isinstance(answer.chains["t"], Incomplete)
+            assert isinstance(part_of(answer), Incomplete)
         assert len(older.asked) == 1
-    finally:
-        rig.engine.close(0.0)
 
 
 def test_question_waits_for_another_ones_reading_of_older_links_for_a_bounded_time(
     config: Settings, store: Store
 ) -> None:
-    known = store.read_heads(["t"]).topics["t"].point
-    with store.transaction() as tx:
-        tx.set("a", "1", 2, topic="t")
+    question = SyncQuestion({"t": Want(after=written(store, 2))})
     older = Changing(store)
-    rig = Rig(config, store, older)
-    rig.engine._older_wait = 0.0
-    rig.engine.start(["t"])
-    try:
-        assert poll(lambda: rig.engine.core.relay.contents.serves("t"), LONG)
-        question = SyncQuestion({"t": Want(after=known)})
+    made = Rig(config, store, older)
+    made.engine._older_wait = 0.0
+    with started(made) as rig, ThreadPoolExecutor(1) as pool:
         older.gate.clear()
-        with ThreadPoolExecutor(1) as pool:
+        try:
             first = pool.submit(rig.engine.answer, question)
             assert poll(lambda: len(older.asked) == 1, LONG)
-            answer = rig.engine.answer(question)
-            assert answer is not None
-            assert isinstance(answer.chains["t"], Incomplete)
+            assert isinstance(part_of(rig.engine.answer(question)), Incomplete)
+        finally:
             older.gate.set()
-        answer = first.result()
-        assert answer is not None
-        assert isinstance(answer.chains["t"], Delta)
-    finally:
-        older.gate.set()
-        rig.engine.close(0.0)
+        assert isinstance(part_of(first.result()), Delta)
 
 
 def test_links_from_before_the_start_are_read_once_for_all_replicas_below(config: Settings, store: Store) -> None:
-    known = store.read_heads(["t"]).topics["t"].point
-    for value in range(2, 5):
-        with store.transaction() as tx:
-            tx.set("a", "1", value, topic="t")
+    question = SyncQuestion({"t": Want(after=written(store, 2, 3, 4))})
     older = Changing(store)
-    rig = Rig(config, store, older)
-    rig.engine.start(["t"])
-    try:
-        assert poll(lambda: rig.engine.core.relay.contents.serves("t"), LONG)
+    with started(Rig(config, store, older)) as rig:
         older.reachable = False
-        question = SyncQuestion({"t": Want(after=known)})
-        answer = rig.engine.answer(question)
-        assert answer is not None
-        assert isinstance(answer.chains["t"], Incomplete), "the replica reads all objects"
+        assert isinstance(part_of(rig.engine.answer(question)), Incomplete), "the replica reads all objects"
         older.reachable = True
-        answer = rig.engine.answer(question)
-        assert answer is not None
-        assert isinstance(answer.chains["t"], Incomplete), "it is not read again for a while"
+        assert isinstance(part_of(rig.engine.answer(question)), Incomplete), "it is not read again for a while"
         rig.engine._older_again.clear()
         older.gate.clear()
         with ThreadPoolExecutor(3) as pool:
@@ -180,15 +173,11 @@ def test_links_from_before_the_start_are_read_once_for_all_replicas_below(config
             assert poll(lambda: rig.engine.core.counts["answered"] == 5, LONG), "all of them lack links"
             older.gate.set()
         for each in answers:
-            answer = each.result()
-            assert answer is not None
-            part = answer.chains["t"]
+            part = part_of(each.result())
             assert isinstance(part, Delta)
             assert [link.changes[0].value for link in part.links] == [b"2", b"3", b"4"]
         assert older.asked == [question.wants] * 2
         assert rig.engine.core.counts["joined"] == 1
-    finally:
-        rig.engine.close(0.0)
 
 
 def test_after_the_goodbye_questions_are_refused_at_once(rig: Rig) -> None:

@@ -168,14 +168,16 @@ def test_relays_that_name_one_another_find_the_service_above(origin: Settings, s
         top.endpoint.close()
 
 
-def test_second_relay_of_one_name_stops(origin: Settings) -> None:
+def test_one_of_two_relays_with_one_name_stops(origin: Settings) -> None:
+    # Which one depends on the machine: a first relay that was too slow to renew loses the name to the second.
     one, two = relay_settings(origin), relay_settings(origin)
-    quick = msgspec.structs.replace(service_of(one), lease=0.5)
+    quick = msgspec.structs.replace(service_of(one), lease=1.0)
     gave_up = threading.Event()
-    with RelayService(one, quick), RelayService(two, quick, gave_up.set) as second:
+    with RelayService(one, quick, gave_up.set) as first, RelayService(two, quick, gave_up.set) as second:
         assert gave_up.wait(LONG)
-        assert isinstance(second.failure, ConfigError)
-        assert "relay-1" in str(second.failure)
+        failure = first.failure or second.failure
+        assert isinstance(failure, ConfigError)
+        assert "relay-1" in str(failure)
 
 
 def test_relay_on_an_address_in_use_leaves_nothing(origin: Settings, store: Store) -> None:

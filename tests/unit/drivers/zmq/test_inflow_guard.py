@@ -175,6 +175,28 @@ def test_alarm_ends_some_time_after_the_last_long_call(monkeypatch: pytest.Monke
     assert [*alarms[1:], guard.alarmed] == [False, True, True, True, False]
 
 
+class Users:
+    """The threads that used the socket of a sender for its messages."""
+
+    def __init__(self, sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names: list[str] = []
+        self._sender = sender
+        self._sent = threading.Event()
+        monkeypatch.setattr(sender.publisher, "_send_frames", self._use)
+
+    def send(self) -> None:
+        """Send a message, and wait until its thread has left the socket."""
+        self._sent.clear()
+        self._sender.send("a")
+        assert self._sent.wait(PATIENCE)
+        with self._sender.publisher._socket_lock:
+            pass
+
+    def _use(self, *_: object) -> None:
+        self.names.append(threading.current_thread().name)
+        self._sent.set()
+
+
 def test_sender_leaves_the_socket_to_its_thread_while_the_guard_is_alarmed(monkeypatch: pytest.MonkeyPatch) -> None:
     with world() as on:
         sender = on.sender()
@@ -183,43 +205,21 @@ def test_sender_leaves_the_socket_to_its_thread_while_the_guard_is_alarmed(monke
         assert guard is not None
         guard.close()
         sender.publisher._threads[2].join()
-        users: list[str] = []
-        sent = threading.Event()
-
-        def send_frames(*_: object) -> None:
-            users.append(threading.current_thread().name)
-            sent.set()
-
-        monkeypatch.setattr(sender.publisher, "_send_frames", send_frames)
+        users = Users(sender, monkeypatch)
         for guard.alarmed in (True, False):
-            sent.clear()
-            sender.send("a")
-            assert sent.wait(PATIENCE)
-            with sender.publisher._socket_lock:
-                pass  # the thread has left the socket
-        assert users == ["pubsub-zmq-send", threading.current_thread().name]
+            users.send()
+        assert users.names == ["pubsub-zmq-send", threading.current_thread().name]
 
 
 def test_sender_leaves_work_for_clients_to_the_sockets_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client's burst would otherwise keep the sender in its first call, for longer than ``send_wait``."""
     with world() as on:
         sender = on.sender()
-        users: list[str] = []
-        sent = threading.Event()
-
-        def send_frames(*_: object) -> None:
-            users.append(threading.current_thread().name)
-            sent.set()
-
-        monkeypatch.setattr(sender.publisher, "_send_frames", send_frames)
+        users = Users(sender, monkeypatch)
         for waiting in (True, False):
             monkeypatch.setattr("pubsub_zmq.publisher.has_work", lambda _, waiting=waiting: waiting)
-            sent.clear()
-            sender.send("a")
-            assert sent.wait(PATIENCE)
-            with sender.publisher._socket_lock:
-                pass  # the thread has left the socket
-        assert users == ["pubsub-zmq-send", threading.current_thread().name]
+            users.send()
+        assert users.names == ["pubsub-zmq-send", threading.current_thread().name]
 
 
 def test_work_of_a_socket_is_seen_and_not_done() -> None:
