@@ -113,8 +113,8 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
             channel_urls(self.sync_url)
         elif not self.store_url:
             raise ConfigError(
-                "store_url is missing; give a SQLAlchemy URL such as sqlite:///net.db, or, for a replica without a "
-                "database, sync_url"
+                "store_url is missing; give a SQLAlchemy URL such as sqlite:///net.db, or, for a replica or a relay "
+                "without a database, sync_url"
             )
         if self.keys and not self.store_url:
             raise ConfigError("keys = true needs the publishers' keys, which are in the database; set store_url")

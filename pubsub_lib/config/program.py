@@ -29,7 +29,8 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     store_url: Annotated[
         str,
         option(
-            "SQLAlchemy URL of the database that holds the objects. Required, except for a replica with sync_url.",
+            "SQLAlchemy URL of the database that holds the objects. Required, except for a replica or a relay with "
+            "sync_url.",
             secret=True,
             sample="sqlite:////var/lib/pubsub_lib/net.db",
         ),
@@ -37,9 +38,9 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     sync_url: Annotated[
         str,
         option(
-            "URLs, separated by commas, of publisher services with serve_syncs = true. A replica reads its syncs from "
-            "the first one that answers, and not from the database. Without store_url it needs no database, and finds "
-            "publishers by publishers_ips only. Other programs ignore it.",
+            "URLs, separated by commas, of publisher services with serve_syncs = true. A replica, or a relay, reads "
+            "its syncs from the first one that answers, and not from the database. Without store_url it needs no "
+            "database, and finds publishers by parents or publishers_ips only. Other programs ignore it.",
             sample="http://127.0.0.1:8867",
         ),
     ] = ""

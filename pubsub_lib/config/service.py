@@ -22,8 +22,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         Literal["origin", "relay"],
         option(
             "'origin': the service publishes what this host's workers commit. 'relay': it publishes what it receives "
-            "from its parents, or from the origin services in the directory, to the replicas that name it in their "
-            "parents. A relay follows the topics of [pubsub]."
+            "from its parents, or from the origin services in the directory (without store_url: those of "
+            "publishers_ips), to the replicas that name it in their parents. A relay follows the topics of [pubsub]."
         ),
     ] = "origin"
     drain_to: Annotated[

@@ -147,10 +147,13 @@ class RelayRuntime:
 
     @property
     def listens_to(self) -> Sequence[str]:
-        """The addresses of the parent, or of the publishers found in the directory. Any thread."""
+        """The addresses of the parent, or of the publishers: those of the settings, and those found in the directory.
+        Any thread.
+        """
         if self.parents is not None:
             return (self.parents.current,)
-        return () if self._discovery is None else self._discovery.addresses
+        found = () if self._discovery is None else self._discovery.addresses
+        return (*self._settings.fixed_addresses, *found)
 
     def problems(self) -> list[str]:
         """Why the relay is not ready, one sentence each; empty when it is. Any thread."""
@@ -166,7 +169,8 @@ class RelayRuntime:
         found = [each.replace("the replica", "the relay") for each in found]
         service, at = self._loop
         if self._engine.now() - at <= self._timing.stale_after:
-            found.append(f"the parent {service!r} is below this relay, so nothing of it is used; correct parents")
+            option = "parents" if self._settings.parents else "publishers_ips"
+            found.append(f"the parent {service!r} is below this relay, so nothing of it is used; correct {option}")
         return found
 
     def reading(self) -> Reading:

@@ -218,10 +218,13 @@ def _listeners(found: _Found) -> Iterator[str]:
 
 def _paths(found: _Found) -> Iterator[str]:
     """No two options name one path, or one folder with different rights. A socket would replace a file."""
-    settings, database = found.settings, found.database
+    settings = found.settings
+    database = found.database if settings.store_url else None  # a relay may have none
     wanted: dict[Path, str] = {}
     named = {
-        "store_url": sqlite.path_of(database) if database.get_backend_name() == "sqlite" else None,
+        "store_url": sqlite.path_of(database)
+        if database is not None and database.get_backend_name() == "sqlite"
+        else None,
         "journal_folder": _path(settings.journal.folder),
         "publisher_multiproc_socket": _path(settings.multiproc_socket),
         "publisher_bind_address": _path(settings.bind_address.removeprefix("ipc://"))

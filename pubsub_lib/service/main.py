@@ -30,6 +30,7 @@ from pubsub_lib.service.shutdown import ShutdownSignal
 from pubsub_lib.service.syncs import syncs_of
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import url
+from pubsub_lib.sync.urls import channel_urls
 from pubsub_lib.version import __version__
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _check(configuration: Configuration, settings: Settings, service: ServiceSet
             entry.report_error(PROGRAM, error)
         if failures:
             return code_of(failures[0])
-        good += "; database, folders, sockets and ports are available"
+        good += f"; {'database, ' if settings.store_url else ''}folders, sockets and ports are available"
     return _answer(good, "the configuration is good, but ")
 
 
@@ -131,8 +132,9 @@ def check(settings: Settings, service: ServiceSettings) -> str:
 
     Raises ConfigError or DriverError for invalid settings.
     """
-    url.parse(settings.store_url)
     is_relay = service.role == RELAY
+    if settings.store_url or not is_relay:
+        url.parse(settings.store_url)
     if is_relay:
         relay_drivers(settings)
     else:
@@ -141,13 +143,19 @@ def check(settings: Settings, service: ServiceSettings) -> str:
         _import_metrics()
     workers = f"workers at {settings.multiproc_socket}" if settings.multiproc_driver else "no workers"
     if is_relay:
-        above = ", ".join(settings.parents) or "the origin services in the directory"
-        workers = f"topics {', '.join(settings.topics)}, from {above}"
+        workers = f"topics {', '.join(settings.topics)}, from {_above(settings)}"
     where = f" at {settings.bind_address}" if is_bound(settings) else ""
     known = f", known to replicas as {service.address}" if service.address else ""
     kind = "relay" if is_relay else "service"
     sender = f"{kind} {settings.service_name!r} sends by {settings.driver}"
     return f"the configuration is good: {sender}{where}{known}, {workers}"
+
+
+def _above(settings: Settings) -> str:
+    above = ", ".join(settings.parents or service_settings.listening(settings).addresses)
+    if settings.store_url:
+        return above or "the origin services in the directory"
+    return f"{above}, syncs from {', '.join(map(str, channel_urls(settings.sync_url)))}, no database"
 
 
 def run(settings: Settings, service: ServiceSettings, reload: Reloading) -> int:

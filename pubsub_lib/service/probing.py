@@ -36,7 +36,8 @@ def failures(settings: Settings, service: ServiceSettings) -> Iterator[PubSubErr
     StoreError for the database, TransportError for all else. Blocks for the database's timeouts, and for 2 s a socket.
     Raises DriverError, ConfigError for settings that were not checked before.
     """
-    yield from _tried(_database, settings)
+    if settings.store_url:  # a relay may have none
+        yield from _tried(_database, settings)
     if settings.journal.folder:
         yield from _tried(_folder, Path(settings.journal.folder), "journal_folder")
     if settings.multiproc_driver and settings.multiproc_socket and service.role != RELAY:

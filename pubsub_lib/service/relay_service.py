@@ -1,12 +1,13 @@
-"""``publisher-service`` with ``role = relay``: a relay with an entry in the directory.
+"""``publisher-service`` with ``role = relay``: a relay with an entry in the directory, if it has a database.
 
 Threads: those of the relay (:mod:`pubsub_lib.relay.engine`); ``pubsub-leases`` renews the entry; with keys
 ``pubsub-clients`` reads the clients; with ``sync_url`` ``pubsub-announcer`` announces the relay and the agents below
-it.
+it. Without ``store_url`` there is no entry and no lease.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 
 import msgspec
@@ -48,13 +49,19 @@ CLOSE_TIMEOUT = 2.0
 
 
 def relay_drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber]:
-    """The driver to the replicas below, and the driver from above, which has no address yet. Raises as
+    """The driver to the replicas below, and the driver from above. Raises as
     :func:`pubsub_lib.service.service.drivers`, and DriverError for a driver whose publishers bind no address.
     """
     needs = {"bind_based": f"role = relay in [{SERVICE_GROUP}]", "fan_out": "the replicas, which listen to a relay"}
     sender = loader.load_publisher(settings, needs)
-    own = msgspec.structs.replace(settings.for_driver(), addresses=())
+    own = service_settings.listening(settings).for_driver()
     return sender, contract.subscriber(loader.load(settings.driver), own)
+
+
+def _opened(settings: Settings) -> Store:
+    """The database. One attempt: the relay retries by its own rules, and a failure must be visible in the meantime."""
+    once = msgspec.structs.replace(settings.store, retry_attempts=1)
+    return Store(msgspec.structs.replace(settings, group_commit="process", store=once))
 
 
 class RelayService:
@@ -67,30 +74,28 @@ class RelayService:
         on_failure: Callable[[], None] = lambda: None,
         reader: SyncReader | None = None,
     ) -> None:
-        """Opens the database. ``reader`` answers the relay's own syncs; by default that is the sync channel of
-        ``sync_url``, without one the database. Raises ConfigError, DriverError, StoreError.
+        """Opens the database, if ``store_url`` names one. ``reader`` answers the relay's own syncs; by default that is
+        the sync channel of ``sync_url``, without one the database. Raises ConfigError, DriverError, StoreError.
         """
         check_settings(settings)
-        service_settings.check(settings)
         service_settings.check_relay(settings, service)
         self._name = settings.service_name
         self._on_failure = on_failure
         self.failure: PubSubError | None = None
         """The reason why the service must be closed, although it still runs."""
-        settings = msgspec.structs.replace(settings, addresses=())  # those are for this host's replicas
+        settings = service_settings.listening(settings)
         sender, subscriber = relay_drivers(settings)
-        # One attempt: the relay retries by its own rules, and a failure must be visible in the meantime.
-        once = msgspec.structs.replace(settings.store, retry_attempts=1)
-        self._store = store = Store(msgspec.structs.replace(settings, group_commit="process", store=once))
-        live = store.directory.live
+        self._store = store = _opened(settings) if settings.store_url else None
+        live = None if store is None else store.directory.live
         if reader is None:
             reader = channel_client(settings) if settings.sync_url else store
+        assert reader is not None  # the settings have one of both
         older = second_client(settings) if settings.sync_url else store
         self._relay = RelayRuntime(
             settings, reader, sender, subscriber, live, older=older, drain_to=service.drain_to
         )  # fmt: skip
         self._admission = admission_of(settings, store, sender, "") if settings.keys else None
-        self._leases = Leases(
+        self._leases = None if store is None else Leases(
             store.directory, self._name, self.uuid, service.address, service.lease, time.monotonic(),
             sender.public_key() if settings.keys else "", RELAY,
         )  # fmt: skip
@@ -101,7 +106,9 @@ class RelayService:
                 settings.sync_url, settings.announce_interval, self._relay.described_at(service.address),
                 lambda: self._agents.known(time.monotonic()),
             )  # fmt: skip
-        self._loops = {"leases": PeriodicThread("leases", self._renew)}
+        self._loops = {} if self._leases is None else {
+            "leases": PeriodicThread("leases", partial(self._renew, self._leases))
+        }  # fmt: skip
         self._sender = sender
         self._max_busy = longest_step(settings.store)
         self._running = self._to_leave = False
@@ -126,7 +133,8 @@ class RelayService:
             self._relay.start()
             if self._admission is not None:
                 self._admission.start()
-            self._loops["leases"].start()
+            for loop in self._loops.values():
+                loop.start()
             if self._announcer is not None:
                 self._announcer.start()
         except BaseException:
@@ -137,19 +145,21 @@ class RelayService:
     def close(self) -> None:
         """Send a goodbye, leave the directory, release everything. Blocks for at most about 11 s."""
         self._running = False
-        loop = self._loops["leases"]
-        loop.close(0.0)
+        for loop in self._loops.values():
+            loop.close(0.0)
         if self._announcer is not None:
             self._announcer.close()
         self._relay.close()
         if self._admission is not None:
             self._admission.close()
-        if not loop.close(CLOSE_TIMEOUT):
-            _log.warning("the thread leases still waits for the database at shutdown")
-        if self._to_leave:
+        for name, loop in self._loops.items():
+            if not loop.close(CLOSE_TIMEOUT):
+                _log.warning("the thread %s still waits for the database at shutdown", name)
+        if self._to_leave and self._leases is not None:
             self._to_leave = False
             self._leases.leave_within(CLOSE_TIMEOUT)
-        self._store.close()
+        if self._store is not None:
+            self._store.close()
 
     def adjust(self, service: ServiceSettings) -> None:
         """A relay reads no changelog and trims none, so it uses none of the options that a running service changes."""
@@ -168,13 +178,13 @@ class RelayService:
         """The reasons why the service is not ready, one sentence each; empty when it is. Any thread."""
         if not self._running:
             return ["the service is not running"]
-        now = time.monotonic()
+        now, leases = time.monotonic(), self._leases
         hangs = self._sender.sending_for(now) > self._sender.max_sending
         return [
             *self._relay.problems(),
-            *entry_problems(self._leases, now),
+            *([] if leases is None else entry_problems(leases, now)),
             *sending_problems(hangs=hangs, admission=self._admission, now=now),
-            *self._leases.name_conflicts.problems(),
+            *([] if leases is None else leases.name_conflicts.problems()),
         ]
 
     def stuck(self) -> Sequence[str]:
@@ -195,11 +205,11 @@ class RelayService:
         return found
 
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
-        """The entry's lease, and the state of the relay. Any thread; waits for its lock."""
-        reading, error = self._relay.reading(), self._relay.journal_error
+        """The entry's lease, if there is one, and the state of the relay. Any thread; waits for its lock."""
+        reading, error, leases = self._relay.reading(), self._relay.journal_error, self._leases
         return {
             **({} if error is None else {"broken": {"journal": float(bool(error))}}),
-            "leases": {"entry": float(self._leases.registered(time.monotonic()))},
+            **({} if leases is None else {"leases": {"entry": float(leases.registered(time.monotonic()))}}),
             "relay": {
                 "topics": float(reading.topics),
                 "served": float(reading.served),
@@ -219,11 +229,11 @@ class RelayService:
         """For the status page: ``driver`` sends to replicas, which find the relay at ``address``. ``agents``:
         None without announcements.
         """
-        admission = self._admission
+        admission, leases = self._admission, self._leases
         sources = Sources(
             about=About(self._name, self.uuid, __version__, driver, address, RELAY),
             problems=lambda: [*self.problems(), *self.stuck()],
-            directory=lambda: self._leases.last_reading,
+            directory=None if leases is None else lambda: leases.last_reading,
             clients=lambda: None if admission is None else admission.clients,
             counters=self.counters,
             gauges=self.gauges,
@@ -235,9 +245,9 @@ class RelayService:
         )
         return StatusReader(sources, time.monotonic())
 
-    def _renew(self, now: float) -> float:
-        again = self._leases.step(now)
-        if self.failure is None and (failure := self._leases.name_conflicts.failure()) is not None:
+    def _renew(self, leases: Leases, now: float) -> float:
+        again = leases.step(now)
+        if self.failure is None and (failure := leases.name_conflicts.failure()) is not None:
             self.failure = failure
             self._on_failure()
         return again

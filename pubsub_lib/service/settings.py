@@ -40,24 +40,31 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
         service = msgspec.convert(values, ServiceSettings)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the group [{options.SERVICE_GROUP}] cannot be used: {error}; correct it") from error
-    check(settings)
     if service.role == RELAY:
         check_relay(settings, service)
-    elif service.drain_to:
-        raise ConfigError(
-            f"drain_to in [{options.SERVICE_GROUP}] is of a relay, whose replicas it sends to other relays; set "
-            "role = relay, or remove drain_to"
-        )
+    else:
+        check(settings)
+        if service.drain_to:
+            raise ConfigError(
+                f"drain_to in [{options.SERVICE_GROUP}] is of a relay, whose replicas it sends to other relays; set "
+                "role = relay, or remove drain_to"
+            )
     _check_ports(settings, service)
     _check_syncs(settings, service)
     exposure.check(listeners(settings, service), settings.insecure)
     _warn_of_loopback(service.address)
-    url.warn_of_unverified_server(settings.store_url)
+    if settings.store_url:
+        url.warn_of_unverified_server(settings.store_url)
     return settings, service
 
 
 def check(settings: Settings) -> None:
     """Reject (ConfigError) settings with which no publisher service can run."""
+    _check_publisher(settings)
+    _check_database(settings)
+
+
+def _check_publisher(settings: Settings) -> None:
     if not settings.service_name:
         raise ConfigError("a publisher service needs a stable name; set service_name in [pubsub]")
     if settings.driver == POLLING_DRIVER:
@@ -65,7 +72,6 @@ def check(settings: Settings) -> None:
             "a publisher service has nothing to do while replicas follow by polling; "
             "set enable_pub_sub = true in [pubsub]"
         )
-    _check_database(settings)
     path = settings.bind_address.removeprefix("ipc://")
     if path != settings.bind_address and not path.startswith("/"):
         raise ConfigError(
@@ -76,19 +82,13 @@ def check(settings: Settings) -> None:
 
 def check_relay(settings: Settings, service: ServiceSettings) -> None:
     """Reject (ConfigError) settings with which no relay can run. No host's name is looked up."""
+    _check_publisher(settings)
+    if settings.store_url:
+        _check_database(settings)
     group = f"role = relay in [{options.SERVICE_GROUP}]"
     if not settings.topics:
         raise ConfigError(f"{group} needs named topics, which the relay follows; set topics in [{GROUP}]")
-    if not settings.parents and not settings.discovery_interval:
-        raise ConfigError(
-            f"{group} has no publisher to listen to, because parents is empty and discovery_interval is 0; set one of "
-            f"them in [{GROUP}]"
-        )
-    own = {settings.bind_address, service.address}.intersection(settings.parents)
-    if own:
-        raise ConfigError(
-            f"{group} has its own address {min(own)} among its parents; remove it from parents in [{GROUP}]"
-        )
+    _check_above(settings, service, group)
     looped = (
         [str(each) for each in channel_urls(settings.sync_url) if _is_own(each, service)] if settings.sync_url else []
     )
@@ -102,6 +102,38 @@ def check_relay(settings: Settings, service: ServiceSettings) -> None:
             f"group_commit = host needs a service that commits for its workers, and {group} does not; set "
             f"group_commit = process in [{GROUP}]"
         )
+
+
+def _check_above(settings: Settings, service: ServiceSettings, group: str) -> None:
+    if not settings.parents and settings.store_url and not settings.discovery_interval:
+        raise ConfigError(
+            f"{group} has no publisher to listen to, because parents is empty and discovery_interval is 0; set one of "
+            f"them in [{GROUP}]"
+        )
+    own = {settings.bind_address, service.address}
+    if found := own.intersection(settings.parents):
+        raise ConfigError(
+            f"{group} has its own address {min(found)} among its parents; remove it from parents in [{GROUP}]"
+        )
+    if settings.parents or settings.store_url:
+        return
+    if not settings.addresses:
+        raise ConfigError(
+            f"{group} has no publisher to listen to, because parents and publishers_ips are empty, and without "
+            f"store_url there is no directory; set one of them in [{GROUP}]"
+        )
+    if found := own.intersection(settings.addresses):
+        raise ConfigError(
+            f"{group} without store_url and parents listens to publishers_ips, which names its own address "
+            f"{min(found)}; name the origin services there, or set parents, in [{GROUP}]"
+        )
+
+
+def listening(settings: Settings) -> Settings:
+    """The settings of a relay, with the addresses that its driver listens to from the start: ``publishers_ips`` without
+    parents and without the directory. Otherwise ``publishers_ips`` is for this host's replicas.
+    """
+    return msgspec.structs.replace(settings, addresses=()) if settings.parents or settings.store_url else settings
 
 
 def _check_drain(settings: Settings, service: ServiceSettings) -> None:

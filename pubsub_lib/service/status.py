@@ -109,6 +109,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Of a relay: the addresses of its parent, or of the publishers above."""
     agents: Agents | None = None
     """The replicas and relays that announced themselves; None: no announcements are taken."""
+    database: bool = True
+    """False: a relay without one, which is not in the directory and does not read it."""
 
 
 class About(msgspec.Struct, frozen=True):
@@ -127,8 +129,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
     about: About
     problems: Callable[[], Sequence[str]]
-    directory: Callable[[], tuple[Sequence[ServiceLease], float]]
-    """The live services, and when their reading began."""
+    directory: Callable[[], tuple[Sequence[ServiceLease], float]] | None
+    """The live services, and when their reading began; None: there is no database."""
     clients: Callable[[], Collection[Client] | None]
     counters: Callable[[], Values]
     gauges: Callable[[], Values]
@@ -157,7 +159,7 @@ class StatusReader:
         now = time.monotonic()
         if progress is not None:
             self._progress, self._progress_at = progress, now
-        entries, read_at = sources.directory()
+        entries, read_at = ((), NEVER_YET) if sources.directory is None else sources.directory()
         clients = sources.clients()
         return Status(
             service=about.service,
@@ -181,6 +183,7 @@ class StatusReader:
             role=about.role,
             listens_to=sources.listens_to(),
             agents=sources.agents(),
+            database=sources.directory is not None,
         )
 
     def _topics(self, now: float) -> Topics:

@@ -44,6 +44,16 @@ _LINKS: Final = {
     "took_over": "of origins without a live service",
     "unsent": "refused by the driver: replicas read them from the database",
 }
+_RELAYED: Final = {
+    "links": "changes that were sent on",
+    "oversized": "changes too large for a message: replicas read them by syncs",
+    "questions": "syncs that replicas below have requested",
+    "parent_changes": "changes of the parent",
+}
+_NO_DIRECTORY: Final = (
+    "This relay has no database, so it has no entry in the directory and does not read it. Replicas find it only by "
+    "their own <code>parents</code>."
+)
 
 
 def routes(read: Callable[[], Status]) -> Mapping[str, Route]:
@@ -83,6 +93,8 @@ def _header(status: Status, refresh: int) -> str:
     if status.role == RELAY:
         about["Role"] = "relay"
         about["Listens to"] = ", ".join(map(text, status.listens_to)) or "no publisher yet"
+    if not status.database:
+        about["Database"] = "none"
     pairs = "".join(f"<dt>{key}</dt><dd>{value}</dd>\n" for key, value in about.items())
     again = (
         f'<a href="?refresh=0">Stop loading the page again every {refresh} s</a>'
@@ -116,6 +128,8 @@ def _problems(status: Status) -> str:
 
 
 def _services(status: Status) -> str:
+    if not status.database:
+        return section("services", "Services", paragraph(_NO_DIRECTORY))
     if status.entries_age is None:
         listed = paragraph("The directory was not read yet.")
     else:
@@ -180,12 +194,7 @@ def _topics(status: Status) -> str:
     topics = status.topics
     if topics.sent_age is None:
         return section("topics", "Topics", paragraph("The topics are not known yet."))
-    read = (
-        "Position and objects were not read from the database yet."
-        if topics.read_age is None
-        else f"Position and objects were read from the database {ago(topics.read_age)}, for the hellos of this "
-        f"service; the position of the whole database was {number(topics.store_position)}."
-    )
+    read = _read(status)
     overdue = f", as of {ago(topics.sent_age)}" if topics.sent_age >= 1 else ""
     sent = (
         f"Sequence and rate count the messages that this service has sent since its start{overdue}; the rates are "
@@ -210,13 +219,39 @@ def _topics(status: Status) -> str:
     )
 
 
+def _read(status: Status) -> str:
+    """A sentence about the time of the topics' positions."""
+    topics, position = status.topics, number(status.topics.store_position)
+    if status.role == RELAY:
+        if topics.read_age is None:
+            return "Position and objects are not known yet."
+        return (
+            f"Position and objects are those of this relay, as of {ago(topics.read_age)}; its topics were complete up "
+            f"to the position {position} of the whole database."
+        )
+    if topics.read_age is None:
+        return "Position and objects were not read from the database yet."
+    return (
+        f"Position and objects were read from the database {ago(topics.read_age)}, for the hellos of this service; the "
+        f"position of the whole database was {position}."
+    )
+
+
 def _work(status: Status) -> str:
-    links = status.counters.get("links", {})
-    counted = [(what, number(links.get(key))) for key, what in _LINKS.items()]
     threads = [(text(each.name), ago(each.succeeded), number(each.failures)) for each in status.threads]
     return section(
         "work",
         "Work of this service",
-        table("Changes that were published since the start, by where they came from", ("Links", "Number"), counted, 1),
-        table("Threads", ("Thread", "Last success", "Failures"), threads, 2),
+        _counted(status),
+        table("Threads", ("Thread", "Last success", "Failures"), threads, 2) if threads else "",
     )
+
+
+def _counted(status: Status) -> str:
+    if status.role == RELAY:
+        relayed = status.counters.get("relayed", {})
+        rows = [(what, number(relayed.get(key))) for key, what in _RELAYED.items()]
+        return table("What this relay has counted since its start", ("What", "Number"), rows, 1)
+    links = status.counters.get("links", {})
+    rows = [(what, number(links.get(key))) for key, what in _LINKS.items()]
+    return table("Changes that were published since the start, by where they came from", ("Links", "Number"), rows, 1)

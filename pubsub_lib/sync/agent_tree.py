@@ -28,8 +28,9 @@ class Node(NamedTuple):
 
 def tree_of(services: Sequence[Agents], agents: Sequence[Agent]) -> list[Node]:
     """The origin services together are the root, because agents without a parent listen to all of them. An agent is
-    below the relay that it names as its parent; without an announcement of that, below an unknown one. Agents that are
-    below themselves, which is wrong or outdated, are last. ``agents``: each once.
+    below the relay that it names as its parent; without an announcement of that, below an unknown one. Of relays with
+    one name it is below the one at the address that it listens to. Agents that are below themselves, which is wrong or
+    outdated, are last. ``agents``: each once.
     """
     return _counted(_Tree(services, agents).nodes())
 
@@ -47,12 +48,16 @@ class _Tree:
         of_name: dict[str, _Place] = dict.fromkeys(("", *origins), top)
         for name in alone:
             of_name.setdefault(name, (RELAY, name))
+        at: dict[tuple[str, str], _Place] = {}
         for each in sorted(agents, key=lambda each: each.age):
             if each.role == RELAY:  # of two starts of a relay, that which announced itself last
                 of_name.setdefault(each.name, (_AGENT, each.uuid))
+                at.setdefault((each.name, each.address), (_AGENT, each.uuid))
         self._below: dict[_Place, list[Agent]] = {}
         for each in agents:
             place = of_name.get(each.parent, (UNKNOWN, each.parent))
+            if place[0] == _AGENT and each.listens_to:
+                place = at.get((each.parent, each.listens_to[0]), place)
             self._below.setdefault(place, []).append(each)
         self._shown: set[str] = set()
 

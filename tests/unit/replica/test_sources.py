@@ -86,7 +86,10 @@ def test_replica_refuses_polling_without_a_database() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "store_url is missing; give a SQLAlchemy URL .* or, for a replica without a database, sync_url"),
+        (
+            {},
+            "store_url is missing; give a SQLAlchemy URL .* or, for a replica or a relay without a database, sync_url",
+        ),
         ({"sync_url": "relay:8867"}, "names neither http nor https"),
         ({"sync_url": URL, "keys": True}, "keys = true needs the publishers' keys, which are in the database"),
         ({"sync_url": URL, "max_sync_bytes": 1}, "max_sync_bytes is 1 but must be"),

@@ -207,6 +207,11 @@ def test_check_rejects_contradicting_options(
 
 
 GOOD = {
+    "a relay without the database": HERE.replace(
+        "store_url = postgresql://pubsub@db/net", "sync_url = http://10.0.0.1:8867"
+    )
+    + "parents = tcp://10.0.0.1:8866\n"
+    + RELAY,
     "a relay": HERE + "pub_sub_use_multiproc = false\npublishers_ips = 10.0.0.2\n" + RELAY,
     "a relay below another": HERE + "discovery_interval = 0\nparents = tcp://10.0.0.7:8866\n" + RELAY,
     "one host": OURS,

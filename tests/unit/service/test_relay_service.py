@@ -26,6 +26,7 @@ from pubsub_lib.sync.question import SyncQuestion
 from pubsub_lib.sync.urls import channel_urls
 from tests.unit.relay.sockets import TOPICS, below, bound
 from tests.unit.sync.test_agents_server import Nothing, Served
+from tests.unit.sync.test_client import service as channel
 from tests.unit.world import LONG, settings
 
 
@@ -164,6 +165,67 @@ def test_relays_that_name_one_another_find_the_service_above(origin: Settings, s
                         announcer.step(time.monotonic())
                 found = top.route._registry.known(time.monotonic()).agents
                 assert [(each.name, each.hops) for each in found] == [("relay-1", 0), ("relay-2", 1)]
+    finally:
+        top.endpoint.close()
+
+
+def bare(config: Settings, url: str, **changes: Any) -> Settings:
+    """Without a database, and with this sync channel."""
+    return msgspec.structs.replace(config, store_url="", sync_url=url, discovery_interval=0.0, **changes)
+
+
+def test_relays_without_a_database_serve_a_replica_without_one(origin: Settings, store: Store) -> None:
+    with channel(lambda question: store.read_sync(question.wants)) as (url, _):
+        one = bare(relay_settings(origin), url)  # it listens to publishers_ips
+        two = bare(relay_settings(origin, "relay-2"), url, parents=(one.bind_address,))
+        with (
+            RelayService(one, service_of(one)) as upper,
+            RelayService(two, service_of(two)) as lower,
+            Replica(bare(below(origin, two), url), TOPICS) as replica,
+        ):
+            replica.wait_synced(LONG)
+            assert poll(lambda: not upper.problems() and not lower.problems(), LONG), lower.problems()
+            assert poll(lambda: not replica.status().polling, LONG)
+            with store.transaction() as tx:
+                tx.set("a", "k", 1, topic="t")
+            assert tx.commit is not None
+            replica.wait_for(tx.commit, LONG, topics=TOPICS)
+            assert poll(lambda: lower.counters()["relayed"]["links"] >= 1, LONG)
+            ids = {each._relay._engine.core.relay.sequencer.store_id.hex() for each in (upper, lower)}
+            assert ids == {replica.status().store_id} == {store.store_id.hex()}
+            above = [each.status_reader("d", "")() for each in (upper, lower)]
+            assert [each.listens_to for each in above] == [(origin.bind_address,), (one.bind_address,)]
+            assert [(each.database, each.threads) for each in above] == [(False, []), (False, [])]
+            assert "leases" not in lower.gauges()
+            assert lower.counters()["failures"] == {}
+            assert (lower.stuck(), lower.failure) == ([], None)
+            assert {each.service for each in store.directory.live()} == {"api-1"}
+        assert lower.problems() == ["the service is not running"]
+
+
+def test_relay_without_a_database_uses_the_store_of_its_sync_channel_alone(origin: Settings, tmp_path: Path) -> None:
+    with (
+        Store(f"sqlite:///{tmp_path}/other.db") as other,
+        channel(lambda question: other.read_sync(question.wants)) as (url, _),
+    ):
+        config = bare(relay_settings(origin), url)
+        with RelayService(config, service_of(config)) as relay:
+            engine = relay._relay._engine
+            assert poll(lambda: engine.counters().foreign_store >= 1, LONG), "messages of the origin's store"
+            assert engine.core.relay.sequencer.store_id == other.store_id
+
+
+def test_two_relays_without_a_database_may_have_one_name(origin: Settings, store: Store) -> None:
+    top = Served()
+    url = f"http://127.0.0.1:{top.endpoint.port}"
+    configs = [bare(relay_settings(origin), url, announce_interval=0.2) for _ in range(2)]
+    addresses = sorted(each.bind_address for each in configs)
+    services = [RelayService(each, service_of(each), reader=store) for each in configs]
+    try:
+        with services[0], services[1]:
+            assert poll(lambda: sorted(each.address for each in top.route.agents().agents) == addresses, LONG)
+            assert poll(lambda: not any(each.problems() for each in services), LONG)
+            assert {each.name for each in top.route.agents().agents} == {"relay-1"}
     finally:
         top.endpoint.close()
 

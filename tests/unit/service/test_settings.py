@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pubsub_lib.config.reading import Configuration
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.service.settings import load, reachable
+from pubsub_lib.service.settings import listening, load, reachable
+from pubsub_lib.settings import Settings
 
 GOOD = "[pubsub]\nstore_url = sqlite:///net.db\nenable_pub_sub = true\nservice_name = api-1\n"
 
@@ -44,7 +46,46 @@ def test_relay_is_read_from_a_file(tmp_path: Path) -> None:
     assert read(tmp_path, RELAY.replace("topics", f"sync_url = {above}\ntopics")) == service
 
 
+BARE = RELAY.replace("store_url = sqlite:///net.db", "sync_url = http://10.0.0.1:8867")
+
+
+def test_relay_without_the_database_is_read_from_a_file(tmp_path: Path) -> None:
+    for above in ("parents = tcp://10.0.0.1:8866", "publishers_ips = 10.0.0.1, 10.0.0.2"):
+        service = read(tmp_path, BARE.replace("topics", f"{above}\ndiscovery_interval = 0\ntopics"))
+        assert (service.role, service.address) == ("relay", "tcp://127.0.0.1:8866")
+
+
+def test_relay_listens_to_publishers_ips_only_without_parents_and_directory() -> None:
+    addresses, parents = ("tcp://10.0.0.1:8866",), ("tcp://10.0.0.7:8866",)
+    given = Settings(sync_url="http://10.0.0.1:8867", addresses=addresses)
+    assert listening(given).addresses == addresses
+    assert listening(msgspec.structs.replace(given, parents=parents)).addresses == ()
+    assert listening(msgspec.structs.replace(given, store_url="sqlite:///net.db")).addresses == ()
+
+
 WRONG = {
+    "a relay without the database below itself": (
+        BARE.replace("topics", "local_ip = 127.0.0.1\ntopics"),
+        "listens to publishers_ips, which names its own address tcp://127.0.0.1:8866; name the origin services there",
+    ),
+    "a relay without the database below no publisher": (
+        BARE.replace("topics", "publishers_ips =\ntopics"),
+        "parents and publishers_ips are empty, and without store_url there is no directory; set one",
+    ),
+    "a relay without the database, with keys": (
+        BARE.replace("topics", "parents = tcp://10.0.0.1:8866\nkeys = true\ntopics"),
+        "keys = true needs the publishers' keys, which are in the database; set store_url",
+    ),
+    "a relay without the database and the sync channel": (
+        RELAY.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.1:8866"),
+        "'store_url' in group .pubsub. is missing",
+    ),
+    "a relay without the database, on a driver that needs it": (
+        BARE.replace("topics", "parents = tcp://10.0.0.1:8866\nenable_pub_sub = false\ntopics").replace(
+            "enable_pub_sub = true\n", ""
+        ),
+        "set enable_pub_sub = true",
+    ),
     **{
         f"a relay that reads its syncs from itself, at {url}": (
             RELAY.replace("topics", f"sync_url = http://10.0.0.1:8867,{url}\ntopics"),

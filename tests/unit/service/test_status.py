@@ -52,6 +52,12 @@ def test_status_has_ages_of_readings() -> None:
     assert [(each.name, each.succeeded, each.failures) for each in now.threads] == [("leases", None, 0)]
 
 
+def test_status_without_a_database_has_no_entries() -> None:
+    now = reader(directory=None)()
+    assert (now.database, now.entries, now.entries_total, now.entries_age) == (False, [], 0, None)
+    assert reader()().database
+
+
 def test_topics_are_those_sent_and_those_in_the_database() -> None:
     topics = reader(started=10.0)().topics
     assert topics.window >= 10.0

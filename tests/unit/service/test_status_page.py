@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from selenium import webdriver
 
@@ -48,6 +49,22 @@ def test_page_names_what_the_service_does_not_know() -> None:
     words = Words(page(status())).text
     assert "does not know which replicas exist, nor how stale they are" in words
     assert "does not read which other service holds a lease" in words
+
+
+def test_relay_without_a_database_claims_nothing_of_one() -> None:
+    relay = status(
+        role="relay", listens_to=("tcp://10.0.0.1:8866",), database=False, entries=[], entries_total=0, gauges={},
+        entries_age=None, threads=[], counters={"relayed": {"links": 7, "oversized": 0, "questions": 3}},
+    )  # fmt: skip
+    words = Words(page(relay)).text
+    assert "Listens to tcp://10.0.0.1:8866 Database none" in words
+    assert "This relay has no database, so it has no entry in the directory and does not read it." in words
+    assert "Position and objects are those of this relay, as of 1.5 s ago" in words
+    assert "changes that were sent on 7" in words
+    for wrong in ("was not read", "from the database", "Lease", "Threads", "handed over", "Clients"):
+        assert wrong not in words, wrong
+    unknown = msgspec.structs.replace(relay.topics, read_age=None)
+    assert "Position and objects are not known yet." in Words(page(msgspec.structs.replace(relay, topics=unknown))).text
 
 
 def test_problems_and_warnings_are_sentences() -> None:

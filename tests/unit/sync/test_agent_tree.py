@@ -68,6 +68,19 @@ def test_agents_are_below_the_last_start_of_a_relay() -> None:
     ]  # fmt: skip
 
 
+def test_agents_are_below_that_one_of_two_relays_with_one_name_which_they_listen_to() -> None:
+    one, two = (
+        relay("r1", uuid=f"u-{at}", address=at, age=age) for at, age in (("tcp://1:1", 5.0), ("tcp://2:1", 1.0))
+    )
+    of_one, of_two, elsewhere = (
+        agent(name, parent="r1", listens_to=(at,)) for name, at in (("a", "tcp://1:1"), ("b", "tcp://2:1"), ("c", "x"))
+    )
+    found = tree_of([service()], [of_one, of_two, elsewhere, one, two])
+    assert [(node.depth, node.agent and node.agent.uuid) for node in found] == [
+        (0, None), (1, "u-tcp://1:1"), (2, "u-a"), (1, "u-tcp://2:1"), (2, "u-b"), (2, "u-c"),
+    ]  # fmt: skip
+
+
 def test_replica_is_no_parent() -> None:
     found = tree_of([service()], [agent("a"), agent("b", parent="a")])
     assert shown(found) == ["api-1 origin 1", "-a replica 0", "a unknown 1", "-b replica 0"]
