@@ -181,13 +181,13 @@ def test_check_of_a_relay_names_its_topics_and_what_is_above(config: Path, capsy
     bare = "topics = a\nparents = tcp://127.0.0.1:9\nsync_url = http://127.0.0.1:7,http://127.0.0.1:8"
     found = [each for each in text.replace("topics = a, b", bare).splitlines() if not each.startswith("store_url")]
     config.write_text("\n".join(found))
-    said = (
+    known = (
         ", topics a, from tcp://127.0.0.1:9, syncs from http://127.0.0.1:7/sync, http://127.0.0.1:8/sync, no database"
     )
     assert main(["--check", "--config-file", str(config)]) == 0
-    assert capsys.readouterr().out.endswith(f"{said}\n")
+    assert capsys.readouterr().out.endswith(f"{known}\n")
     assert main(["--check", "--connect", "--config-file", str(config)]) == 0
-    assert capsys.readouterr().out.endswith(f"{said}; folders, sockets and ports are available\n")
+    assert capsys.readouterr().out.endswith(f"{known}; folders, sockets and ports are available\n")
     config.write_text(text.replace("topics = a, b", ""))
     assert main(["--check", "--config-file", str(config)]) == USAGE
     assert "needs named topics" in capsys.readouterr().err

@@ -203,6 +203,21 @@ def test_relays_without_a_database_serve_a_replica_without_one(origin: Settings,
         assert lower.problems() == ["the service is not running"]
 
 
+def test_replica_that_reads_the_directory_uses_nothing_of_a_relay_without_an_entry(
+    origin: Settings, store: Store
+) -> None:
+    with channel(lambda question: store.read_sync(question.wants)) as (url, _):
+        config = bare(relay_settings(origin), url)
+        with (
+            RelayService(config, service_of(config)),
+            Replica(below(origin, config), TOPICS) as reads,
+            Replica(below(origin, config, discovery_interval=0.0), TOPICS) as reads_not,
+        ):
+            assert poll(lambda: reads.status().counters.unleased >= 1, LONG), "the relay has no lease (rule 14)"
+            assert poll(lambda: not reads_not.status().polling, LONG)
+            assert reads_not.status().counters.unleased == 0
+
+
 def test_relay_without_a_database_uses_the_store_of_its_sync_channel_alone(origin: Settings, tmp_path: Path) -> None:
     with (
         Store(f"sqlite:///{tmp_path}/other.db") as other,
