@@ -204,7 +204,8 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
             pubsub.warn_of_restriction()
         if not values["store_url"] and not values["sync_url"]:
             raise ConfigError(
-                f"the option 'store_url' in group [{GROUP}] is missing; give a SQLAlchemy URL such as sqlite:///net.db"
+                f"the option 'store_url' in group [{GROUP}] is missing; give a SQLAlchemy URL such as "
+                "sqlite:///net.db, or, for a replica or a relay without a database, sync_url"
             )
         return cls(
             **values_of(ProgramSettings, values),

@@ -45,7 +45,8 @@ def origin(there: Namespace, tmp_path: Path) -> Iterator[Host]:
 @pytest.fixture
 def relay(there: Namespace, origin: Host, tmp_path: Path) -> Iterator[Host]:
     """It knows the address of the service, and nothing of the database."""
-    made = Host(tmp_path / "relay-1", origin.database, "relay-1", there, role="relay", announce_interval=0.5, **OPTIONS)
+    options = {**OPTIONS, "announce_interval": 0.5, "journal_folder": tmp_path / "journals"}
+    made = Host(tmp_path / "relay-1", origin.database, "relay-1", there, role="relay", **options)
     made.change(f"store_url = {origin.database}\n", f"sync_url = http://{there.ours}:{origin.metrics_port}\n")
     port, own = (each.settings.bind_address.rpartition(":")[2] for each in (origin, made))
     made.change(f"publisher_port = {own}\n", f"publisher_port = {port}\npublishers_ips = {there.ours}\n")
@@ -65,10 +66,15 @@ def below(origin: Host, relay: Host) -> Settings:
     )  # fmt: skip
 
 
+def got(host: Host, path: str) -> str:
+    """The answer of a service's endpoint."""
+    with urllib.request.urlopen(f"http://{host.address}:{host.metrics_port}{path}", timeout=LONG) as answer:
+        return str(answer.read().decode())
+
+
 def announced(host: Host) -> set[tuple[str, str, str]]:
     """The name, role and parent of each agent that this service knows."""
-    with urllib.request.urlopen(f"http://{host.address}:{host.metrics_port}/agents", timeout=LONG) as answer:
-        return {(each["name"], each["role"], each["parent"]) for each in json.load(answer)["agents"]}
+    return {(each["name"], each["role"], each["parent"]) for each in json.loads(got(host, "/agents"))["agents"]}
 
 
 def test_relay_without_the_database_is_killed_and_its_child_reads_no_topic_in_full(origin: Host, relay: Host) -> None:
@@ -90,7 +96,9 @@ def test_relay_without_the_database_is_killed_and_its_child_reads_no_topic_in_fu
             tx.set("item", "k", 1, topic="t0")
         assert tx.commit is not None
         replica.wait_for(tx.commit, LONG, topics=watched.topics)
-        assert poll(lambda: relay.metric("relayed_total", "links") > before, LONG), "the change did not come through the relay"
+        assert poll(lambda: relay.metric("relayed_total", "links") > before, LONG), (
+            "the change did not come through the relay"
+        )
         agents = {("relay-1", "relay", ""), ("agent-1", "replica", "relay-1")}
         assert poll(lambda: announced(origin) == agents, LONG), announced(origin)
         assert [each.service for each in store.directory.live()] == ["api-1"]
@@ -104,5 +112,15 @@ def test_relay_without_the_database_is_killed_and_its_child_reads_no_topic_in_fu
         before = relay.metric("relayed_total", "links")
         watched.must_come_to(write(worker, 5), store)
         assert relay.metric("relayed_total", "links") - before >= 5
+        assert relay.metric("journal_total", "written") > 0
+        page = got(relay, "/status")
+        assert "This relay has no database" in page
+        assert "No problems." in page
+        process.send_signal(signal.SIGHUP)
+        log = relay.config.with_name("stderr")
+        assert poll(lambda: "the configuration is reloaded" in log.read_text(), LONG), log.read_text()
+        assert relay.is_ready()
         process.terminate()
         assert process.wait(LONG) == 0
+    assert "internal error" not in log.read_text()
+    assert "lease" not in log.read_text()

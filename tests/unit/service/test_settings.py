@@ -78,7 +78,7 @@ WRONG = {
     ),
     "a relay without the database and the sync channel": (
         RELAY.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.1:8866"),
-        "'store_url' in group .pubsub. is missing",
+        "'store_url' in group .pubsub. is missing; give .*, or, for a replica or a relay without a database, sync_url",
     ),
     "a relay without the database, on a driver that needs it": (
         BARE.replace("topics", "parents = tcp://10.0.0.1:8866\nenable_pub_sub = false\ntopics").replace(
