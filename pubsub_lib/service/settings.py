@@ -52,7 +52,7 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
     _check_ports(settings, service)
     _check_syncs(settings, service)
     exposure.check(listeners(settings, service), settings.insecure)
-    _warn_of_loopback(service.address)
+    _warn_of_loopback(service.address, "the directory" if settings.store_url else "pubsub-db agents")
     if settings.store_url:
         url.warn_of_unverified_server(settings.store_url)
     return settings, service
@@ -224,12 +224,13 @@ def reachable(bind_address: str, local_ip: str) -> str:
     return f"{scheme}{separator}{local_ip}{colon}{port}" if host in WILDCARDS else bind_address
 
 
-def _warn_of_loopback(address: str) -> None:
+def _warn_of_loopback(address: str, where: str) -> None:
     scheme, _, rest = address.partition("://")
     if scheme == "tcp" and is_loopback(rest):
         _log.warning(
-            "replicas on other hosts cannot reach this service: the directory will name it as %s; set "
+            "replicas on other hosts cannot reach this service: %s will name it as %s; set "
             "publisher_bind_address or local_ip in [pubsub], or address in [%s]",
+            where,
             address,
             options.SERVICE_GROUP,
         )

@@ -241,6 +241,10 @@ def test_loopback_address_is_warned_of(
 ) -> None:
     read(tmp_path, GOOD + f"[publisher_service]\naddress = {address}\n")
     assert (f"other hosts cannot reach this service: the directory will name it as {address}" in caplog.text) is warned
+    caplog.clear()
+    read(tmp_path, BARE.replace("topics", "parents = tcp://10.0.0.1:8866\ntopics") + f"address = {address}\n")
+    assert (f"this service: pubsub-db agents will name it as {address}" in caplog.text) is warned
+    assert "directory" not in caplog.text
 
 
 def test_empty_metrics_address_is_refused(tmp_path: Path) -> None:
