@@ -93,14 +93,13 @@ def audit(
     if of_runs.relayed:
         delivered, strayed, skews = branches.of_domains(delivered, strayed, skews)
     strays = kept(strayed, small=True)
-    store = kept(_findings(split.rows, split.events, known, settings).select(*changelog.COLUMNS), small=True)
     differences = state.differences(rows, events, runs, settings).select(*state.COLUMNS)
     if of_runs.holds or known.rotten:
         differences = differences.unionByName(held_contents.findings(rows, events, runs))
     return Tables(
         delivery=delivered,
         strays=strays,
-        store=store,
+        store=kept(_findings(split.rows, split.events, known, settings).select(*changelog.COLUMNS), small=True),
         state=kept(differences, small=True),
         publisher=known.contradictions,
         syncs=kept(syncs.syncs(events), small=True),

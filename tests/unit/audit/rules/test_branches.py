@@ -276,9 +276,9 @@ def test_pipeline_gives_the_verdicts_of_the_oracle(audit: Audit, size: int, numb
     unknown = {match[2]: int(match[1]) for match in problems}
     assert unknown or size == LITTLE, "no relay's journal is missing"
     grains = windows.grains(tables.delivery, tables.domains, SETTINGS)
-    hops: dict[str, dict[Hop, Row]] = defaultdict(dict)
-    for row in tree_table.tree(tables, grains).collect():
-        hops[row["domain"]][row["service"], row["name"]] = row
+    hops: dict[str, dict[Hop, Any]] = defaultdict(dict)
+    for hop in tree_table.tree(tables, grains).collect():
+        hops[hop["domain"]][hop["service"], hop["name"]] = hop
     for domain, rows in cases.items():
         oracle = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
         assert unknown.get(domain, 0) == len(oracle.unknown_parents()), domain
