@@ -93,15 +93,16 @@ def rows(seen: Seen) -> list[dict[str, Any]]:
     counts: dict[Hop, dict[str, int]] = {_hop(row): {name: row[name] for name in COUNTS} for row in seen.counted}
     listened, current = _listened(seen.parents)
     children = {(domain, name) for domain, _, name in listened}
-    every = {*counts, *listened, *(_hop(row) for row in seen.answered if (row["domain"], row["name"]) not in children)}
     sides = defaultdict[tuple[str, str], set[str]](set)
     polling = set()
     for run in seen.runs:
         sides[run["domain"], run["name"]].add(run["side"])
         if run["side"] == "replica" and run["polls"]:
             polling.add((run["domain"], run["name"]))
+    others = children | polling  # the driver of a polling replica answers itself
+    answered = (_hop(row) for row in seen.answered if (row["domain"], row["name"]) not in others)
     found = []
-    for domain, service, name in every:
+    for domain, service, name in {*counts, *listened, *answered}:
         hop, who = (domain, service, name), (domain, name)
         role = "relay" if "relay" in sides[who] else "polling" if who in polling else "replica"
         of_parent = listened.get(hop)

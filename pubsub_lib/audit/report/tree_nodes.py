@@ -56,7 +56,8 @@ def trees(hops: Iterable[Hop], most: int) -> list[Tree]:
     """A tree for each domain. ``most``: the maximum number of replicas below one publisher; relays are all shown."""
     domains = defaultdict[str, list[Hop]](list)
     for hop in hops:
-        domains[hop["domain"]].append(hop)
+        if hop["service"] or hop["expected"] > hop["excused"]:  # else only commits from before its first sync
+            domains[hop["domain"]].append(hop)
     return [Tree(domain, _Domain(found, most).nodes()) for domain, found in sorted(domains.items())]
 
 
@@ -72,7 +73,7 @@ class _Domain:
         for hop in hops:
             self._below[hop["service"]].append(hop)
             home = self._home.setdefault(hop["name"], hop)
-            if (hop["current"] is True, hop["expected"]) > (home["current"] is True, home["expected"]):
+            if _nearness(hop) > _nearness(home):
                 self._home[hop["name"]] = hop
 
     def nodes(self) -> list[Node]:
@@ -104,6 +105,10 @@ class _Domain:
         elif name in self._below:
             lines.append([Part("what is below it stands elsewhere in this tree")])
         return Node(name, _ROLES[hop["name_role"]], [line for line in lines if line], below, more)
+
+
+def _nearness(hop: Hop) -> tuple[bool, bool, int]:
+    return hop["current"] is True, bool(hop["service"]), hop["expected"]
 
 
 def _name(hop: Hop) -> str:

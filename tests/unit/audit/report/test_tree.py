@@ -83,8 +83,9 @@ def test_parent_at_the_end(records: list[Row], current: set[str]) -> None:
 
 
 def test_hop_without_messages_is_known_by_hello_replies() -> None:
-    found = hops(Seen([], runs(), [parent(2, "r1")], [answered("s", "r1"), answered("r1", "a"), answered("s", "a")]))
-    assert set(found) == {("s", "r1"), ("r1", "a")}, "a replica with parents listens only to these"
+    replies = [answered("s", "r1"), answered("r1", "a"), answered("s", "a"), answered("db-polling", "p")]
+    found = hops(Seen([], runs(("replica", "p", True)), [parent(2, "r1")], replies))
+    assert set(found) == {("s", "r1"), ("r1", "a")}, "replicas with parents have no others"
     assert found["s", "r1"]["expected"] == 0
 
 

@@ -57,6 +57,14 @@ def test_relay_that_moved_has_its_replicas_below_its_last_parent() -> None:
     assert trees(hops, ROWS)[0].nodes[1].below[0].lines[-1][0].text == "what is below it stands elsewhere in this tree"
 
 
+def test_commits_without_a_known_publisher_are_shown_unless_all_are_excused() -> None:
+    api, below = hop("api", "relay", name_role="relay"), hop("relay", "r", service_role="relay")
+    unknown = hop("", "relay", name_role="relay", service_role="", expected=90, delivered=0, excused=90)
+    assert shown(api, unknown, below) == [["api", ["relay", "r"]]]
+    unknown["excused"] = 89
+    assert shown(api, unknown, below) == [["unknown publishers", "relay"], ["api", ["relay", "r"]]]
+
+
 def test_relays_that_listened_to_each_other_are_shown_once() -> None:
     role = {"service_role": "relay", "name_role": "relay"}
     assert shown(hop("a", "b", **role), hop("b", "a", **role)) == [["a", ["b", "a"]]]

@@ -289,6 +289,9 @@ def test_pipeline_gives_the_verdicts_of_the_oracle(audit: Audit, size: int, numb
 
 
 def tree_has_the_counts_and_parents(hops: Mapping[Hop, Any], oracle: Oracle) -> None:
+    if not oracle.named and all(rows[0].side != "relay" for rows in oracle.runs.values()):
+        assert hops == {}, "no journal shows a relay"
+        return
     wanted: dict[Hop, Counter[str]] = defaultdict(Counter)
     for row in oracle.delivery():
         places = [place for place, blames in LAST_SEEN.items() if row.blame in blames]
