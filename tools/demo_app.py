@@ -1,5 +1,5 @@
-"""``tools/demo``: real routes, a publisher-service with four workers, three controllers; one of each is killed. Then
-the audit of the run, by the journals of all processes.
+"""``tools/demo``: real routes, a publisher-service with four workers, two relays, four controllers; one of each is
+killed. Then the audit of the run, by the journals of all processes.
 
 ::
 
@@ -40,12 +40,20 @@ REPLICAS = (
     ReplicaPlan("replica-2", ("as5409", "as8259")),
     ReplicaPlan("replica-3", polling=True),
 )
+RELAYS = ("relay-1", "relay-2")
+BELOW_RELAYS = (
+    ReplicaPlan("replica-1", ("as3333",), parents=RELAYS),
+    *REPLICAS[1:],
+    ReplicaPlan("replica-4", ("as5409",), parents=RELAYS[::-1]),
+)
+"""The replicas of a run with relays: each relay is the first parent of one replica."""
 EXIT_CODES = (
     "exit codes: 0 all checks passed, and the audit finds no error; 1 a check failed, for example a replica differs; "
     "2 invalid option; 3 the run failed (database, disk, a process); 4 and more: exit code of the audit "
     "(docs/audit.md), for example 4: an object is wrong; 130 interrupted"
 )
 KILLS = (Kill("replica-2", 0.25), Kill(SERVICE, 0.5), Kill("worker-2", 0.75))
+KILLS_WITH_RELAYS = (Kill("replica-2", 0.2), Kill(RELAYS[0], 0.4), Kill(SERVICE, 0.6), Kill("worker-2", 0.8))
 # All processes are on one host, so times may be short; the defaults are for networks.
 TIMING = Timing(
     max_idle_time=1.0,
@@ -63,7 +71,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options."""
     about = (
         "Loads BGP routes into a database (SQLite), replays updates with workers of a publisher-service, kills a "
-        "worker, the service and a controller, checks that every replica equals the database, and audits the run."
+        "worker, the service, a relay and a controller, checks that every replica equals the database, and audits the "
+        "run. Two controllers without a database are below two relays. There are no relays with another --driver than "
+        "zmq, because its publishers bind no address, and with --full."
     )
     parser = Parser(prog=PROG, description=about, epilog=EXIT_CODES)
     parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help="of the report on stdout")
@@ -126,6 +136,7 @@ def check(parser: Parser, options: argparse.Namespace) -> None:
 
 def plan(options: argparse.Namespace, url: str) -> Plan:
     """The plan of the run in an empty database."""
+    relays = DRIVERS[options.driver or ZMQ].binds
     # With the process id, so that parallel runs use different folders.
     named = f"{time.strftime('pubsub-audit-%Y%m%d-%H%M%S')}-{os.getpid()}"
     return Plan(
@@ -135,9 +146,10 @@ def plan(options: argparse.Namespace, url: str) -> Plan:
         changes=DATA / "updates-small.jsonl.gz",
         max_routes=options.routes,
         max_changes=options.changes,
-        replicas=REPLICAS,
+        replicas=BELOW_RELAYS if relays else REPLICAS,
         driver=options.driver or ZMQ,
-        kills=KILLS,
+        relays=RELAYS if relays else (),
+        kills=KILLS_WITH_RELAYS if relays else KILLS,
         replay_seconds=SECONDS if options.seconds is None else options.seconds,
         timing=TIMING,
         results=options.out or Path(tempfile.gettempdir()) / named,

@@ -1,5 +1,6 @@
 """The audit of real processes: an origin, two relays in a row, and a replica, with faults planted on each hop."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from _processes import poll
 from pubsub_lib import Store, Worker
 from pubsub_lib.audit.ingest.store_journal import journal_of_store
 from pubsub_lib.audit.main import main
+from pubsub_lib.audit.report.report import read_summary
 from pubsub_lib.journal.reading import find, read
 from tests.e2e.service_host import LONG, Host, Watched, write
 from tests.e2e.test_relays import OPTIONS, listens_to
@@ -88,3 +90,20 @@ def test_fault_on_each_hop_is_found_at_its_hop_and_nothing_else(row: Row, tmp_pa
     assert main(["run", str(row.journals), "--store", row.origin.database, "--out", str(out), *options]) == 0
     delivered = pq.read_table(out / "delivery", columns=list(Verdict._fields)).to_pylist()
     assert sorted(tuple(each.values()) for each in delivered) == oracle.delivery()
+    tree_has_each_hop_and_where_its_changes_were_last_seen(out, found)
+
+
+def tree_has_each_hop_and_where_its_changes_were_last_seen(out: Path, found: list[Verdict]) -> None:
+    table = pq.read_table(out / "tree").to_pylist()
+    assert read_summary(out).tree == table
+    shown = ("name", "name_role", "service", "service_role", "current")
+    assert sorted(tuple(each[column] for column in shown) for each in table) == [
+        ("agent", "replica", "relay-2", "relay", True),
+        ("relay-1", "relay", "api-1", "service", None),  # without parents: it listens to all services
+        ("relay-2", "relay", "relay-1", "relay", True),
+    ]
+    for each in table:
+        blames = Counter(row.blame for row in found if (row.service, row.name) == (each["service"], each["name"]))
+        assert (each["at_publisher"], each["on_wire"], each["lost"]) == (blames["relay"], blames["wire"], 0)
+        assert each["expected"] == each["delivered"] + each["repaired"] + each["excused"]
+    assert '"Below relay-2"' in (out / "page.html").read_text()

@@ -96,42 +96,51 @@ def test_the_demo(tmp_path: Path) -> None:
     no_replica_needed_another_full_sync_or_a_duplicate_callback(report)
     killed_worker_resumes_where_the_database_stands(report)
     audit_finds_no_fault_despite_the_kills(report)
+    audit_shows_the_tree_of_relays(report)
     page_of_the_audit_opens_without_errors(report, tmp_path)
 
 
 def replicas_equal_the_database_and_the_files(report: dict[str, Any]) -> None:
-    assert [row["verdict"] for row in report["replicas"]] == ["equal"] * 3
+    assert [row["verdict"] for row in report["replicas"]] == ["equal"] * 4
     assert report["equal"] is True
     assert report["broken"] == []
     assert report["from_files"]["number"] == 0
     assert (report["routes"], report["changes"], len(report["writers"])) == (5000, 900, 4)
-    assert [row["faults"] for row in report["replicas"]] == [0, 0, 0]
+    assert [row["faults"] for row in report["replicas"]] == [0, 0, 0, 0]
 
 
 def replicas_hold_only_their_topics(report: dict[str, Any]) -> None:
-    one, two, everything = report["replicas"]
+    one, two, everything, four = report["replicas"]
     assert (one["topics"], two["topics"], everything["topics"]) == (["as3333"], ["as5409", "as8259"], [])
-    assert [row["transport"] for row in report["replicas"]] == ["ZeroMQ", "ZeroMQ", "polling"]
+    assert four["topics"] == ["as5409"]
+    assert [row["transport"] for row in report["replicas"]] == ["ZeroMQ", "ZeroMQ", "polling", "ZeroMQ"]
     assert everything["objects"] == report["objects"]
     assert 0 < one["objects"] < two["objects"] < everything["objects"]
+    assert 0 < four["objects"] < two["objects"]
     assert one["changes"] > 0
     assert one["latency_p50"] <= one["latency_p99"] <= one["max_latency"]
 
 
 def each_kill_left_unsent_commits(report: dict[str, Any]) -> None:
-    assert sorted(kill["victim"] for kill in report["kills"]) == ["publisher-service", "replica-2", "worker-2"]
+    assert sorted(kill["victim"] for kill in report["kills"]) == [
+        "publisher-service", "relay-1", "replica-2", "worker-2"
+    ]  # fmt: skip
     for kill in report["kills"]:
         assert kill["unsent"] > 0, kill
         assert 0 < kill["lines"] < report["changes"], "not in the middle of the replay"
         assert kill["position"] < report["position"]
     assert report["service_starts"] == 2
+    assert report["relays"] == [
+        {"name": "relay-1", "starts": 2, "kills": 1},
+        {"name": "relay-2", "starts": 1, "kills": 0},
+    ]
 
 
 def no_replica_needed_another_full_sync_or_a_duplicate_callback(report: dict[str, Any]) -> None:
-    assert [row["kills"] for row in report["replicas"]] == [0, 1, 0]
-    assert [row["resyncs"] for row in report["replicas"]] == [0, 0, 0]
+    assert [row["kills"] for row in report["replicas"]] == [0, 1, 0, 0]
+    assert [row["resyncs"] for row in report["replicas"]] == [0, 0, 0, 0]
     # One for each topic and for the default topic, or one for everything. Only the killed replica started again.
-    assert [row["fulls"] for row in report["replicas"]] == [2, 3, 1]
+    assert [row["fulls"] for row in report["replicas"]] == [2, 3, 1, 2]
     for row in report["replicas"]:
         assert row["twice"] == 0, row
         assert row["calls"] >= row["objects"], "the handler was called at least once for every object"
@@ -149,7 +158,7 @@ def audit_finds_no_fault_despite_the_kills(report: dict[str, Any]) -> None:
     audit = report["audit"]
     assert audit["exit_code"] == 0, audit
     assert (audit["faults"], audit["problems"]) == ([], [])
-    assert set(audit["stopped"]) <= {"replica-2"}, "only a killed replica may have missed a change"
+    assert set(audit["stopped"]) <= {"replica-2", "relay-1"}, "only a killed one may have missed a change"
     (balance,) = audit["balance"].values()
     assert balance["delivered"] > 0
     assert balance["unknown"] == balance["pending"] == 0
@@ -164,12 +173,28 @@ def audit_finds_no_fault_despite_the_kills(report: dict[str, Any]) -> None:
     assert audit["page"] == str(folder / "page.html")
 
 
+def audit_shows_the_tree_of_relays(report: dict[str, Any]) -> None:
+    hops = msgspec.json.decode((Path(report["audit"]["folder"]) / "summary.json").read_bytes())["tree"]
+    above = {(hop["service"], hop["name"]) for hop in hops if hop["name_role"] == "relay" and hop["service"]}
+    assert above == {("demo", "relay-1"), ("demo", "relay-2")}
+    at_the_end = {hop["name"]: hop["service"] for hop in hops if hop["current"]}
+    listened = {row["name"]: row["listened_to"] for row in report["replicas"]}
+    assert at_the_end == {name: listened[name] for name in ("replica-1", "replica-4")}
+    assert set(at_the_end.values()) <= {"relay-1", "relay-2"}
+    assert (listened["replica-2"], listened["replica-3"]) == ("publisher-service", "the database")
+    for name in ("relay-1", "relay-2", "replica-1", "replica-4"):
+        assert sum(hop["delivered"] + hop["repaired"] for hop in hops if hop["name"] == name) > 0, name
+
+
 def page_of_the_audit_opens_without_errors(report: dict[str, Any], tmp_path: Path) -> None:
     try:
         with chromium(tmp_path) as browser:
             browser.get(Path(report["audit"]["page"]).as_uri())
             assert console(browser) == []
             assert browser.find_elements(By.CSS_SELECTOR, "#figure-balance .main-svg .trace path")
+            (top,) = browser.find_elements(By.CSS_SELECTOR, "#tree .tree > ul > li")
+            assert top.text.startswith("demo service")
+            assert len(top.find_elements(By.CSS_SELECTOR, "ul[aria-label='Below relay-2'] > li")) >= 1
     except ConfigError as error:
         if IN_CI:
             pytest.fail(str(error), pytrace=False)
@@ -190,7 +215,7 @@ def test_the_audit_names_the_object_that_was_corrupted_in_a_replica(tmp_path: Pa
         "of": "state", "verdict": "wrong_value", "name": sabotaged["replica"], "table": sabotaged["table"],
         "key": sabotaged["key"],
     }  # fmt: skip
-    assert [row["from_database"]["number"] for row in report["replicas"]] == [1, 0, 0]
+    assert [row["from_database"]["number"] for row in report["replicas"]] == [1, 0, 0, 0]
     assert list(folder.iterdir()) == []
     assert processes_of(folder) == []
 

@@ -41,7 +41,9 @@ class Audit(msgspec.Struct, frozen=True):
     faults: Sequence[Mapping[str, Any]]
     problems: Sequence[str]
     stopped: Mapping[str, int]
-    """Deliveries that were excused because the replica ended before the bound; only a kill is a valid excuse here."""
+    """Deliveries that were excused because the replica ended before the bound; only a kill is a valid excuse here. None
+    of a parent that the replica left: what that one sent afterwards, the replica had to get from another one.
+    """
     folder: str
     page: str
     seconds: float
@@ -122,7 +124,13 @@ def _stopped(made: Path) -> dict[str, int]:
     if not table.exists():
         return {}  # without input there are no tables
     which = [("verdict", "=", "excused"), ("detail", "=", "stopped")]
-    return Counter(pq.read_table(table, columns=["name"], filters=which)["name"].to_pylist())
+    rows = pq.read_table(table, columns=["service", "name"], filters=which).to_pylist()
+    left = {(hop["service"], hop["name"]) for hop in pq.read_table(made / "tree").to_pylist() if _was_left(hop)}
+    return Counter(row["name"] for row in rows if (row["service"], row["name"]) not in left)
+
+
+def _was_left(hop: Mapping[str, Any]) -> bool:
+    return bool(hop["arrivals"]) and (hop["arrivals"] > 1 or not hop["current"])
 
 
 def _short(row: Mapping[str, Any]) -> dict[str, Any]:

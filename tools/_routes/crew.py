@@ -15,12 +15,12 @@ from _routes.drivers import DRIVERS
 from _routes.messages import Away, Finish, Finished, Followed, GoOn, Message, Synced, Written
 from _routes.plan import SERVICE, Kill, Plan, ReplicaTask, Task, WriterTask
 from _routes.progress import Progress
+from _routes.publishers import Publishers
 from _routes.report import KillRow
 from _routes.service import Service
 from _routes.writer import committed_after
+from _routes.writer_tasks import HELD_BACK, killed_in, writer_task
 from pubsub_lib import Store
-from pubsub_lib.errors import UsageError
-from pubsub_lib.failpoints import VARIABLE
 
 LOOK = 0.1
 """Seconds between two polls of conditions that no message reports."""
@@ -29,8 +29,6 @@ HOLD = 2.0
 HOLDING = 120.0
 """Maximum number of seconds for all attempts: the service may have been paused while it wrote to the database itself,
 and writers wait for it then."""
-HELD_BACK = 3
-"""The last transactions of each writer are reserved for late kills: the machine may be slower than the plan."""
 ALL = 1_000_000
 """More transactions than any writer holds back."""
 MARGIN = 0.25
@@ -48,7 +46,7 @@ class Crew:
         folder: Path,
         store: Store,
         children: Children,
-        service: Service | None,
+        publishers: Publishers | None,
         configuration: Configuration,
         progress: Progress,
     ) -> None:
@@ -56,7 +54,7 @@ class Crew:
         self._folder = folder
         self._store = store
         self._children = children
-        self._service = service
+        self._publishers = publishers
         self._configuration = configuration
         self._progress = progress
         self._tasks: dict[str, Task] = {}
@@ -81,19 +79,21 @@ class Crew:
 
     # -- the steps -----------------------------------------------------------------------------------------------
 
-    def start_service(self) -> None:
-        """Start the service, when the plan has one, and wait until it is ready."""
-        if self._service is not None:
-            self._service.start()
-            self._until(self._service.ready)
+    def start_publishers(self) -> None:
+        """Start the service, when the plan has one, and then the relays; wait until all are ready."""
+        if self._publishers is not None:
+            self._publishers.service.start()
+            self._until(self._publishers.service.ready)
+            for relay in self._publishers.relays.values():
+                relay.start()
+            for relay in self._publishers.relays.values():
+                self._until(relay.ready)
 
     def start_replicas(self) -> None:
         """Start all replicas, and wait for the first sync of each."""
         for replica in self._plan.replicas:
-            polls = replica.polling or self._service is None
-            configuration = self._configuration.polling if polls else self._configuration.service
             sabotage = replica.name == self._plan.sabotage
-            self._start(ReplicaTask(replica.name, str(configuration), replica.topics, sabotage))
+            self._start(ReplicaTask(replica.name, str(self._configuration.of(replica)), replica.topics, sabotage))
         self._until(lambda: len(self.synced) == len(self._plan.replicas))
 
     def replay(self) -> None:
@@ -125,10 +125,10 @@ class Crew:
         # Writers, too, because a normal end is the last record of a journal.
         self._until(lambda: self._at_end == set(self._running))
 
-    def end_service(self) -> None:
-        """End the service with SIGTERM; afterwards only this process uses the database."""
-        if self._service is not None:
-            self._service.end()
+    def end_publishers(self) -> None:
+        """End the relays and the service with SIGTERM; afterwards only this process uses the database."""
+        if self._publishers is not None:
+            self._publishers.end()
 
     def dump(self, replica: str) -> Path:
         """The file to which a replica writes its objects."""
@@ -137,22 +137,30 @@ class Crew:
     # -- killing -------------------------------------------------------------------------------------------------
 
     def _kill(self, kill: Kill) -> None:
-        if self._service is None:
+        if self._publishers is None:
             self._note(kill.victim, None)
             self._kill_replica(kill.victim)
             return
-        self._until(self._service.ready)
+        service, relay = self._publishers.service, self._publishers.relays.get(kill.victim)
+        self._until(service.ready)
         began = time.time() - MARGIN
-        unsent = self._hold(self._service)
+        unsent = self._hold(service)
         self._note(kill.victim, unsent)
         if kill.victim == SERVICE:
-            self._service.kill()
-            self._service.start()
-            self._until(self._service.ready)
+            service.kill()
+            self._start_again(service)
+        elif relay is not None:
+            relay.kill()
+            service.resume()
+            self._start_again(relay)
         else:
             self._kill_replica(kill.victim)
-            self._service.resume()
+            service.resume()
         self._was_away(began)
+
+    def _start_again(self, service: Service) -> None:
+        service.start()
+        self._until(service.ready)
 
     def _hold(self, service: Service) -> int:
         """Pause the service until changes were committed that it cannot have sent. Returns the number of changes."""
@@ -246,7 +254,7 @@ class Crew:
             self.killed_at[name] = reported.done
             assert reported.point is not None, "a writer is never killed in its first transaction"
             self._was_away(time.time() - MARGIN)  # later links of its topics wait for the link that was not handed over
-            self._note(name, None if self._service is None else committed_after(self._store, name, reported.point))
+            self._note(name, None if self._publishers is None else committed_after(self._store, name, reported.point))
             task = msgspec.structs.replace(task, held_back=self._held_back)
         else:
             del self.synced[name]
@@ -257,29 +265,11 @@ class Crew:
     # -- small things --------------------------------------------------------------------------------------------
 
     def _start_writer(self, index: int, mine: int, kill_at: float | None) -> None:
-        plan = self._plan
-        name, transactions = plan.writer(index), -(-mine // plan.write_size)
-        environment = {}
-        if kill_at is not None:
-            if transactions < HELD_BACK + 3:
-                raise UsageError(f"{name}, which will be killed, has only {mine} changes; give more --changes")
-            # Kill it after COMMIT and before the hand-over: then the transaction is committed and unsent for certain.
-            number = min(max(2, round(kill_at * transactions)), transactions - HELD_BACK - 1)
-            environment[VARIABLE] = f"writer.after_commit=kill@{number}"
-            self._doomed.add(name)
-        self.written[name] = Written(0, mine, 0)
-        pause = plan.replay_seconds / transactions if transactions else 0.0
-        task = WriterTask(
-            name=name,
-            configuration=str(self._configuration.polling if self._service is None else self._configuration.service),
-            changes=str(plan.changes),
-            maximum=plan.max_changes,
-            index=index,
-            of=plan.writers,
-            size=plan.write_size,
-            pause=pause,
-            held_back=self._held_back,
-        )
+        task = writer_task(self._plan, self._configuration, index, mine, self._held_back)
+        environment = killed_in(self._plan, task, mine, kill_at)
+        if environment:
+            self._doomed.add(task.name)
+        self.written[task.name] = Written(0, mine, 0)
         self._start(task, environment)
 
     def _start(self, task: Task, environment: Mapping[str, str] | None = None) -> None:

@@ -22,6 +22,8 @@ class DemoDriver(msgspec.Struct, frozen=True):
     """The lines of its group in an INI file, with ``{port}`` for the port of the broker."""
     database: str = "sqlite"
     """The database of the run, by its name in ``_databases``."""
+    binds: bool = False
+    """Whether a publisher binds an address, so that relays can be between the service and replicas."""
     unsent: str = "unsent"
     """What a committed change is called that the service has not sent, for people."""
 
@@ -41,7 +43,7 @@ class DemoDriver(msgspec.Struct, frozen=True):
 
 ZMQ: Final = "zmq"
 DRIVERS: Final[Mapping[str, DemoDriver]] = {
-    ZMQ: DemoDriver("zmq_pubsub_driver", "ZeroMQ"),
+    ZMQ: DemoDriver("zmq_pubsub_driver", "ZeroMQ", binds=True),
     "nats": DemoDriver("nats_pubsub_driver", "NATS", NatsServer, "[pubsub_nats]\nservers = nats://127.0.0.1:{port}\n"),
     "redis": DemoDriver(
         "redis_pubsub_driver", "Redis", PrivateRedis, "[pubsub_redis]\nurl = redis://127.0.0.1:{port}\n"

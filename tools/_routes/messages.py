@@ -83,6 +83,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     max_latency: float | None
     """The maximum of all latencies, including faults."""
     memory: int
+    publishers: tuple[str, ...]
+    """The address of the current parent; of a replica without parents the addresses in the directory."""
 
 
 class Finished(Account, frozen=True, tag=True):

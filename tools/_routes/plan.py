@@ -20,18 +20,19 @@ SERVICE = "publisher-service"
 
 class ReplicaPlan(msgspec.Struct, frozen=True):
     """One controller's replica: its name and its topics (none: all). ``polling``: it polls the database although a
-    service runs.
+    service runs. ``parents``: the names of the relays to which it listens, one at a time; it has no database then.
     """
 
     name: str
     topics: tuple[str, ...] = ()
     polling: bool = False
+    parents: tuple[str, ...] = ()
 
 
 class Kill(msgspec.Struct, frozen=True):
     """SIGKILL of one process when a fraction ``at`` of the changes is committed (for a writer: of its own share).
 
-    ``victim`` is the name of a replica or of a writer, or ``SERVICE``. It is started again at once.
+    ``victim`` is the name of a replica, a writer or a relay, or ``SERVICE``. It is started again at once.
     """
 
     victim: str
@@ -53,6 +54,8 @@ class Plan(msgspec.Struct, frozen=True):
     """How the service sends: a key of ``DRIVERS``."""
     service: bool = True
     """Writers are workers of a publisher-service, and replicas receive its messages; else all replicas poll."""
+    relays: tuple[str, ...] = ()
+    """The names of the relays below the service, which follow the topics of the replicas below them."""
     kills: tuple[Kill, ...] = ()
     max_routes: int | None = None
     max_changes: int | None = None
@@ -72,6 +75,11 @@ class Plan(msgspec.Struct, frozen=True):
     """The name of a replica in which one object is corrupted at the end, to test that the audit finds it."""
     patience: float = 120.0
     """Maximum number of seconds without a message from any child; then the run fails."""
+
+    @property
+    def relay_topics(self) -> tuple[str, ...]:
+        """The topics of the replicas below relays."""
+        return tuple(sorted({topic for replica in self.replicas if replica.parents for topic in replica.topics}))
 
     def writer(self, index: int) -> str:
         """The name of a writer; a writer that hands over to a service is a worker."""

@@ -116,6 +116,7 @@ def account(replica: Replica, watch: Watch, order: Finish, sabotaged: tuple[str,
         latency_p99=percentile(undisturbed, 99),
         max_latency=max((latency for _, latency in watch.latencies), default=None),
         memory=memory,
+        publishers=replica.publishers,
         sabotaged=sabotaged,
     )
 

@@ -48,6 +48,14 @@ class KillRow(msgspec.Struct, frozen=True):
     unsent: int | None
 
 
+class RelayRow(msgspec.Struct, frozen=True):
+    """One relay."""
+
+    name: str
+    starts: int
+    kills: int
+
+
 class ReplicaRow(Account, frozen=True, kw_only=True):
     """One replica. For a killed replica the figures are of its second process, but ``twice`` is of both."""
 
@@ -56,6 +64,9 @@ class ReplicaRow(Account, frozen=True, kw_only=True):
     driver: str
     """The transport of the service, for people."""
     topics: tuple[str, ...]
+    below_relays: bool
+    listened_to: str
+    """The name of the publisher, at the end."""
     kills: int
     sync_seconds: float
     resyncs: int
@@ -116,6 +127,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     planned_kills: int
     unsent_means: str = "unsent"
     """What the ``unsent`` changes of a kill are called with this driver, for people."""
+    relays: Sequence[RelayRow] = ()
     replicas: Sequence[ReplicaRow]
     sabotaged: Sabotaged | None = None
     audit: Audit | None = None
@@ -139,9 +151,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         found += [sentence for row in self.replicas for sentence in row.broken()]
         if self.audit is not None and self.audit.exit_code:
             found.append(f"the audit failed: {self.audit.sentence}")
-        for row in self.replicas:
-            if self.audit is not None and not row.kills and self.audit.stopped.get(row.name):
-                found.append(f"{self.audit.stopped[row.name]:,} changes never came to {row.name}, which was not killed")
+        kills = {row.name: row.kills for row in self.relays} | {row.name: row.kills for row in self.replicas}
+        for name, killed in kills.items():
+            if self.audit is not None and not killed and self.audit.stopped.get(name):
+                found.append(f"{self.audit.stopped[name]:,} changes never came to {name}, which was not killed")
         return found
 
 
@@ -175,12 +188,14 @@ def show(report: Report, console: Console) -> None:
         f"{sum(row.twice for row in report.replicas):,} times again for the same version; "
         f"{sum(row.resyncs for row in report.replicas):,} full syncs after the first."
     )
+    for relay in report.relays:
+        write(f"{relay.name}, a relay, was started {_times(relay.starts)} and killed {_times(relay.kills)}.")
     for row in report.replicas:
         notified = "" if row.notifications is None else f"{row.notifications:,} notifications, "
         killed = " (* killed: of the second process)" if row.kills else ""
         write(
             f"{row.name}: {notified}first sync {row.sync_seconds:.1f} s after its start, {row.memory / 1e6:.0f} MB at "
-            f"the end, longest latency {_ms(row.max_latency)} ms{killed}."
+            f"the end, longest latency {_ms(row.max_latency)} ms{killed}. At the end it listened to {row.listened_to}."
         )
     write(
         f"{report.routes:,} routes loaded in {report.load_seconds:.1f} s "
@@ -214,7 +229,7 @@ def _table(report: Report) -> Table:
     for row in report.replicas:
         style = "green" if row.verdict == "equal" else "bold red"
         table.add_row(
-            f"{row.name}\n{row.transport}{' *' if row.kills else ''}",
+            f"{row.name}\n{row.listened_to if row.below_relays else row.transport}{' *' if row.kills else ''}",
             "\n".join(row.topics) or "all",
             f"{row.objects:,}",
             f"{row.changes:,}",
@@ -227,6 +242,10 @@ def _table(report: Report) -> Table:
             f"[{style}]{row.verdict}[/]",
         )
     return table
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
 
 
 def _ms(seconds: float | None) -> str:

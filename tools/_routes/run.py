@@ -15,8 +15,8 @@ from _routes.crew import Crew
 from _routes.drivers import DRIVERS
 from _routes.plan import Plan, ReplicaPlan
 from _routes.progress import Progress
-from _routes.report import ReplicaRow, Report, Sabotaged, WriterRow
-from _routes.service import Service
+from _routes.publishers import Publishers
+from _routes.report import RelayRow, ReplicaRow, Report, Sabotaged, WriterRow
 from pubsub_lib import Store
 from pubsub_lib.errors import UsageError
 
@@ -46,12 +46,12 @@ class Run:
             began = time.monotonic()
             group = stack.enter_context(DRIVERS[plan.driver].broker()) if plan.service else ""
             configuration = Configuration(plan, self._folder, group)
-            service = stack.enter_context(Service(configuration.service, self._folder)) if plan.service else None
+            publishers = stack.enter_context(Publishers(configuration, self._folder)) if plan.service else None
             children = stack.enter_context(Children(self._folder))
-            crew = Crew(plan, self._folder, store, children, service, configuration, self._progress)
+            crew = Crew(plan, self._folder, store, children, publishers, configuration, self._progress)
             routes, load_seconds = self._load(store)
             data.follow(self._expected, data.read(plan.changes, plan.max_changes))
-            crew.start_service()
+            crew.start_publishers()
             crew.start_replicas()
             replay_began = time.monotonic()
             crew.replay()
@@ -59,15 +59,14 @@ class Run:
             self._progress.log("comparing every replica with the database")
             position = store.read_heads(()).store.position
             crew.finish(position)
-            crew.end_service()
+            crew.end_publishers()
             if store.read_heads(()).store.position != position:
                 raise UsageError("another process writes to the database; give an unused one")
             objects = comparison.snapshot(store.objects())
-        audited = self._audited()
         shares = {name: written.of for name, written in crew.written.items()}
         return Report(
             database=plan.database,
-            service_starts=service.starts if service is not None else 0,
+            service_starts=publishers.service.starts if publishers is not None else 0,
             routes=routes,
             load_seconds=load_seconds,
             changes=sum(shares.values()),
@@ -80,9 +79,10 @@ class Run:
             kills=crew.kills,
             planned_kills=len(plan.kills),
             unsent_means=DRIVERS[plan.driver].unsent,
-            replicas=[_replica_row(plan, crew, replica, objects) for replica in plan.replicas],
+            relays=_relay_rows(crew, publishers),
+            replicas=[_replica_row(plan, crew, replica, objects, configuration) for replica in plan.replicas],
             sabotaged=_sabotaged(crew),
-            audit=audited,
+            audit=self._audited(),
             seconds=time.monotonic() - began,
         )
 
@@ -129,17 +129,30 @@ def _writer_row(crew: Crew, name: str) -> WriterRow:
     return WriterRow(name, written.of, killed_at, None if killed_at is None else written.resumed_at)
 
 
-def _replica_row(plan: Plan, crew: Crew, replica: ReplicaPlan, objects: comparison.Objects) -> ReplicaRow:
+def _relay_rows(crew: Crew, publishers: Publishers | None) -> list[RelayRow]:
+    relays = {} if publishers is None else publishers.relays
+    return [RelayRow(name, relay.starts, _kills(crew, name)) for name, relay in relays.items()]
+
+
+def _kills(crew: Crew, name: str) -> int:
+    return sum(kill.victim == name for kill in crew.kills)
+
+
+def _replica_row(
+    plan: Plan, crew: Crew, replica: ReplicaPlan, objects: comparison.Objects, configuration: Configuration
+) -> ReplicaRow:
     name = replica.name
     account, synced = msgspec.structs.asdict(crew.finished[name]), crew.synced[name]
     del account["sabotaged"]
     account["twice"] += crew.twice.get(name, 0)
     return ReplicaRow(
         name=name,
-        polling=replica.polling or not plan.service,
+        polling=configuration.polls(replica),
         driver=DRIVERS[plan.driver].shown,
         topics=replica.topics,
-        kills=sum(kill.victim == name for kill in crew.kills),
+        below_relays=bool(replica.parents),
+        listened_to=configuration.listened_to(replica, crew.finished[name].publishers),
+        kills=_kills(crew, name),
         sync_seconds=synced.seconds,
         resyncs=account["fulls"] - synced.fulls,
         from_database=comparison.of_replica(objects, replica.topics, dump.read(crew.dump(name))),

@@ -1,6 +1,7 @@
-"""The host's publisher-service, as an object of the run that starts, pauses, kills and restarts it."""
+"""A publisher-service of a run, or a relay, as an object that starts, pauses, kills and restarts it."""
 
 import signal
+import urllib.request
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,17 +14,22 @@ from _routes.plan import SERVICE
 
 END = 15.0
 """Maximum number of seconds for a normal shutdown of the service."""
+ANSWER = 5.0
+"""Maximum number of seconds for an answer of an endpoint."""
 
 
 class Service:
     """One service, with a new process for each start; no process is left after the ``with`` block. For one thread.
 
-    The service reports that it is ready by the protocol of systemd.
+    The service reports that it is ready by the protocol of systemd. A relay is ready when its ``endpoint`` reports it,
+    too: it has read its objects then.
     """
 
-    def __init__(self, configuration: Path, folder: Path) -> None:
+    def __init__(self, configuration: Path, folder: Path, name: str = SERVICE, endpoint: str = "") -> None:
         self._configuration = configuration
-        self._log = folder / f"{SERVICE}.log"
+        self._name = name
+        self._endpoint = endpoint
+        self._log = folder / f"{name}.log"
         self._socket = ReadySocket()
         self._children = Children()
         self._process: Child | None = None
@@ -42,15 +48,24 @@ class Service:
         """Start a new process; see ``ready``. Raises OSError."""
         self._socket.expect()
         command = attached("pubsub_lib.service", "--log-level", "warning", "--config-file", self._configuration)
-        self._process = self._children.start(SERVICE, command, log=self._log, variables=self._socket.variables)
+        self._process = self._children.start(self._name, command, log=self._log, variables=self._socket.variables)
         self.starts += 1
 
     def ready(self) -> bool:
-        """Whether the service is ready since its last start. Does not block. Raises ChildError when it ended."""
+        """Whether the service is ready since its last start. Does not block without an endpoint. Raises ChildError when
+        it ended.
+        """
         status = self._running().process.poll()
         if status is not None:
-            raise ChildError(f"the {SERVICE} ended with status {status}: {self._running().last_words()}")
-        return self._socket.ready()
+            raise ChildError(f"the {self._name} ended with status {status}: {self._running().last_words()}")
+        return self._socket.ready() and (not self._endpoint or self._reports_ready())
+
+    def _reports_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self._endpoint}/ready", timeout=ANSWER) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False  # it is not ready, or does not listen yet
 
     def pause(self) -> None:
         """Send SIGSTOP, and wait until all threads of the service are stopped. Raises ChildError when it has ended."""
@@ -71,5 +86,5 @@ class Service:
 
     def _running(self) -> Child:
         if self._process is None:
-            raise ChildError(f"the {SERVICE} was not started")
+            raise ChildError(f"the {self._name} was not started")
         return self._process

@@ -3,7 +3,7 @@
 import msgspec
 from pyspark.sql import DataFrame
 
-from pubsub_lib.audit.report import anomalies, latency, streams, windows
+from pubsub_lib.audit.report import anomalies, latency, streams, tree, windows
 from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import settled
@@ -19,6 +19,7 @@ class Aggregates(msgspec.Struct, frozen=True):
     stream: DataFrame
     anomaly: DataFrame
     latency: DataFrame
+    tree: DataFrame
 
 
 def aggregate(tables: Tables, settings: AuditSettings) -> Aggregates:
@@ -33,4 +34,5 @@ def aggregate(tables: Tables, settings: AuditSettings) -> Aggregates:
         stream=settled(streams.streams(grains)),
         anomaly=settled(wrong),
         latency=settled(latency.latencies(tables.delivery)),
+        tree=tree.tree(tables, grains),
     )

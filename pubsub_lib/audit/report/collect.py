@@ -13,6 +13,7 @@ from pubsub_lib.audit.report import anomalies, streams, trails, windows
 from pubsub_lib.audit.report.aggregates import Aggregates
 from pubsub_lib.audit.report.evidence import evidence
 from pubsub_lib.audit.report.summary import (
+    HOPS,
     TIMELINE,
     WORST,
     Balance,
@@ -51,6 +52,7 @@ def collect(
     slowest = derived.latency.filter("name <> '' and hop = 'publish_apply'")
     missed = any(each.blame for each in counts if each.of == "delivery")
     first = anomalies.first(derived.anomaly)
+    tree = _dicts(derived.tree) if tables.relayed else []
     return Summary(
         exit_code=code,
         balance=_balances(of_delivery),
@@ -72,6 +74,8 @@ def collect(
         coverage=known.coverage,
         runs=known.runs,
         run_count=known.run_count,
+        tree=tree[:HOPS],
+        hop_count=len(tree),
         keys=anomalies.worst_keys(derived.anomaly, tables.rows, settings) if first else [],
     )
 

@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 _FORMULA: Final = r"^([\t\r\n]|\s*[=+\-@＝＋－＠])"
-_TIMES: Final = ("p", "settled", "detected", "written", "received", "began", "wall", "window")
+_TIMES: Final = ("p", "settled", "detected", "written", "received", "began", "wall", "window", "came", "left")
 """Columns with a time: microseconds since 1970, which become text in UTC."""
 _CALENDAR_END: Final = 253_402_300_800_000_000
 """The begin of the year 10000."""

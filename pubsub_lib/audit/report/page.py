@@ -18,6 +18,7 @@ from pubsub_lib.audit.report import figures
 from pubsub_lib.audit.report.labels import BLAMES, HOPS, VERDICTS, verdict
 from pubsub_lib.audit.report.summary import BITS, INCOMPLETE, TABLES, Summary
 from pubsub_lib.audit.report.times import time
+from pubsub_lib.audit.report.tree_nodes import trees
 
 LIMIT: Final = 8_000_000
 """Maximum number of bytes of the page; most of them are plotly's script."""
@@ -94,6 +95,7 @@ def page(summary: Summary, tables: str = "") -> str:
         sections={(kind.of, kind.verdict) for kind in found}, worst=summary.keys[:ROWS], timeline=figures.POINTS,
         hops=HOPS, rows=ROWS, audited=time(summary.audited), span=_span(summary), folder=quote(tables),
         tables=TABLES if summary.balance or summary.counts else (), ends=_ends(summary),
+        trees=trees(summary.tree, ROWS),
     )  # fmt: skip
 
 

@@ -28,13 +28,23 @@ BITS: Final[Mapping[int, frozenset[str]]] = {
 STRICT: Final = frozenset({"reordered", "duplicate_dropped"})
 TABLES: Final = (
     "delivery", "strays", "store", "state", "publisher", "syncs", "skews", "balance", "window", "stream", "anomaly",
-    "latency",
+    "latency", "tree",
 )  # fmt: skip
 """The tables that are saved as Parquet."""
 PERCENTILES: Final = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
 """Name -> thousandths."""
 TIMELINE: Final = 1000
 """Maximum number of syncs in a summary's time line: the longest ones."""
+HOPS: Final = 400
+"""Maximum number of hops in a summary's tree."""
+HOP_FAULTS: Final = ("late", "corrupt", "duplicate_applied", "stale_applied")
+"""The verdicts that are faults of a hop, and no part of its balance."""
+LAST_SEEN: Final[Mapping[str, Sequence[str]]] = {
+    "at_publisher": ("writer", "hop", "service", "relay"),
+    "on_wire": ("wire",),
+    "at_replica": ("subscriber", "polling"),
+}
+"""Where a change was last seen that no message brought: the name of its count in a hop, and the blames."""
 WORST: Final = 12
 """Maximum number of streams with the most losses, and of the slowest replicas, in a summary."""
 
@@ -147,6 +157,10 @@ class Summary(msgspec.Struct, frozen=True):
     runs: Sequence[Mapping[str, Any]] = ()
     """Begins and ends of services and replicas: killed ones first, then the latest."""
     run_count: int = 0
+    """Their number in all."""
+    tree: Sequence[Mapping[str, Any]] = ()
+    """Of domains with relays the hops: those to relays, then those with faults, then the others."""
+    hop_count: int = 0
     """Their number in all."""
     appended: Sequence[str] = ()
     """What was added to the folder of ``--append``, in sentences."""

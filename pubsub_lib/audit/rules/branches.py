@@ -110,7 +110,7 @@ class Split(msgspec.Struct, frozen=True):
 
 def split(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFrame, known: Overview) -> Split:
     """The records of all places. Without relays nothing is computed."""
-    if not known.has_relays:
+    if not known.relayed:
         return Split(rows, events, overview, runs)
     spark = rows.sparkSession
     of_runs = defaultdict(list)

@@ -43,9 +43,9 @@ class Overview(msgspec.Struct, frozen=True):
         return sum(row["messages"] for row in self.runs)
 
     @property
-    def has_relays(self) -> bool:
-        """Whether any participant is a relay, or below one."""
-        return any(row["side"] == "relay" or row["moves"] for row in self.runs)
+    def relayed(self) -> frozenset[str]:
+        """The domains in which any participant is a relay, or below one."""
+        return frozenset(row["domain"] for row in self.runs if row["side"] == "relay" or row["moves"])
 
     @property
     def holds(self) -> bool:

@@ -49,6 +49,8 @@ class Tables(msgspec.Struct, frozen=True):
     """The records that are not messages, objects or marks."""
     kept: DataFrame
     """The persisted table from which ``delivery`` is computed."""
+    relayed: frozenset[str]
+    """The domains with relays."""
 
 
 FAST_PATH_FROM: Final = 200_000
@@ -88,17 +90,16 @@ def audit(
     known = _known(split, domains, settings)
     delivered, strayed, source = _judged(split.rows, known, settings, fast=of_runs.sent >= fast_path_from)
     skews = known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until")
-    if of_runs.has_relays:
+    if of_runs.relayed:
         delivered, strayed, skews = branches.of_domains(delivered, strayed, skews)
     strays = kept(strayed, small=True)
-    store = kept(_findings(split.rows, split.events, known, settings).select(*changelog.COLUMNS), small=True)
     differences = state.differences(rows, events, runs, settings).select(*state.COLUMNS)
     if of_runs.holds or known.rotten:
         differences = differences.unionByName(held_contents.findings(rows, events, runs))
     return Tables(
         delivery=delivered,
         strays=strays,
-        store=store,
+        store=kept(_findings(split.rows, split.events, known, settings).select(*changelog.COLUMNS), small=True),
         state=kept(differences, small=True),
         publisher=known.contradictions,
         syncs=kept(syncs.syncs(events), small=True),
@@ -108,6 +109,7 @@ def audit(
         rows=rows,
         events=events,
         kept=source,
+        relayed=of_runs.relayed,
     )
 
 

@@ -3,7 +3,16 @@
 from typing import Any
 
 from pubsub_lib.audit.report.labels import HOPS, VERDICTS
-from pubsub_lib.audit.report.summary import Balance, Count, Detector, Losses, Summary
+from pubsub_lib.audit.report.summary import (
+    CATEGORIES,
+    HOP_FAULTS,
+    LAST_SEEN,
+    Balance,
+    Count,
+    Detector,
+    Losses,
+    Summary,
+)
 
 BEGIN = 1_790_000_000_000_000
 SECOND = 1_000_000
@@ -53,6 +62,28 @@ def anomaly(kind: str, number: int, text: str) -> dict[str, Any]:
         "p": BEGIN + number * SECOND, "skew": -1500, "trail": trail(text, number),
     }  # fmt: skip
     return {**each, "table": "ports", "key": f"key {text}"} if each["of"] == "state" else each
+
+
+def hop(service: str, name: str, **changed: Any) -> dict[str, Any]:
+    """A row of the table ``tree``: 10 messages were delivered. ``changed``: other columns."""
+    nothing = dict.fromkeys(("arrivals", "came", "left", "current"))
+    counts = {**dict.fromkeys((*CATEGORIES, *HOP_FAULTS, *LAST_SEEN), 0), "expected": 10, "delivered": 10}
+    roles = {"service_role": "service", "name_role": "replica"}
+    return {"domain": "", "service": service, "name": name, **roles, **nothing, **counts, **changed}
+
+
+def tree(text: str) -> list[dict[str, Any]]:
+    """Two relays in a row, and 30 replicas below the second, of which one came from the first."""
+    upper, lower = f"relay 1 {text}", f"relay 2 {text}"
+    moved = {"service_role": "relay", "lost": 3, "on_wire": 3, "arrivals": 2, "came": BEGIN}
+    stays = {"service_role": "relay", "arrivals": 1, "came": BEGIN + SECOND, "current": True}
+    return [
+        hop(f"api {text}", upper, name_role="relay"),
+        hop(upper, lower, name_role="relay", **stays),
+        hop(upper, f"replica 0 {text}", **moved, left=BEGIN + SECOND, current=False),
+        *(hop(lower, f"replica {place} {text}", **stays) for place in range(30)),
+        hop(f"api {text}", text, name_role="polling", service_role="service"),
+    ]
 
 
 def summary(anomalies: int, text: str = "<b>&", problems: int = 2) -> Summary:
@@ -107,6 +138,8 @@ def summary(anomalies: int, text: str = "<b>&", problems: int = 2) -> Summary:
         ],
         runs=runs(min(anomalies, 400), text),
         run_count=anomalies,
+        tree=tree(text),
+        hop_count=400,
         keys=[{"domain": "", "topic": f"t {text}", "table": "ports", "key": f"{place} {text}", "anomalies": 900 - place}
               for place in range(20)],
     )  # fmt: skip

@@ -76,10 +76,27 @@ def test_page_without_runs_has_no_marks(browser: webdriver.Chrome, tmp_path: Pat
     assert "killed" not in str(shown.find_element(By.CSS_SELECTOR, "[role=img]").get_attribute("aria-label"))
 
 
+def test_page_shows_the_tree(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    shown = opened(browser, tmp_path, summary(5))
+    (top,) = shown.find_elements(By.CSS_SELECTOR, "#tree .tree > ul")
+    assert top.get_attribute("aria-label") == "Publishers"
+    (api,) = top.find_elements(By.XPATH, "./li")
+    relay, polling = api.find_elements(By.XPATH, "./ul/li")
+    assert polling.text.startswith("<b>& replica, polls the database")
+    lower, left = relay.find_elements(By.XPATH, "./ul/li")
+    assert left.text.splitlines()[0] == "replica 0 <b>& replica"
+    assert [each.text for each in left.find_elements(By.CSS_SELECTOR, ".fault")] == ["3 lost"]
+    below = lower.find_element(By.XPATH, "./ul")
+    assert below.get_attribute("aria-label") == "Below relay 2 <b>&"
+    assert len(below.find_elements(By.XPATH, "./li")) == ROWS
+    assert "… and 10 more below it in summary.json" in lower.text
+    assert "summary.json has 34 of all 400" in shown.find_element(By.ID, "tree").text
+
+
 def test_texts_of_data_do_not_become_markup(browser: webdriver.Chrome, tmp_path: Path) -> None:
     shown = opened(browser, tmp_path, summary(60, HOSTILE))
     assert shown.execute_script("return window.harmed") is None
-    assert not shown.find_elements(By.CSS_SELECTOR, "img, main b:not(.numbers b), iframe, object")
+    assert not shown.find_elements(By.CSS_SELECTOR, "img, main b:not(.numbers b, .tree b), iframe, object")
     assert HOSTILE[:40] in shown.find_element(By.ID, "keys").text
     assert "</script>" in shown.find_element(By.ID, "figure-losses").text.replace(" ", "")
 

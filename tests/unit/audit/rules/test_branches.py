@@ -3,22 +3,28 @@
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+from pubsub_lib.audit.report import tree as tree_table
+from pubsub_lib.audit.report import windows
 from pubsub_lib.audit.report.evidence import evidence
+from pubsub_lib.audit.report.summary import HOP_FAULTS, LAST_SEEN, category
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.conftest import LITTLE, MUCH, SETTINGS, Audit
 from tests.unit.audit.generator import BOUND, GRACE, SILENCE, WINDOW
 from tests.unit.audit.oracle import Oracle, StoreFinding, Stray, Verdict
+from tests.unit.audit.oracle_branches import stretches
 from tests.unit.audit.tree import Node, Tree, random_nodes, random_tree, with_gaps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+Hop = tuple[str, str]
+"""Publisher and replica."""
 Anomaly = tuple[str, str, str, str, str, int]
 """Replica, service, verdict, detail, blame, position."""
 
@@ -269,12 +275,35 @@ def test_pipeline_gives_the_verdicts_of_the_oracle(audit: Audit, size: int, numb
     problems = [match for each in evidence(tables, SETTINGS).problems if (match := sentence.match(each))]
     unknown = {match[2]: int(match[1]) for match in problems}
     assert unknown or size == LITTLE, "no relay's journal is missing"
+    grains = windows.grains(tables.delivery, tables.domains, SETTINGS)
+    hops: dict[str, dict[Hop, Any]] = defaultdict(dict)
+    for hop in tree_table.tree(tables, grains).collect():
+        hops[hop["domain"]][hop["service"], hop["name"]] = hop
     for domain, rows in cases.items():
         oracle = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
         assert unknown.get(domain, 0) == len(oracle.unknown_parents()), domain
         assert found[domain] == oracle.delivery(), domain
         assert strays[domain] == oracle.strays(), domain
         assert stored[domain] == oracle.store(), domain
+        tree_has_the_counts_and_parents(hops[domain], oracle)
+
+
+def tree_has_the_counts_and_parents(hops: Mapping[Hop, Any], oracle: Oracle) -> None:
+    if not oracle.named and all(rows[0].side != "relay" for rows in oracle.runs.values()):
+        assert hops == {}, "no journal shows a relay"
+        return
+    wanted: dict[Hop, Counter[str]] = defaultdict(Counter)
+    for row in oracle.delivery():
+        places = [place for place, blames in LAST_SEEN.items() if row.blame in blames]
+        faults = [row.verdict] if row.verdict in HOP_FAULTS else []
+        wanted[row.service, row.name].update(["expected", category(row.verdict, row.way), *places, *faults])
+    assert {hop: {name: row[name] for name in tree_table.COUNTS if row[name]} for hop, row in hops.items()} == {
+        hop: dict(wanted[hop]) for hop in hops
+    }
+    assert wanted.keys() <= hops.keys()
+    children = [rows for run, rows in oracle.runs.items() if run in oracle.named]
+    arrivals = Counter((each.service, rows[0].name) for rows in children for each in stretches(rows))
+    assert {hop: row["arrivals"] for hop, row in hops.items() if row["arrivals"]} == arrivals
 
 
 def rows_by_domain(table: "DataFrame", fields: Sequence[str]) -> dict[str, list[Any]]:
