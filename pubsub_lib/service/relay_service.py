@@ -23,6 +23,7 @@ from pubsub_lib.errors import PubSubError
 from pubsub_lib.latency import Latencies
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.admission import admission_of
+from pubsub_lib.relay.full_syncs import FullSyncReader, longest_wait
 from pubsub_lib.relay.runtime import RelayRuntime
 from pubsub_lib.replica.sources import channel_client, second_client
 from pubsub_lib.replica.sync_reader import SyncReader
@@ -68,7 +69,8 @@ class RelayService:
         reader: SyncReader | None = None,
     ) -> None:
         """Opens the database. ``reader`` answers the relay's own syncs; by default that is the sync channel of
-        ``sync_url``, without one the database. Raises ConfigError, DriverError, StoreError.
+        ``sync_url``, without one the database, for full syncs under a lease. Raises ConfigError, DriverError,
+        StoreError.
         """
         check_settings(settings)
         service_settings.check(settings)
@@ -83,8 +85,13 @@ class RelayService:
         once = msgspec.structs.replace(settings.store, retry_attempts=1)
         self._store = store = Store(msgspec.structs.replace(settings, group_commit="process", store=once))
         live = store.directory.live
-        if reader is None:
-            reader = channel_client(settings) if settings.sync_url else store
+        self._full_syncs: FullSyncReader | None = None
+        if reader is None and not settings.sync_url:
+            reader = self._full_syncs = FullSyncReader(
+                store, store.directory, service.lease, longest_wait(settings.timing)
+            )
+        elif reader is None:
+            reader = channel_client(settings)
         older = second_client(settings) if settings.sync_url else store
         self._relay = RelayRuntime(
             settings, reader, sender, subscriber, live, older=older, drain_to=service.drain_to
@@ -172,6 +179,7 @@ class RelayService:
         hangs = self._sender.sending_for(now) > self._sender.max_sending
         return [
             *self._relay.problems(),
+            *(() if self._full_syncs is None else self._full_syncs.problems()),
             *entry_problems(self._leases, now),
             *sending_problems(hangs=hangs, admission=self._admission, now=now),
             *self._leases.name_conflicts.problems(),
@@ -197,9 +205,12 @@ class RelayService:
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
         """The entry's lease, and the state of the relay. Any thread; waits for its lock."""
         reading, error = self._relay.reading(), self._relay.journal_error
+        leases = {"entry": float(self._leases.registered(time.monotonic()))}
+        if self._full_syncs is not None:
+            leases["full_sync"] = float(self._full_syncs.holds)
         return {
             **({} if error is None else {"broken": {"journal": float(bool(error))}}),
-            "leases": {"entry": float(self._leases.registered(time.monotonic()))},
+            "leases": leases,
             "relay": {
                 "topics": float(reading.topics),
                 "served": float(reading.served),

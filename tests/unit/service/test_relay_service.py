@@ -16,6 +16,7 @@ from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.core.model import Want
 from pubsub_lib.errors import ConfigError, DriverError, TransportError
 from pubsub_lib.http_endpoint import Endpoint
+from pubsub_lib.relay.full_syncs import LEASES
 from pubsub_lib.service.metrics import ServiceMetrics
 from pubsub_lib.service.relay_service import RelayService
 from pubsub_lib.service.service import PublisherService
@@ -82,6 +83,20 @@ def test_relay_finds_the_origin_and_serves_a_replica_that_names_it(origin: Setti
         assert (gauges["topics"], gauges["served"]) == (3.0, 3.0)
         assert gauges["proof_age"] < LONG
     assert [each.service for each in store.directory.live()] == ["api-1"]
+
+
+def test_relay_reads_all_objects_under_a_lease_and_names_it_when_it_waits(origin: Settings, store: Store) -> None:
+    write(store, 1)
+    config = relay_settings(origin)
+    for name in LEASES:
+        assert store.directory.acquire(name, "relays that start, too", LONG)
+    with RelayService(config, service_of(config)) as relay:
+        assert poll(lambda: any("2 leases for reading all objects" in each for each in relay.problems()), LONG)
+        assert relay.gauges()["leases"]["full_sync"] == 0.0
+        assert relay.answer_sync(SyncQuestion({"t": Want()})) is None
+        store.directory.release(LEASES[0], "relays that start, too")
+        assert poll(lambda: not relay.problems(), LONG), relay.problems()
+        assert store.directory.holder(LEASES[0]) is None
 
 
 def test_status_page_and_metrics_name_the_role_and_what_is_above(origin: Settings, store: Store) -> None:
