@@ -4,6 +4,7 @@ A full sync reads all objects of a topic. With one lease for each reading the co
 time are bounded, however many relays start. Deltas, and repairs of some buckets, need no lease.
 """
 
+import logging
 import random
 import threading
 import time
@@ -92,8 +93,10 @@ class FullSyncReader:
             self.waits = False
             return self._database.read_sync(question.wants)
         until = time.monotonic() + self._wait
+        level = logging.INFO
         while True:
-            found = self._asked_siblings(question)
+            found = self._asked_siblings(question, level)
+            level = logging.DEBUG
             if found is not None:
                 self.waits, self._sibling_answered = False, True
                 return found
@@ -115,7 +118,7 @@ class FullSyncReader:
         if self._siblings is not None:
             self._siblings.close()
 
-    def _asked_siblings(self, question: SyncQuestion) -> SyncAnswer | None:
+    def _asked_siblings(self, question: SyncQuestion, level: int) -> SyncAnswer | None:
         """A sibling's answer. Not twice in succession: an answer that is older than what the relay has (rule R3), or
         that lacks a topic, is requested again at once, and would be so for ever.
         """
@@ -124,7 +127,7 @@ class FullSyncReader:
         try:
             return self._siblings.ask(question)
         except PubSubError as error:
-            _log.debug("no sibling has the objects of a full sync: %s", error)
+            _log.log(level, "no sibling answers a full sync: %s", error)
             return None
 
     def _taken(self) -> str | None:

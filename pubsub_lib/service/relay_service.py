@@ -25,7 +25,7 @@ from pubsub_lib.logs import logger
 from pubsub_lib.publisher.admission import admission_of
 from pubsub_lib.relay.full_syncs import FullSyncReader, longest_wait
 from pubsub_lib.relay.runtime import RelayRuntime
-from pubsub_lib.replica.sources import channel_client, second_client
+from pubsub_lib.replica.sources import channel_client, second_client, sibling_client
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.health import entry_problems, hanging, sending_problems
@@ -88,8 +88,9 @@ class RelayService:
         self._full_syncs: FullSyncReader | None = None
         if reader is None and not settings.sync_url:
             reader = self._full_syncs = FullSyncReader(
-                store, store.directory, service.lease, longest_wait(settings.timing)
-            )
+                store, store.directory, service.lease, longest_wait(settings.timing),
+                sibling_client(settings, service.sibling_urls) if service.sibling_urls else None,
+            )  # fmt: skip
         elif reader is None:
             reader = channel_client(settings)
         older = second_client(settings) if settings.sync_url else store

@@ -48,6 +48,11 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
             f"drain_to in [{options.SERVICE_GROUP}] is of a relay, whose replicas it sends to other relays; set "
             "role = relay, or remove drain_to"
         )
+    elif service.sibling_urls:
+        raise ConfigError(
+            f"sibling_urls in [{options.SERVICE_GROUP}] is of a relay, which reads objects from other relays; set "
+            "role = relay, or remove sibling_urls"
+        )
     _check_ports(settings, service)
     _check_syncs(settings, service)
     exposure.check(listeners(settings, service), settings.insecure)
@@ -89,19 +94,30 @@ def check_relay(settings: Settings, service: ServiceSettings) -> None:
         raise ConfigError(
             f"{group} has its own address {min(own)} among its parents; remove it from parents in [{GROUP}]"
         )
-    looped = (
-        [str(each) for each in channel_urls(settings.sync_url) if _is_own(each, service)] if settings.sync_url else []
-    )
-    if looped:
-        raise ConfigError(
-            f"{group} would read its syncs from itself at {looped[0]}; remove it from sync_url in [{GROUP}]"
-        )
+    _check_urls(settings, service, group)
     _check_drain(settings, service)
     if settings.group_commit == "host":
         raise ConfigError(
             f"group_commit = host needs a service that commits for its workers, and {group} does not; set "
             f"group_commit = process in [{GROUP}]"
         )
+
+
+def _check_urls(settings: Settings, service: ServiceSettings, group: str) -> None:
+    if settings.sync_url and service.sibling_urls:
+        raise ConfigError(
+            f"{group} has sibling_urls, which it would ask before it reads the database, but with sync_url it reads no "
+            "objects from the database; remove one of them"
+        )
+    for option, urls, section in (
+        ("sync_url", settings.sync_url, GROUP),
+        ("sibling_urls", service.sibling_urls, options.SERVICE_GROUP),
+    ):
+        own = [str(each) for each in channel_urls(urls, option) if _is_own(each, service)] if urls else []
+        if own:
+            raise ConfigError(
+                f"{group} would read its syncs from itself at {own[0]}; remove it from {option} in [{section}]"
+            )
 
 
 def _check_drain(settings: Settings, service: ServiceSettings) -> None:
