@@ -44,6 +44,13 @@ class NamedLeases(Protocol):
         """Release a lease."""
 
 
+class Sibling(ChannelReader, Protocol):
+    """Another relay's sync channel."""
+
+    def forget(self) -> None:
+        """Forget what is kept of an answer that broke off. The thread that calls ``ask``."""
+
+
 class FullSyncReader:
     """Reads from the database, full syncs under one of :data:`LEASES`. One thread reads at a time; the rest is for any
     thread.
@@ -58,7 +65,7 @@ class FullSyncReader:
         leases: NamedLeases,
         seconds: float,
         wait: float = MAX_WAIT,
-        siblings: ChannelReader | None = None,
+        siblings: Sibling | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._database = database
@@ -104,7 +111,10 @@ class FullSyncReader:
             if name is not None:
                 self.waits = self._sibling_answered = False
                 with self._held(name, asked):
-                    return self._database.read_sync(question.wants)
+                    found = self._database.read_sync(question.wants)
+                if self._siblings is not None:
+                    self._siblings.forget()
+                return found
             self.waits = True
             if self._closing.wait(self._rng.uniform(0.5, 1.5) * LOOK) or time.monotonic() >= until:
                 raise StoreUnavailable(

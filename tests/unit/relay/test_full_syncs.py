@@ -47,12 +47,12 @@ class Database:
         return ANSWER
 
 
-class Sibling:
+class Beside:
     """Another relay, which has nothing until it is ``ready``."""
 
     def __init__(self) -> None:
         self.ready = self.closed = False
-        self.asked = 0
+        self.asked = self.forgot = 0
 
     def ask(self, question: SyncQuestion) -> SyncAnswer:
         self.asked += 1
@@ -62,6 +62,9 @@ class Sibling:
 
     def close(self) -> None:
         self.closed = True
+
+    def forget(self) -> None:
+        self.forgot += 1
 
 
 @pytest.fixture(autouse=True)
@@ -181,7 +184,7 @@ def test_lease_that_is_taken_by_two_at_once_belongs_to_one(store: Store, databas
 
 
 def test_objects_come_from_a_sibling_as_soon_as_it_has_them(store: Store, database: Database) -> None:
-    sibling = Sibling()
+    sibling = Beside()
     relay = reader(store, database, siblings=sibling)
     with held_by_others(store), ThreadPoolExecutor(1) as threads:
         answer = threads.submit(relay.ask, SyncQuestion(FULL))
@@ -194,18 +197,20 @@ def test_objects_come_from_a_sibling_as_soon_as_it_has_them(store: Store, databa
 
 def test_after_a_siblings_answer_that_did_not_help_the_database_is_read(store: Store, database: Database) -> None:
     database.go.set()
-    sibling = Sibling()
+    sibling = Beside()
     sibling.ready = True
     relay = reader(store, database, siblings=sibling)
     assert relay.ask(SyncQuestion(FULL)) is FROM_SIBLING
+    assert sibling.forgot == 0
     assert relay.ask(SyncQuestion(FULL, refresh=True)) is ANSWER
+    assert sibling.forgot == 1, "it needs no memory for a part of an answer"
     assert relay.ask(SyncQuestion(FULL)) is FROM_SIBLING
     assert relay.ask(SyncQuestion({"t": Want(Point(1, 1))})) is ANSWER, "links come from the database"
     assert sibling.asked == 2
 
 
 def test_closing_ends_the_wait_and_a_question_to_a_sibling(store: Store, database: Database) -> None:
-    sibling = Sibling()
+    sibling = Beside()
     relay = reader(store, database, siblings=sibling)
     with held_by_others(store), ThreadPoolExecutor(1) as threads:
         answer = threads.submit(relay.ask, SyncQuestion(FULL))
