@@ -11,6 +11,8 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 
 CLIENT = partial(_mutant, "sync/client", "sync/test_client")
 
+PACKING = partial(_mutant, "sync/packing", "sync/test_packing")
+SERVICE = partial(_mutant, "service/service", "service/test_syncs")
 RESUMING = partial(_mutant, "sync/resuming", "sync/test_resuming")
 FRESHNESS = partial(_mutant, "core/freshness", "core/test_freshness")
 
@@ -112,5 +114,26 @@ MUTANTS = (
         "if False:",
         "test_relay_behind_a_kept_topic_is_asked_for_its_objects",
         "changes between the kept point and the first link are missing",
+    ),
+    PACKING(
+        "page_that_is_not_full_is_not_sent",
+        "    _close(opened, found)\n    return found\n",
+        "    return found\n",
+        "test_rows_may_come_in_any_order_and_in_other_types",
+        "the last objects of each table are missing, and each replica repairs buckets after its first sync",
+    ),
+    PACKING(
+        "pages_of_many_topics_wait_without_a_bound",
+        "        if waiting > MAX_OPEN:\n",
+        "        if False:\n",
+        "test_pages_of_many_topics_are_closed_before_they_are_full",
+        "a service reads all objects of many small topics into its memory",
+    ),
+    SERVICE(
+        "service_reads_objects_as_a_replica_does",
+        "read_sync(question.wants, read_packed)",
+        "read_sync(question.wants)",
+        "test_service_reads_objects_as_the_pages_that_it_sends",
+        "each full sync takes four times the memory at the service",
     ),
 )
