@@ -58,6 +58,11 @@ def relay_drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber]:
     return sender, contract.subscriber(loader.load(settings.driver), own)
 
 
+def _full_sync_reader(store: Store, settings: Settings, service: ServiceSettings) -> FullSyncReader:
+    siblings = sibling_client(settings, service.sibling_urls) if service.sibling_urls else None
+    return FullSyncReader(store, store.directory, service.lease, longest_wait(settings.timing), siblings)
+
+
 class RelayService:
     """One start of a relay's service. As :class:`pubsub_lib.service.service.PublisherService`."""
 
@@ -85,14 +90,9 @@ class RelayService:
         once = msgspec.structs.replace(settings.store, retry_attempts=1)
         self._store = store = Store(msgspec.structs.replace(settings, group_commit="process", store=once))
         live = store.directory.live
-        self._full_syncs: FullSyncReader | None = None
-        if reader is None and not settings.sync_url:
-            reader = self._full_syncs = FullSyncReader(
-                store, store.directory, service.lease, longest_wait(settings.timing),
-                sibling_client(settings, service.sibling_urls) if service.sibling_urls else None,
-            )  # fmt: skip
-        elif reader is None:
-            reader = channel_client(settings)
+        if reader is None:
+            reader = channel_client(settings) if settings.sync_url else _full_sync_reader(store, settings, service)
+        self._full_syncs = reader if isinstance(reader, FullSyncReader) else None
         older = second_client(settings) if settings.sync_url else store
         self._relay = RelayRuntime(
             settings, reader, sender, subscriber, live, older=older, drain_to=service.drain_to

@@ -1,7 +1,7 @@
 """What is kept of an answer that broke off: topics of a first sync whose objects arrived complete (rule W6).
 
 The next question asks for the links after the point of such a topic, in place of its objects. So the next answer alone
-says what is in the history now, and how old that is: what is kept is no answer, and has no age. A prepared snapshot of
+shows what is in the history now, and how old that is: what is kept is no answer, and has no age. A prepared snapshot of
 a server is used in the same way.
 """
 

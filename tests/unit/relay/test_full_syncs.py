@@ -101,7 +101,7 @@ def held_by_others(store: Store, seconds: float = LONG) -> Iterator[None]:
 def test_of_many_relays_two_read_all_objects_at_the_same_time(store: Store, database: Database) -> None:
     relays = [reader(store, database) for _ in range(5)]
     with ThreadPoolExecutor(5) as threads:
-        answers = [threads.submit(each.read_sync, FULL) for each in relays]
+        answers = [threads.submit(each.ask, SyncQuestion(FULL)) for each in relays]
         assert poll(lambda: sum(each.holds for each in relays) == 2 and sum(each.waits for each in relays) == 3, LONG)
         waiting = next(each for each in relays if each.waits)
         assert waiting.problems() == [
@@ -118,9 +118,9 @@ def test_deltas_and_repairs_of_some_buckets_need_no_lease(store: Store, database
     database.go.set()
     wants = {"t": Want(Point(1, 1)), "u": Want(buckets={1: 2})}
     with held_by_others(store):
-        assert reader(store, database).read_sync(wants) == ANSWER
+        assert reader(store, database).ask(SyncQuestion(wants)) == ANSWER
         with pytest.raises(StoreUnavailable, match="2 leases for reading all objects"):
-            reader(store, database, wait=0.05).read_sync({**wants, "v": Want(known=Point(1, 1))})
+            reader(store, database, wait=0.05).ask(SyncQuestion({**wants, "v": Want(known=Point(1, 1))}))
     assert database.read == [wants]
 
 
@@ -129,13 +129,13 @@ def test_relay_that_gets_no_lease_fails_its_sync_and_still_waits(store: Store, d
     relay = reader(store, database, wait=0.05)
     with held_by_others(store):
         with pytest.raises(StoreUnavailable, match="held by other relays"):
-            relay.read_sync(FULL)
+            relay.ask(SyncQuestion(FULL))
         assert relay.problems()
-        relay.read_sync({"t": Want(Point(1, 1))})
+        relay.ask(SyncQuestion({"t": Want(Point(1, 1))}))
         assert not relay.problems(), "it needs no full sync any more"
         with pytest.raises(StoreUnavailable):
-            relay.read_sync(FULL)
-    assert relay.read_sync(FULL) == ANSWER
+            relay.ask(SyncQuestion(FULL))
+    assert relay.ask(SyncQuestion(FULL)) == ANSWER
     assert not relay.problems()
 
 
@@ -144,16 +144,16 @@ def test_lease_of_a_dead_relay_expires(store: Store, database: Database) -> None
     begun = time.monotonic()
     for name in LEASES:
         assert store.directory.acquire(name, "dead", 0.3)
-    assert reader(store, database).read_sync(FULL) == ANSWER
+    assert reader(store, database).ask(SyncQuestion(FULL)) == ANSWER
     assert time.monotonic() - begun >= 0.25
 
 
 def test_lease_is_renewed_while_the_reading_runs(store: Store, database: Database) -> None:
     first, second, third = (reader(store, database, seconds=0.3) for _ in range(3))
     with ThreadPoolExecutor(3) as threads:
-        answers = [threads.submit(each.read_sync, FULL) for each in (first, second)]
+        answers = [threads.submit(each.ask, SyncQuestion(FULL)) for each in (first, second)]
         assert poll(lambda: first.holds and second.holds, LONG)
-        answers.append(threads.submit(third.read_sync, FULL))
+        answers.append(threads.submit(third.ask, SyncQuestion(FULL)))
         until = time.monotonic() + 1.0  # three times the lease
         assert not poll(lambda: third.holds, until - time.monotonic())
         database.go.set()
@@ -179,7 +179,7 @@ def test_lease_that_is_taken_by_two_at_once_belongs_to_one(store: Store, databas
         def release(self, name: str, holder: str) -> bool:
             return directory.release(name, holder)
 
-    assert FullSyncReader(database, Collides(), SECONDS, LONG).read_sync(FULL) == ANSWER
+    assert FullSyncReader(database, Collides(), SECONDS, LONG).ask(SyncQuestion(FULL)) == ANSWER
     assert Collides.met == set(LEASES)
 
 
@@ -207,6 +207,14 @@ def test_after_a_siblings_answer_that_did_not_help_the_database_is_read(store: S
     assert relay.ask(SyncQuestion(FULL)) is FROM_SIBLING
     assert relay.ask(SyncQuestion({"t": Want(Point(1, 1))})) is ANSWER, "links come from the database"
     assert sibling.asked == 2
+
+
+def test_consistency_check_of_tests_needs_no_lease(store: Store, database: Database) -> None:
+    database.go.set()
+    relay = reader(store, database, siblings=Beside())
+    with held_by_others(store):
+        assert relay.read_sync(FULL) is ANSWER
+    assert not relay.waits
 
 
 def test_closing_ends_the_wait_and_a_question_to_a_sibling(store: Store, database: Database) -> None:
