@@ -85,8 +85,11 @@ class FullSyncReader:
 
     def problems(self) -> list[str]:
         """Why a full sync does not run; empty when none waits."""
-        waits = f"the relay waits for one of the {len(LEASES)} leases for reading all objects from the database"
-        return [f"{waits}; other relays have them"] if self.waits else []
+        waits = (
+            f"the relay waits for one of the {len(LEASES)} leases for reading all objects from the database; other "
+            "relays have them"
+        )
+        return [waits] if self.waits else []
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         """Read from the database without a lease: the option ``paranoid`` of tests compares the relay with it."""
