@@ -33,6 +33,14 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             "one of them that is among their own parents; by default to the next one of their parents."
         ),
     ] = ()
+    sibling_urls: Annotated[
+        str,
+        option(
+            "With role = relay and without sync_url: URLs, separated by commas, of other relays with serve_syncs = "
+            "true and the same topics. When this relay needs all objects of a topic, it asks them before it reads the "
+            "database."
+        ),
+    ] = ""
     address: Annotated[
         str,
         option(
@@ -103,7 +111,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         Meta(ge=1, le=24),
         option(
             "Maximum number of syncs that the HTTP endpoint answers at the same time; other replicas get 503 and come "
-            "again. Each needs memory for all objects that it reads."
+            "again. Each needs memory for the compressed objects that it reads."
         ),
     ] = 4
     snapshot_bytes: Annotated[

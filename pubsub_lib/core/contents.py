@@ -5,9 +5,9 @@ would take as long as reading it. So the reading thread makes the entries and co
 replica's lock, and the cache takes them over.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, overload
+from typing import Any, Final, Protocol, overload
 
 from xxhash import xxh3_64_intdigest as xxh3
 
@@ -22,6 +22,22 @@ Row = Sequence[Any]
 Content = Callable[[str, str, str, Any], bytes]
 """Of table, key, topic and value."""
 Unknown = Callable[[str], Exception]
+
+
+class ReadObjects(Protocol):
+    """Makes something of the objects of one reading: a function like :func:`read_contents`."""
+
+    def __call__(
+        self,
+        topics: Collection[str],
+        pages: Iterable[Iterable[Row]],
+        table: str | None,
+        content: Content,
+        unknown: Unknown,
+        /,
+    ) -> Mapping[str, Sequence[Record]]:
+        """See :func:`read_contents`."""
+
 
 _FEW: Final = 500
 _fingerprint: Final = attrgetter("fingerprint")

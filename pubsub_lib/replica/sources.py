@@ -99,9 +99,17 @@ def second_client(settings: Settings) -> SyncClient:
     return _client(settings, settings.timing.sync_timeout / 2)
 
 
-def _client(settings: Settings, timeout: float) -> SyncClient:
+def sibling_client(settings: Settings, urls: str) -> SyncClient:
+    """One of other relays, which are asked before the database: in half of the time. Warns of servers that are not
+    verified.
+    """
+    warn_of_plain_channels(urls)
+    return _client(settings, settings.timing.sync_timeout / 2, urls)
+
+
+def _client(settings: Settings, timeout: float, urls: str = "") -> SyncClient:
     return SyncClient(
-        settings.sync_url,
+        urls or settings.sync_url,
         timeout=timeout,
         begin=settings.timing.stale_after,
         max_frame_bytes=settings.limits.max_frame_bytes,

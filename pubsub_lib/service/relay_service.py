@@ -24,8 +24,9 @@ from pubsub_lib.errors import PubSubError
 from pubsub_lib.latency import Latencies
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.admission import admission_of
+from pubsub_lib.relay.full_syncs import FullSyncReader, longest_wait
 from pubsub_lib.relay.runtime import RelayRuntime
-from pubsub_lib.replica.sources import channel_client, second_client
+from pubsub_lib.replica.sources import channel_client, second_client, sibling_client
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.health import entry_problems, hanging, sending_problems
@@ -64,6 +65,11 @@ def _opened(settings: Settings) -> Store:
     return Store(msgspec.structs.replace(settings, group_commit="process", store=once))
 
 
+def _full_sync_reader(store: Store, settings: Settings, service: ServiceSettings) -> FullSyncReader:
+    siblings = sibling_client(settings, service.sibling_urls) if service.sibling_urls else None
+    return FullSyncReader(store, store.directory, service.lease, longest_wait(settings.timing), siblings)
+
+
 class RelayService:
     """One start of a relay's service. As :class:`pubsub_lib.service.service.PublisherService`."""
 
@@ -75,7 +81,8 @@ class RelayService:
         reader: SyncReader | None = None,
     ) -> None:
         """Opens the database, if ``store_url`` names one. ``reader`` answers the relay's own syncs; by default that is
-        the sync channel of ``sync_url``, without one the database. Raises ConfigError, DriverError, StoreError.
+        the sync channel of ``sync_url``, without one the database, for full syncs under a lease. Raises ConfigError,
+        DriverError, StoreError.
         """
         check_settings(settings)
         service_settings.check_relay(settings, service)
@@ -88,8 +95,11 @@ class RelayService:
         self._store = store = _opened(settings) if settings.store_url else None
         live = None if store is None else store.directory.live
         if reader is None:
-            reader = channel_client(settings) if settings.sync_url else store
-        assert reader is not None  # the settings have one of both
+            if settings.sync_url or store is None:  # without a store the settings have sync_url
+                reader = channel_client(settings)
+            else:
+                reader = _full_sync_reader(store, settings, service)
+        self._full_syncs = reader if isinstance(reader, FullSyncReader) else None
         older = second_client(settings) if settings.sync_url else store
         self._relay = RelayRuntime(
             settings, reader, sender, subscriber, live, older=older, drain_to=service.drain_to
@@ -182,6 +192,7 @@ class RelayService:
         hangs = self._sender.sending_for(now) > self._sender.max_sending
         return [
             *self._relay.problems(),
+            *(() if self._full_syncs is None else self._full_syncs.problems()),
             *([] if leases is None else entry_problems(leases, now)),
             *sending_problems(hangs=hangs, admission=self._admission, now=now),
             *([] if leases is None else leases.name_conflicts.problems()),
@@ -205,11 +216,11 @@ class RelayService:
         return found
 
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
-        """The entry's lease, if there is one, and the state of the relay. Any thread; waits for its lock."""
-        reading, error, leases = self._relay.reading(), self._relay.journal_error, self._leases
+        """The leases, if there are any, and the state of the relay. Any thread; waits for its lock."""
+        reading, error = self._relay.reading(), self._relay.journal_error
         return {
             **({} if error is None else {"broken": {"journal": float(bool(error))}}),
-            **({} if leases is None else {"leases": {"entry": float(leases.registered(time.monotonic()))}}),
+            **({} if self._leases is None else {"leases": self._held(self._leases)}),
             "relay": {
                 "topics": float(reading.topics),
                 "served": float(reading.served),
@@ -218,6 +229,10 @@ class RelayService:
                 "publishers_above": float(reading.above),
             },
         }
+
+    def _held(self, leases: Leases) -> Mapping[str, float]:
+        held = {"entry": float(leases.registered(time.monotonic()))}
+        return held if self._full_syncs is None else {**held, "full_sync": float(self._full_syncs.holds)}
 
     def latencies(self) -> Mapping[str, Latencies]:
         """A relay measures none."""

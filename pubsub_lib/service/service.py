@@ -42,6 +42,7 @@ from pubsub_lib.store import Store
 from pubsub_lib.sync.agent_registry import AgentRegistry
 from pubsub_lib.sync.agents import Agents
 from pubsub_lib.sync.agents_server import AgentsRoute
+from pubsub_lib.sync.packing import read_packed
 from pubsub_lib.sync.question import SyncQuestion
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 from pubsub_lib.version import __version__
@@ -264,7 +265,7 @@ class PublisherService:
 
     def answer_sync(self, question: SyncQuestion) -> SyncAnswer:
         """Answer a sync of a replica from the database. Any thread; blocks, raises StoreError."""
-        return self._store.read_sync(question.wants)
+        return self._store.read_sync(question.wants, read_packed)
 
     def agents_route(self, address: str) -> AgentsRoute:
         """Takes announcements, and answers with the agents. Replicas find the service at ``address``, or ""."""

@@ -44,11 +44,7 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
         check_relay(settings, service)
     else:
         check(settings)
-        if service.drain_to:
-            raise ConfigError(
-                f"drain_to in [{options.SERVICE_GROUP}] is of a relay, whose replicas it sends to other relays; set "
-                "role = relay, or remove drain_to"
-            )
+        _check_origin(service)
     _check_ports(settings, service)
     _check_syncs(settings, service)
     exposure.check(listeners(settings, service), settings.insecure)
@@ -89,19 +85,24 @@ def check_relay(settings: Settings, service: ServiceSettings) -> None:
     if not settings.topics:
         raise ConfigError(f"{group} needs named topics, which the relay follows; set topics in [{GROUP}]")
     _check_above(settings, service, group)
-    looped = (
-        [str(each) for each in channel_urls(settings.sync_url) if _is_own(each, service)] if settings.sync_url else []
-    )
-    if looped:
-        raise ConfigError(
-            f"{group} would read its syncs from itself at {looped[0]}; remove it from sync_url in [{GROUP}]"
-        )
+    _check_urls(settings, service, group)
     _check_drain(settings, service)
     if settings.group_commit == "host":
         raise ConfigError(
             f"group_commit = host needs a service that commits for its workers, and {group} does not; set "
             f"group_commit = process in [{GROUP}]"
         )
+
+
+def _check_origin(service: ServiceSettings) -> None:
+    for option, given, does in (
+        ("drain_to", service.drain_to, "whose replicas it sends to other relays"),
+        ("sibling_urls", service.sibling_urls, "which reads objects from other relays"),
+    ):
+        if given:
+            raise ConfigError(
+                f"{option} in [{options.SERVICE_GROUP}] is of a relay, {does}; set role = relay, or remove {option}"
+            )
 
 
 def _check_above(settings: Settings, service: ServiceSettings, group: str) -> None:
@@ -134,6 +135,23 @@ def listening(settings: Settings) -> Settings:
     parents and without the directory. Otherwise ``publishers_ips`` is for this host's replicas.
     """
     return msgspec.structs.replace(settings, addresses=()) if settings.parents or settings.store_url else settings
+
+
+def _check_urls(settings: Settings, service: ServiceSettings, group: str) -> None:
+    if settings.sync_url and service.sibling_urls:
+        raise ConfigError(
+            f"{group} has sibling_urls, which it would ask before it reads the database, but with sync_url it reads no "
+            "objects from the database; remove one of them"
+        )
+    for option, urls, section in (
+        ("sync_url", settings.sync_url, GROUP),
+        ("sibling_urls", service.sibling_urls, options.SERVICE_GROUP),
+    ):
+        own = [str(each) for each in channel_urls(urls, option) if _is_own(each, service)] if urls else []
+        if own:
+            raise ConfigError(
+                f"{group} would read its syncs from itself at {own[0]}; remove it from {option} in [{section}]"
+            )
 
 
 def _check_drain(settings: Settings, service: ServiceSettings) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from sqlalchemy import Connection, func, select
 
 from pubsub_lib.core import digest
-from pubsub_lib.core.contents import read_contents, read_records
+from pubsub_lib.core.contents import ReadObjects, read_contents, read_records
 from pubsub_lib.core.model import (
     ALL,
     EMPTY,
@@ -60,8 +60,12 @@ def read_heads(connection: Connection, topics: Collection[str]) -> Heads:
     return Heads(point, heads(connection, topics), store_id, everything=ALL in topics)
 
 
-def read_sync(connection: Connection, wants: Mapping[str, Want], settings: StoreSettings) -> SyncAnswer:
-    """Answer all wants from this snapshot."""
+def read_sync(
+    connection: Connection, wants: Mapping[str, Want], settings: StoreSettings, read: ReadObjects | None = None
+) -> SyncAnswer:
+    """Answer all wants from this snapshot. ``read`` makes the objects; None: of a first sync entries, and else records,
+    which take less memory in a replica that has most of these objects.
+    """
     point, store_id = identity(connection)
     current = heads(connection, wants.keys())
     page = settings.page_size
@@ -73,16 +77,17 @@ def read_sync(connection: Connection, wants: Mapping[str, Want], settings: Store
         if want.after is not None:
             chains[chain] = _delta(connection, chain, want.after, current, point, settings)
         elif want.buckets is not None:
-            topics = _repair(connection, chain, want, current, point, settings)
+            topics = _repair(connection, chain, want, current, point, settings, read)
             chains[chain] = Full(topics, _head(chain, current, point), contains.get(chain))
         elif chain == ALL:
-            topics = _snapshots(connection, None, _written(current), page, first=want.known is None)
+            topics = _snapshots(connection, None, _written(current), page, read or _reads(first=want.known is None))
             chains[ALL] = Full(topics, point, contains.get(ALL))
         else:
             whole[want.known is None].append(chain)
     for first, names in whole.items():
         for part in _parcels(names, current, page):
-            found = _snapshots(connection, part, {topic: current[topic] for topic in part}, page, first=first)
+            heads_of = {topic: current[topic] for topic in part}
+            found = _snapshots(connection, part, heads_of, page, read or _reads(first=first))
             for topic, each in found.items():
                 chains[topic] = Full({topic: each}, each.head.point, contains.get(topic))
     return SyncAnswer(point, chains, store_id)
@@ -147,6 +152,7 @@ def _repair(
     current: Mapping[str, Head],
     store: Point,
     settings: StoreSettings,
+    read: ReadObjects | None,
 ) -> dict[str, TopicSnapshot]:
     """The buckets that differ. Of buckets that differ because of later writes than the replica's digests, only those
     writes, unless no other bucket differs: otherwise each transaction meanwhile would cost a whole bucket.
@@ -165,7 +171,7 @@ def _repair(
                 differing -= written
                 for (topic, _, _), change in last.items():
                     changes.setdefault(topic, []).append(change)
-    found = _snapshots(connection, topics, asked, settings.page_size, differing)
+    found = _snapshots(connection, topics, asked, settings.page_size, read or read_records, differing)
     return {
         topic: TopicSnapshot(each.head, each.records, differing, changes.get(topic, ()))
         for topic, each in found.items()
@@ -222,20 +228,20 @@ def seen(connection: Connection, page: int, topic: str) -> Iterator[rows.Seen]:
         yield from map(rows.seen, got)
 
 
+def _reads(*, first: bool) -> ReadObjects:
+    return read_contents if first else read_records
+
+
 def _snapshots(
     connection: Connection,
     topics: Collection[str] | None,
     current: Mapping[str, Head],
     page: int,
+    read: ReadObjects,
     buckets: frozenset[int] | None = None,
-    *,
-    first: bool = False,
 ) -> dict[str, TopicSnapshot]:
-    """A snapshot for each head, of these topics, or (None) of all topics; of these buckets, or (None) of all.
-    ``first``: the replica has none of these objects yet.
-    """
+    """A snapshot for each head, of these topics, or (None) of all topics; of these buckets, or (None) of all."""
     table, pages = object_pages.placed(connection, page, topics, buckets)
-    read = read_contents if first else read_records
     found = read(current, pages, table, rows.content, rows.lost_head)
     return {name: TopicSnapshot(head, found[name], buckets) for name, head in current.items()}
 

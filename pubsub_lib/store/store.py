@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from sqlalchemy import URL, Connection, Engine, event, func, select
 
 from pubsub_lib.arguments import check_function, check_kind
+from pubsub_lib.core.contents import ReadObjects
 from pubsub_lib.core.limits import MAX_LINKS, Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, EMPTY, NO_STORE, Head, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.objects import Object
@@ -391,14 +392,15 @@ class Store:
         self.store_id = heads.store_id
         return heads
 
-    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+    def read_sync(self, wants: Mapping[str, Want], read: ReadObjects | None = None) -> SyncAnswer:
         """Answer every want from one read-only snapshot, read in pages.
 
         A delta that the changelog no longer covers, whose point is not in this history, or that is longer than
         ``settings.max_delta_links`` is :class:`Incomplete`. The chain ``ALL`` follows the transactions' points; its
-        bucket digests are those of all objects together.
+        bucket digests are those of all objects together. ``read`` makes the objects; by default in the form in which a
+        replica uses them.
         """
-        answer = self._read("syncing", lambda connection: snapshot.read_sync(connection, wants, self._settings))
+        answer = self._read("syncing", lambda connection: snapshot.read_sync(connection, wants, self._settings, read))
         self.store_id = answer.store_id
         return answer
 

@@ -1,10 +1,10 @@
 """Checks of the parts of a sync's answer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pubsub_lib.core.limits import check_name
-from pubsub_lib.core.model import MAX_KEY_BYTES, MAX_SECONDS, Change, Link
+from pubsub_lib.core.model import MAX_KEY_BYTES, MAX_SECONDS, Change, Link, Point, Record
 from pubsub_lib.errors import FrameError, InvalidValueError
 
 _INFINITE: Final = float("inf")
@@ -43,6 +43,26 @@ def check_changes(changes: Iterable[Change]) -> None:
         if is_bad_key(each.key):
             raise foreign("a key is too long or holds a NUL")
         check("table", each.table)
+
+
+def advanced(topic: str, records: Iterable[Record], links: Sequence[Link], head: Point) -> list[Record]:
+    """A topic's objects after these links, of which there is at least one. Raises FrameError when the links do not
+    follow each other, or do not lead to the head.
+    """
+    objects = {(each.table, each.key): each for each in records}
+    known = links[0].prev
+    for link in links:
+        if link.topic != topic or link.prev != known:
+            raise foreign("the links after a snapshot do not follow each other")
+        known = link.point
+        for each in link.changes:
+            if each.value is None:
+                objects.pop((each.table, each.key), None)
+            else:
+                objects[each.table, each.key] = Record(each.table, each.key, each.version, each.value)
+    if known != head:
+        raise foreign("the links after a snapshot do not lead to the topic's head")
+    return list(objects.values())
 
 
 def check_link(link: Link) -> None:

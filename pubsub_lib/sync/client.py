@@ -4,18 +4,22 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse
 from math import inf
 from typing import Final
 
-from pubsub_lib.core.model import Delta, Point, SyncAnswer, Want
-from pubsub_lib.errors import FrameError, StoreError, StoreUnavailable
+from pubsub_lib.core.model import Delta, Full, Point, SyncAnswer, Want
+from pubsub_lib.errors import FrameError, InvalidValueError, StoreError, StoreUnavailable
 from pubsub_lib.http_routes import POST_HEADER
+from pubsub_lib.logs import logger
 from pubsub_lib.sync.http_call import HttpCall, body_of, reason_in
 from pubsub_lib.sync.question import SyncQuestion, encode_question
 from pubsub_lib.sync.reading import read_answer
+from pubsub_lib.sync.resuming import KeptTopics
 from pubsub_lib.sync.stream import max_page_bytes, unpacked
 from pubsub_lib.sync.urls import ChannelUrl, channel_urls
+
+_log = logger(__name__)
 
 MAX_RETRY_AFTER: Final = 60.0
 """Maximum seconds that a server may demand a pause for."""
@@ -47,6 +51,8 @@ class SyncClient:
     ``timeout``: seconds for one sync at all URLs together. ``begin``: seconds until a server begins its answer, else
     the next one is asked, because it may hang. Each time that it needed longer it has twice as long the next time, so
     that a slow one is not given up. ``max_frame_bytes`` and ``max_bytes`` bound one page and all pages of an answer.
+    The complete topics of a first sync's answer that breaks off are kept for the next question, also that to another
+    server: at most ``max_bytes`` of values.
     ``read_sync`` is called by one thread at a time, ``close`` by any thread.
     """
 
@@ -74,6 +80,7 @@ class SyncClient:
         self._nothing_after: dict[str, Point] = {}
         """The points after which a relay had nothing in its last answer."""
         self._not_before: dict[ChannelUrl, float] = {}
+        self._kept = KeptTopics(max_bytes)
         self._lock = threading.Lock()
         self._call: HttpCall | None = None
         self._closed = False
@@ -88,14 +95,13 @@ class SyncClient:
         Raises StoreUnavailable when none answers, StoreError for an answer that cannot be read, InvalidValueError for
         a question that is too large.
         """
-        body = encode_question(question)
         deadline = self._now() + self._timeout
         last: StoreError | None = None
         if self._answered and (question.refresh or self._asks_again(question.wants)):
             self._ask_first_last()
         for _ in range(len(self._urls)):
             try:
-                answer = self._ask(self._urls[0], body, question.wants, deadline)
+                answer = self._ask(self._urls[0], question, deadline)
             except StoreError as error:
                 self._ask_first_last()  # also when it took all the time: else no other one would ever be asked
                 if self._closed or self._now() >= deadline:
@@ -125,7 +131,25 @@ class SyncClient:
         if call is not None:
             call.end()
 
-    def _ask(self, url: ChannelUrl, body: bytes, wants: Mapping[str, Want], deadline: float) -> SyncAnswer:
+    def _ask(self, url: ChannelUrl, question: SyncQuestion, deadline: float) -> SyncAnswer:
+        """Ask one server, without the objects of answers that broke off. Only a server that does not have these as
+        they were kept is asked again, for all others.
+        """
+        while True:
+            asked = self._kept.shorter(question)
+            try:
+                body = encode_question(asked)
+            except InvalidValueError:
+                if not self._kept:
+                    raise
+                self._kept.clear()  # the points of many topics do not fit
+                continue
+            whole = self._kept.completed(self._request(url, body, asked.wants, deadline))
+            if whole is not None:
+                return whole
+            _log.info("the sync channel %s has another history than the kept part of an answer; reading it again", url)
+
+    def _request(self, url: ChannelUrl, body: bytes, wants: Mapping[str, Want], deadline: float) -> SyncAnswer:
         left = self._not_before.get(url, float("-inf")) - self._now()
         if left > 0:
             raise Busy(f"the sync channel {url} is busy and asks to wait for {left:.1f} s more", left)
@@ -151,11 +175,33 @@ class SyncClient:
         if response.status != HTTPStatus.OK:
             raise self._refusal(url, response)
         gzip = response.getheader("Content-Encoding", "") == "gzip"
+        arrived: dict[str, Full] = {}
         try:
-            return read_answer(unpacked(body_of(response), self._max_page, self._max_bytes, gzip=gzip), wants)
+            return read_answer(unpacked(body_of(response), self._max_page, self._max_bytes, gzip=gzip), wants, arrived)
+        except (OSError, HTTPException):
+            self._keep(url, arrived, wants)
+            raise
         except FrameError as error:
             self._check_open(url)  # an ended connection looks like an answer that was cut off
+            if error.reason == "truncated":
+                self._keep(url, arrived, wants)
             raise StoreError(f"the sync channel {url} sent an answer that cannot be used: {error}") from error
+
+    def _keep(self, url: ChannelUrl, arrived: Mapping[str, Full], wants: Mapping[str, Want]) -> None:
+        """The answer broke off: keep the topics that are complete."""
+        kept = 0 if self._closed else self._kept.keep(arrived, wants)
+        if kept:
+            _log.info(
+                "an answer of the sync channel %s broke off; %d of its %d topics are complete, and are not requested "
+                "again",
+                url,
+                kept,
+                len(wants),
+            )
+
+    def forget(self) -> None:
+        """Forget the kept topics: another source has answered. The thread that calls ``ask``."""
+        self._kept.clear()
 
     def _check_open(self, url: ChannelUrl) -> None:
         if self._closed:

@@ -33,7 +33,7 @@ from pubsub_lib.sync.question import MAJOR, MINOR
 
 PAGE_BYTES: Final = 256 * 1024
 """Bytes above which no further item is put into a page. A page exceeds it by at most one item."""
-_ITEM_BYTES: Final = 64
+ITEM_BYTES: Final = 64
 """Of an item beside its value and its key, at most."""
 _HEADS: Final = 1000
 """Heads in one page: less than ``PAGE_BYTES`` also with the longest names."""
@@ -163,7 +163,7 @@ def link_pages(links: Iterable[Link]) -> Iterator[LinksPage]:
     page: list[Link] = []
     room = PAGE_BYTES
     for link in links:
-        size = _size(link.changes) + 4 * _ITEM_BYTES + len(link.topic) + len(link.origin) + len(link.trace)
+        size = _size(link.changes) + 4 * ITEM_BYTES + len(link.topic) + len(link.origin) + len(link.trace)
         if page and size > room:
             yield LinksPage(page)
             page, room = [], PAGE_BYTES
@@ -180,11 +180,19 @@ def link_pages(links: Iterable[Link]) -> Iterator[LinksPage]:
 
 
 def _topic(topic: str, snapshot: TopicSnapshot) -> Iterator[Page]:
-    buckets = None if snapshot.buckets is None else sorted(snapshot.buckets)
-    yield TopicPage(topic, snapshot.head, buckets)
+    yield topic_page(topic, snapshot)
     yield from record_pages(snapshot.records)
-    for changes in cut(snapshot.changes):
-        yield ChangesPage(changes)
+    yield from change_pages(snapshot.changes)
+
+
+def topic_page(topic: str, snapshot: TopicSnapshot) -> TopicPage:
+    """The first page of a topic of a full answer."""
+    return TopicPage(topic, snapshot.head, None if snapshot.buckets is None else sorted(snapshot.buckets))
+
+
+def change_pages(changes: Sequence[Change]) -> Iterator[ChangesPage]:
+    """The pages of a topic's changes in other buckets."""
+    return map(ChangesPage, cut(changes))
 
 
 def record_pages(records: Iterable[Record]) -> Iterator[RecordsPage]:
@@ -222,4 +230,4 @@ def _size(changes: Iterable[Change]) -> int:
 
 def _item_size(item: Record | Change) -> int:
     """About the size of an item in a page; not smaller for names in ASCII."""
-    return _ITEM_BYTES + len(item.table) + len(item.key) + (0 if item.value is None else len(item.value))
+    return ITEM_BYTES + len(item.table) + len(item.key) + (0 if item.value is None else len(item.value))

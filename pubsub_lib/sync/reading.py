@@ -23,7 +23,7 @@ from pubsub_lib.core.model import (
     Want,
 )
 from pubsub_lib.errors import FrameError
-from pubsub_lib.sync.checks import check, check_changes, check_link, checked_age, foreign, is_bad_key
+from pubsub_lib.sync.checks import advanced, check, check_changes, check_link, checked_age, foreign, is_bad_key
 from pubsub_lib.sync.pages import (
     ChainPage,
     ChangesPage,
@@ -40,11 +40,14 @@ from pubsub_lib.sync.question import check_major, unreadable
 _decode = msgspec.msgpack.Decoder(Page).decode
 
 
-def read_answer(pages: Iterable[bytes], wants: Mapping[str, Want]) -> SyncAnswer:
-    """The answer to these wants. Raises FrameError for pages that no source of this library sends: ``truncated``
-    (they end too early), ``version`` (another major version), ``foreign`` (anything else); and what ``pages`` raises.
+def read_answer(
+    pages: Iterable[bytes], wants: Mapping[str, Want], arrived: dict[str, Full] | None = None
+) -> SyncAnswer:
+    """The answer to these wants. ``arrived`` gets each chain's objects when all of them have come. Raises FrameError
+    for pages that no source of this library sends: ``truncated`` (they end too early), ``version`` (another major
+    version), ``foreign`` (anything else); and what ``pages`` raises.
     """
-    reader = _Reader(wants)
+    reader = _Reader(wants, {} if arrived is None else arrived)
     for data in pages:
         if reader.answer is not None:
             raise foreign("a page follows its end")
@@ -157,24 +160,11 @@ class _Chain:
             self.topics[page.topic] = TopicSnapshot(page.head, topic.records, buckets, topic.changes)
 
     def _advanced(self, topic: _Topic) -> list[Record]:
-        """The objects after the links that follow them, which must lead to the topic's head."""
+        """The objects after the links that follow them."""
         if self.parts:
             raise foreign("a link is not complete")
-        objects = {(each.table, each.key): each for each in topic.records}
-        known = self.links[0].prev
-        for link in self.links:
-            if link.topic != topic.page.topic or link.prev != known:
-                raise foreign("the links after a snapshot do not follow each other")
-            known = link.point
-            for each in link.changes:
-                if each.value is None:
-                    objects.pop((each.table, each.key), None)
-                else:
-                    objects[each.table, each.key] = Record(each.table, each.key, each.version, each.value)
-        if known != topic.page.head.point:
-            raise foreign("the links after a snapshot do not lead to the topic's head")
-        self.links = []
-        return list(objects.values())
+        links, self.links = self.links, []
+        return advanced(topic.page.topic, topic.records, links, topic.page.head.point)
 
     def _check_delta(self, head: Point) -> None:
         everything = self.page.chain == ALL
@@ -204,8 +194,9 @@ class _Chain:
 class _Reader:
     """The state of one answer between its pages."""
 
-    def __init__(self, wants: Mapping[str, Want]) -> None:
+    def __init__(self, wants: Mapping[str, Want], arrived: dict[str, Full]) -> None:
         self.answer: SyncAnswer | None = None
+        self._arrived = arrived
         self._wants = wants
         self._header: Header | None = None
         self._pages = 0
@@ -249,7 +240,9 @@ class _Reader:
     def _end_chain(self) -> None:
         chain, self._chain = self._chain, None
         if chain is not None:
-            self._chains[chain.page.chain] = chain.ended()
+            self._chains[chain.page.chain] = part = chain.ended()
+            if isinstance(part, Full):
+                self._arrived[chain.page.chain] = part
 
     def _end(self, page: End, header: Header) -> None:
         self._end_chain()

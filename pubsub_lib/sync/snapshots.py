@@ -14,16 +14,19 @@ from typing import Final
 import msgspec
 
 from pubsub_lib.core.model import ALL, Delta, Full, Incomplete, Point, SyncAnswer, TopicSnapshot, Want
+from pubsub_lib.sync.packing import PackedRecords
 from pubsub_lib.sync.pages import (
     End,
     Page,
     TopicPage,
     begin_page,
     chain_pages,
+    change_pages,
     encode_page,
     header_page,
     link_pages,
     record_pages,
+    topic_page,
 )
 from pubsub_lib.sync.question import SyncQuestion, SyncSource
 from pubsub_lib.sync.stream import Item, Member, Ready
@@ -39,7 +42,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     point: Point
     parts: Sequence[bytes]
-    """A stream of its own, of pages of records."""
+    """One or more streams of their own, of pages of records."""
     pages: int
     records: int
 
@@ -153,8 +156,11 @@ class Composition:
         for chain, part in answer.chains.items():
             if isinstance(part, Delta) and chain in self._prepared:
                 yield from self._from_snapshot(chain, part, self._prepared[chain])
-            elif isinstance(part, Full) and chain != ALL and self._wants[chain] == FIRST:
-                yield from self._to_snapshot(chain, part, part.topics[chain])
+            elif isinstance(part, Full):
+                yield self._page(begin_page(answer, chain, part))
+                keeps = chain != ALL and self._wants[chain] == FIRST
+                for topic, contents in part.topics.items():
+                    yield from self._topic(topic, contents, keeps=keeps)
             else:
                 yield from map(self._page, chain_pages(answer, chain, part))
         yield encode_page(End(self._pages))
@@ -167,13 +173,21 @@ class Composition:
         yield Ready(snapshot.parts)
         yield from map(self._page, link_pages(delta.links))
 
-    def _to_snapshot(self, topic: str, full: Full, contents: TopicSnapshot) -> Iterator[Item]:
-        yield self._page(begin_page(self._answer, topic, full))
-        yield self._page(TopicPage(topic, contents.head))
-        before = self._pages
-        pages = map(self._page, record_pages(contents.records))
-        keep = partial(self._keep, topic, contents, before)
-        yield Member(pages, keep, self._cache.max_bytes)
+    def _topic(self, topic: str, contents: TopicSnapshot, *, keeps: bool) -> Iterator[Item]:
+        """``keeps``: the pages of objects become a snapshot."""
+        yield self._page(topic_page(topic, contents))
+        before, records = self._pages, contents.records
+        if isinstance(records, PackedRecords):
+            self._pages += len(records.parts)
+            if keeps:
+                self._keep(topic, contents, before, records.parts)
+            yield Ready(records.parts)
+        elif keeps:
+            pages = map(self._page, record_pages(records))
+            yield Member(pages, partial(self._keep, topic, contents, before), self._cache.max_bytes)
+        else:
+            yield from map(self._page, record_pages(records))
+        yield from map(self._page, change_pages(contents.changes))
 
     def _keep(self, topic: str, contents: TopicSnapshot, before: int, parts: Sequence[bytes]) -> None:
         pages = self._pages - before

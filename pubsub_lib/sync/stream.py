@@ -9,7 +9,8 @@ from pubsub_lib.sync.pages import PAGE_BYTES
 
 LENGTH: Final = 4
 """Bytes of a page's length, the highest first."""
-_GZIP: Final = 16 + zlib.MAX_WBITS
+GZIP: Final = 16 + zlib.MAX_WBITS
+"""What zlib calls the format."""
 _LEVEL: Final = 1
 """The fastest: JSON of one table compresses well at every level."""
 _STEP: Final = 64 * 1024
@@ -44,7 +45,7 @@ Item = bytes | Member | Ready
 
 def packed(pages: Iterable[bytes], *, gzip: bool) -> Iterator[bytes]:
     """The stream of these pages, in parts of at least 64 KiB, except the last one."""
-    compress = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP) if gzip else None
+    compress = zlib.compressobj(_LEVEL, zlib.DEFLATED, GZIP) if gzip else None
     waiting: list[bytes] = []
     size = 0
     for page in pages:
@@ -125,12 +126,12 @@ def unpacked(parts: Iterable[bytes], max_page: int, max_total: int, *, gzip: boo
 
 
 def _gunzipped(parts: Iterable[bytes]) -> Iterator[bytes]:
-    expand = zlib.decompressobj(_GZIP)
+    expand = zlib.decompressobj(GZIP)
     for part in parts:
         rest, more = part, bool(part)
         while more:
             if expand.eof:  # prepared snapshots are streams of their own
-                expand = zlib.decompressobj(_GZIP)
+                expand = zlib.decompressobj(GZIP)
             try:
                 plain = expand.decompress(rest, _STEP)
             except zlib.error as error:

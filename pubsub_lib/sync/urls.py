@@ -28,11 +28,17 @@ class ChannelUrl(NamedTuple):
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.path}"
 
 
-def channel_urls(text: str) -> tuple[ChannelUrl, ...]:
-    """The URLs in a text, separated by commas. Raises ConfigError for an invalid one, and when there is none."""
-    found = tuple(_channel(each.strip()) for each in text.split(",") if each.strip())
-    if not found:
-        raise ConfigError(_words("names no URL"))
+def channel_urls(text: str, option: str = "sync_url") -> tuple[ChannelUrl, ...]:
+    """The URLs in a text, separated by commas. Raises ConfigError for an invalid one, and when there is none.
+    ``option``: the text is of this option.
+    """
+    try:
+        found = tuple(_channel(each.strip()) for each in text.split(",") if each.strip())
+        if not found:
+            raise ValueError("names no URL")
+    except ValueError as error:
+        # The URL is not repeated: it may hold a password.
+        raise ConfigError(f"a URL in {option} {error}; write it like http://127.0.0.1:8867") from None
     return found
 
 
@@ -48,21 +54,17 @@ def warn_of_plain_channels(text: str) -> None:
 
 
 def _channel(text: str) -> ChannelUrl:
+    """One URL. Raises ValueError, with what is wrong as the end of a sentence."""
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError as error:
-        raise ConfigError(_words("cannot be read")) from error
+    except ValueError:
+        raise ValueError("cannot be read") from None
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise ConfigError(_words("names neither http nor https and a host"))
+        raise ValueError("names neither http nor https and a host")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        # The text is not repeated: it may hold a password.
-        raise ConfigError(_words("has a user, a query or a fragment, which have no use here"))
+        raise ValueError("has a user, a query or a fragment, which have no use here")
     if any(not "!" <= each <= "~" for each in text):
-        raise ConfigError(_words("holds a space or a character beyond ASCII"))
+        raise ValueError("holds a space or a character beyond ASCII")
     path = PATH if parts.path in ("", "/") else parts.path
     return ChannelUrl(parts.scheme == "https", parts.hostname, _PORTS[parts.scheme] if port is None else port, path)
-
-
-def _words(wrong: str) -> str:
-    return f"a URL in sync_url {wrong}; write it like http://127.0.0.1:8867"

@@ -4,6 +4,7 @@ cut is repaired by a delta over HTTP, and a restart of the service is survived.
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,9 +16,12 @@ import pytest
 from _processes import poll
 
 from pubsub_lib import Settings, Store
+from pubsub_lib.core.model import Want
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.testing.stream_proxy import StreamProxy
 from tests.e2e.service_host import LONG, ROOT, Host, answer, write
+from tests.unit.sync.cut_proxy import CutProxy
+from tests.unit.sync.test_client import client
 
 QUICK = (
     "max_idle_time = 1\nreading_age = 0.3\nround_trip = 0.5\nmessage_delay_window = 0.2\nsync_jitter = 0.01\n"
@@ -29,12 +33,12 @@ CONTROLLER = Path(__file__).with_name("service_controller.py")
 class Remote:
     """A controller in another folder: without the database's URL, and with a database folder that it cannot see."""
 
-    def __init__(self, folder: Path, host: Host, messages: str, hidden: Path) -> None:
+    def __init__(self, folder: Path, host: Host, messages: str, hidden: Path, syncs: str = "") -> None:
         folder.mkdir()
         port = messages.rpartition(":")[2]
         self.config = folder / "remote.conf"
         self.config.write_text(
-            f"[pubsub]\nsync_url = http://127.0.0.1:{host.metrics_port}\nenable_pub_sub = true\n"
+            f"[pubsub]\nsync_url = {syncs or f'http://127.0.0.1:{host.metrics_port}'}\nenable_pub_sub = true\n"
             f"publishers_ips = 127.0.0.1\npublisher_port = {port}\n{QUICK}"
         )
         # In a mount namespace of its own, the folder of the database is empty.
@@ -130,6 +134,38 @@ def test_replica_without_the_database_follows_its_service(host: Host, tmp_path: 
         remote.close()
         proxy.close()
     assert "internal error" not in remote.log.read_text()
+
+
+def test_killed_service_costs_a_replica_only_the_missing_topic(host: Host, tmp_path: Path) -> None:
+    with Store(host.database) as store:
+        for topic in ("t0", "t1"):
+            with store.transaction() as tx:
+                for number in range(100):
+                    tx.set("item", f"{topic}-{number}", random.Random(number).randbytes(5000).hex(), topic=topic)
+    service = host.service()
+    url = f"http://127.0.0.1:{host.metrics_port}"
+    with CutProxy(url) as proxy, Store(host.database) as store:
+        client(proxy.url).read_sync({"t0": Want(), "t1": Want(), "default": Want()})
+        whole = proxy.sizes.pop()
+        proxy.limit, proxy.gone = whole * 3 // 4, True
+        remote = Remote(tmp_path / "remote", host, host.settings.bind_address, tmp_path / "database", proxy.url)
+        try:
+            assert poll(lambda: proxy.sizes[:1] == [whole * 3 // 4], LONG), proxy.sizes
+            service.kill()
+            service.wait(LONG)
+            with store.transaction() as tx:
+                tx.set("item", "t0-0", "changed", topic="t0")
+                tx.set("item", "t1-0", "changed", topic="t1")
+            host.service()
+            proxy.limit, proxy.gone, proxy.target = None, False, host.metrics_port
+            assert answer(remote.process) == "synced\n", remote.log.read_text()
+            assert tx.commit is not None
+            remote.ordered(tx.commit.point.position)
+            assert remote.held() == in_store(store)
+        finally:
+            remote.close()
+        rest = next(size for size in proxy.sizes[1:] if size)
+        assert 0.4 * whole < rest < 0.6 * whole, "one of the two topics, and the changes of the other one"
 
 
 def test_service_without_the_option_answers_no_sync(host: Host, tmp_path: Path) -> None:

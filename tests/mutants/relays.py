@@ -15,6 +15,7 @@ DISCOVERY = partial(_mutant, "replica/discovery", "replica/test_discovery")
 CHOICE = partial(_mutant, "core/parents", "core/test_parents")
 LOG = partial(_mutant, "core/topic_log", "core/test_topic_log")
 ENGINE = partial(_mutant, "relay/engine", "relay/test_engine")
+FULL = partial(_mutant, "relay/full_syncs", "relay/test_full_syncs")
 LEASES = partial(_mutant, "service/leases", "service/test_leases")
 
 MUTANTS = (
@@ -136,6 +137,34 @@ MUTANTS = (
         "",
         "test_point_that_never_was_costs_one_reading_of_older_links",
         "who asks for points that never were makes the relay read the database for each question",
+    ),
+    FULL(
+        "each_full_sync_reads_the_database_at_once",
+        "        if not any(is_full(want) for want in question.wants.values()):\n",
+        "        if True:\n",
+        "test_of_many_relays_two_read_all_objects_at_the_same_time",
+        "all relays that start together read all objects from the database at the same time",
+    ),
+    FULL(
+        "lease_of_a_long_full_sync_ends",
+        "        renewals.start()\n",
+        "",
+        "test_lease_is_renewed_while_the_reading_runs",
+        "a third relay reads the database while two long full syncs run",
+    ),
+    FULL(
+        "lease_is_kept_after_the_full_sync",
+        "            self._release(name)\n",
+        "            pass\n",
+        "test_of_many_relays_two_read_all_objects_at_the_same_time",
+        "after each full sync the next relay waits until the lease expires",
+    ),
+    FULL(
+        "sibling_is_asked_for_ever",
+        "if self._siblings is None or self._sibling_answered:",
+        "if self._siblings is None:",
+        "test_after_a_siblings_answer_that_did_not_help_the_database_is_read",
+        "a relay whose sibling is behind never gets its objects",
     ),
     LEASES(
         "relay_holds_the_lease_for_orphans",

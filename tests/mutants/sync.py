@@ -11,6 +11,9 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 
 CLIENT = partial(_mutant, "sync/client", "sync/test_client")
 
+PACKING = partial(_mutant, "sync/packing", "sync/test_packing")
+SERVICE = partial(_mutant, "service/service", "service/test_syncs")
+RESUMING = partial(_mutant, "sync/resuming", "sync/test_resuming")
 FRESHNESS = partial(_mutant, "core/freshness", "core/test_freshness")
 
 MUTANTS = (
@@ -76,5 +79,61 @@ MUTANTS = (
         "return float(retry_after[:9])",
         "test_retry_after_is_bounded",
         "one wrong header keeps a replica from its syncs for years",
+    ),
+    RESUMING(
+        "transfer_that_breaks_off_begins_again",
+        "                self._topics[topic] = snapshot, size\n",
+        "",
+        "test_after_a_cut_only_the_missing_topics_are_requested",
+        "a replica whose connection breaks in each sync never gets its objects",
+    ),
+    RESUMING(
+        "topic_that_lacks_a_page_is_kept",
+        "(len(records), records.digest) != (head.count, head.digest)",
+        "False",
+        "test_only_first_syncs_and_whole_topics_are_kept",
+        "after a transfer that lost a page, objects are missing until the repair of their buckets",
+    ),
+    RESUMING(
+        "relay_proves_nothing_for_kept_topics",
+        "return SyncQuestion({**wants, **after}, refresh=True)",
+        "return SyncQuestion({**wants, **after}, question.refresh)",
+        "test_after_a_cut_only_the_missing_topics_are_requested",
+        "the answer is older than the hello that the replica received meanwhile, and is refused",
+    ),
+    RESUMING(
+        "answer_of_a_relay_that_is_behind_counts_for_newer_objects",
+        "    elif head.point != kept.head.point:\n        return None\n",
+        "",
+        "test_relay_behind_a_kept_topic_is_asked_for_its_objects",
+        "the objects of one point have the head of another one, and are repaired by a further sync",
+    ),
+    RESUMING(
+        "links_from_another_point_are_applied_to_kept_objects",
+        "if part.links[0].prev != kept.head.point:",
+        "if False:",
+        "test_relay_behind_a_kept_topic_is_asked_for_its_objects",
+        "changes between the kept point and the first link are missing",
+    ),
+    PACKING(
+        "page_that_is_not_full_is_not_sent",
+        "    _close(opened, found)\n    return found\n",
+        "    return found\n",
+        "test_rows_may_come_in_any_order_and_in_other_types",
+        "the last objects of each table are missing, and each replica repairs buckets after its first sync",
+    ),
+    PACKING(
+        "pages_of_many_topics_wait_without_a_bound",
+        "        if waiting > MAX_OPEN:\n",
+        "        if False:\n",
+        "test_pages_of_many_topics_are_closed_before_they_are_full",
+        "a service reads all objects of many small topics into its memory",
+    ),
+    SERVICE(
+        "service_reads_objects_as_a_replica_does",
+        "read_sync(question.wants, read_packed)",
+        "read_sync(question.wants)",
+        "test_service_reads_objects_as_the_pages_that_it_sends",
+        "each full sync takes four times the memory at the service",
     ),
 )

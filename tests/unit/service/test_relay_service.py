@@ -13,9 +13,10 @@ from _processes import free_port, poll
 
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.config.service import ServiceSettings
-from pubsub_lib.core.model import Want
+from pubsub_lib.core.model import Full, Want
 from pubsub_lib.errors import ConfigError, DriverError, TransportError
 from pubsub_lib.http_endpoint import Endpoint
+from pubsub_lib.relay.full_syncs import LEASES
 from pubsub_lib.service.metrics import ServiceMetrics
 from pubsub_lib.service.relay_service import RelayService
 from pubsub_lib.service.service import PublisherService
@@ -23,6 +24,7 @@ from pubsub_lib.service.status_page import page
 from pubsub_lib.sync.agents_server import GET_ROUTE, POST_ROUTE
 from pubsub_lib.sync.announcer import agents_url
 from pubsub_lib.sync.question import SyncQuestion
+from pubsub_lib.sync.server import ROUTE, SyncRoute
 from pubsub_lib.sync.urls import channel_urls
 from tests.unit.relay.sockets import TOPICS, below, bound
 from tests.unit.sync.test_agents_server import Nothing, Served
@@ -83,6 +85,44 @@ def test_relay_finds_the_origin_and_serves_a_replica_that_names_it(origin: Setti
         assert (gauges["topics"], gauges["served"]) == (3.0, 3.0)
         assert gauges["proof_age"] < LONG
     assert [each.service for each in store.directory.live()] == ["api-1"]
+
+
+def test_relay_reads_all_objects_under_a_lease_and_names_it_when_it_waits(origin: Settings, store: Store) -> None:
+    write(store, 1)
+    config = relay_settings(origin)
+    for name in LEASES:
+        assert store.directory.acquire(name, "relays that start, too", LONG)
+    with RelayService(config, service_of(config)) as relay:
+        assert poll(lambda: any("2 leases for reading all objects" in each for each in relay.problems()), LONG)
+        assert relay.gauges()["leases"]["full_sync"] == 0.0
+        assert relay.answer_sync(SyncQuestion({"t": Want()})) is None
+        store.directory.release(LEASES[0], "relays that start, too")
+        assert poll(lambda: not relay.problems(), LONG), relay.problems()
+        assert store.directory.holder(LEASES[0]) is None
+
+
+def test_relay_that_gets_no_lease_reads_from_its_sibling(origin: Settings, store: Store) -> None:
+    write(store, 1)
+    config, later = relay_settings(origin), relay_settings(origin, "relay-2")
+    with RelayService(config, service_of(config)) as ready:
+        assert poll(lambda: not ready.problems(), LONG), ready.problems()
+        for name in LEASES:
+            assert store.directory.acquire(name, "relays that start, too", LONG)
+        route = SyncRoute(ready.answer_sync, 4, LONG)
+        served = Endpoint("127.0.0.1", 0, Nothing(), list, "p", {}, streams={ROUTE: route})
+        served.start()
+        try:
+            beside = f"http://127.0.0.1:{served.port}"
+            with RelayService(later, msgspec.structs.replace(service_of(later), sibling_urls=beside)) as relay:
+                assert poll(lambda: not relay.problems(), LONG), relay.problems()
+                answer = relay.answer_sync(SyncQuestion({"t": Want()}))
+                assert answer is not None
+                part = answer.chains["t"]
+                assert isinstance(part, Full)
+                assert [each.value for each in part.topics["t"].records] == [b"1"]
+        finally:
+            served.close()
+    assert route.counters()["answered"] >= 1
 
 
 def test_status_page_and_metrics_name_the_role_and_what_is_above(origin: Settings, store: Store) -> None:

@@ -42,6 +42,8 @@ def test_relay_is_read_from_a_file(tmp_path: Path) -> None:
     assert (service.role, service.address) == ("relay", "tcp://127.0.0.1:8866")
     drained = read(tmp_path, RELAY + "drain_to = tcp://127.0.0.2:8866, tcp://relay-8:8866\n")
     assert drained.drain_to == ("tcp://127.0.0.2:8866", "tcp://relay-8:8866")
+    beside = "http://127.0.0.1:8868, http://127.0.0.2:8867"
+    assert read(tmp_path, RELAY + f"sibling_urls = {beside}\n").sibling_urls == beside
     above = "http://127.0.0.1:8868, http://127.0.0.2:8867, https://localhost:8867, http://relay-8:8867"
     assert read(tmp_path, RELAY.replace("topics", f"sync_url = {above}\ntopics")) == service
 
@@ -93,6 +95,22 @@ WRONG = {
         )
         for url in ("http://127.0.0.1:8867", "http://localhost:8867/sync", "http://[::1]:8867")
     },
+    "a relay that is its own sibling": (
+        RELAY + "sibling_urls = http://10.0.0.1:8867, http://127.0.0.1:8867\n",
+        "would read its syncs from itself at http://127.*; remove it from sibling_urls in .publisher_service.",
+    ),
+    "a relay with siblings that reads nothing from the database": (
+        RELAY.replace("topics", "sync_url = http://10.0.0.1:8867\ntopics") + "sibling_urls = http://10.0.0.2:8867\n",
+        "with sync_url it reads no objects from the database; remove one of them",
+    ),
+    "a relay with a sibling that is no URL": (
+        RELAY + "sibling_urls = relay-8\n",
+        "a URL in sibling_urls names neither http nor https and a host",
+    ),
+    "a service with siblings": (
+        GOOD + "[publisher_service]\nsibling_urls = http://10.0.0.2:8867\n",
+        "sibling_urls in .publisher_service. is of a relay.*set role = relay",
+    ),
     "an unknown role": (GOOD + "[publisher_service]\nrole = leaf\n", "'role' in group .publisher_service."),
     "a relay of everything": (RELAY.replace("topics = a, b\n", ""), "needs named topics.*set topics"),
     "a relay below no publisher": (RELAY.replace("topics", "discovery_interval = 0\ntopics"), "no publisher to listen"),

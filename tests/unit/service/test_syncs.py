@@ -4,13 +4,16 @@ import msgspec
 
 from pubsub_lib import Settings, Store
 from pubsub_lib.config.service import ServiceSettings
-from pubsub_lib.core.model import SyncAnswer, Want
+from pubsub_lib.core.model import Full, SyncAnswer, Want
+from pubsub_lib.service.service import PublisherService
 from pubsub_lib.service.syncs import syncs_of
 from pubsub_lib.sync.agent_registry import AgentRegistry
 from pubsub_lib.sync.agents import decode_agents, encode
 from pubsub_lib.sync.agents_server import GET_ROUTE, POST_ROUTE, AgentsRoute
+from pubsub_lib.sync.packing import PackedRecords
 from pubsub_lib.sync.question import SyncQuestion, encode_question
 from pubsub_lib.sync.server import ROUTE
+from tests.unit.service.test_service import QUICK, both
 from tests.unit.sync.some_agents import announcement
 
 
@@ -41,6 +44,18 @@ def test_route_has_the_bounds_of_the_settings_and_its_own_counters(config: Setti
     counted = syncs.counters_with(lambda: {"links": {}})()
     assert counted["sync_channel"]["answered"] == 1
     assert "links" in counted
+
+
+def test_service_reads_objects_as_the_pages_that_it_sends(sqlite_url: str) -> None:
+    config = both(sqlite_url)
+    with PublisherService(config, QUICK) as service, Store(config.store_url) as store:
+        with store.transaction() as tx:
+            tx.set("a", "1", 1, topic="t")
+        part = service.answer_sync(SyncQuestion({"t": Want()})).chains["t"]
+        assert isinstance(part, Full)
+        records = part.topics["t"].records
+        assert isinstance(records, PackedRecords)
+        assert [each.value for each in records] == [b"1"]
 
 
 def test_agents_are_taken_listed_and_counted(config: Settings, store: Store) -> None:

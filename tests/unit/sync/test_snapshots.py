@@ -5,10 +5,11 @@ from collections.abc import Mapping
 import pytest
 
 from pubsub_lib import Store
-from pubsub_lib.core.contents import contents_of
+from pubsub_lib.core.contents import ReadObjects, contents_of
 from pubsub_lib.core.model import Delta, Full, Incomplete, Point, SyncAnswer, Want
 from pubsub_lib.errors import FrameError
 from pubsub_lib.sync import snapshots
+from pubsub_lib.sync.packing import read_packed
 from pubsub_lib.sync.question import SyncQuestion
 from pubsub_lib.sync.reading import read_answer
 from pubsub_lib.sync.snapshots import Composition, Snapshot, SnapshotCache, answer_of
@@ -20,17 +21,18 @@ LARGE = 2**21
 
 
 class Source:
-    """The store, with what it was asked."""
+    """The store, with what it was asked. ``read``: as of the store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, read: ReadObjects | None) -> None:
         self.store = store
+        self.read = read
         self.asked: list[Mapping[str, Want]] = []
         self.refreshed: list[bool] = []
 
     def __call__(self, question: SyncQuestion) -> SyncAnswer:
         self.asked.append(question.wants)
         self.refreshed.append(question.refresh)
-        return self.store.read_sync(question.wants)
+        return self.store.read_sync(question.wants, self.read)
 
 
 @pytest.fixture(autouse=True)
@@ -39,13 +41,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "MIN_BYTES", 1)
 
 
-@pytest.fixture
-def source(store: Store) -> Source:
+@pytest.fixture(params=[None, read_packed])
+def source(store: Store, request: pytest.FixtureRequest) -> Source:
     with store.transaction() as tx:
         for number in range(500):
             tx.set(f"table-{number % 3}", f"k{number}", {"number": number}, topic="t")
             tx.set("lport", f"u{number}", number, topic="u")
-    return Source(store)
+    return Source(store, request.param)
 
 
 def received(source: Source, cache: SnapshotCache, wants: Mapping[str, Want] = FIRST) -> SyncAnswer:

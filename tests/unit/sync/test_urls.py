@@ -40,6 +40,9 @@ def test_invalid_url_is_one_sentence_without_the_url(text: str, words: str) -> N
     with pytest.raises(ConfigError, match=words) as caught:
         channel_urls(text)
     assert "tOpSeCrEt" not in str(caught.value)
+    assert caught.value.__suppress_context__, "a traceback has no password either"
+    with pytest.raises(ConfigError, match=f"a URL in siblings {words}"):
+        channel_urls(text, "siblings")
 
 
 def test_plain_channels_of_other_hosts_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
