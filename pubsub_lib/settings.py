@@ -111,10 +111,10 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
             )
         if self.sync_url:
             channel_urls(self.sync_url)
-        elif not self.store_url:
+        elif not self.store_url and not self.parents:
             raise ConfigError(
                 "store_url is missing; give a SQLAlchemy URL such as sqlite:///net.db, or, for a replica without a "
-                "database, sync_url"
+                "database, sync_url or parents"
             )
         if self.keys and not self.store_url:
             raise ConfigError("keys = true needs the publishers' keys, which are in the database; set store_url")
@@ -202,7 +202,7 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
         pubsub.check()
         if values["service_name"]:  # without a name this program cannot publish, and so does not bind
             pubsub.warn_of_restriction()
-        if not values["store_url"] and not values["sync_url"]:
+        if not any(values[name] for name in ("store_url", "sync_url", "parents")):
             raise ConfigError(
                 f"the option 'store_url' in group [{GROUP}] is missing; give a SQLAlchemy URL such as sqlite:///net.db"
             )

@@ -29,7 +29,8 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     store_url: Annotated[
         str,
         option(
-            "SQLAlchemy URL of the database that holds the objects. Required, except for a replica with sync_url.",
+            "SQLAlchemy URL of the database that holds the objects. Required, except for a replica with sync_url or "
+            "parents.",
             secret=True,
             sample="sqlite:////var/lib/pubsub_lib/net.db",
         ),
@@ -39,7 +40,8 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         option(
             "URLs, separated by commas, of publisher services with serve_syncs = true. A replica reads its syncs from "
             "the first one that answers, and not from the database. Without store_url it needs no database, and finds "
-            "publishers by publishers_ips only. Other programs ignore it.",
+            "publishers by publishers_ips only. A replica with parents and without both reads its syncs from its "
+            "parent, whose hellos name the port. Other programs ignore it.",
             sample="http://127.0.0.1:8867",
         ),
     ] = ""

@@ -131,6 +131,11 @@ class Publisher:
             self.close()  # __exit__ is not called when __enter__ raises
             raise
 
+    def serve_syncs_at(self, port: int) -> None:
+        """Name this port in all later hellos: the sync channel at this host. 0: there is none. Any thread."""
+        with self._lock:
+            self._core.serves = port
+
     def _check_open(self) -> None:
         """With the lock held."""
         if self._closing:

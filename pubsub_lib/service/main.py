@@ -169,6 +169,8 @@ def _serve(
 ) -> None:
     with serving:
         endpoint = _endpoint(serving, settings, service) if service.metrics_port else None
+        if endpoint is not None and service_settings.names_channel(settings, service):
+            serving.serve_syncs_at(endpoint.port)
         where = f" at {settings.bind_address}" if is_bound(settings) else ""
         _log.info("%s runs as %s%s", settings.service_name, serving.uuid, where)
         notify("READY=1")

@@ -158,6 +158,10 @@ class RelayService:
         """Answer a sync of a replica below from memory. See :meth:`.RelayRuntime.answer`."""
         return self._relay.answer(question)
 
+    def serve_syncs_at(self, port: int) -> None:
+        """Name this port of this host in hellos, for the syncs of replicas below. Any thread."""
+        self._relay.serve_syncs_at(port)
+
     def agents_route(self, address: str) -> AgentsRoute:
         """Takes announcements, and answers with the agents. Replicas find the relay at ``address``."""
         announcer = self._announcer

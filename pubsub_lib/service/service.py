@@ -266,6 +266,10 @@ class PublisherService:
         """Answer a sync of a replica from the database. Any thread; blocks, raises StoreError."""
         return self._store.read_sync(question.wants)
 
+    def serve_syncs_at(self, port: int) -> None:
+        """Name this port of this host in hellos, for the syncs of replicas. Any thread."""
+        self._publisher.serve_syncs_at(port)
+
     def agents_route(self, address: str) -> AgentsRoute:
         """Takes announcements, and answers with the agents. Replicas find the service at ``address``, or ""."""
         return AgentsRoute(AgentRegistry(self.uuid), self._name, ORIGIN, address)

@@ -15,12 +15,14 @@ from pubsub_lib.errors import ConfigError
 from pubsub_lib.exposure import is_loopback
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
+from pubsub_lib.replica.parent_channel import OWN_HOST, host_of
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import sqlite, url
 from pubsub_lib.sync.urls import ChannelUrl, channel_urls
 
 _log = logger(__name__)
 
+_IPV4_LOOPBACK: Final = (OWN_HOST, "localhost")
 _THIS_HOST: Final = ("localhost", "127.0.0.1", "::1")
 
 
@@ -166,6 +168,21 @@ def _check_syncs(settings: Settings, service: ServiceSettings) -> None:
             f"serve_syncs = true in [{options.SERVICE_GROUP}] lets all who reach the HTTP endpoint read all objects, "
             "which keys = true is to prevent; set one of them to false, or insecure = true in [pubsub]"
         )
+
+
+def names_channel(settings: Settings, service: ServiceSettings) -> bool:
+    """Whether hellos name the port of the sync channel. They name no host, so a replica asks at the host of the
+    publisher's address: only if the endpoint listens there, too.
+    """
+    if not service.serve_syncs or not is_bound(settings):
+        return False
+    endpoint = service.metrics_address.strip("[]")
+    if endpoint in ("0.0.0.0", "::"):  # noqa: S104 - recognized
+        return True
+    if settings.bind_address.startswith("ipc://"):
+        return endpoint in _IPV4_LOOPBACK
+    own = {host_of(address) for address in (settings.bind_address, service.address) if address}
+    return endpoint in own or (endpoint in _IPV4_LOOPBACK and not own.isdisjoint(_IPV4_LOOPBACK))
 
 
 def trims_unread_links(service: ServiceSettings) -> str:

@@ -75,6 +75,27 @@ MUTANTS = (
         "one relay that is taken over leads all replicas below it to a publisher of false changes",
     ),
     PARENTS(
+        "first_channel_of_a_parent_is_kept",
+        "self._serves = envelope.hello.serves\n",
+        "self._serves = self._serves or envelope.hello.serves\n",
+        "test_channel_is_that_of_the_last_hello_of_the_current_parent",
+        "a replica goes on asking at the port that its parent had before its last start",
+    ),
+    PARENTS(
+        "port_of_the_old_parent_is_kept",
+        'self._publisher, self._serves = "", 0',
+        'self._publisher = ""',
+        "test_channel_is_that_of_the_last_hello_of_the_current_parent",
+        "a replica asks its new parent at the port of the old one until the first hello",
+    ),
+    CORE(
+        "relay_names_no_channel",
+        "        self.relay.sequencer.serves = port\n",
+        "        pass\n",
+        "test_port_of_the_sync_channel_is_in_every_hello_but_the_goodbye",
+        "a replica with parents alone never gets its first objects",
+    ),
+    PARENTS(
         "both_parents_are_listened_to",
         "            self._driver.unregister_listen_address(before)\n",
         "            pass\n",

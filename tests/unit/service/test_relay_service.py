@@ -21,9 +21,8 @@ from pubsub_lib.service.relay_service import RelayService
 from pubsub_lib.service.service import PublisherService
 from pubsub_lib.service.status_page import page
 from pubsub_lib.sync.agents_server import GET_ROUTE, POST_ROUTE
-from pubsub_lib.sync.announcer import agents_url
 from pubsub_lib.sync.question import SyncQuestion
-from pubsub_lib.sync.urls import channel_urls
+from pubsub_lib.sync.urls import known_urls
 from tests.unit.relay.sockets import TOPICS, below, bound
 from tests.unit.sync.test_agents_server import Nothing, Served
 from tests.unit.world import LONG, settings
@@ -157,7 +156,7 @@ def test_relays_that_name_one_another_find_the_service_above(origin: Settings, s
             with RelayService(two, service_of(two), reader=store) as second, endpoint(second, two) as at_second:
                 assert first._announcer is not None
                 assert second._announcer is not None
-                first._announcer._urls = [agents_url(each) for each in channel_urls(f"{at_second},{last}")]
+                first._announcer._known = known_urls(f"{at_second},{last}")
                 for _ in range(3):
                     for announcer in (second._announcer, first._announcer):
                         announcer._begun = True

@@ -7,7 +7,7 @@ import pytest
 from pubsub_lib.config.reading import Configuration
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.service.settings import load, reachable
+from pubsub_lib.service.settings import load, names_channel, reachable
 
 GOOD = "[pubsub]\nstore_url = sqlite:///net.db\nenable_pub_sub = true\nservice_name = api-1\n"
 
@@ -42,6 +42,35 @@ def test_relay_is_read_from_a_file(tmp_path: Path) -> None:
     assert drained.drain_to == ("tcp://127.0.0.2:8866", "tcp://relay-8:8866")
     above = "http://127.0.0.1:8868, http://127.0.0.2:8867, https://localhost:8867, http://relay-8:8867"
     assert read(tmp_path, RELAY.replace("topics", f"sync_url = {above}\ntopics")) == service
+
+
+SERVES = "insecure = true\n[publisher_service]\nserve_syncs = true\n"
+
+
+@pytest.mark.parametrize(
+    ("publisher", "endpoint", "named"),
+    [
+        ("publisher_bind_address = 127.0.0.1\n", "", True),
+        ("publisher_bind_address = 127.0.0.1\n", "metrics_address = localhost\n", True),
+        ("publisher_bind_address = 10.0.0.7\n", "metrics_address = 10.0.0.7\n", True),
+        ("publisher_bind_address = [fd00::7]\n", "metrics_address = fd00::7\n", True),
+        ("publisher_bind_address = 10.0.0.7\n", "metrics_address = 0.0.0.0\n", True),
+        ("publisher_bind_address = *\nlocal_ip = 10.0.0.7\n", "metrics_address = 10.0.0.7\n", True),
+        ("publisher_bind_address = /run/net\npublisher_transport = ipc\n", "", True),
+        ("publisher_bind_address = 10.0.0.7\n", "", False),
+        ("publisher_bind_address = 10.0.0.7\n", "metrics_address = 10.0.0.8\n", False),
+        ("publisher_bind_address = /run/net\npublisher_transport = ipc\n", "metrics_address = 10.0.0.7\n", False),
+        ("pub_sub_driver = nats_pubsub_driver\n", "", False),
+    ],
+)
+def test_hellos_name_the_channel_only_where_replicas_reach_it(
+    publisher: str, endpoint: str, named: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "net.conf"
+    path.write_text(GOOD + publisher + SERVES + endpoint)
+    assert names_channel(*load(Configuration.read(path))) is named
+    path.write_text((GOOD + publisher + SERVES + endpoint).replace("serve_syncs = true", "serve_syncs = false"))
+    assert not names_channel(*load(Configuration.read(path)))
 
 
 WRONG = {
@@ -117,6 +146,10 @@ WRONG = {
     ),
     "a service without the database": (
         GOOD.replace("store_url = sqlite:///net.db", "sync_url = http://127.0.0.1:8867"),
+        "this program needs the database, but store_url is missing",
+    ),
+    "a service with parents alone": (
+        GOOD.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.7:8866"),
         "this program needs the database, but store_url is missing",
     ),
     "one port twice": (
