@@ -140,8 +140,8 @@ class RelayRuntime:
         """Name this port in all later hellos: the sync channel at this host. 0: there is none. Any thread."""
         self._engine.read(lambda state: self._engine.core.serve_syncs_at(port))
 
-    def described_at(self, address: str) -> OwnAgent:
-        """Describes the relay for its announcements, at each call. Replicas reach it at ``address``."""
+    def described_at(self, address: Callable[[], str]) -> OwnAgent:
+        """Describes the relay for its announcements, at each call. Replicas reach it at ``address()``."""
         return OwnAgent(self._settings, self.uuid, self._engine, self.parents, self._discovery, "relay", address)
 
     @property

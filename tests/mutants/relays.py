@@ -16,6 +16,7 @@ CHOICE = partial(_mutant, "core/parents", "core/test_parents")
 LOG = partial(_mutant, "core/topic_log", "core/test_topic_log")
 ENGINE = partial(_mutant, "relay/engine", "relay/test_engine")
 LEASES = partial(_mutant, "service/leases", "service/test_leases")
+SERVICE = partial(_mutant, "service/relay_service", "service/test_relay_service")
 
 MUTANTS = (
     CORE(
@@ -94,6 +95,13 @@ MUTANTS = (
         "        pass\n",
         "test_port_of_the_sync_channel_is_in_every_hello_but_the_goodbye",
         "a replica with parents alone never gets its first objects",
+    ),
+    SERVICE(
+        "directory_has_the_port_0",
+        "self.address = self._leases.address = with_bound_port(",
+        "self.address = with_bound_port(",
+        "test_relay_enters_the_free_port_that_it_bound",
+        "a relay with a free port cannot be found",
     ),
     PARENTS(
         "both_parents_are_listened_to",

@@ -179,6 +179,20 @@ def test_one_of_two_relays_with_one_name_stops(origin: Settings) -> None:
         assert "relay-1" in str(failure)
 
 
+def test_relay_enters_the_free_port_that_it_bound(origin: Settings, store: Store) -> None:
+    config = msgspec.structs.replace(relay_settings(origin), bind_address="tcp://127.0.0.1:0", sync_url="http://x:1")
+    with RelayService(config, service_of(config), reader=store) as relay:
+        port = relay._sender.bound_address().rpartition(":")[2]
+        assert relay.address == f"tcp://127.0.0.1:{port}"
+        assert int(port) > 0
+        assert poll(lambda: relay.address in {each.address for each in store.directory.live()}, LONG)
+        assert relay._announcer is not None
+        assert relay._announcer._agent().address == relay.address
+        with Replica(msgspec.structs.replace(below(origin), parents=(relay.address,)), TOPICS) as replica:
+            replica.wait_synced(LONG)
+            assert poll(lambda: not replica.status().polling, LONG)
+
+
 def test_relay_on_an_address_in_use_leaves_nothing(origin: Settings, store: Store) -> None:
     assert poll(lambda: len(store.directory.live()) == 1, LONG), "the origin has no entry"
     config = msgspec.structs.replace(relay_settings(origin), bind_address=origin.bind_address)

@@ -35,6 +35,15 @@ def test_load_returns_both_settings_from_one_file(tmp_path: Path) -> None:
 RELAY = GOOD + "topics = a, b\n[publisher_service]\nrole = relay\n"
 
 
+def test_free_ports_are_no_conflict(tmp_path: Path) -> None:
+    free = GOOD + "publisher_port = 0\n[publisher_service]\nmetrics_port = {}\n"
+    for port in (0, -1, 8867):
+        service = read(tmp_path, free.format(port))
+        assert (service.address, service.metrics_port) == ("tcp://127.0.0.1:0", port)
+    given = free.format(-1) + "address = tcp://nat.example:0\n"
+    assert read(tmp_path, given).address == "tcp://nat.example:0"
+
+
 def test_relay_is_read_from_a_file(tmp_path: Path) -> None:
     service = read(tmp_path, RELAY)
     assert (service.role, service.address) == ("relay", "tcp://127.0.0.1:8866")
@@ -152,6 +161,15 @@ WRONG = {
         GOOD.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.7:8866"),
         "this program needs the database, but store_url is missing",
     ),
+    "a free port at a fixed address": (
+        GOOD + "publisher_port = 0\n[publisher_service]\naddress = tcp://10.0.0.1:8866\n",
+        "address in .* is tcp://10.0.0.1:8866, but publisher_port = 0 has another port at each start",
+    ),
+    "a fixed port at a free address": (
+        GOOD + "[publisher_service]\naddress = tcp://10.0.0.1:0\n",
+        "address in .* is tcp://10.0.0.1:0, but publisher_port in .pubsub. is not 0",
+    ),
+    "a relay that sends replicas to any port": (RELAY + "drain_to = tcp://relay-8:0\n", "which is no address"),
     "one port twice": (
         GOOD + "[publisher_service]\nmetrics_port = 8866\n",
         "metrics_port .* publisher_port .* both 8866",
