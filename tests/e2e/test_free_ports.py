@@ -125,3 +125,6 @@ def test_replica_below_a_relay_needs_its_address_alone(hosts: list[FreeHost], tm
             found = json.loads(relay.page("/agents"))
             assert found["address"] == relay.bound
             assert [each["listens_to"] for each in found["agents"]] == [[relay.bound]]
+        with Watched(msgspec.structs.replace(leaf, parents=(origin.bound,))) as watched:
+            watched.must_come_to(write(store, "c", "api-1"), store)
+            assert origin.metric("sync_channel_total", "answered") >= 1
