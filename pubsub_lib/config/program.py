@@ -54,8 +54,9 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         float,
         Meta(ge=0, le=MAX_INTERVAL),
         option(
-            "How often a replica or a relay with sync_url announces itself there, for pubsub-db agents: its name and "
-            "host, its topics, its staleness and its parent. 0 means never. In seconds."
+            "How often a replica or a relay with sync_url announces itself there, and a replica with parents alone at "
+            "its parent, for pubsub-db agents: its name and host, its topics, its staleness and its parent. 0 means "
+            "never. In seconds."
         ),
     ] = 30.0
     service_name: Annotated[
