@@ -16,6 +16,7 @@ from _processes import poll
 
 from pubsub_lib import Settings, Store
 from tests.e2e.service_host import LONG, Host, Watched
+from tests.e2e.test_keys import pair_file
 from tests.e2e.test_relays import OPTIONS
 
 INSTANCES = 10
@@ -101,6 +102,29 @@ def test_replica_listens_to_each_service_and_follows_one_to_another_port(
         assert poll(lambda: one.metric("sending_total", "answers") >= 1, LONG), "the replica asks it"
         replica.wait_handled(write(store, "again", one.name), LONG, topics=watched.topics)
         assert not watched.differs(store)
+
+
+def test_replica_with_keys_follows_a_service_to_another_port(
+    hosts: list[FreeHost], tmp_path: Path, sqlite_url: str
+) -> None:
+    with Store(sqlite_url) as store:
+        own = pair_file(tmp_path, store, "agent", "t0", "t1")
+        keys = {"keys": "true", "default_topic": "false", "clients_interval": 0.5}
+        host = FreeHost(tmp_path / "api-1", sqlite_url, "api-1", **keys)
+        host.change("serve_syncs = true", "serve_syncs = false")
+        hosts.append(host)
+        process = host.service()
+        settings = msgspec.structs.replace(host.settings, service_name="", client_key_file=own)
+        with Watched(settings) as watched:
+            replica = watched.replica
+            assert poll(lambda: replica.publishers == (host.bound,) and not replica.status().polling, LONG)
+            process.terminate()
+            assert process.wait(LONG) == 0
+            with socket.create_server(("127.0.0.1", int(host.bound.rpartition(":")[2]))):
+                host.service()
+            assert poll(lambda: replica.publishers == (host.bound,) and not replica.status().polling, LONG)
+            replica.wait_handled(write(store, "a", "api-1"), LONG, topics=watched.topics)
+            assert not watched.differs(store)
 
 
 def test_replica_below_a_relay_needs_its_address_alone(hosts: list[FreeHost], tmp_path: Path, sqlite_url: str) -> None:
