@@ -192,12 +192,12 @@ def names_channel(settings: Settings, service: ServiceSettings) -> bool:
     if not service.serve_syncs or not is_bound(settings):
         return False
     endpoint = service.metrics_address.strip("[]")
-    if endpoint in ("0.0.0.0", "::"):  # noqa: S104 - recognized
-        return True
-    if settings.bind_address.startswith("ipc://"):
-        return endpoint in _IPV4_LOOPBACK
     own = {host_of(address) for address in (settings.bind_address, service.address) if address}
-    return endpoint in own or (endpoint in _IPV4_LOOPBACK and not own.isdisjoint(_IPV4_LOOPBACK))
+    if endpoint == "0.0.0.0":  # noqa: S104 - recognized
+        return not any(":" in host for host in own)
+    if endpoint in _IPV4_LOOPBACK:
+        return not own.isdisjoint(_IPV4_LOOPBACK)
+    return endpoint == "::" or endpoint in own
 
 
 def trims_unread_links(service: ServiceSettings) -> str:

@@ -66,6 +66,8 @@ SERVES = "insecure = true\n[publisher_service]\nserve_syncs = true\n"
         ("publisher_bind_address = 10.0.0.7\n", "metrics_address = 0.0.0.0\n", True),
         ("publisher_bind_address = *\nlocal_ip = 10.0.0.7\n", "metrics_address = 10.0.0.7\n", True),
         ("publisher_bind_address = /run/net\npublisher_transport = ipc\n", "", True),
+        ("publisher_bind_address = [fd00::7]\n", "metrics_address = ::\n", True),
+        ("publisher_bind_address = [fd00::7]\n", "metrics_address = 0.0.0.0\n", False),
         ("publisher_bind_address = 10.0.0.7\n", "", False),
         ("publisher_bind_address = 10.0.0.7\n", "metrics_address = 10.0.0.8\n", False),
         ("publisher_bind_address = /run/net\npublisher_transport = ipc\n", "metrics_address = 10.0.0.7\n", False),
