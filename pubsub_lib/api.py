@@ -148,6 +148,12 @@ class Publisher(ABC):
         """
         return 0.0
 
+    def bound_address(self) -> str:
+        """The address that was bound, after ``initialize``, with the port that the system chose for an address with the
+        port 0. "" by a driver without such addresses: a service then refuses them. Any thread, does not block.
+        """
+        return ""
+
     @of_drivers_with("keys")
     def public_key(self) -> str:
         """The public key of this publisher, a new one for each publisher object; "" without ``DriverSettings.keys``.

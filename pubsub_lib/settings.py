@@ -26,6 +26,7 @@ from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import ConfigError, InvalidValueError
 from pubsub_lib.exposure import is_loopback
+from pubsub_lib.free_port import has_free_port
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.masking import masked_fields, masked_repr
 from pubsub_lib.sync.urls import channel_urls
@@ -111,19 +112,20 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
             )
         if self.sync_url:
             channel_urls(self.sync_url)
-        elif not self.store_url:
+        elif not self.store_url and not self.parents:
             raise ConfigError(
                 "store_url is missing; give a SQLAlchemy URL such as sqlite:///net.db, or, for a replica or a relay "
-                "without a database, sync_url"
+                "without a database, sync_url (for a replica also parents)"
             )
         if self.keys and not self.store_url:
             raise ConfigError("keys = true needs the publishers' keys, which are in the database; set store_url")
 
     def _check_parents(self) -> None:
         for address in self.parents:
-            if not address.partition("://")[2]:
+            if not address.partition("://")[2] or has_free_port(address):
                 raise ConfigError(
-                    f"parents names {address!r}, which is no address; write it as tcp://10.0.0.1:8866, with its port"
+                    f"parents names {address!r}, which is no address; write it as tcp://10.0.0.1:8866, with its port; "
+                    "pubsub-db publishers shows that of a relay with publisher_port = 0"
                 )
         if len(set(self.parents)) < len(self.parents):
             raise ConfigError(f"parents names an address twice: {', '.join(self.parents)}; name each relay once")
@@ -200,12 +202,18 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
         values = configuration.values(GROUP, options.OPTIONS)
         pubsub = PubSubSettings(**values_of(PubSubSettings, values))
         pubsub.check()
+        found_by = (pubsub.publisher_port, values["discovery_interval"], values["parents"])
+        if pubsub.enable_pub_sub and not any(found_by):
+            raise ConfigError(
+                "with publisher_port = 0 replicas find publishers in the directory only; set discovery_interval above "
+                f"0 in [{GROUP}], or publisher_port"
+            )
         if values["service_name"]:  # without a name this program cannot publish, and so does not bind
             pubsub.warn_of_restriction()
-        if not values["store_url"] and not values["sync_url"]:
+        if not any(values[name] for name in ("store_url", "sync_url", "parents")):
             raise ConfigError(
                 f"the option 'store_url' in group [{GROUP}] is missing; give a SQLAlchemy URL such as "
-                "sqlite:///net.db, or, for a replica or a relay without a database, sync_url"
+                "sqlite:///net.db, or, for a replica or a relay without a database, sync_url (for a replica also parents)"
             )
         return cls(
             **values_of(ProgramSettings, values),

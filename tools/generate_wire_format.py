@@ -79,6 +79,7 @@ MEANING: Final = {
     "Hello.least_age": "only of a relay: the least age that the heads can have (rule R1); 0: not known. Since 1.3",
     "Hello.path": "only of a relay: the UUIDs of the publishers above it, nearest first; at most 16. Since 1.3",
     "Hello.instead": "only of a relay that stops: addresses of relays for its replicas; at most 16. Since 1.5",
+    "Hello.serves": "the port of the publisher's [sync channel](sync-channel.md) at its own host; 0: none. Since 1.6",
     "Head.point": "the newest point of the topic",
     "Head.count": "number of objects of the topic",
     "Head.digest": "digest of these objects",
@@ -158,6 +159,8 @@ Each line shows the offset in the frame and the bytes, then the field and its me
   receive everything in any order of upgrade. Publishers first is better: then no replica needs both. Restart the
   publishers once after the last replica was upgraded: each message is sent once again, not twice.
 - Since 1.5 a relay's goodbye may have `instead`: only such a message has this minor version.
+- Since 1.6 a hello may have `serves`, the port of the publisher's sync channel: only such a message has this minor
+  version. Older replicas skip it, and need `sync_url` or `store_url` as before.
 - A publisher of 1.0 sent a hello for each topic, under `D` topic `00`; subscribers of that topic still read it. It
   ignores the subscription to `D` `00`, which is not a hello request. A replica of 1.0 with a list of topics does not
   receive the broadcast hellos of newer publishers. Its freshness and bounds depend on the hello replies it requests.

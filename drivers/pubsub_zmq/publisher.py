@@ -41,8 +41,7 @@ _FEW: Final = 8
 """Messages that senders send themselves after such a pause, however fast: the topics of a group of transactions."""
 _STOP, _WAITING = 2.0, float("inf")  # seconds; the sending thread waits for messages
 # Plain integers, because combining or comparing the library's enumerations takes longer than sending.
-_NOW: Final = int(zmq.NOBLOCK)
-_MORE: Final = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
+_NOW, _MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 _POLLIN: Final = int(zmq.POLLIN)
 
 
@@ -75,7 +74,6 @@ class ZmqPublisher(Publisher):
         self._busy_since = self._direct_since = _WAITING
         self._guard: InflowGuard | None = None
         self.endpoint = ""
-        """The bound address after ``initialize``, with the real port also for a wildcard."""
         # Changed by the socket's user only, so that it needs no lock of its own.
         self._sending = dict.fromkeys(("frames", "send_errors", "connected", "disconnected", "overflow"), 0)
 
@@ -155,6 +153,10 @@ class ZmqPublisher(Publisher):
         since = max(min(self._busy_since, self._direct_since), self._sent_at)
         return 0.0 if self._life.closed else max(0.0, now - since)
 
+    def bound_address(self) -> str:
+        """See :meth:`pubsub_lib.api.Publisher.bound_address`."""
+        return self.endpoint
+
     def public_key(self) -> str:
         """Empty, because this publisher has no keys; the other kind is :class:`.keyed_publisher.KeyedPublisher`."""
         return ""
@@ -182,8 +184,6 @@ class ZmqPublisher(Publisher):
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(_STOP / 2)
-
-    # -- binding -----------------------------------------------------------------------------------------------------
 
     def _bind(self) -> Bound:
         bound, self._ipc_lock = bind(self._address, self._new_context, self._make_socket, self._end_context)

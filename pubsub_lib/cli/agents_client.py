@@ -104,6 +104,8 @@ def _configured(command: Command) -> list[str]:
     )
     if not service.metrics_port:
         raise ConfigError(f"metrics_port is 0 in [publisher_service], so services have no endpoint; {GIVE_URL}")
+    if service.metrics_port < 0:
+        raise ConfigError(f"metrics_port is -1 in [publisher_service], so services have any ports; {GIVE_URL}")
     return _in_directory(settings, service)
 
 

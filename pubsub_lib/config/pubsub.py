@@ -58,7 +58,13 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         option("Addresses of the hosts that run a publisher.", dragonflow_names=("publishers_ips",)),
     ] = ("$local_ip",)
     publisher_port: Annotated[
-        int, Meta(ge=1, le=65535), option("TCP port of the publishers.", dragonflow_names=("publisher_port",))
+        int,
+        Meta(ge=0, le=65535),
+        option(
+            "TCP port of the publishers. 0: a publisher service or relay binds a free port at each start and enters it "
+            "in the directory. Only replicas that read the directory find it there.",
+            dragonflow_names=("publisher_port",),
+        ),
     ] = 8866
     publisher_transport: Annotated[
         str,
@@ -118,7 +124,9 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     ] = "/var/run/zmq_pubsub/zmq-publisher-socket"
 
     def check(self) -> None:
-        """Raises ConfigError for a host that is no valid address, or to which no replica can connect."""
+        """Raises ConfigError for a host that is no valid address, or to which no replica can connect, and for a port 0
+        that no replica could find.
+        """
         for ip in self.publishers_ips:
             _check_host("publishers_ips", ip, self.publisher_transport)
             if ip in WILDCARDS:
@@ -128,6 +136,21 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
                 )
         if self.enable_pub_sub:
             _check_host("publisher_bind_address", self.publisher_bind_address, self.publisher_transport)
+            self._check_free_port()
+
+    def _check_free_port(self) -> None:
+        if self.publisher_port:
+            return
+        if self.publisher_transport != "tcp":
+            raise ConfigError(
+                f"publisher_port = 0 in [{GROUP}] asks for a free TCP port, but publisher_transport is "
+                f"{self.publisher_transport!r}; set publisher_transport = tcp, or another port"
+            )
+        if self.publishers_ips != (self.local_ip,):
+            raise ConfigError(
+                f"publishers_ips in [{GROUP}] names {', '.join(self.publishers_ips)}, but with publisher_port = 0 the "
+                "ports are only in the directory; remove publishers_ips, or set publisher_port"
+            )
 
     @property
     def driver(self) -> str:
@@ -146,8 +169,9 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses to which a replica connects."""
-        return tuple(map(self._address, self.publishers_ips)) if self.enable_pub_sub else ()
+        """The addresses to which a replica connects: none when the ports are only in the directory."""
+        known = self.enable_pub_sub and self.publisher_port
+        return tuple(map(self._address, self.publishers_ips)) if known else ()
 
     @property
     def bind_address(self) -> str:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from pubsub_lib.config.fields import option
-from pubsub_lib.config.program import Port, Text
+from pubsub_lib.config.program import Text
 from pubsub_lib.core.limits import MAX_LINKS
 from pubsub_lib.core.timing import SecondsOrNone
 
@@ -97,13 +97,20 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             "request whose Host header has another name gets 403."
         ),
     ] = ()
-    metrics_port: Annotated[Port, option("Port of the service's HTTP endpoint; 0 means none.")] = 8867
+    metrics_port: Annotated[
+        int,
+        Meta(ge=-1, le=65535),
+        option(
+            "Port of the service's HTTP endpoint; 0 means none. -1: a free port at each start, which the log names; "
+            "with serve_syncs also the hellos to replicas."
+        ),
+    ] = 8867
     serve_syncs: Annotated[
         bool,
         option(
-            "The service's HTTP endpoint answers the syncs of replicas with sync_url: all who reach it can read all "
-            "objects. Needs a metrics_port. Refused with keys = true unless insecure = true, because the endpoint has "
-            "no keys."
+            "The service's HTTP endpoint answers the syncs of replicas with sync_url, and of those that have this "
+            "service among their parents and no other source: all who reach it can read all objects. Needs a "
+            "metrics_port. Refused with keys = true unless insecure = true, because the endpoint has no keys."
         ),
     ] = False
     max_syncs: Annotated[

@@ -39,7 +39,10 @@ MAJOR: Final = 1
 MINOR: Final = 4
 """Grows when a field is appended, or a publisher sends in a further way."""
 DRAIN_MINOR: Final = 5
-"""The minor version of a relay's goodbye that names addresses, which alone has the last field."""
+"""The minor version of a relay's goodbye that names addresses."""
+SYNC_MINOR: Final = 6
+"""The minor version of a hello that names the port of a sync channel, which alone has the last field."""
+_MINORS: Final = {9: DRAIN_MINOR, 10: SYNC_MINOR}  # by number of fields of the hello
 
 EVERYTHING: Final = b"D"
 """Prefix of every data topic frame: a subscriber of ``ALL`` subscribes to it."""
@@ -174,7 +177,7 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
             service, uuid = envelope.service, _checked_uuid(envelope.service, envelope.uuid)
             store = _checked_id(envelope.store_id)
             sent = None if hello is None else hello.fields()
-            minor = DRAIN_MINOR if hello is not None and hello.instead else MINOR
+            minor = MINOR if sent is None else _MINORS.get(len(sent), MINOR)
             body = _encode((MAJOR, minor, service, uuid, envelope.sequence, list(messages), sent, store))
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
         raise InvalidValueError(

@@ -20,6 +20,10 @@ PLAIN_FIELDS: Final = 6
 """Number of the fields that the hellos of all publishers have."""
 RELAY_FIELDS: Final = 8
 """Number of the fields of a relay's hello that is not a goodbye with addresses."""
+DRAIN_FIELDS: Final = 9
+"""Number of the fields of a goodbye with addresses."""
+MAX_PORT: Final = 65535
+ServedPort = Annotated[int, msgspec.Meta(ge=0, le=MAX_PORT)]
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -61,6 +65,9 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
     Of a relay only (rule R1): ``least_age``: seconds between the latest moment at which the heads may have been
     read and the sending of this; 0: that may be the sending itself. ``path``: the UUIDs of the publishers above the
     relay, nearest first. ``instead``: in a goodbye, the addresses of relays to which the replicas below may go.
+
+    ``serves``: the port of the publisher's sync channel (HTTP) at its own host, 0: none. It is no host and no URL, so a
+    hello cannot lead a replica to another host.
     """
 
     sequences: Mapping[Name, Position]
@@ -72,11 +79,16 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
     least_age: float = 0.0
     path: tuple[Uuid, ...] = ()
     instead: tuple[Address, ...] = ()
+    serves: ServedPort = 0
 
     def fields(self) -> Sequence[object]:
-        """What is sent: without the last fields, which only some hellos of relays need."""
-        number = None if self.instead else RELAY_FIELDS if self.path or self.least_age else PLAIN_FIELDS
-        return msgspec.structs.astuple(self)[:number]
+        """What is sent: without the last fields, which only some hellos need."""
+        number = PLAIN_FIELDS
+        if self.path or self.least_age:
+            number = RELAY_FIELDS
+        if self.instead:
+            number = DRAIN_FIELDS
+        return msgspec.structs.astuple(self)[: None if self.serves else number]
 
     def complaint(self) -> str | None:
         """The inconsistency in it, or None."""
@@ -90,6 +102,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
             return f"it is a hello through more than {MAX_PATH} publishers"
         if len(self.instead) > MAX_INSTEAD:
             return f"it is a goodbye that names more than {MAX_INSTEAD} addresses"
+        if not 0 <= self.serves <= MAX_PORT:
+            return f"it is a hello that names the port {self.serves}"
         if not all(0 <= value <= MAX_NUMBER for value in self.sequences.values()):
             return f"it counts a topic's sequence below 0 or above {MAX_NUMBER}"
         return None

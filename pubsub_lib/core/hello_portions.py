@@ -7,9 +7,12 @@ from pubsub_lib.core.codec import MAX_NONCE_BYTES
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import MAX_NAME_BYTES
 
-HELLO_OVERHEAD: Final = (1 + 2 + (3 + MAX_NAME_BYTES) + 18 + 1 + 1) + (1 + 2 * 3 + 19 + 9 + (2 + MAX_NONCE_BYTES) + 1)
+HELLO_OVERHEAD: Final = (
+    (1 + 2 + (3 + MAX_NAME_BYTES) + 18 + 1 + 1) + (1 + 2 * 3 + 19 + 9 + (2 + MAX_NONCE_BYTES) + 1) + (9 + 1 + 1 + 3)
+)
 """Maximum bytes of a hello's body without topics: the body's own fields; then the hello's array, the headers of its two
-maps, the store's point, the age, the nonce, the goodbye."""
+maps, the store's point, the age, the nonce, the goodbye; then, of a hello with a sync channel, the other age, an empty
+path, no addresses, the port."""
 TOPIC_OVERHEAD: Final = 2 * 3 + 9 + (1 + 19 + 2 * 9)
 """Maximum bytes of one topic without its name: two headers of its name, the sequence, the head."""
 

@@ -202,8 +202,9 @@ class Relay:
         age = max((now - contents.proof(topic) for topic in about), default=0.0)
         least = min((now - contents.latest(topic) for topic in about), default=0.0)
         store = contents.store(about) if about else None
-        instead = self.instead if goodbye else ()
-        return Hello(sequences, heads, store, age, nonce, goodbye, min(max(least, 0.0), age), self.path(now), instead)
+        instead, serves = (self.instead, 0) if goodbye else ((), self.sequencer.serves)
+        least = min(max(least, 0.0), age)
+        return Hello(sequences, heads, store, age, nonce, goodbye, least, self.path(now), instead, serves)
 
     def path(self, now: float) -> tuple[bytes, ...]:
         """The UUIDs above this relay, the nearest first, of publishers whose hellos were received lately."""

@@ -58,6 +58,8 @@ class Sequencer:
         self.uuid = uuid
         self.store_id = NO_STORE
         """The store's id for every message. The caller sets it before ``publish``, and after a reading of the store."""
+        self.serves = 0
+        """The port of the sync channel at this host, for every hello but the goodbye; 0: none. The caller sets it."""
         self._timing = timing
         self._limits = limits
         self._sequences: dict[str, int] = {}
@@ -265,6 +267,7 @@ class Sequencer:
             age=now - self._began if read is not None else 0.0,
             nonce=nonce,
             goodbye=goodbye,
+            serves=0 if goodbye else self.serves,
         )
         return Envelope(self.service, self.uuid, ALL, 0, (), hello, self.store_id)
 

@@ -11,6 +11,7 @@ from pubsub_lib.api import Client
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.config.pubsub import WILDCARDS
 from pubsub_lib.errors import ConfigError, PubSubError, UsageError
+from pubsub_lib.free_port import has_free_port
 from pubsub_lib.logs import logger
 from pubsub_lib.settings import Settings
 from pubsub_lib.threads.periodic_thread import PeriodicThread
@@ -121,18 +122,20 @@ def admission_of(settings: Settings, store: object, driver: DriverPublisher, own
     """The admission of a publisher with keys, or one that only makes its entry; None without both. ``own_uuid``: enter
     the publisher in the directory. Replicas read the directory only for drivers whose publishers bind an address.
 
-    With keys it raises ConfigError for an own publisher whose address names no host, UsageError for a store without a
-    directory.
+    Raises ConfigError for an own publisher with the port 0. With keys also for one whose address names no host, and
+    UsageError for a store without a directory.
     """
     directory: Entries | None = getattr(store, "directory", None)
     if not settings.keys:
         if not own_uuid or directory is None or not loader.load(settings.driver).capabilities.bind_based:
             return None
+        _check_port(settings)
         return Admission(directory, None, LEASE, Entry(settings.service_name, own_uuid))
     if directory is None:
         raise UsageError("keys = true needs the clients in the database; pass a Store to the publisher")
     entry = None
     if own_uuid:
+        _check_port(settings)
         address = settings.bind_address
         if address.partition("://")[2].rpartition(":")[0] in WILDCARDS:
             raise ConfigError(
@@ -141,3 +144,11 @@ def admission_of(settings: Settings, store: object, driver: DriverPublisher, own
             )
         entry = Entry(settings.service_name, own_uuid, address, driver.public_key())
     return Admission(directory, driver, settings.clients_interval, entry)
+
+
+def _check_port(settings: Settings) -> None:
+    if has_free_port(settings.bind_address):
+        raise ConfigError(
+            f"{settings.bind_address} has another port at each start, by which no replica finds a program's own "
+            "publisher; set publisher_port in [pubsub], or run a publisher service"
+        )

@@ -109,7 +109,9 @@ class Publisher:
         the publisher was closed before or meanwhile. After an error it is closed.
         """
         with self._lock:
-            self._check_open()
+            closed = self._closing
+            if closed:
+                raise ClosedError("this publisher is closed; make a new one (committed changes are in the changelog)")
             if self._started:
                 raise UsageError("this publisher was started already; make a new one for a second run")
             self._started = True
@@ -131,10 +133,9 @@ class Publisher:
             self.close()  # __exit__ is not called when __enter__ raises
             raise
 
-    def _check_open(self) -> None:
-        """With the lock held."""
-        if self._closing:
-            raise ClosedError("this publisher is closed; make a new one (committed changes are in the changelog)")
+    def serve_syncs_at(self, port: int) -> None:
+        """Name this port in all later hellos: the sync channel at this host. 0: there is none. Any thread."""
+        self._core.serves = port
 
     def publish(self, links: Sequence[Link]) -> None:
         """Send these links, in this order; called by the store after each commit, in the writer's thread.
@@ -187,9 +188,7 @@ class Publisher:
             self._lock.release()
 
     def counters(self) -> Mapping[str, int]:
-        """The driver's counters, and: ``hellos`` (sent to all), ``answers`` (sent hello replies), ``unsent`` (of both
-        kinds).
-        """
+        """The driver's counters, and ``hellos`` (to all), ``answers`` (hello replies), ``unsent`` (of both kinds)."""
         return {**self._driver.counters(), **self._counts}
 
     def commit_to_sent(self) -> Latencies:

@@ -141,6 +141,10 @@ class RelayCore:
         taken, self._requests = self._requests, []
         return taken
 
+    def serve_syncs_at(self, port: int) -> None:
+        """Name this port in all later hellos but the goodbye; 0: none."""
+        self.relay.sequencer.serves = port
+
     def close(self, now: float, instead: Collection[str] = ()) -> None:
         """Send a goodbye, and nothing more. Questions that wait get no answer. ``instead``: the addresses to which the
         replicas below may go. Idempotent.

@@ -136,8 +136,12 @@ class RelayRuntime:
         """
         return None if self._closed else self._engine.answer(question)
 
-    def described_at(self, address: str) -> OwnAgent:
-        """Describes the relay for its announcements, at each call. Replicas reach it at ``address``."""
+    def serve_syncs_at(self, port: int) -> None:
+        """Name this port in all later hellos: the sync channel at this host. 0: there is none. Any thread."""
+        self._engine.read(lambda state: self._engine.core.serve_syncs_at(port))
+
+    def described_at(self, address: Callable[[], str]) -> OwnAgent:
+        """Describes the relay for its announcements, at each call. Replicas reach it at ``address()``."""
         return OwnAgent(self._settings, self.uuid, self._engine, self.parents, self._discovery, "relay", address)
 
     @property

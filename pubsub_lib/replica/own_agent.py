@@ -28,9 +28,9 @@ class OwnAgent:
         parents: ParentSubscriber | None,
         discovery: Discovery | None,
         role: Role = "replica",
-        address: str = "",
+        address: Callable[[], str] = str,
     ) -> None:
-        """``address``: of a relay, where replicas reach it."""
+        """``address()``: of a relay, where replicas reach it."""
         self._host = _plain(socket.gethostname())
         self._name = settings.service_name if role == "relay" else settings.replica_name or self._host
         self._uuid = uuid
@@ -46,6 +46,7 @@ class OwnAgent:
 
     def __call__(self) -> Agent:
         """The description now."""
+        address = self._address()
         topics, staleness = self._engine.read(self._look)
         return Agent(
             uuid=self._uuid,
@@ -58,7 +59,7 @@ class OwnAgent:
             staleness=None if staleness == float("inf") else max(0.0, staleness),
             parent=self._parent(),
             listens_to=tuple(each for each in self._listens_to() if _is_short(each))[:MAX_ADDRESSES],
-            address=self._address if _is_short(self._address) else "",
+            address=address if _is_short(address) else "",
         )
 
     def _look(self, state: ReplicaState) -> tuple[Sequence[str], float]:

@@ -51,6 +51,7 @@ class ParentSubscriber(Subscriber):
         self._parents = Parents(addresses, timing, time.monotonic())
         self._listens_to = ""
         self._publisher = ""
+        self._serves = 0
         self._received: set[str] = set()
         """UUIDs of hellos since the parent was chosen."""
         self._left: set[str] = set()
@@ -73,6 +74,14 @@ class ParentSubscriber(Subscriber):
     def publisher(self) -> str:
         """The service name in the last hello since the parent was chosen; "" before the first one. Any thread."""
         return self._publisher
+
+    @property
+    def channel(self) -> tuple[str, int]:
+        """The parent's address, and the port of its sync channel in its last hello; 0: none, or no hello since the
+        parent was chosen. Any thread.
+        """
+        with self._lock:
+            return self._parents.current, self._serves
 
     def judge_by(self, unheard: Callable[[float], float]) -> None:
         """``unheard(now)``: seconds since the parent proved the stalest chain. It takes the replica's lock. Call it
@@ -123,7 +132,7 @@ class ParentSubscriber(Subscriber):
     def _moved(self, why: str) -> None:
         self.moves += 1
         self._left, self._received = self._received, set()
-        self._publisher = ""
+        self._publisher, self._serves = "", 0
         _log.warning(
             "leaving the parent at %s for %s: %s", self._listens_to, self._parents.current, why,
             extra=fields(address=self._parents.current),
@@ -158,6 +167,7 @@ class ParentSubscriber(Subscriber):
                 of_parent = envelope.uuid not in self._left
                 if of_parent:
                     self._record(self._recorded[0], (envelope.service, envelope.uuid))
+                    self._serves = envelope.hello.serves
                     self._publisher = envelope.service
                 self._remember(self._received, envelope.uuid)
                 ended = of_parent and envelope.hello.goodbye

@@ -110,7 +110,7 @@ class Replica:
         self._unreadable = Unreadable()
         half = receiving_half(settings, subscriber)
         self._subscriber, self._parents = half.subscriber, half.parents
-        self._sources = Sources(settings, store)
+        self._sources = Sources(settings, store, self._parents)
         self._discovery: Discovery | None = None
         if half.binds and settings.discovery_interval > 0 and self._sources.store is not None:
             self._discovery = discovery_of(settings, self._sources.store.directory.live, self._subscriber)

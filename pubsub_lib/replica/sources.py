@@ -1,4 +1,4 @@
-"""Where a replica reads: its syncs from the database or from the sync channel, the directory from the database only.
+"""Where a replica reads: its syncs from the database or from a sync channel, the directory from the database only.
 And where it announces itself: at the sync channel.
 """
 
@@ -12,22 +12,31 @@ from pubsub_lib.replica.discovery import Discovery
 from pubsub_lib.replica.engine import Engine
 from pubsub_lib.replica.own_agent import OwnAgent
 from pubsub_lib.replica.own_store import open_own_store
+from pubsub_lib.replica.parent_channel import ParentChannel
 from pubsub_lib.replica.parent_subscriber import ParentSubscriber
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 from pubsub_lib.sync.announcer import Announcer
 from pubsub_lib.sync.client import SyncClient
-from pubsub_lib.sync.urls import warn_of_plain_channels
+from pubsub_lib.sync.urls import KnownUrls, warn_of_plain_channels
 
 
 class Sources:
     """The sources of one replica. ``given`` replaces all those of the settings, and is not closed."""
 
-    def __init__(self, settings: Settings, given: SyncReader | None) -> None:
-        """Connects to nothing. Warns of servers that are not verified. Raises ConfigError."""
+    def __init__(self, settings: Settings, given: SyncReader | None, parents: ParentSubscriber | None = None) -> None:
+        """``parents``: without ``sync_url`` and ``store_url``, syncs are read from the sync channel of the current
+        parent, which its hellos name. Connects to nothing. Warns of servers that are not verified. Raises ConfigError.
+        """
         own = open_own_store(settings) if given is None and settings.store_url else None
-        self._client = channel_client(settings) if given is None and settings.sync_url else None
+        self._urls: str | KnownUrls = settings.sync_url
+        self._client: SyncClient | None = None
+        if given is None and settings.sync_url:
+            self._client = channel_client(settings)
+        elif given is None and own is None and parents is not None:
+            self._urls = ParentChannel(parents)
+            self._client = _client(settings, self._urls, settings.timing.sync_timeout)
         self._own = own
         self._announces = settings if self._client is not None and settings.announce_interval else None
         self._announcer: Announcer | None = None
@@ -36,7 +45,7 @@ class Sources:
         self.store = own if given is None else given if isinstance(given, Store) else None
         """The database, for the directory; None: there is none."""
         reader = given if given is not None else self._client if self._client is not None else own
-        assert reader is not None  # the settings have one of both
+        assert reader is not None  # the settings have one of them
         self.reader: SyncReader = reader
         """Answers the syncs."""
         self.history: object = reader if self.store is None else self.store
@@ -51,7 +60,7 @@ class Sources:
             if settings is None or self._closed:
                 return
             agent = OwnAgent(settings, uuid.uuid4().hex, engine, parents, discovery)
-            self._announcer = Announcer(settings.sync_url, settings.announce_interval, agent)
+            self._announcer = Announcer(self._urls, settings.announce_interval, agent)
             self._announcer.start()
 
     def announcements(self) -> Mapping[str, int]:
@@ -78,7 +87,7 @@ def check_driver(settings: Settings, capabilities: Capabilities) -> None:
         return
     if capabilities.needs_store:
         raise ConfigError(
-            f"{settings.driver} needs the database, and a replica with sync_url alone has none; set enable_pub_sub = "
+            f"{settings.driver} needs the database, and a replica without store_url has none; set enable_pub_sub = "
             "true and a pub_sub_driver that carries messages, or set store_url"
         )
     if capabilities.bind_based and not settings.addresses and not settings.parents:
@@ -91,12 +100,12 @@ def check_driver(settings: Settings, capabilities: Capabilities) -> None:
 def channel_client(settings: Settings) -> SyncClient:
     """A client of the sync channel of ``sync_url``. Warns of servers that are not verified."""
     warn_of_plain_channels(settings.sync_url)
-    return _client(settings, settings.timing.sync_timeout)
+    return _client(settings, settings.sync_url, settings.timing.sync_timeout)
 
 
 def second_client(settings: Settings) -> SyncClient:
     """Another one, for a relay that asks while a replica below it waits for the answer: in half of the time."""
-    return _client(settings, settings.timing.sync_timeout / 2)
+    return _client(settings, settings.sync_url, settings.timing.sync_timeout / 2)
 
 
 def sibling_client(settings: Settings, urls: str) -> SyncClient:
@@ -104,14 +113,15 @@ def sibling_client(settings: Settings, urls: str) -> SyncClient:
     verified.
     """
     warn_of_plain_channels(urls)
-    return _client(settings, settings.timing.sync_timeout / 2, urls)
+    return _client(settings, urls, settings.timing.sync_timeout / 2)
 
 
-def _client(settings: Settings, timeout: float, urls: str = "") -> SyncClient:
+def _client(settings: Settings, urls: str | KnownUrls, timeout: float) -> SyncClient:
     return SyncClient(
-        urls or settings.sync_url,
+        urls,
         timeout=timeout,
         begin=settings.timing.stale_after,
         max_frame_bytes=settings.limits.max_frame_bytes,
         max_bytes=settings.max_sync_bytes,
+        others=callable(urls) and len(settings.parents) > 1,
     )

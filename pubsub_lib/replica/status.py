@@ -87,7 +87,7 @@ class Status(msgspec.Struct, frozen=True):
     quarantined: Sequence[QuarantinedPublisher] = ()
     """The publishers whose messages are not used now, at most ``pubsub_lib.core.quarantine.MAX_KEPT``."""
     announcements: Mapping[str, int] = {}
-    """With ``sync_url``: announcements that were ``accepted`` above, and ``failed`` ones."""
+    """With a sync channel: announcements that were ``accepted`` above, and ``failed`` ones."""
 
     @property
     def ready(self) -> bool:

@@ -61,7 +61,8 @@ class Leases:
         self._directory = directory
         self._service = service
         self._uuid = uuid
-        self._address = address
+        self.address = address
+        """For the entry; it may be changed until the first step."""
         self._seconds = seconds
         self._public_key = public_key
         self._role = role
@@ -80,7 +81,7 @@ class Leases:
             self._entry.asked(now)
             # ``register`` also renews: an entry that was removed while the database was unreachable is back at once.
             self._directory.register(
-                self._service, self._uuid, self._address, self._seconds, self._public_key, self._role
+                self._service, self._uuid, self.address, self._seconds, self._public_key, self._role
             )
             self._entry.granted(now)
             # After ``register``, so that the holder of the name is in the directory for services that do not get it.

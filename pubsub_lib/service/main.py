@@ -18,6 +18,7 @@ from pubsub_lib.config.reading import Configuration
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.free_port import with_bound_port
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.service import open_files, probing, samples, status_page
@@ -177,8 +178,11 @@ def _serve(
 ) -> None:
     with serving:
         endpoint = _endpoint(serving, settings, service) if service.metrics_port else None
-        where = f" at {settings.bind_address}" if is_bound(settings) else ""
-        _log.info("%s runs as %s%s", settings.service_name, serving.uuid, where)
+        if endpoint is not None and service_settings.names_channel(settings, service):
+            serving.serve_syncs_at(endpoint.port)
+        where = f" at {with_bound_port(settings.bind_address, serving.address)}" if is_bound(settings) else ""
+        web = "" if endpoint is None else f", its HTTP endpoint at {service.metrics_address}:{endpoint.port}"
+        _log.info("%s runs as %s%s%s", settings.service_name, serving.uuid, where, web)
         notify("READY=1")
         _wait(stop, serving, reload)
         notify("STOPPING=1")
@@ -212,8 +216,8 @@ def state_of(stuck: Sequence[str], problems: Sequence[str]) -> str:
 
 def _endpoint(serving: Serving, settings: Settings, service: ServiceSettings) -> "Endpoint":
     make = _import_metrics().endpoint_of
-    syncs = syncs_of(serving.answer_sync, serving.agents_route(service.address), settings, service)
-    status = serving.status_reader(settings.driver, service.address, syncs.known)
+    syncs = syncs_of(serving.answer_sync, serving.agents_route(serving.address), settings, service)
+    status = serving.status_reader(settings.driver, serving.address, syncs.known)
     routes = status_page.routes(status) if service.status_page else {}
     made: Endpoint = make(
         service, syncs.counters_with(serving.counters), syncs.gauges_with(serving.gauges), serving.latencies,

@@ -35,7 +35,7 @@ def endpoint_of(
     """
     return Endpoint(
         settings.metrics_address,
-        settings.metrics_port,
+        max(settings.metrics_port, 0),  # -1: a free one
         ServiceMetrics(counters, gauges, latencies, problems),
         problems,
         "metrics_port in [publisher_service]",

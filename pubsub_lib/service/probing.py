@@ -50,7 +50,7 @@ def failures(settings: Settings, service: ServiceSettings) -> Iterator[PubSubErr
     if is_bound(settings) and scheme == "tcp":
         host, _, port = rest.rpartition(":")
         yield from _tried(_port, host, int(port), "publisher_port")
-    if service.metrics_port:
+    if service.metrics_port > 0:
         yield from _tried(_port, service.metrics_address, service.metrics_port, "metrics_port")
 
 

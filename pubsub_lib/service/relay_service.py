@@ -21,6 +21,7 @@ from pubsub_lib.constructor_checks import check_settings
 from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.core.model import SyncAnswer
 from pubsub_lib.errors import PubSubError
+from pubsub_lib.free_port import with_bound_port
 from pubsub_lib.latency import Latencies
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.admission import admission_of
@@ -105,6 +106,8 @@ class RelayService:
             settings, reader, sender, subscriber, live, older=older, drain_to=service.drain_to
         )  # fmt: skip
         self._admission = admission_of(settings, store, sender, "") if settings.keys else None
+        self.address = service.address
+        """Where replicas reach the relay, after ``start`` with the port that is bound."""
         self._leases = None if store is None else Leases(
             store.directory, self._name, self.uuid, service.address, service.lease, time.monotonic(),
             sender.public_key() if settings.keys else "", RELAY,
@@ -113,7 +116,7 @@ class RelayService:
         self._announcer: Announcer | None = None
         if settings.sync_url and settings.announce_interval:
             self._announcer = Announcer(
-                settings.sync_url, settings.announce_interval, self._relay.described_at(service.address),
+                settings.sync_url, settings.announce_interval, self._relay.described_at(lambda: self.address),
                 lambda: self._agents.known(time.monotonic()),
             )  # fmt: skip
         self._loops = {} if self._leases is None else {
@@ -141,6 +144,9 @@ class RelayService:
         """Bind, listen and start the threads. Raises TransportError; then no thread runs and everything is released."""
         try:
             self._relay.start()
+            self.address = with_bound_port(self.address, self._sender.bound_address())
+            if self._leases is not None:
+                self._leases.address = self.address
             if self._admission is not None:
                 self._admission.start()
             for loop in self._loops.values():
@@ -177,6 +183,10 @@ class RelayService:
     def answer_sync(self, question: SyncQuestion) -> SyncAnswer | None:
         """Answer a sync of a replica below from memory. See :meth:`.RelayRuntime.answer`."""
         return self._relay.answer(question)
+
+    def serve_syncs_at(self, port: int) -> None:
+        """Name this port of this host in hellos, for the syncs of replicas below. Any thread."""
+        self._relay.serve_syncs_at(port)
 
     def agents_route(self, address: str) -> AgentsRoute:
         """Takes announcements, and answers with the agents. Replicas find the relay at ``address``."""

@@ -8,7 +8,6 @@ altered without the library.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Final
 
 import msgspec
@@ -23,6 +22,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link, SyncAnswer
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import PubSubError
+from pubsub_lib.free_port import with_bound_port
 from pubsub_lib.journal import open_journal
 from pubsub_lib.latency import Latencies
 from pubsub_lib.logs import logger
@@ -97,6 +97,9 @@ class PublisherService:
         )
         self._receiving = self._receiving_from(hop, settings.limits)
         directory, key = self._store.directory, sender.public_key() if settings.keys else ""
+        self._sender = sender
+        self.address = service.address
+        """Where replicas reach the service, after ``start`` with the port that is bound."""
         self._leases = Leases(directory, name, self.uuid, service.address, service.lease, time.monotonic(), key)
         self._changelog_reader = ChangelogReader(
             self._store, self._outgoing, service.follow_interval, self._leases.orphans
@@ -133,9 +136,7 @@ class PublisherService:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     @property
@@ -149,6 +150,7 @@ class PublisherService:
         """
         try:
             self._publisher.start()
+            self.address = self._leases.address = with_bound_port(self.address, self._sender.bound_address())
             if self._receiving is not None:
                 self._receiving.start()
             if self._commits is not None:
@@ -266,6 +268,10 @@ class PublisherService:
     def answer_sync(self, question: SyncQuestion) -> SyncAnswer:
         """Answer a sync of a replica from the database. Any thread; blocks, raises StoreError."""
         return self._store.read_sync(question.wants, read_packed)
+
+    def serve_syncs_at(self, port: int) -> None:
+        """Name this port of this host in hellos, for the syncs of replicas. Any thread."""
+        self._publisher.serve_syncs_at(port)
 
     def agents_route(self, address: str) -> AgentsRoute:
         """Takes announcements, and answers with the agents. Replicas find the service at ``address``, or ""."""

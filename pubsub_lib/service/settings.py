@@ -13,14 +13,17 @@ from pubsub_lib.core.envelope import MAX_ADDRESS, MAX_INSTEAD
 from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.exposure import is_loopback
+from pubsub_lib.free_port import has_free_port
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
+from pubsub_lib.replica.parent_channel import OWN_HOST, host_of
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import sqlite, url
 from pubsub_lib.sync.urls import ChannelUrl, channel_urls
 
 _log = logger(__name__)
 
+_IPV4_LOOPBACK: Final = (OWN_HOST, "localhost")
 _THIS_HOST: Final = ("localhost", "127.0.0.1", "::1")
 
 
@@ -45,6 +48,7 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
     else:
         check(settings)
         _check_origin(service)
+    _check_free_port(settings, service)
     _check_ports(settings, service)
     _check_syncs(settings, service)
     exposure.check(listeners(settings, service), settings.insecure)
@@ -116,6 +120,11 @@ def _check_above(settings: Settings, service: ServiceSettings, group: str) -> No
         raise ConfigError(
             f"{group} has its own address {min(found)} among its parents; remove it from parents in [{GROUP}]"
         )
+    if not settings.store_url and not settings.sync_url:
+        raise ConfigError(
+            f"{group} has no source of its objects: it does not use the sync channel that its parents' hellos name; "
+            f"set sync_url, or store_url, in [{GROUP}]"
+        )
     if settings.parents or settings.store_url:
         return
     if not settings.addresses:
@@ -159,7 +168,7 @@ def _check_drain(settings: Settings, service: ServiceSettings) -> None:
     if len(service.drain_to) > MAX_INSTEAD:
         raise ConfigError(f"{group} names {len(service.drain_to)} addresses; name {MAX_INSTEAD} at most")
     for address in service.drain_to:
-        if not address.partition("://")[2] or len(address) > MAX_ADDRESS:
+        if not address.partition("://")[2] or len(address) > MAX_ADDRESS or has_free_port(address):
             raise ConfigError(f"{group} names {address!r}, which is no address; write it as tcp://10.0.0.8:8866")
         if address in (settings.bind_address, service.address):
             raise ConfigError(f"{group} names {address}, which is the relay's own address; remove it")
@@ -177,7 +186,7 @@ def listeners(settings: Settings, service: ServiceSettings) -> exposure.Listener
     found = {exposure.PUBLISHER: settings.bind_address} if is_bound(settings) and not settings.keys else {}
     if service.metrics_port:
         option = f"metrics_address in [{options.SERVICE_GROUP}]"
-        found[option] = f"http://{service.metrics_address}:{service.metrics_port}"
+        found[option] = f"http://{service.metrics_address}:{max(service.metrics_port, 0)}"
     return found
 
 
@@ -195,11 +204,24 @@ def _check_database(settings: Settings) -> None:
                 )
 
 
+def _check_free_port(settings: Settings, service: ServiceSettings) -> None:
+    """The address in the directory has the port that is bound: only that of the port 0 is replaced."""
+    free = has_free_port(settings.bind_address)
+    if not service.address or not is_bound(settings) or has_free_port(service.address) == free:
+        return
+    own = f"address in [{options.SERVICE_GROUP}] is {service.address}"
+    if free:
+        raise ConfigError(
+            f"{own}, but publisher_port = 0 has another port at each start; write the port 0 there too, or remove it"
+        )
+    raise ConfigError(f"{own}, but publisher_port in [{GROUP}] is not 0; write its port, or remove address")
+
+
 def _check_ports(settings: Settings, service: ServiceSettings) -> None:
     """Reject two listeners of this service on one port: the second one could not be bound."""
     scheme, _, rest = settings.bind_address.partition("://")
     host, _, port = rest.rpartition(":")
-    if scheme == "tcp" and port == str(service.metrics_port) and meet(host, service.metrics_address):
+    if scheme == "tcp" and port != "0" and port == str(service.metrics_port) and meet(host, service.metrics_address):
         raise ConfigError(
             f"metrics_port in [{options.SERVICE_GROUP}] and publisher_port in [{GROUP}] are both {port}; "
             "change one of them"
@@ -216,6 +238,21 @@ def _check_syncs(settings: Settings, service: ServiceSettings) -> None:
             f"serve_syncs = true in [{options.SERVICE_GROUP}] lets all who reach the HTTP endpoint read all objects, "
             "which keys = true is to prevent; set one of them to false, or insecure = true in [pubsub]"
         )
+
+
+def names_channel(settings: Settings, service: ServiceSettings) -> bool:
+    """Whether hellos name the port of the sync channel. They name no host, so a replica asks at the host of the
+    publisher's address: only if the endpoint listens there, too.
+    """
+    if not service.serve_syncs or not is_bound(settings):
+        return False
+    endpoint = service.metrics_address.strip("[]")
+    own = {host_of(address) for address in (settings.bind_address, service.address) if address}
+    if endpoint == "0.0.0.0":  # noqa: S104 - recognized
+        return not any(":" in host for host in own)
+    if endpoint in _IPV4_LOOPBACK:
+        return not own.isdisjoint(_IPV4_LOOPBACK)
+    return endpoint == "::" or endpoint in own
 
 
 def trims_unread_links(service: ServiceSettings) -> str:

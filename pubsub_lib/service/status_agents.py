@@ -19,12 +19,12 @@ COLUMNS: Final = ("Name", "About", "Topics", "Announced", "Staleness")
 _UNKNOWN: Final = (
     "This service does not know which replicas exist, nor how stale they are: each one measures its own staleness. "
     "<code>/ready</code> and <code>/metrics</code> of a replica have it "
-    "(<code>pubsub_replica_staleness_seconds</code>). With <code>serve_syncs</code> replicas that have "
-    "<code>sync_url</code> announce themselves to this service."
+    "(<code>pubsub_replica_staleness_seconds</code>). With <code>serve_syncs</code> replicas that read "
+    "their syncs from this service announce themselves to it."
 )
 _KNOWN: Final = (
-    "Replicas and relays with <code>sync_url</code> announce themselves; others are not in this list. The staleness is "
-    "that of the last announcement."
+    "Replicas and relays with <code>sync_url</code>, and replicas with <code>parents</code> alone, announce "
+    "themselves; others are not in this list. The staleness is that of the last announcement."
 )
 
 

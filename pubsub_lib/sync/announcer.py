@@ -1,4 +1,4 @@
-"""The announcements of a replica or a relay: a thread that sends them to the servers of ``sync_url``."""
+"""The announcements of a replica or a relay: a thread that sends them to the servers of its sync channel."""
 
 import random
 import threading
@@ -13,7 +13,7 @@ from pubsub_lib.logs import logger
 from pubsub_lib.sync.agent_registry import Known
 from pubsub_lib.sync.agents import Agent, Announcement, decode_accepted, encode, fitting
 from pubsub_lib.sync.http_call import HttpCall, reason_in
-from pubsub_lib.sync.urls import PATH, ChannelUrl, channel_urls
+from pubsub_lib.sync.urls import PATH, ChannelUrl, KnownUrls, known_urls
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 
 _log = logger(__name__)
@@ -38,22 +38,24 @@ def agents_url(url: ChannelUrl) -> ChannelUrl:
 
 
 class Announcer:
-    """Announces an agent every ``interval`` seconds to the first of these URLs (``sync_url``) that accepts, beginning
-    with the one that accepted last. A failure is counted, logged once, and has no other consequence.
+    """Announces an agent every ``interval`` seconds to the first of these URLs (``sync_url``, or those that a function
+    knows each time) that accepts, beginning with the one that accepted last. A failure is counted, logged once, and has
+    no other consequence.
 
     ``agent()`` describes the agent, ``below()`` those below a relay; any of them may raise PubSubError while it closes.
     """
 
     def __init__(
         self,
-        urls: str,
+        urls: str | KnownUrls,
         interval: float,
         agent: Callable[[], Agent],
         below: Callable[[], Known] = lambda: NOTHING_BELOW,
         rng: random.Random | None = None,
     ) -> None:
         """Raises ConfigError for an invalid URL. Connects to nothing."""
-        self._urls = [agents_url(each) for each in channel_urls(urls)]
+        self._known = known_urls(urls)
+        self._urls: list[ChannelUrl] = []
         self._interval = interval
         self._agent = agent
         self._below = below
@@ -106,9 +108,10 @@ class Announcer:
             return now + self._interval * self._rng.uniform(0.0, FIRST_PART)
         again = now + self._interval * self._rng.uniform(1.0 - EARLY_PART, 1.0)
         try:
+            self._use_known()
             agent = fitting(self._agent())
             below = self._below()
-        except PubSubError as error:  # it is being closed
+        except PubSubError as error:  # no server is known, or it is being closed
             self._failed(error)
             return again
         announced = Announcement(
@@ -117,6 +120,11 @@ class Announcer:
         if self._sent(encode(announced), agent.uuid, now + min(TIMEOUT, self._interval)):
             self._last = agent
         return again
+
+    def _use_known(self) -> None:
+        known = [agents_url(each) for each in self._known()]
+        if set(known) != set(self._urls):
+            self._urls = known
 
     def _sent(self, body: bytes, own: str, deadline: float) -> bool:
         """Whether one of the servers has accepted."""

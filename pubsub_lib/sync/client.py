@@ -17,7 +17,7 @@ from pubsub_lib.sync.question import SyncQuestion, encode_question
 from pubsub_lib.sync.reading import read_answer
 from pubsub_lib.sync.resuming import KeptTopics
 from pubsub_lib.sync.stream import max_page_bytes, unpacked
-from pubsub_lib.sync.urls import ChannelUrl, channel_urls
+from pubsub_lib.sync.urls import ChannelUrl, KnownUrls, known_urls
 
 _log = logger(__name__)
 
@@ -44,30 +44,35 @@ class Busy(StoreUnavailable):
 
 
 class SyncClient:
-    """Reads from the sync channels at these URLs (``sync_url``): from the first one that answers, beginning with the
-    one that answered last. One that failed or hung is asked last, and so is one whose answer did not help: a relay that
-    is cut off goes on answering. A server that is busy is not asked again before the time that it named.
+    """Reads from the sync channels at these URLs (``sync_url``, or those that a function knows at each question): from
+    the first one that answers, beginning with the one that answered last. One that failed or hung is asked last, and so
+    is one whose answer did not help: a relay that is cut off goes on answering. A server that is busy is not asked
+    again before the time that it named.
 
     ``timeout``: seconds for one sync at all URLs together. ``begin``: seconds until a server begins its answer, else
     the next one is asked, because it may hang. Each time that it needed longer it has twice as long the next time, so
-    that a slow one is not given up. ``max_frame_bytes`` and ``max_bytes`` bound one page and all pages of an answer.
-    The complete topics of a first sync's answer that breaks off are kept for the next question, also that to another
+    that a slow one is not given up. A single server may take the whole time, unless ``others`` may be known instead of
+    it at the next question. ``max_frame_bytes`` and ``max_bytes`` bound one page and all pages of an answer. The
+    complete topics of a first sync's answer that breaks off are kept for the next question, also that to another
     server: at most ``max_bytes`` of values.
     ``read_sync`` is called by one thread at a time, ``close`` by any thread.
     """
 
     def __init__(
         self,
-        urls: str,
+        urls: str | KnownUrls,
         *,
         timeout: float,
         begin: float,
         max_frame_bytes: int,
         max_bytes: int,
+        others: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises ConfigError for an invalid URL. Connects to nothing."""
-        self._urls = list(channel_urls(urls))
+        self._known = known_urls(urls)
+        self._urls: list[ChannelUrl] = [] if callable(urls) else list(self._known())
+        self._others = others
         self._timeout = timeout
         self._begin = begin
         self._slow: dict[ChannelUrl, float] = {}
@@ -92,10 +97,11 @@ class SyncClient:
     def ask(self, question: SyncQuestion) -> SyncAnswer:
         """Ask the servers, one after the other, until one answers. Blocks for the timeout at most.
 
-        Raises StoreUnavailable when none answers, StoreError for an answer that cannot be read, InvalidValueError for
-        a question that is too large.
+        Raises StoreUnavailable when none is known or answers, StoreError for an answer that cannot be read,
+        InvalidValueError for a question that is too large.
         """
         deadline = self._now() + self._timeout
+        self._use_known()
         last: StoreError | None = None
         if self._answered and (question.refresh or self._asks_again(question.wants)):
             self._ask_first_last()
@@ -113,6 +119,11 @@ class SyncClient:
             return answer
         assert last is not None  # there is at least one URL
         raise last
+
+    def _use_known(self) -> None:
+        known = self._known()
+        if set(known) != set(self._urls):
+            self._urls, self._answered = list(known), False
 
     def _asks_again(self, wants: Mapping[str, Want]) -> bool:
         """Whether the last answer brought nothing to a topic that needs something: another relay may know more."""
@@ -157,7 +168,7 @@ class SyncClient:
             self._check_open(url)
             asked = time.monotonic()
             # There is no other server to ask instead of a single one.
-            begin = self._slow.get(url, self._begin) if len(self._urls) > 1 else inf
+            begin = self._slow.get(url, self._begin) if self._others or len(self._urls) > 1 else inf
             call = self._call = HttpCall(url, asked + deadline - self._now(), asked + begin)
         begun = False
         try:

@@ -1,5 +1,6 @@
-"""The URLs of sync channels, as the option ``sync_url`` has them."""
+"""The URLs of sync channels: those of the option ``sync_url``, or those that a function knows now."""
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -28,6 +29,18 @@ class ChannelUrl(NamedTuple):
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.path}"
 
 
+KnownUrls = Callable[[], Sequence[ChannelUrl]]
+"""The URLs that are known now, at least one. Raises StoreUnavailable when there is none. Any thread."""
+
+
+def known_urls(urls: str | KnownUrls) -> KnownUrls:
+    """A function for both kinds of URLs. Raises ConfigError for a text with an invalid URL."""
+    if not isinstance(urls, str):
+        return urls
+    fixed = channel_urls(urls)
+    return lambda: fixed
+
+
 def channel_urls(text: str, option: str = "sync_url") -> tuple[ChannelUrl, ...]:
     """The URLs in a text, separated by commas. Raises ConfigError for an invalid one, and when there is none.
     ``option``: the text is of this option.
@@ -43,8 +56,13 @@ def channel_urls(text: str, option: str = "sync_url") -> tuple[ChannelUrl, ...]:
 
 
 def warn_of_plain_channels(text: str) -> None:
+    """:func:`warn_of_plain` for the URLs of ``sync_url``."""
+    warn_of_plain(channel_urls(text))
+
+
+def warn_of_plain(urls: Iterable[ChannelUrl]) -> None:
     """Log a warning that names the URLs whose answers a program in between can read and change."""
-    plain = ", ".join(str(each) for each in channel_urls(text) if not each.tls and not is_loopback_host(each.host))
+    plain = ", ".join(str(each) for each in urls if not each.tls and not is_loopback_host(each.host))
     if plain:
         _log.warning(
             "the sync channel %s is not encrypted, and its server is not verified: a program in between can read and "

@@ -355,6 +355,8 @@ class SubscriberConformance:
                 nonce = f"nonce-{number}"
                 asker.subscriber.request_hello(nonce, ["tenant-1", ALL])
                 asker.received.until(lambda nonce=nonce: asker.received.hellos(nonce), f"the reply {nonce!r} came")  # type: ignore[misc]
+                if rig.driver.capabilities.carries_envelopes:
+                    assert asker.received.hellos(nonce)[0] == publisher.hello(nonce).hello, "the hello was changed"
             for listener in (asker, other, everything):
                 on.fence(listener, "tenant-1")
             for number in range(20):

@@ -150,8 +150,8 @@ class Sender:
         return made
 
     def hello(self, nonce: str = "", topic: str = "") -> Envelope:
-        """Make an empty hello; with a nonce, a hello reply."""
-        return Envelope("conformance", self.uuid, topic, 0, [], Hello({}, {}, ZERO, 0.0, nonce))
+        """Make an empty hello, with the port of a sync channel; with a nonce, a hello reply."""
+        return Envelope("conformance", self.uuid, topic, 0, [], Hello({}, {}, ZERO, 0.0, nonce, serves=8867))
 
 
 class Scene:

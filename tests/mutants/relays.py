@@ -17,6 +17,7 @@ LOG = partial(_mutant, "core/topic_log", "core/test_topic_log")
 ENGINE = partial(_mutant, "relay/engine", "relay/test_engine")
 FULL = partial(_mutant, "relay/full_syncs", "relay/test_full_syncs")
 LEASES = partial(_mutant, "service/leases", "service/test_leases")
+SERVICE = partial(_mutant, "service/relay_service", "service/test_relay_service")
 
 MUTANTS = (
     CORE(
@@ -74,6 +75,34 @@ MUTANTS = (
         "next(iter(instead), usable[0])",
         "test_rule_r5_parent_that_stops_names_the_next_one_among_the_replicas_own",
         "one relay that is taken over leads all replicas below it to a publisher of false changes",
+    ),
+    PARENTS(
+        "first_channel_of_a_parent_is_kept",
+        "self._serves = envelope.hello.serves\n",
+        "self._serves = self._serves or envelope.hello.serves\n",
+        "test_channel_is_that_of_the_last_hello_of_the_current_parent",
+        "a replica goes on asking at the port that its parent had before its last start",
+    ),
+    PARENTS(
+        "port_of_the_old_parent_is_kept",
+        'self._publisher, self._serves = "", 0',
+        'self._publisher = ""',
+        "test_channel_is_that_of_the_last_hello_of_the_current_parent",
+        "a replica asks its new parent at the port of the old one until the first hello",
+    ),
+    CORE(
+        "relay_names_no_channel",
+        "        self.relay.sequencer.serves = port\n",
+        "        pass\n",
+        "test_port_of_the_sync_channel_is_in_every_hello_but_the_goodbye",
+        "a replica with parents alone never gets its first objects",
+    ),
+    SERVICE(
+        "directory_has_the_port_0",
+        "self.address = self._leases.address = with_bound_port(",
+        "self.address = with_bound_port(",
+        "test_relay_enters_the_free_port_that_it_bound",
+        "a relay with a free port cannot be found",
     ),
     PARENTS(
         "both_parents_are_listened_to",

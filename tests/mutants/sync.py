@@ -31,6 +31,20 @@ MUTANTS = (
         "test_slow_server_has_longer_each_time",
         "a replica of a large store never gets its first sync, because the service reads for longer",
     ),
+    CLIENT(
+        "server_of_the_old_parent_is_asked",
+        "            self._urls, self._answered = list(known), False\n",
+        "            self._urls = self._urls or list(known)\n",
+        "test_server_that_is_known_at_the_time_of_the_question_is_asked",
+        "a replica with parents alone asks the first one for ever",
+    ),
+    CLIENT(
+        "parent_that_hangs_takes_the_whole_time",
+        "self._others or len(self._urls) > 1",
+        "len(self._urls) > 1",
+        "test_single_server_that_hangs_is_given_up_when_others_may_be_known_later",
+        "a replica goes on waiting for a parent that it has left",
+    ),
     FRESHNESS(
         "parent_is_left_because_a_sync_hangs",
         "min(fresh.head_known_at, until)",

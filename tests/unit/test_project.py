@@ -103,10 +103,10 @@ LARGE_FILES = {
     "pubsub_lib/replica/replica.py": (701, "a public class with its documentation"),
     "pubsub_lib/store/repair_plan.py": (403, "one proof, in steps"),
     "pubsub_lib/store/store.py": (657, "a public class with its documentation"),
-    "pubsub_lib/testing/conformance.py": (479, "the list of a driver's checks"),
+    "pubsub_lib/testing/conformance.py": (480, "the list of a driver's checks"),
     "simulator/monitor.py": (367, "one observer of the whole system"),
     "simulator/store.py": (359, "one model of the store"),
-    "tools/generate_wire_format.py": (406, "one page with its text"),
+    "tools/generate_wire_format.py": (409, "one page with its text"),
     "tools/spark_cluster_app.py": (307, "a script"),
 }
 LARGE_FUNCTIONS = {

@@ -107,6 +107,11 @@ def test_a_password_is_not_repeated() -> None:
 WRONG_FILES = {
     "no url": ("[pubsub]\n", "'store_url' in group .pubsub. is missing"),
     "port is a word": ("[pubsub]\nstore_url = x\npublisher_port = many\n", "'publisher_port' in group .pubsub.*many"),
+    "a free port without the directory": (
+        "[pubsub]\nstore_url = x\nenable_pub_sub = true\npublisher_port = 0\ndiscovery_interval = 0\n",
+        "with publisher_port = 0 replicas find publishers in the directory only; set discovery_interval",
+    ),
+    "a parent without its port": ("[pubsub]\nstore_url = x\nparents = tcp://10.0.0.1:0\n", "which is no address.*port"),
     "port out of range": ("[pubsub]\nstore_url = x\npublisher_port = 70000\n", "publisher_port"),
     "time below 0": ("[pubsub]\nstore_url = x\nmax_idle_time = -1\n", "max_idle_time"),
     "time not finite": (

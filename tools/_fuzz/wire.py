@@ -44,6 +44,7 @@ def _envelopes(history: History) -> list[Envelope]:
     sent += [
         hello(reading, sequences=counts),
         hello(reading, nonce="nonce", sequences=counts),
+        Envelope("api-1", sent[0].uuid, "", 0, (), Hello({}, {}, ZERO, 0.0, "nonce", serves=8867), history.store_id),
         Envelope("api-1", sent[0].uuid, "", 0, (), Hello({}, {}, ZERO, 0.0, "", True), history.store_id),
     ]
     return sent

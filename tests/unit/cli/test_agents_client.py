@@ -133,6 +133,9 @@ def test_services_in_the_directory_are_asked(asked: list[str], fresh: World) -> 
     fresh.config.write_text(own.format(fresh.url, "127.0.0.1", 0))
     with pytest.raises(ConfigError, match=r"metrics_port is 0 in .* give --url"):
         seen(command(str(fresh.config)), ())
+    fresh.config.write_text(own.format(fresh.url, "127.0.0.1", -1))
+    with pytest.raises(ConfigError, match=r"metrics_port is -1 in .* give --url"):
+        seen(command(str(fresh.config)), ())
     fresh.config.write_text(before)
 
 

@@ -55,5 +55,25 @@ def test_wrong_host_is_refused_by_the_name_of_its_option(given: dict[str, Any], 
     assert next(iter(given)) in str(caught.value)
 
 
+def test_port_0_is_bound_and_no_replica_connects_to_it() -> None:
+    made = PubSubSettings(enable_pub_sub=True, local_ip="10.0.0.1", publishers_ips=("10.0.0.1",), publisher_port=0)
+    made.check()
+    assert made.addresses == ()
+    assert made.bind_address == "tcp://10.0.0.1:0"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"publishers_ips": ("10.0.0.1", "10.0.0.2")}, "publishers_ips .* names 10.0.0.1, 10.0.0.2, but with"),
+        ({"publisher_transport": "ipc"}, "asks for a free TCP port, but publisher_transport is 'ipc'"),
+    ],
+)
+def test_port_0_that_no_replica_could_find_is_refused(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        on(local_ip="10.0.0.1", publisher_port=0, **given).check()
+    PubSubSettings(publisher_port=0, **given).check()
+
+
 def test_another_transport_may_have_any_host() -> None:
     on(publisher_transport="ipc", publishers_ips=("fe80::1",)).check()

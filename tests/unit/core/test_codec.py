@@ -4,6 +4,7 @@ still read."""
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -212,7 +213,16 @@ OF_1_5 = {
         store_id=STORE,
     )
 }
-KNOWN = {**OF_1_0, **OF_1_1, **OF_1_2, **OF_1_3, **OF_1_4, **OF_1_5}
+
+
+def serving(known: Envelope) -> Envelope:
+    """The same hello of a publisher with a sync channel."""
+    assert known.hello is not None
+    return msgspec.structs.replace(known, hello=msgspec.structs.replace(known.hello, serves=8867))
+
+
+OF_1_6 = {f"{name}-1.6": serving(OF_1_4[f"{name}-1.4"]) for name in ("hello", "hello-reply", "relay-hello")}
+KNOWN = {**OF_1_0, **OF_1_1, **OF_1_2, **OF_1_3, **OF_1_4, **OF_1_5, **OF_1_6}
 
 
 def recorded(name: str) -> tuple[bytes, bytes]:
@@ -225,7 +235,7 @@ def test_recorded_frames_are_still_read(name: str) -> None:
     assert codec.decode(recorded(name)) == KNOWN[name]
 
 
-@pytest.mark.parametrize("name", sorted({**OF_1_4, **OF_1_5}))
+@pytest.mark.parametrize("name", sorted({**OF_1_4, **OF_1_5, **OF_1_6}))
 def test_recorded_frames_of_this_version_are_still_written(name: str) -> None:
     assert codec.encode(KNOWN[name]) == recorded(name)
 
@@ -234,17 +244,36 @@ def test_every_recorded_frame_has_an_expectation() -> None:
     assert {path.stem for path in FRAMES.glob("*.hex")} == set(KNOWN)
 
 
-def test_hello_has_the_fields_of_a_relay_only_when_a_relay_sends_it() -> None:
+def test_hello_has_the_last_fields_only_when_they_are_needed() -> None:
     plain = Hello({"a": 4}, {}, Point(9, 99), 0.5)
     for hello, fields in (
         (plain, 6),
         (msgspec.structs.replace(plain, least_age=0.25), 8),
         (msgspec.structs.replace(plain, path=ABOVE), 8),
         (msgspec.structs.replace(plain, goodbye=True, instead=INSTEAD), 9),
+        (msgspec.structs.replace(plain, serves=8867), 10),
+        (msgspec.structs.replace(plain, path=ABOVE, serves=1), 10),
     ):
         body = body_of(envelope(topic=ALL, sequence=0, hello=hello))
         assert len(msgspec.msgpack.decode(msgspec.msgpack.encode(body[6]))) == fields
-        assert body[1] == (codec.DRAIN_MINOR if fields == 9 else codec.MINOR)
+        assert body[1] == {9: codec.DRAIN_MINOR, 10: codec.SYNC_MINOR}.get(fields, codec.MINOR)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, "8867", "relay-9:8867", True])
+def test_hello_names_a_port_and_nothing_else_for_syncs(port: Any) -> None:
+    """A hello with a host would lead a replica to a host that its configuration does not name."""
+    hello = Hello({}, {}, Point(9, 99), 0.5, serves=8867)
+    body = body_of(envelope(topic=ALL, sequence=0, hello=hello))
+    fields: list[Any] = msgspec.convert(body[6], list[Any])
+    assert fields[-1] == 8867
+    with pytest.raises(FrameError) as refused:
+        decode_fields([*body[:6], [*fields[:-1], port], *body[7:]], ALL)
+    assert refused.value.reason == "foreign"
+
+
+def test_hello_with_an_invalid_port_is_not_sent() -> None:
+    with pytest.raises(InvalidValueError, match="names the port 65536"):
+        codec.encode(envelope(topic=ALL, sequence=0, hello=Hello({}, {}, None, 0.0, serves=65536)))
 
 
 # -- versions ------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pubsub_lib import Settings
 from pubsub_lib.core.codec import MAX_NONCE_BYTES, encode
-from pubsub_lib.core.envelope import Envelope, Hello
+from pubsub_lib.core.envelope import MAX_PORT, Envelope, Hello
 from pubsub_lib.core.hello_portions import portions
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, MAX_NAME_BYTES, Head, Point
@@ -24,7 +24,7 @@ def size(topics: tuple[str, ...]) -> int:
     """Bytes of the largest hello about these topics."""
     head = Head(Point(MOST, MOST), MOST, MOST)
     nonce = "n" * MAX_NONCE_BYTES
-    hello = Hello(dict.fromkeys(topics, MOST), dict.fromkeys(topics, head), head.point, 1.5, nonce)
+    hello = Hello(dict.fromkeys(topics, MOST), dict.fromkeys(topics, head), head.point, 1.5, nonce, serves=MAX_PORT)
     return len(encode(Envelope("s" * MAX_NAME_BYTES, UUID, ALL, 0, (), hello), Limits(max_frame_bytes=2**24))[1])
 
 

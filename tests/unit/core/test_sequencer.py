@@ -161,6 +161,19 @@ def test_rule_06_one_hello_at_start_for_any_contents_of_the_store() -> None:
     assert hello.age == pytest.approx(0.2)
 
 
+def test_port_of_the_sync_channel_is_in_every_hello_but_the_goodbye() -> None:
+    history = History()
+    one = started(history)
+    [before] = asked(one, HelloRequest("n", ("a",)), 0.1)
+    assert hello_of(before).serves == 0
+    one.serves = 8867
+    [reply] = asked(one, HelloRequest("n", ("a",)), 0.2)
+    read(one, history, 2 * IDLE)
+    [broadcast] = hellos(one, 2 * IDLE)
+    goodbye = one.goodbye(2 * IDLE)
+    assert [hello_of(each).serves for each in (reply, broadcast, goodbye)] == [8867, 8867, 0]
+
+
 def test_rule_06_one_hello_when_nothing_was_sent_for_max_idle_time() -> None:
     history = History()
     for number in range(2000):

@@ -127,6 +127,11 @@ def test_publisher_with_keys_needs_an_address_and_a_directory(store: Store, sqli
     with pytest.raises(ConfigError, match=r"tcp://\*:8866 names no host"):
         Publisher(settings(sqlite_url, bind_address="tcp://*:8866"), store)
     Publisher(settings(sqlite_url, bind_address="tcp://*:8866"), store, entered=True).close()
+    for keys in (True, False):
+        free = settings(sqlite_url, bind_address="tcp://127.0.0.1:0", keys=keys)
+        with pytest.raises(ConfigError, match="by which no replica finds a program's own publisher"):
+            Publisher(free, store)
+        Publisher(free, store, entered=True).close()
     driver: Any = DriverDouble()
     with pytest.raises(UsageError, match="pass a Store"):
         admission_of(settings(sqlite_url), object(), driver, "")

@@ -155,6 +155,15 @@ def test_goodbye_names_the_relays_to_go_to() -> None:
     assert rig.core.relay.hello({}, rig.now, nonce="n", goodbye=False).instead == ()
 
 
+def test_port_of_the_sync_channel_is_in_every_hello_but_the_goodbye() -> None:
+    rig = Rig()
+    assert rig.core.relay.hello({}, rig.now, nonce="n", goodbye=False).serves == 0
+    rig.core.serve_syncs_at(8867)
+    assert rig.core.relay.hello({}, rig.now, nonce="n", goodbye=False).serves == 8867
+    rig.core.close(rig.now, ("tcp://10.0.0.8:8866",))
+    assert [each.hello.serves for each in rig.sent if each.hello is not None and each.hello.goodbye] == [0]
+
+
 def test_rule_r6_parent_below_is_reported() -> None:
     rig = Rig()
     rig.core.feed(envelope(rig.history.one(), uuid=OWN), rig.now)

@@ -63,7 +63,7 @@ def test_replica_that_is_not_synced_has_no_staleness(config: Settings) -> None:
 def test_relay_has_its_service_name_and_its_parent(config: Settings) -> None:
     replica = Replica(config, ["t"])
     parents: Any = SimpleNamespace(publisher="relay-1", current="tcp://h:1")
-    found = OwnAgent(config, "u", replica._engine, parents, None, "relay", "tcp://h:2")()
+    found = OwnAgent(config, "u", replica._engine, parents, None, "relay", lambda: "tcp://h:2")()
     assert (found.name, found.role, found.address) == ("writer", "relay", "tcp://h:2")
     assert (found.parent, found.listens_to) == ("relay-1", ("tcp://h:1",))
     replica.close()
@@ -72,7 +72,7 @@ def test_relay_has_its_service_name_and_its_parent(config: Settings) -> None:
 def test_address_that_is_too_long_is_left_out(config: Settings) -> None:
     replica = Replica(config, ["t"])
     discovery: Any = SimpleNamespace(addresses=("tcp://h:1", "tcp://" + "h" * 255, "tcp://h\0"))
-    found = OwnAgent(config, "u", replica._engine, None, discovery, address="t" * 256)()
+    found = OwnAgent(config, "u", replica._engine, None, discovery, address=lambda: "t" * 256)()
     assert (found.listens_to, found.address) == (("tcp://h:1",), "")
     replica.close()
 

@@ -74,8 +74,16 @@ class Rig:
         """A step, ``seconds`` after the start; returns the seconds from then until the next step."""
         return self.parents.step(self.begun + seconds) - self.begun - seconds
 
-    def hello(self, uuid: str, *, goodbye: bool = False, service: str = "relay", instead: tuple[str, ...] = ()) -> None:
-        made = Hello({}, {}, None, 0.0, "", goodbye, instead=instead)
+    def hello(
+        self,
+        uuid: str,
+        *,
+        goodbye: bool = False,
+        service: str = "relay",
+        instead: tuple[str, ...] = (),
+        serves: int = 0,
+    ) -> None:
+        made = Hello({}, {}, None, 0.0, "", goodbye, instead=instead, serves=serves)
         self.driver.give(Envelope(service, uuid, ALL, 0, (), made))
 
 
@@ -106,6 +114,26 @@ def test_goodbye_of_the_parent_is_a_reason_to_leave_at_once(rig: Rig) -> None:
     rig.hello(SECOND, goodbye=True)
     assert rig.parents.current == "c"
     assert len(rig.received) == 4, "the replica gets every message"
+
+
+def test_channel_is_that_of_the_last_hello_of_the_current_parent(rig: Rig) -> None:
+    assert rig.parents.channel == ("a", 0)
+    rig.hello(FIRST, serves=8867)
+    assert rig.parents.channel == ("a", 8867)
+    rig.hello(FIRST, serves=8868)
+    assert rig.parents.channel == ("a", 8868), "the endpoint was started again, at another port"
+    rig.hello(FIRST)
+    assert rig.parents.channel == ("a", 0), "it is served no more"
+    rig.hello(FIRST, serves=8868)
+    rig.hello(FIRST, goodbye=True)
+    assert rig.parents.channel == ("b", 0), "nothing of the new parent was received yet"
+    rig.hello(FIRST, serves=8868)
+    assert rig.parents.channel == ("b", 0), "a late message of the old parent"
+    rig.hello(SECOND, serves=8869)
+    assert rig.parents.channel == ("b", 8869)
+    rig.silent = 2 * STALE
+    rig.step(3 * STALE)
+    assert rig.parents.channel == ("c", 0), "the parent that it left without a goodbye had another port"
 
 
 def test_publisher_is_that_of_the_last_hello_of_the_current_parent(rig: Rig) -> None:

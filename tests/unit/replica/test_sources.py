@@ -10,9 +10,11 @@ import pytest
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.api import Capabilities
 from pubsub_lib.core.model import ZERO, SyncAnswer, Want
-from pubsub_lib.errors import ConfigError
+from pubsub_lib.errors import ConfigError, StoreUnavailable
+from pubsub_lib.replica.parent_subscriber import ParentSubscriber
 from pubsub_lib.replica.sources import Sources, check_driver
 from pubsub_lib.sync.client import SyncClient
+from tests.unit.replica.test_parent_subscriber import Driver
 
 URL = "http://127.0.0.1:1"
 BOUND = Capabilities(bind_based=True, cross_process=True, cross_host=True, ordered=True)
@@ -50,6 +52,37 @@ def test_with_both_the_database_has_the_directory_and_the_history_only(tmp_path:
     sources.close()
 
 
+PARENTS = ("tcp://10.0.0.7:8866",)
+
+
+def with_parents(**given: Any) -> tuple[Settings, ParentSubscriber]:
+    settings = Settings(parents=PARENTS, **given)
+    return settings, ParentSubscriber(Driver(), settings.parents, settings.timing)
+
+
+def test_parents_alone_need_no_database_and_no_url() -> None:
+    settings, parents = with_parents()
+    sources = Sources(settings, None, parents)
+    assert isinstance(sources.reader, SyncClient)
+    assert sources.store is None
+    with pytest.raises(StoreUnavailable, match=r"the parent at tcp://10.0.0.7:8866 has named no sync channel"):
+        sources.reader.read_sync({"t": Want()})
+    sources.close()
+
+
+@pytest.mark.parametrize("where", ["sync_url", "store_url"])
+def test_url_of_the_settings_replaces_that_of_the_parent(where: str, tmp_path: Path) -> None:
+    url = {"sync_url": URL, "store_url": f"sqlite:///{tmp_path}/net.db"}[where]
+    settings, parents = with_parents(**{where: url})
+    sources = Sources(settings, None, parents)
+    if isinstance(sources.reader, SyncClient):
+        assert [str(each) for each in sources.reader._urls] == [f"{URL}/sync"]
+    else:
+        assert where == "store_url"
+        assert sources.reader is sources.store
+    sources.close()
+
+
 def test_given_reader_replaces_both(tmp_path: Path) -> None:
     settings = Settings(store_url=f"sqlite:///{tmp_path}/net.db", sync_url=URL)
     given = Reader()
@@ -69,7 +102,7 @@ def test_plain_channel_of_another_host_is_warned_of(caplog: pytest.LogCaptureFix
 
 def test_replica_without_a_database_needs_messages_and_publishers() -> None:
     alone = Settings(sync_url=URL, driver="d")
-    with pytest.raises(ConfigError, match="d needs the database, and a replica with sync_url alone has none"):
+    with pytest.raises(ConfigError, match="d needs the database, and a replica without store_url has none"):
         check_driver(alone, POLLING)
     with pytest.raises(ConfigError, match="finds no publishers in the directory; set publishers_ips"):
         check_driver(alone, BOUND)
@@ -88,7 +121,7 @@ def test_replica_refuses_polling_without_a_database() -> None:
     [
         (
             {},
-            "store_url is missing; give a SQLAlchemy URL .* or, for a replica or a relay without a database, sync_url",
+            "store_url is missing; give a SQLAlchemy URL .* or, .* without a database, sync_url .*parents",
         ),
         ({"sync_url": "relay:8867"}, "names neither http nor https"),
         ({"sync_url": URL, "keys": True}, "keys = true needs the publishers' keys, which are in the database"),

@@ -58,6 +58,15 @@ def test_metrics_are_in_prometheus_format(endpoint: Endpoint) -> None:
     assert "pubsub_service_ready 0.0" in get(endpoint)
 
 
+def test_port_below_0_takes_a_free_one() -> None:
+    made = [endpoint_of(ServiceSettings(metrics_port=-1), dict, dict, dict, list) for _ in range(2)]
+    for each in made:
+        each.start()
+    assert len({each.port for each in made} - {0}) == 2
+    for each in made:
+        each.close()
+
+
 def test_used_port_is_named_with_the_services_option(endpoint: Endpoint) -> None:
     second = endpoint_of(ServiceSettings(metrics_port=endpoint.port), dict, dict, dict, list)
     with pytest.raises(TransportError, match=rf"127\.0\.0\.1:{endpoint.port} .*metrics_port in \[publisher_service\]"):

@@ -22,10 +22,9 @@ from pubsub_lib.service.relay_service import RelayService
 from pubsub_lib.service.service import PublisherService
 from pubsub_lib.service.status_page import page
 from pubsub_lib.sync.agents_server import GET_ROUTE, POST_ROUTE
-from pubsub_lib.sync.announcer import agents_url
 from pubsub_lib.sync.question import SyncQuestion
 from pubsub_lib.sync.server import ROUTE, SyncRoute
-from pubsub_lib.sync.urls import channel_urls
+from pubsub_lib.sync.urls import known_urls
 from tests.unit.relay.sockets import TOPICS, below, bound
 from tests.unit.sync.test_agents_server import Nothing, Served
 from tests.unit.sync.test_client import service as channel
@@ -198,7 +197,7 @@ def test_relays_that_name_one_another_find_the_service_above(origin: Settings, s
             with RelayService(two, service_of(two), reader=store) as second, endpoint(second, two) as at_second:
                 assert first._announcer is not None
                 assert second._announcer is not None
-                first._announcer._urls = [agents_url(each) for each in channel_urls(f"{at_second},{last}")]
+                first._announcer._known = known_urls(f"{at_second},{last}")
                 for _ in range(3):
                     for announcer in (second._announcer, first._announcer):
                         announcer._begun = True
@@ -295,6 +294,20 @@ def test_one_of_two_relays_with_one_name_stops(origin: Settings) -> None:
         failure = first.failure or second.failure
         assert isinstance(failure, ConfigError)
         assert "relay-1" in str(failure)
+
+
+def test_relay_enters_the_free_port_that_it_bound(origin: Settings, store: Store) -> None:
+    config = msgspec.structs.replace(relay_settings(origin), bind_address="tcp://127.0.0.1:0", sync_url="http://x:1")
+    with RelayService(config, service_of(config), reader=store) as relay:
+        port = relay._sender.bound_address().rpartition(":")[2]
+        assert relay.address == f"tcp://127.0.0.1:{port}"
+        assert int(port) > 0
+        assert poll(lambda: relay.address in {each.address for each in store.directory.live()}, LONG)
+        assert relay._announcer is not None
+        assert relay._announcer._agent().address == relay.address
+        with Replica(msgspec.structs.replace(below(origin), parents=(relay.address,)), TOPICS) as replica:
+            replica.wait_synced(LONG)
+            assert poll(lambda: not replica.status().polling, LONG)
 
 
 def test_relay_on_an_address_in_use_leaves_nothing(origin: Settings, store: Store) -> None:

@@ -178,6 +178,29 @@ def test_service_is_registered_while_it_runs(config: Settings, store: Store) -> 
     assert service.problems()[0] == "the service is not running"
 
 
+def test_service_enters_the_free_port_that_it_bound(sqlite_url: str) -> None:
+    config = settings(
+        sqlite_url,
+        service_name="api-1",
+        driver="zmq_pubsub_driver",
+        driver_options={},
+        bind_address="tcp://127.0.0.1:0",
+    )
+    known = msgspec.structs.replace(QUICK, address="tcp://host.example:0")
+    with Store(sqlite_url) as store, PublisherService(config, known) as service:
+        port = service._sender.bound_address().rpartition(":")[2]
+        assert service.address == f"tcp://host.example:{port}"
+        assert int(port) > 0
+        assert poll(lambda: [each.address for each in store.directory.live()] == [service.address], LONG)
+
+
+def test_driver_that_does_not_name_its_port_is_refused(config: Settings) -> None:
+    service = PublisherService(config, msgspec.structs.replace(QUICK, address="tcp://host.example:0"))
+    with pytest.raises(TransportError, match="does not name the port that it bound for tcp://host"):
+        service.start()
+    assert service.problems()[0] == "the service is not running"
+
+
 def test_service_trims_while_it_holds_the_lease(config: Settings, store: Store) -> None:
     for value in range(5):
         write(store, value)

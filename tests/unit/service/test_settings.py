@@ -8,7 +8,7 @@ import pytest
 from pubsub_lib.config.reading import Configuration
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.service.settings import listening, load, reachable
+from pubsub_lib.service.settings import listening, load, names_channel, reachable
 from pubsub_lib.settings import Settings
 
 GOOD = "[pubsub]\nstore_url = sqlite:///net.db\nenable_pub_sub = true\nservice_name = api-1\n"
@@ -35,6 +35,15 @@ def test_load_returns_both_settings_from_one_file(tmp_path: Path) -> None:
 
 
 RELAY = GOOD + "topics = a, b\n[publisher_service]\nrole = relay\n"
+
+
+def test_free_ports_are_no_conflict(tmp_path: Path) -> None:
+    free = GOOD + "publisher_port = 0\n[publisher_service]\nmetrics_port = {}\n"
+    for port in (0, -1, 8867):
+        service = read(tmp_path, free.format(port))
+        assert (service.address, service.metrics_port) == ("tcp://127.0.0.1:0", port)
+    given = free.format(-1) + "address = tcp://nat.example:0\n"
+    assert read(tmp_path, given).address == "tcp://nat.example:0"
 
 
 def test_relay_is_read_from_a_file(tmp_path: Path) -> None:
@@ -65,6 +74,37 @@ def test_relay_listens_to_publishers_ips_only_without_parents_and_directory() ->
     assert listening(msgspec.structs.replace(given, store_url="sqlite:///net.db")).addresses == ()
 
 
+SERVES = "insecure = true\n[publisher_service]\nserve_syncs = true\n"
+
+
+@pytest.mark.parametrize(
+    ("publisher", "endpoint", "named"),
+    [
+        ("publisher_bind_address = 127.0.0.1\n", "", True),
+        ("publisher_bind_address = 127.0.0.1\n", "metrics_address = localhost\n", True),
+        ("publisher_bind_address = 10.0.0.7\n", "metrics_address = 10.0.0.7\n", True),
+        ("publisher_bind_address = [fd00::7]\n", "metrics_address = fd00::7\n", True),
+        ("publisher_bind_address = 10.0.0.7\n", "metrics_address = 0.0.0.0\n", True),
+        ("publisher_bind_address = *\nlocal_ip = 10.0.0.7\n", "metrics_address = 10.0.0.7\n", True),
+        ("publisher_bind_address = /run/net\npublisher_transport = ipc\n", "", True),
+        ("publisher_bind_address = [fd00::7]\n", "metrics_address = ::\n", True),
+        ("publisher_bind_address = [fd00::7]\n", "metrics_address = 0.0.0.0\n", False),
+        ("publisher_bind_address = 10.0.0.7\n", "", False),
+        ("publisher_bind_address = 10.0.0.7\n", "metrics_address = 10.0.0.8\n", False),
+        ("publisher_bind_address = /run/net\npublisher_transport = ipc\n", "metrics_address = 10.0.0.7\n", False),
+        ("pub_sub_driver = nats_pubsub_driver\n", "", False),
+    ],
+)
+def test_hellos_name_the_channel_only_where_replicas_reach_it(
+    publisher: str, endpoint: str, named: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "net.conf"
+    path.write_text(GOOD + publisher + SERVES + endpoint)
+    assert names_channel(*load(Configuration.read(path))) is named
+    path.write_text((GOOD + publisher + SERVES + endpoint).replace("serve_syncs = true", "serve_syncs = false"))
+    assert not names_channel(*load(Configuration.read(path)))
+
+
 WRONG = {
     "a relay without the database below itself": (
         BARE.replace("topics", "local_ip = 127.0.0.1\ntopics"),
@@ -80,7 +120,11 @@ WRONG = {
     ),
     "a relay without the database and the sync channel": (
         RELAY.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.1:8866"),
-        "'store_url' in group .pubsub. is missing; give .*, or, for a replica or a relay without a database, sync_url",
+        "has no source of its objects: it does not use the sync channel that its parents' hellos name",
+    ),
+    "an origin service with parents and without the database": (
+        GOOD.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.1:8866"),
+        "store_url",
     ),
     "a relay without the database, on a driver that needs it": (
         BARE.replace("topics", "parents = tcp://10.0.0.1:8866\nenable_pub_sub = false\ntopics").replace(
@@ -178,6 +222,19 @@ WRONG = {
         GOOD.replace("store_url = sqlite:///net.db", "sync_url = http://127.0.0.1:8867"),
         "this program needs the database, but store_url is missing",
     ),
+    "a service with parents alone": (
+        GOOD.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.7:8866"),
+        "this program needs the database, but store_url is missing",
+    ),
+    "a free port at a fixed address": (
+        GOOD + "publisher_port = 0\n[publisher_service]\naddress = tcp://10.0.0.1:8866\n",
+        "address in .* is tcp://10.0.0.1:8866, but publisher_port = 0 has another port at each start",
+    ),
+    "a fixed port at a free address": (
+        GOOD + "[publisher_service]\naddress = tcp://10.0.0.1:0\n",
+        "address in .* is tcp://10.0.0.1:0, but publisher_port in .pubsub. is not 0",
+    ),
+    "a relay that sends replicas to any port": (RELAY + "drain_to = tcp://relay-8:0\n", "which is no address"),
     "one port twice": (
         GOOD + "[publisher_service]\nmetrics_port = 8866\n",
         "metrics_port .* publisher_port .* both 8866",

@@ -6,17 +6,17 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 from _processes import poll
 
-from pubsub_lib.errors import ClosedError, ConfigError
+from pubsub_lib.errors import ClosedError, ConfigError, StoreUnavailable
 from pubsub_lib.sync.agent_registry import Known
 from pubsub_lib.sync.agents import Agent
 from pubsub_lib.sync.announcer import EARLY_PART, FIRST_PART, LEAVE_TIMEOUT, Announcer, agents_url
-from pubsub_lib.sync.urls import channel_urls
+from pubsub_lib.sync.urls import ChannelUrl, channel_urls, known_urls
 from tests.unit.sync.some_agents import agent
 from tests.unit.sync.test_agents_server import Served
 from tests.unit.sync.test_client import free_url, response, server
@@ -96,7 +96,7 @@ def test_unreachable_server_is_counted_and_logged_once(served: Served, caplog: p
     with caplog.at_level(logging.INFO):
         assert announce(made) <= 10.0
         assert announce(made) <= 10.0
-        made._urls = [agents_url(channel_urls(url_of(served))[0])]
+        made._known = known_urls(url_of(served))
         announce(made)
     assert made.counters() == {"accepted": 1, "failed": 2}
     assert [each.getMessage().partition(":")[0] for each in caplog.records] == [
@@ -114,6 +114,31 @@ def test_next_server_is_asked_when_one_fails_and_stays_the_first(served: Served)
     assert str(made._urls[0]) == f"{url_of(served)}/agents"
     announce(made)
     assert served.route.counters()["accepted"] == 2
+
+
+def test_server_that_is_known_at_the_time_is_announced_to(served: Served) -> None:
+    """A replica without sync_url learns the server from its parent's hellos."""
+    named: list[ChannelUrl] = []
+
+    def known_now() -> Sequence[ChannelUrl]:
+        if not named:
+            raise StoreUnavailable("the parent has named no sync channel")
+        return named
+
+    made = Announcer(known_now, 10.0, agent, rng=random.Random(1))
+    announce(made)
+    assert made.counters() == {"accepted": 0, "failed": 1}
+    named.extend(channel_urls(url_of(served)))
+    announce(made)
+    assert made.counters() == {"accepted": 1, "failed": 1}
+    assert known(served) == ["agent-1"]
+    other = Served()
+    named[:] = channel_urls(url_of(other))
+    announce(made)
+    assert known(other) == ["agent-1"], "the parent is another one now"
+    made.close()
+    assert known(other) == [], "it leaves where it announced itself last"
+    other.endpoint.close()
 
 
 def test_server_that_hangs_takes_one_turn_and_is_asked_last(served: Served) -> None:

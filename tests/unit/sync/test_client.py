@@ -5,7 +5,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 
@@ -22,6 +22,7 @@ from pubsub_lib.sync.pages import pages_of
 from pubsub_lib.sync.question import SyncQuestion, encode_question
 from pubsub_lib.sync.server import ROUTE, SyncRoute
 from pubsub_lib.sync.stream import packed
+from pubsub_lib.sync.urls import ChannelUrl, KnownUrls, channel_urls
 from tests.unit.sync.answers import plain, random_answer
 
 LONG = longest(120.0)
@@ -100,9 +101,17 @@ def response(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
 
 
 def client(
-    urls: str, *, timeout: float = LONG, begin: float = LONG, max_bytes: int = 2**30, **given: Callable[[], float]
+    urls: str | KnownUrls,
+    *,
+    timeout: float = LONG,
+    begin: float = LONG,
+    max_bytes: int = 2**30,
+    others: bool = False,
+    now: Callable[[], float] = time.monotonic,
 ) -> SyncClient:
-    return SyncClient(urls, timeout=timeout, begin=begin, max_frame_bytes=2**20, max_bytes=max_bytes, **given)
+    return SyncClient(
+        urls, timeout=timeout, begin=begin, max_frame_bytes=2**20, max_bytes=max_bytes, others=others, now=now
+    )  # fmt: skip
 
 
 def free_url() -> str:
@@ -158,6 +167,34 @@ def test_next_server_is_asked_when_one_does_not_begin_its_answer() -> None:
         reading = client(f"{silent},{url}", begin=0.2)
         assert plain(reading.read_sync(WANTS)) == plain(ANSWER)
         assert str(reading._urls[0]) == f"{url}/sync"
+
+
+def test_server_that_is_known_at_the_time_of_the_question_is_asked() -> None:
+    """A replica without sync_url learns the server from its parent's hellos."""
+    named: list[ChannelUrl] = []
+
+    def known() -> Sequence[ChannelUrl]:
+        if not named:
+            raise StoreUnavailable("the parent has named no sync channel")
+        return named
+
+    reading = client(known)
+    with pytest.raises(StoreUnavailable, match="the parent has named no sync channel"):
+        reading.read_sync(WANTS)
+    with service() as (url, route), service() as (other, second):
+        for at in (url, url, other):
+            named[:] = channel_urls(at)
+            assert plain(reading.read_sync(WANTS)) == plain(ANSWER)
+        assert (route.counters()["answered"], second.counters()["answered"]) == (2, 1)
+
+
+def test_single_server_that_hangs_is_given_up_when_others_may_be_known_later() -> None:
+    with server(b"", hold=True) as silent:
+        reading = client(silent, begin=0.2, others=True)
+        begun = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="it did not answer in time"):
+            reading.read_sync(WANTS)
+        assert time.monotonic() - begun < LONG / 2
 
 
 def test_slow_server_has_longer_each_time() -> None:

@@ -1,11 +1,11 @@
-"""The URLs of the option ``sync_url``."""
+"""The URLs of the option ``sync_url``, and those that are known at a time."""
 
 import logging
 
 import pytest
 
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.sync.urls import ChannelUrl, channel_urls, warn_of_plain_channels
+from pubsub_lib.sync.urls import ChannelUrl, channel_urls, known_urls, warn_of_plain_channels
 
 
 def test_urls_are_read_in_their_order_with_default_port_and_path() -> None:
@@ -18,6 +18,15 @@ def test_urls_are_read_in_their_order_with_default_port_and_path() -> None:
         "http://[::1]:1/sync",
         "https://b:443/sync",
     ]
+
+
+def test_urls_of_a_function_are_those_that_it_knows_now() -> None:
+    assert known_urls("http://a:1,http://b:2")() == channel_urls("http://a:1,http://b:2")
+    found = [channel_urls("http://a:1"), channel_urls("http://b:2")]
+    known = known_urls(found.pop)
+    assert (known(), known()) == (channel_urls("http://b:2"), channel_urls("http://a:1"))
+    with pytest.raises(ConfigError, match="names neither http nor https"):
+        known_urls("a:1")
 
 
 @pytest.mark.parametrize(

@@ -88,3 +88,13 @@ def test_publisher_without_a_thread_binds_nothing_and_can_be_initialized_again(
     assert publisher.endpoint == ""
     publisher.initialize(lambda ask: None, lambda: None)
     publisher.close()
+
+
+def test_free_port_is_in_the_bound_address() -> None:
+    publisher = ZmqDriver.publisher(DriverSettings(bind_address="tcp://127.0.0.1:0"))
+    assert publisher.bound_address() == ""
+    publisher.initialize(lambda ask: None, lambda: None)
+    host, _, port = publisher.bound_address().rpartition(":")
+    publisher.close()
+    assert host == "tcp://127.0.0.1"
+    assert 0 < int(port) < 65536
