@@ -213,7 +213,8 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
         if not any(values[name] for name in ("store_url", "sync_url", "parents")):
             raise ConfigError(
                 f"the option 'store_url' in group [{GROUP}] is missing; give a SQLAlchemy URL such as "
-                "sqlite:///net.db, or, for a replica or a relay without a database, sync_url (for a replica also parents)"
+                "sqlite:///net.db, or, for a replica or a relay without a database, sync_url (for a replica also "
+                "parents)"
             )
         return cls(
             **values_of(ProgramSettings, values),

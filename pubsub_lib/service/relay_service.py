@@ -66,7 +66,10 @@ def _opened(settings: Settings) -> Store:
     return Store(msgspec.structs.replace(settings, group_commit="process", store=once))
 
 
-def _full_sync_reader(store: Store, settings: Settings, service: ServiceSettings) -> FullSyncReader:
+def _reader(store: Store | None, settings: Settings, service: ServiceSettings) -> SyncReader:
+    """What answers the relay's own syncs: the sync channel, or the database, which is read fully under a lease."""
+    if settings.sync_url or store is None:  # without a store the settings have sync_url
+        return channel_client(settings)
     siblings = sibling_client(settings, service.sibling_urls) if service.sibling_urls else None
     return FullSyncReader(store, store.directory, service.lease, longest_wait(settings.timing), siblings)
 
@@ -95,11 +98,7 @@ class RelayService:
         sender, subscriber = relay_drivers(settings)
         self._store = store = _opened(settings) if settings.store_url else None
         live = None if store is None else store.directory.live
-        if reader is None:
-            if settings.sync_url or store is None:  # without a store the settings have sync_url
-                reader = channel_client(settings)
-            else:
-                reader = _full_sync_reader(store, settings, service)
+        reader = reader or _reader(store, settings, service)
         self._full_syncs = reader if isinstance(reader, FullSyncReader) else None
         older = second_client(settings) if settings.sync_url else store
         self._relay = RelayRuntime(

@@ -105,12 +105,9 @@ class PublisherService:
             self._store, self._outgoing, service.follow_interval, self._leases.orphans
         )
         self._maintenance = Maintenance(
-            self._store,
-            lambda now: self._leases.holds(MAINTENANCE, now),
-            service.trim_interval,
-            service.keep_links,
+            self._store, lambda now: self._leases.holds(MAINTENANCE, now), service.trim_interval, service.keep_links,
             service.keep_time,
-        )
+        )  # fmt: skip
         self._recount = StoreRecount(
             self._store, lambda now: self._leases.holds(MAINTENANCE, now), service.recount_time, self._journal
         )
