@@ -43,6 +43,10 @@ class TreeMonitor(Monitor):
         super().__init__(world, history)
         self._loops: dict[str, float] = {}
         """By relay: since when it listens to itself."""
+        self._by_message: dict[tuple[str, Point], float] = {}
+        """When a point of a chain was last reached by a message, anywhere: a relay's answer passes on what a late
+        message told it.
+        """
         self._to_keep: dict[Replica, dict[str, list[Point]]] = {}
         """By replica and chain: the points that the answer which is used now does not cover (rule R4)."""
 
@@ -115,6 +119,9 @@ class TreeMonitor(Monitor):
         changed: bool,
     ) -> None:  # fmt: skip
         """A replica made a step; its chain was at the point ``before``."""
+        if changed and chain.source is not None and chain.known is not None:
+            at = chain.name, chain.known
+            self._by_message[at] = max(self._by_message.get(at, float("-inf")), replica.clock.true(chain.known_at))
         super().check_chain(replica, chain, before, noticed, changed=changed)
         self._demand("undone", replica, self._undone(replica, chain))
 
@@ -137,7 +144,7 @@ class TreeMonitor(Monitor):
             return None
         since = replica.clock.true(local - staleness) - invariants.CLOCK_SLACK
         history, now = self._history, self._world.kernel.now
-        by_late_message = chain.source is not None and since <= replica.clock.true(chain.known_at)
+        by_late_message = since <= self._by_message.get((chain.name, chain.known), float("-inf"))
         if since <= history.restored_at + LATE or by_late_message:
             return None
         heads = history.shown(chain.name, since, now)

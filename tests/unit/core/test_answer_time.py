@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, AnswerAge, Delta, Full, Incomplete, Point, SyncAnswer, Want
 from pubsub_lib.core.transitions import State
 from tests.unit.core.builders import CALM, Bench, History
@@ -11,11 +12,11 @@ from tests.unit.core.builders import CALM, Bench, History
 INFINITE = float("inf")
 
 
-def following(topic: str = "t") -> tuple[History, Bench]:
+def following(topic: str = "t", limits: Limits = Limits()) -> tuple[History, Bench]:  # noqa: B008 - frozen
     """A store with two links, and a replica that has them since long ago."""
     history = History()
     history.some(2, "t")
-    bench = Bench(history, (topic,)).synced()
+    bench = Bench(history, (topic,), limits=limits).synced()
     bench.now += 50.0
     return history, bench
 
@@ -344,6 +345,21 @@ def test_rule_r4_what_was_received_after_the_answers_moment_still_waits() -> Non
     bench.answer(by_relay(lagging, bench, 1.0))
     assert bench.state() is State.HOLDING
     assert bench.tracker.chain("t").reorder_buffer.messages == 1
+
+
+def test_rule_r4_link_that_did_not_fit_in_after_the_answers_moment_is_still_missed() -> None:
+    history, bench = following(limits=Limits(max_waiting_bytes=1))
+    lagging = history.restored(2)
+    history.one()
+    bench.now += 1.0
+    bench.feed(history.one("t", "x"))
+    assert (bench.tracker.counters.overflowed, bench.tracker.chain("t").reorder_buffer.messages) == (1, 0)
+    bench.wait()
+    bench.answer(by_relay(lagging, bench, 1.0))
+    assert bench.state() is State.HOLDING
+    bench.wait(CALM.message_delay_window)
+    bench.answer()
+    assert bench.known() == history.point
 
 
 def test_rule_r4_what_was_received_before_the_answers_moment_is_dropped() -> None:
