@@ -35,11 +35,11 @@ def agents_of(found: Agents | None) -> str:
     if not found.agents:
         return paragraph(_KNOWN) + paragraph("No agent has announced itself.")
     nodes = tree_of([found], found.agents)
-    known, unsynced, stalest = about = summary(found.agents)
-    states = [f"{number(unsynced)} not synced"] if unsynced else []
-    if stalest is not None:
-        states.append(f"the stalest, {name(stalest.name)}, {seconds(about.max_staleness)}")
-    caption = f"{number(known)} agents: {', '.join(states)}"
+    about = summary(found.agents)
+    states = [f"{number(about.unsynced)} not synced"] if about.unsynced else []
+    if about.stalest is not None:
+        states.append(f"the stalest, {name(about.stalest.name)}, {seconds(about.max_staleness)}")
+    caption = f"{number(about.known)} agents: {', '.join(states)}"
     return (
         paragraph(_KNOWN)
         + table(caption, COLUMNS, _rows(islice(nodes, MAX_ROWS)), 1)
