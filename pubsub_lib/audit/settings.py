@@ -24,7 +24,9 @@ class AuditSettings(msgspec.Struct, frozen=True):
 
     @property
     def reach(self) -> int:
-        """The time from an item to its horizon: later evidence does not count (audit-verdicts.md, "Words")."""
+        """The time from an item to its horizon: later evidence only separates losses from belated items
+        (audit-verdicts.md, "Words").
+        """
         return self.bound + 2 * self.grace
 
     def __post_init__(self) -> None:

@@ -37,6 +37,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
         for name in (
             "applications",
             "base_tables",
+            "belated",
             "changelog",
             "commit_tables",
             "contents",
