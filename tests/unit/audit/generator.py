@@ -38,6 +38,8 @@ class Participant:
         self.begin = begin
         self.steps: Sequence[tuple[int, int]] = ()
         """Times at which the host's wall clock steps, and by how much."""
+        self.rate = 0
+        """By how many parts in a million the clocks of the host are fast, from ``BEGIN`` on."""
         self.end: int | None = None
         self.frozen: tuple[int, int] | None = None
         """When the process is stopped, and when it goes on: nothing is recorded in between."""
@@ -51,13 +53,17 @@ class Participant:
         """The time at which the process does what it would do at this time."""
         return self.frozen[1] if self.frozen and self.frozen[0] <= time < self.frozen[1] else time
 
+    def gained(self, time: int) -> int:
+        """By how much the clocks have gained until a time."""
+        return (time - BEGIN) * self.rate // 1_000_000
+
     def alive(self, time: int) -> bool:
         return self.begin < time and (self.end is None or time < self.end)
 
-    def finish(self, last: int, *, close: bool) -> None:
+    def finish(self, last: int, *, close: bool, every: int = 1000) -> None:
         """Add the marks. A run that has no end closes long after ``last``; without ``close`` its marks end early."""
         end = self.end or last + (60_000 if close else 4000)
-        for at in range(self.begin + 500, end, 1000):
+        for at in range(self.begin + 500, end, every):
             self.record(at, kind="mark")
         self.events = [(at, columns) for at, columns in self.events if self.end is None or at < self.end]
         if self.end is None and close:
@@ -74,8 +80,8 @@ class Participant:
                     host=self.host,
                     run=self.run,
                     number=number,
-                    wall=time + self.skew + stepped(self.steps, time),
-                    mono=time + MONO,
+                    wall=time + self.skew + stepped(self.steps, time) + self.gained(time),
+                    mono=time + MONO + self.gained(time),
                     **columns,
                 )
             )

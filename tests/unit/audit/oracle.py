@@ -128,7 +128,7 @@ class Oracle:
         self.runs: dict[str, list[Row]] = defaultdict(list)
         for row in sorted(unique.values(), key=lambda each: (each.run, each.number)):
             self.runs[row.run].append(row)
-        self.clocks = Clocks(self.runs, bound + 2 * grace)
+        self.clocks = Clocks(self.runs, bound, grace)
         corrected = {(row.run, row.number): row for row in self.clocks.corrected()}
         self.runs = {run: [corrected[run, row.number] for row in of_run] for run, of_run in self.runs.items()}
         self.rows = [row for run in self.runs.values() for row in run]
@@ -298,8 +298,13 @@ class Oracle:
         return self._skews[replica, publisher, window]
 
     def _measured(self, replica: str, publisher: str, window: int) -> int:
+        unit = max(100 * self.bound, 100_000)
         samples = [
-            (received.wall - ask.wall, (ask.wall + received.wall) // 2 - sent.wall)
+            (
+                1000 * (received.wall - ask.wall) - received.wall // unit * unit,
+                received.wall - ask.wall,
+                (ask.wall + received.wall) // 2 - sent.wall,
+            )
             for ask in self.rows
             if ask.kind == "ask" and ask.host == replica
             for received in self.runs[ask.run]
@@ -309,7 +314,7 @@ class Oracle:
             if (sent.peer, sent.uuid) == (ask.peer, received.uuid)
         ]
         if samples:
-            return min(samples)[1]
+            return min(samples)[-1]
         raw = [0]
         for row in self.receipts:
             if row.host == replica and (row.uuid, row.topic, row.sequence) in self.publications:
