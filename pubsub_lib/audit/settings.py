@@ -9,6 +9,10 @@ from pubsub_lib.errors import ConfigError
 SECOND: Final = 1_000_000
 PARTICIPANTS: Final = ("writer", "service", "relay", "replica")
 """The sides of the runs that an audit expects records from."""
+DRIFT: Final = 1000
+"""Two clocks drift apart by less than one microsecond in this number of microseconds."""
+MEASURED: Final = "database"
+"""The ``peer`` of a store's ``changelog`` record that has a difference of clocks."""
 _MAX: Final = 36_525 * 86_400 * SECOND
 """A hundred years: the sum of a wall clock time and a setting fits into Spark's integers."""
 
@@ -24,8 +28,15 @@ class AuditSettings(msgspec.Struct, frozen=True):
 
     @property
     def reach(self) -> int:
-        """The time from an item to its horizon: later evidence does not count (audit-verdicts.md, "Words")."""
+        """The time from an item to its horizon: later evidence only separates losses from belated items
+        (audit-verdicts.md, "Words").
+        """
         return self.bound + 2 * self.grace
+
+    @property
+    def drift_unit(self) -> int:
+        """The unit in which the age of a comparison of two clocks counts: they drift apart by little in this time."""
+        return max(100 * self.bound, SECOND // 10)
 
     def __post_init__(self) -> None:
         for name, least in (("window", 1), ("grace", 0), ("bound", 0), ("silence", 0)):

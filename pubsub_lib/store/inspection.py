@@ -14,7 +14,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from pubsub_lib.core import digest
 from pubsub_lib.core.limits import check_key, check_name
 from pubsub_lib.core.model import EMPTY, ZERO, Change, Head, Link
-from pubsub_lib.store import object_pages, rows, schema, snapshot
+from pubsub_lib.store import clock_comparison, object_pages, rows, schema, snapshot
 from pubsub_lib.store.retry import Run
 from pubsub_lib.store.types import NowMicroseconds
 from pubsub_lib.store.verbs import Stored
@@ -203,6 +203,10 @@ class Inspection:
                 for change in kept.link.changes:
                     if (change.table, change.key) == (table, key):
                         yield Version(change, kept.link)
+
+    def clock(self) -> clock_comparison.ClockComparison | None:
+        """This host's clock, compared with the writers'; None: no recent link has the time of its commit."""
+        return self._read("comparing clocks", clock_comparison.compare)
 
     def last_by_origin(self) -> Mapping[str, Kept]:
         """The newest link of each origin ("": none was named) among the ``RECENT`` newest links."""

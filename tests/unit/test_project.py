@@ -37,6 +37,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
         for name in (
             "applications",
             "base_tables",
+            "belated",
             "changelog",
             "commit_tables",
             "contents",
@@ -46,11 +47,13 @@ TESTED_ELSEWHERE: dict[str, str] = {
             "participants",
             "receipts",
             "state",
+            "store_clock",
             "stream_ids",
             "syncs",
             "unexpected_receipts",
         )
     },
+    "audit/rules/drift.py": "tests/unit/audit/rules/test_corrections.py",
     # Figures that are computed from the pipeline's tables: tested with the same cases, because runs of Spark are slow.
     **{
         f"audit/report/{name}.py": "tests/unit/audit/rules/test_pipeline.py"

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final
 
+from pubsub_lib.audit.settings import MEASURED
 from pubsub_lib.core.model import ALL, Full, Link, Want
 from pubsub_lib.errors import JournalError, StoreError
 from pubsub_lib.journal import Journal, JournalSettings
@@ -87,5 +88,9 @@ def _links(store: Store, journal: Journal) -> bool:
             journal.links("committed", together)
             together = []
     journal.links("committed", together)
-    journal.note("changelog", prev=oldest.link.tx_prev, point=last)
+    clock = store.inspect.clock()
+    journal.note(
+        "changelog", prev=oldest.link.tx_prev, point=last,
+        cause=clock.origin if clock else "", peer=MEASURED if clock else "", count=clock.ahead if clock else 0,
+    )  # fmt: skip
     return True

@@ -6,7 +6,7 @@ from pubsub_lib.audit.report.summary import BITS, CORRUPT, DIVERGENCE, INCOMPLET
 
 VERDICTS: Final = {
     "ok": "received, or read by polling, and applied in time",
-    "lost": "neither applied nor read by a sync before its time limit",
+    "lost": "neither applied nor read by a sync",
     "corrupt": "received or applied with another content than was committed or sent",
     "phantom": "received, but provably never sent",
     "misrouted": "received by a replica that had not subscribed to its topic",

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.report.summary import PERCENTILES
-from pubsub_lib.audit.rules.delivery import MESSAGE, POLLING, REPAIR
+from pubsub_lib.audit.rules.ways import MESSAGE, POLLING, REPAIR
 from pubsub_lib.audit.spark.settled import settled
 
 HOPS: Final = ("commit_publish", "publish_receive", "receive_apply", "publish_apply", "detect", "repair")

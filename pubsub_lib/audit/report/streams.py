@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.report.windows import SUMS, sums
-from pubsub_lib.audit.rules.delivery import REPAIR
+from pubsub_lib.audit.rules.ways import REPAIR
 from pubsub_lib.audit.spark.settled import hashed
 
 STREAM: Final = ["domain", "name", "uuid", "topic"]

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.report.summary import CATEGORIES
 from pubsub_lib.audit.rules.base_tables import closed, window_of
-from pubsub_lib.audit.rules.delivery import MESSAGE, POLLING, REPAIR
 from pubsub_lib.audit.rules.pipeline import Tables
+from pubsub_lib.audit.rules.ways import MESSAGE, POLLING, REPAIR
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, lookup
 

@@ -32,21 +32,45 @@ def with_applications(items: DataFrame, applied: DataFrame, commits: DataFrame) 
 
 
 def applied_at(interval: Column, settings: AuditSettings) -> Column:
-    """The time when the replica applied the item's link in an interval (polling: or found it old); null: never."""
-    return F.array_min(F.transform(_in(interval, settings), lambda each: each["wall"]))
+    """The time when the replica applied the item's link in an interval (polling: or found it old), until the item's
+    horizon; null: never.
+    """
+    return _first(_until_horizon(_in(interval), settings))
+
+
+def ever_applied_at(interval: Column) -> Column:
+    """The same, at any time."""
+    return _first(_in(interval))
 
 
 def applied_other(interval: Column, settings: AuditSettings) -> Column:
-    """Whether what the replica applied in an interval is not what was committed and sent."""
-    whole = F.filter(_in(interval, settings), lambda each: each["parts"] == 1)
+    """Whether what the replica applied in an interval until the item's horizon is not what was committed and sent."""
+    return _other(_until_horizon(_in(interval), settings))
+
+
+def ever_applied_other(interval: Column) -> Column:
+    """The same, at any time."""
+    return _other(_in(interval))
+
+
+def _first(some: Column) -> Column:
+    return F.array_min(F.transform(some, lambda each: each["wall"]))
+
+
+def _other(some: Column) -> Column:
+    whole = F.filter(some, lambda each: each["parts"] == 1)
     applied = F.transform(whole, lambda each: each["hash"])
     sent = F.when(F.col("whole"), F.array("sent_low", "sent_high")).otherwise(F.array().cast(_HASHES))
     every = F.concat(applied, F.array_compact(F.concat("before", sent)))
     return (F.size(applied) > 0) & (F.size(F.array_distinct(every)) > 1)
 
 
-def _in(interval: Column, settings: AuditSettings) -> Column:
-    """The applications in an interval until the item's horizon."""
+def _until_horizon(some: Column, settings: AuditSettings) -> Column:
+    return F.filter(some, lambda each: each["wall"] <= F.col("p") + settings.reach)
+
+
+def _in(interval: Column) -> Column:
+    """The applications in an interval."""
     polled = F.col("kind") == "polled"
     return F.filter(
         "applications",
@@ -54,7 +78,6 @@ def _in(interval: Column, settings: AuditSettings) -> Column:
             (each["run"] == interval["run"])
             & (each["number"] > interval["begin"])
             & (each["number"] < interval["until"])
-            & (each["wall"] <= F.col("p") + settings.reach)
             & ((each["outcome"] == "applied") | (polled & (each["outcome"] == "old")))
         ),
     )

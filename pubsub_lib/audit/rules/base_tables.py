@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from pubsub_lib.audit.settings import PARTICIPANTS, AuditSettings
+from pubsub_lib.audit.settings import DRIFT, PARTICIPANTS, AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, lookup, partitioned, settled
 
 FOREVER: Final = 2**62
@@ -55,6 +55,7 @@ def overview(rows: DataFrame) -> DataFrame:
         F.min("number").alias("first_number"),
         F.max("number").alias("last_number"),
         F.min("mono").alias("first_mono"),
+        F.max("mono").alias("last_mono"),
         F.min(F.col("wall") - F.col("mono")).alias("least_offset"),
         F.max(F.col("wall") - F.col("mono")).alias("greatest_offset"),
         F.count("*").alias("recorded"),
@@ -253,8 +254,10 @@ def skews(events: DataFrame, settings: AuditSettings) -> DataFrame:
     replies = events.filter((F.col("kind") == "hello") & (F.col("side") != "replica") & (F.col("peer") != "")).select(
         "domain", "peer", "uuid", F.col("host").alias("publisher_host"), F.col("wall").alias("s")
     )
+    trip, unit = F.col("b") - F.col("a"), F.lit(settings.drift_unit)
     sample = F.struct(
-        (F.col("b") - F.col("a")).alias("round"),
+        (trip * DRIFT + F.pmod(F.col("b"), unit) - F.col("b")).alias("inexact"),
+        trip.alias("trip"),
         (F.shiftright(F.col("a") + F.col("b"), 1) - F.col("s")).alias("skew"),
     )
     samples = (

@@ -5,7 +5,6 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules import commit_tables
 from pubsub_lib.audit.rules.base_tables import POINT, closed, hidden_at_publisher
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, lookup, settled
@@ -35,7 +34,7 @@ def findings(
     about = lookup(domains.select("domain", "closed_until", "publisher_gaps", "service_since"))
     committed = commits.filter("committed")
     unpublished = (
-        commit_tables.unpublished(committed, sent_points, settings)
+        committed.join(hashed(sent_points.select(*POINT)), POINT, "left_anti")
         .join(known.select("domain"), "domain", "left_semi")
         .join(about, "domain", "left")
         .filter(closed(F.col("p"), F.col("closed_until"), settings) & ~hidden_at_publisher(settings))

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from pubsub_lib.audit.settings import AuditSettings
+
 STEP: Final = 100_000
 """A change of a run's wall clock against its monotonic clock by more than this (microseconds) is a step."""
 PUBLISHING: Final = ("writer", "service")
@@ -60,6 +62,40 @@ class Sample(msgspec.Struct, frozen=True, order=True):
     ahead: int
 
 
+class Comparison(msgspec.Struct, frozen=True, order=True):
+    """A hello request and its reply, from one of the two sides: ``mine`` was ``ahead`` of ``other``, whose record has
+    the monotonic time ``other_mono``. The first columns give the order of preference. ``other_drifts``: the other clock
+    does not give the time of its group.
+    """
+
+    other_drifts: bool
+    trip: int
+    order: tuple[str, int, str, int, int]
+    mine: Clock
+    begin: int
+    """The monotonic time of the piece that is compared again."""
+    other: Clock
+    other_mono: int
+    ahead: int
+
+
+class Span(msgspec.Struct, frozen=True):
+    """The comparisons that count for a later piece of a clock: monotonic times before its begin, the longest round
+    trip, and the greatest difference that does not count.
+    """
+
+    since: int
+    until: int
+    trip: int
+    least: int
+
+
+def span_of(settings: AuditSettings) -> Span:
+    """The comparisons that count with these settings."""
+    grace = settings.grace
+    return Span(settings.bound + 3 * grace, grace, grace // 8, grace // 16)
+
+
 def clocks_of(stretches: Iterable[Stretch]) -> dict[Stretch, Clock]:
     """The clock of each stretch: neighbouring offsets of one host, with differences up to ``STEP``, are one clock."""
     found: dict[Stretch, Clock] = {}
@@ -74,6 +110,11 @@ def clocks_of(stretches: Iterable[Stretch]) -> dict[Stretch, Clock]:
             last = stretch.offset
             found[stretch] = Clock(host, low)
     return found
+
+
+def length_of(settings: AuditSettings) -> int:
+    """The length of a piece of a clock; 0: clocks are not compared again."""
+    return 100 * settings.grace
 
 
 def first_monos(clocks: Mapping[Stretch, Clock]) -> dict[Clock, int]:
@@ -91,6 +132,9 @@ class Clocks:
     def __init__(self, clocks: Mapping[Stretch, Clock], samples: Iterable[Sample]) -> None:
         """``samples``: those that count."""
         self._clocks = clocks
+        self.timing: set[Clock] = set()
+        """The clocks that give the times of their groups."""
+        self._pieces: dict[Clock, list[tuple[int, int]]] = defaultdict(list)
         every = sorted(set(clocks.values()))
         self.group = {clock: number for number, clock in enumerate(every)}
         self.ahead = dict.fromkeys(every, 0)
@@ -137,32 +181,74 @@ class Clocks:
         there = [(each, clock) for each, clock in there if each.side in PUBLISHING] or there
         if there:
             _, first = min((each.low - self.ahead[clock], clock) for each, clock in there)
+            self.timing.add(first)
             less = self.ahead[first]
             for clock in members:
                 self.ahead[clock] -= less
 
-    def shifts(self) -> dict[str, list[tuple[int, int]]]:
-        """Per run the first record of each stretch, and by how much the clock is ahead from there on, in order."""
-        found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    def begins(self, length: int) -> list[tuple[Clock, int]]:
+        """The monotonic times at which clocks are compared again, in order: each ``length`` after their begins."""
+        last: dict[Clock, int] = {}
         for stretch, clock in self._clocks.items():
-            found[stretch.run].append((stretch.number, self.ahead[clock]))
-        return {run: sorted(each) for run, each in found.items()}
+            if stretch.takes_part and clock not in self.timing:
+                last[clock] = max(stretch.last_mono, last.get(clock, 0))
+        since = first_monos(self._clocks)
+        some = [
+            (begin + clock.low - self.ahead[clock], clock, begin)
+            for clock, until in last.items()
+            for begin in (range(since[clock] + length, until + 1, length) if length else ())
+        ]
+        return [(clock, begin) for _, clock, begin in sorted(some)]
+
+    def compare_again(self, begins: Iterable[tuple[Clock, int]], best: Iterable[Comparison], least: int) -> None:
+        """Correct the later pieces of clocks. ``best``: of each piece the preferred comparison; ``least``: differences
+        up to this one do not count.
+        """
+        known = {(each.mine, each.begin): each for each in best}
+        for clock, begin in begins:
+            one = known.get((clock, begin))
+            if one is not None:
+                ahead = self.at(one.other, one.other_mono) + one.ahead
+                if abs(ahead - self.at(clock, begin)) > least:
+                    self._pieces[clock].append((begin, ahead))
+
+    def at(self, clock: Clock, mono: int) -> int:
+        """By how much a clock is ahead at a monotonic time, as far as it is known."""
+        return next((ahead for since, ahead in reversed(self._pieces[clock]) if since <= mono), self.ahead[clock])
+
+    def pieces(self, clock: Clock) -> list[tuple[int | None, int]]:
+        """The monotonic times (null: any) from which on a clock is ahead by so much, in order."""
+        return [(None, self.ahead[clock]), *self._pieces[clock]]
+
+    def shifts(self) -> dict[str, list[tuple[int, int | None, int]]]:
+        """Per run the first record of each stretch, the monotonic time (null: any) of each piece of its clock, and by
+        how much the clock is ahead from there on, in order.
+        """
+        found: dict[str, list[tuple[int, int | None, int]]] = defaultdict(list)
+        for stretch, clock in sorted(self._clocks.items(), key=lambda each: each[0].number):
+            found[stretch.run] += [(stretch.number, since, ahead) for since, ahead in self.pieces(clock)]
+        return found
 
     def of_names(self) -> dict[str, list[tuple[int, int]]]:
-        """Per name of a publisher its clocks in the order of their times: the greatest wall of each, and by how much it
-        is ahead. They give the times of commits.
+        """Per name of a publisher the pieces of its clocks in the order of their times: the greatest wall of each, and
+        by how much it is ahead. They give the times of commits.
         """
         ranges: dict[str, dict[Clock, list[int]]] = defaultdict(lambda: defaultdict(list))
         for stretch, clock in self._clocks.items():
             if stretch.side in PUBLISHING:
                 ranges[stretch.name][clock] += [stretch.low, stretch.high]
-        return {
-            name: [
-                (high, self.ahead[clock])
-                for _, high, clock in sorted((min(walls), max(walls), clock) for clock, walls in of_name.items())
-            ]
-            for name, of_name in ranges.items()
-        }
+        found: dict[str, list[tuple[int, int]]] = {}
+        for name, of_name in ranges.items():
+            ordered = sorted((min(walls), max(walls), clock) for clock, walls in of_name.items())
+            found[name] = []
+            for _, high, clock in ordered:
+                known = self.pieces(clock)
+                for (_, ahead), (until, _) in pairwise(known):
+                    wall = (until or 0) - 1 + clock.low
+                    # No other clock follows the last one.
+                    found[name].append((wall if clock == ordered[-1][2] else min(high, wall), ahead))
+                found[name].append((high, known[-1][1]))
+        return found
 
     def last_of_hosts(self) -> dict[str, Clock]:
         """The clock of each host's latest record, by the times of the groups."""

@@ -12,14 +12,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules import base_tables
+from pubsub_lib.audit.rules import base_tables, drift, store_clock
 from pubsub_lib.audit.rules.base_tables import HOSTS, RUN
 from pubsub_lib.audit.rules.clocks import STEP, Clock, Clocks, Sample, Stretch, clocks_of, first_monos
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.spark.settled import hashed, lookup, settled
 
-_SHIFTS: Final = pa.list_(pa.struct([("number", pa.int64()), ("ahead", pa.int64())]))
+_SHIFTS: Final = pa.list_(pa.struct([("number", pa.int64()), ("since", pa.int64()), ("ahead", pa.int64())]))
 _NAMES: Final = pa.list_(pa.struct([("until", pa.int64()), ("ahead", pa.int64())]))
 _CLOCKS: Final = pa.list_(pa.struct([("number", pa.int64()), ("clock", pa.int64()), ("since", pa.int64())]))
 _OF_RUN: Final = [("domain", pa.string()), ("run", pa.string())]
@@ -59,7 +59,7 @@ def by_run(overview: DataFrame) -> Overview:
     lowest = ("first_wall", "first_mono", "first_number", "least_offset")
     found = overview.groupBy(*RUN, "side", "name", "host").agg(
         *(F.min(name).alias(name) for name in lowest),
-        *(F.max(name).alias(name) for name in ("last_wall", "greatest_offset", "holds", "moves")),
+        *(F.max(name).alias(name) for name in ("last_wall", "last_mono", "greatest_offset", "holds", "moves")),
         F.coalesce(F.sum(recorded), F.lit(0)).alias("messages"),
         F.sum("sent").alias("sent"),
     )
@@ -87,18 +87,26 @@ def corrected(
     clocks = {domain: clocks_of(of_domain) for domain, of_domain in stretches.items()}
     if all(len(set(of_domain.values())) < 2 for of_domain in clocks.values()):
         return Corrected(rows, events, overview, None)
-    samples = _samples(events, clocks, settings)
+    numbers = {domain: sorted(set(of_domain.values())) for domain, of_domain in clocks.items()}
+    compared = _compared(events, clocks, numbers)
+    samples = _samples(compared, numbers, settings)
     found = {domain: Clocks(of_domain, samples[domain]) for domain, of_domain in clocks.items()}
+    drift.correct(compared, found, numbers, settings)
     between = _between(rows, known, found)
     shifts = {(domain, run): each for domain, one in found.items() for run, each in one.shifts().items()}
-    shifts = {key: each for key, each in shifts.items() if any(ahead for _, ahead in each)}
+    shifts |= store_clock.shifts(events, clocks, found)
+    shifts = {key: each for key, each in shifts.items() if any(ahead for *_, ahead in each)}
     if not shifts:
         return Corrected(rows, events, overview, between)
     spark = rows.sparkSession
     of_runs = small(
         spark,
         [
-            {"domain": domain, "run": run, "shifts": [{"number": n, "ahead": ahead} for n, ahead in each]}
+            {
+                "domain": domain,
+                "run": run,
+                "shifts": [{"number": number, "since": since, "ahead": ahead} for number, since, ahead in each],
+            }
             for (domain, run), each in shifts.items()
         ],
         pa.schema([*_OF_RUN, ("shifts", _SHIFTS)]),
@@ -116,7 +124,10 @@ def corrected(
 
 def _with_walls(table: DataFrame, of_runs: DataFrame) -> DataFrame:
     joined = table.join(lookup(of_runs), RUN, "left")
-    before = F.filter("shifts", lambda each: each["number"] <= F.col("number"))
+    before = F.filter(
+        "shifts",
+        lambda each: (each["number"] <= F.col("number")) & (each["since"].isNull() | (each["since"] <= F.col("mono"))),
+    )
     ahead = F.coalesce(F.try_element_at(before, F.lit(-1))["ahead"], F.lit(0))
     return joined.withColumn("wall", F.col("wall") - ahead).select(*table.columns)
 
@@ -151,12 +162,13 @@ def _stretches(rows: DataFrame, known: Overview) -> dict[str, list[Stretch]]:
         if row["greatest_offset"] - row["least_offset"] > STEP:
             stepped.append({"domain": row["domain"], "run": row["run"]})
             continue
-        about = (row["first_number"], row["least_offset"], row["first_wall"], row["last_wall"], row["first_mono"])
+        names = ("first_number", "least_offset", "first_wall", "last_wall", "first_mono", "last_mono")
+        about = [row[name] for name in names]
         found[row["domain"]].append(Stretch(row["run"], row["side"], row["name"], row["host"], *about))
     if stepped:
         there = small(rows.sparkSession, stepped, pa.schema(_OF_RUN))
         for row in _of_stepped(rows.join(lookup(there), RUN, "left_semi")).collect():
-            about = (row["number"], row["offset"], row["low"], row["high"], row["since"])
+            about = [row[name] for name in ("number", "offset", "low", "high", "since", "last_mono")]
             found[row["domain"]].append(Stretch(row["run"], row["side"], row["name"], row["host"], *about))
     return found
 
@@ -174,14 +186,12 @@ def _of_stepped(rows: DataFrame) -> DataFrame:
         F.min("wall").alias("low"),
         F.max("wall").alias("high"),
         F.min("mono").alias("since"),
+        F.max("mono").alias("last_mono"),
     )
 
 
-def _samples(
-    events: DataFrame, clocks: dict[str, dict[Stretch, Clock]], settings: AuditSettings
-) -> dict[str, list[Sample]]:
-    """Per domain the first sample of each pair of clocks, of those that count."""
-    numbers = {domain: sorted(set(of_domain.values())) for domain, of_domain in clocks.items()}
+def _compared(events: DataFrame, clocks: dict[str, dict[Stretch, Clock]], numbers: dict[str, list[Clock]]) -> DataFrame:
+    """All hello requests that compare the clocks of two hosts. Not computed."""
     asks = events.filter(F.col("kind").isin("ask", "hello") & (F.col("peer") != "") & (F.col("side") != "store"))
     asks = asks.join(lookup(_clock_table(events, clocks, numbers)), RUN)
     before = F.filter("clocks", lambda each: each["number"] <= F.col("number"))
@@ -192,20 +202,24 @@ def _samples(
         *RUN, "peer", "clock", F.col("wall").alias("a"), F.col("number").alias("ask_number")
     )
     received = asks.filter((F.col("kind") == "hello") & replica).select(
-        *RUN, "peer", "clock", "uuid", "host", "number", "age", F.col("wall").alias("b")
+        *RUN, "peer", "clock", "uuid", "host", "number", "age", "mono", F.col("wall").alias("b")
     )
     replies = asks.filter((F.col("kind") == "hello") & ~replica).select(
         "domain", "peer", "uuid", F.col("host").alias("reply_host"), F.col("clock").alias("reply_clock"),
         F.col("run").alias("reply_run"), F.col("number").alias("reply_number"), F.col("age").alias("reply_age"),
-        F.col("wall").alias("s"),
+        F.col("mono").alias("reply_mono"), F.col("wall").alias("s"),
     )  # fmt: skip
     every = requests.join(hashed(received), [*RUN, "peer", "clock"]).join(hashed(replies), ["domain", "peer", "uuid"])
+    ahead = F.shiftright(F.col("a") + F.col("b"), 1) - F.col("s")
+    trip = F.col("b") - F.col("a")
+    return every.filter(F.col("host") != F.col("reply_host")).withColumns({"ahead": ahead, "trip": trip})
+
+
+def _samples(compared: DataFrame, numbers: dict[str, list[Clock]], settings: AuditSettings) -> dict[str, list[Sample]]:
+    """Per domain the first sample of each pair of clocks, of those that count."""
     age = F.least("age", "reply_age")
-    counted = every.filter((F.col("host") != F.col("reply_host")) & (age <= settings.reach))
-    first = F.struct(
-        age.alias("age"), "run", "number", "reply_run", "reply_number", "ask_number",
-        (F.shiftright(F.col("a") + F.col("b"), 1) - F.col("s")).alias("ahead"),
-    )  # fmt: skip
+    counted = compared.filter(age <= settings.reach)
+    first = F.struct(age.alias("age"), "run", "number", "reply_run", "reply_number", "ask_number", "ahead")
     found: dict[str, list[Sample]] = defaultdict(list)
     of_pairs = counted.groupBy("domain", "clock", "reply_clock").agg(F.min(first).alias("first"))
     for row in of_pairs.select("domain", "clock", "reply_clock", "first.*").collect():
@@ -246,7 +260,7 @@ def _between(rows: DataFrame, known: Overview, found: dict[str, Clocks]) -> Data
                 if host != other:
                     mine, theirs = last[host], last[other]
                     same = one.group[mine] == one.group[theirs]
-                    ahead = one.ahead[mine] - one.ahead[theirs] if same else None
+                    ahead = one.pieces(mine)[-1][1] - one.pieces(theirs)[-1][1] if same else None
                     pairs.append(dict(zip((*HOSTS, "ahead"), (domain, host, other, ahead), strict=True)))
     return small(rows.sparkSession, pairs, _PAIRS)
 

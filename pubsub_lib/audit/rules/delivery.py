@@ -4,17 +4,17 @@ Most items are received and applied in time, and are decided from two joined row
 intervals of their replica, as arrays, and judged by rules in the order of the document.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules import applications, branches, contents
+from pubsub_lib.audit.rules import applications, belated, branches, contents
 from pubsub_lib.audit.rules.base_tables import ID, POINT, closed, hidden_at_publisher, window_of, with_skew
 from pubsub_lib.audit.rules.commit_tables import unpublished
 from pubsub_lib.audit.rules.contents import different
 from pubsub_lib.audit.rules.receipts import neighbours, received
+from pubsub_lib.audit.rules.ways import MESSAGE, NO_WAY, POLLING, REPAIR
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import checkpointed, hashed, lookup
 
@@ -22,8 +22,6 @@ COLUMNS: Final = (
     "domain", "name", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "verdict", "detail",
     "blame", "way", "settled", "detected", "written", "received", "skew",
 )  # fmt: skip
-MESSAGE, POLLING, REPAIR, NO_WAY = "message", "polling", "repair", ""
-"""The ways in which a change comes into a replica: see audit-verdicts.md, "Delivery"."""
 _ITEM: Final = ["domain", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "publisher_host"]
 _SKEWS: Final = "array<struct<publisher_host:string,since:bigint,until:bigint,skew:bigint>>"
 
@@ -106,16 +104,17 @@ def delivery(
 ) -> DataFrame:
     """The delivery table without unrecorded items. ``applied``: the replicas' records with outcome applied or old."""
     joined = checkpointed(_with_receipts(expected, received(receipts), skews, stale, settings))
+    joined = joined.withColumn("came", belated.came())
     too_late = F.coalesce(F.col("received_last") > F.col("p") + settings.reach, F.lit(False))
-    belated = joined.filter(too_late)
-    if not belated.isEmpty():  # few, if any: join them again, without the receipts after the horizon
-        horizons = belated.select(*ID, "name", (F.col("p") + settings.reach).alias("horizon"))
+    some = joined.filter(too_late)
+    if not some.isEmpty():  # few, if any: join them again, without the receipts after the horizon
+        horizons = some.select(*ID, "name", (F.col("p") + settings.reach).alias("horizon"))
         in_time = receipts.join(lookup(horizons), [*ID, "name"]).filter("wall <= horizon").drop("horizon")
-        again = _with_receipts(belated.select(*expected.columns), received(in_time), skews, stale, settings)
+        again = _with_receipts(some.select(*expected.columns, "came"), received(in_time), skews, stale, settings)
         joined = joined.filter(~too_late).unionByName(checkpointed(again))
     at_once = _judged(joined.filter("plain"), _delivered(settings, F.col("first.settled")))
     slow = joined.filter(~F.col("plain")).join(lookup(histories), ["domain", "topic", "polls", "name"])
-    slow = checkpointed(slow.withColumn("intervals", _until_horizon(settings)).filter(F.size("intervals") > 0))
+    slow = checkpointed(slow.withColumn("intervals", belated.until_horizon(settings)).filter(F.size("intervals") > 0))
     if slow.isEmpty():
         return at_once
     slow = applications.with_applications(slow, applied, commits)
@@ -123,16 +122,6 @@ def delivery(
         lookup(domains.select("domain", "closed_until", "publisher_gaps", "service_since")), "domain", "left"
     )
     return at_once.unionByName(_judge(slow, receipts, settings))
-
-
-def _until_horizon(settings: AuditSettings) -> Column:
-    """The intervals that were open at the item's horizon, with their syncs until then."""
-    horizon = F.col("p") + settings.reach
-    open_then = F.filter("intervals", lambda each: each["opened"] <= horizon)
-    return F.transform(
-        open_then,
-        lambda each: each.withField("syncs", F.filter(each["syncs"], lambda sync: sync["wall"] <= horizon)),
-    )
 
 
 def _with_receipts(
@@ -216,13 +205,19 @@ def _judge(slow: DataFrame, receipts: DataFrame, settings: AuditSettings) -> Dat
     first_table = F.when(F.col("of_receipt_settled").isNull(), "corrupt").otherwise(
         _delivered(settings, F.col("of_receipt_settled"))
     )
-    # "verdict:detail"; split below, so that each rule is written once.
+    # "verdict:detail", with ":way" of a belated item; split below, so that each rule is written once.
     detail = F.when(F.col("differs"), F.col("differs_at")).otherwise("")
     rule = F.when(by_message, F.concat(first_table, F.lit(":"), detail)).otherwise(_second_table(settings))
     slow = slow.withColumn("by_message", by_message).withColumn("rule", F.split(rule, ":"))
-    slow = slow.withColumn("verdict", F.get("rule", F.lit(0)))
+    return _table(slow.withColumn("verdict", F.get("rule", F.lit(0))))
+
+
+def _table(slow: DataFrame) -> DataFrame:
+    """The rows of the delivery table for items with a ``verdict`` and its ``rule``."""
+    of_belated = F.get("rule", F.lit(2))
     way = (
         F.when(F.col("by_message"), MESSAGE)
+        .when(of_belated.isNotNull(), of_belated)
         .when(F.col("verdict").isin("ok", "late") & F.col("asked_polled").isNotNull(), POLLING)
         .when((F.col("verdict") == "corrupt") & (F.col("kind") == "polled"), POLLING)
         .when(F.col("verdict").isin("repaired", "late", "corrupt"), REPAIR)
@@ -230,9 +225,17 @@ def _judge(slow: DataFrame, receipts: DataFrame, settings: AuditSettings) -> Dat
     )
     slow = slow.withColumn("way", way)
     missed = (F.col("way") == REPAIR) | (F.col("verdict") == "lost")
-    when = F.when(F.col("by_message"), F.col("of_receipt_settled")).otherwise(F.col("asked_settled"))
-    covering = F.filter("asked.syncs", _covers(position))
-    detected = F.when(missed, F.get(covering, F.lit(0))["began"])
+    when = (
+        F.when(F.col("by_message"), F.col("of_receipt_settled"))
+        .when(of_belated.isNotNull(), belated.settled_at())
+        .otherwise(F.col("asked_settled"))
+    )
+    covering = F.filter("asked.syncs", belated.covers(F.col("position")))
+    began = F.when(of_belated.isNotNull(), belated.began()).otherwise(F.get(covering, F.lit(0))["began"])
+    detected = F.when(missed, began)
+    received_at = F.when(F.col("by_message"), F.col("first.received")).when(
+        of_belated == MESSAGE, F.col("came.received")
+    )
     return slow.select(
         "domain", "name", *_ITEM[1:-1], "verdict",
         F.get("rule", F.lit(1)).alias("detail"),
@@ -240,7 +243,7 @@ def _judge(slow: DataFrame, receipts: DataFrame, settings: AuditSettings) -> Dat
         "way",
         F.when(missed | (F.col("way") != NO_WAY), when).alias("settled"),
         detected.alias("detected"),
-        "written", F.when(F.col("by_message"), F.col("first.received")).alias("received"),
+        "written", received_at.alias("received"),
         F.when(F.col("by_message"), F.col("skew")).otherwise(F.col("asked_skew")).alias("skew"),
     )  # fmt: skip
 
@@ -273,7 +276,7 @@ def _settled(interval: Column, settings: AuditSettings) -> Column:
     """The time when the item was settled in an interval; null: never, or the interval is null."""
     skew = _skew(interval, settings)
     by_receipt = F.when(F.col("first.run") == interval["run"], F.col("first.settled"))
-    syncs = F.filter(interval["syncs"], _covers(F.col("position")))
+    syncs = F.filter(interval["syncs"], belated.covers(F.col("position")))
     by_sync = F.array_min(F.transform(syncs, lambda each: each["wall"]))
     any_way = F.least(by_receipt, applications.applied_at(interval, settings), by_sync)  # it ignores nulls
     in_time = F.coalesce(by_receipt - skew <= F.col("p") + settings.bound, F.lit(False))
@@ -284,11 +287,6 @@ def _polled(settings: AuditSettings) -> Column:
     """The time when polling brought the item; null: polling did not, or something else settled the item before."""
     at = applications.applied_at(F.col("asked"), settings)
     return F.when((F.col("kind") == "polled") & (at == F.col("asked_settled")), at)
-
-
-def _covers(position: Column) -> Callable[[Column], Column]:
-    """Whether a sync read the commit at a position."""
-    return lambda sync: (sync["position"] >= position) & (sync["since"] < position)
 
 
 def _end(interval: Column) -> Column:
@@ -341,5 +339,6 @@ def _second_table(settings: AuditSettings) -> Column:
         .when(at.isNotNull(), "late:")
         .when(stopped, "excused:stopped")
         .when(~is_closed, "pending:")
+        .when(belated.settled_at().isNotNull(), belated.rule(changed_at))
         .otherwise(F.concat(F.lit("lost:"), where))
     )

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.rules import contents
 from pubsub_lib.audit.rules.base_tables import with_skew
-from pubsub_lib.audit.rules.delivery import MESSAGE
 from pubsub_lib.audit.rules.stream_ids import STREAM, item, lane, named, number
+from pubsub_lib.audit.rules.ways import MESSAGE
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import lookup, settled
 

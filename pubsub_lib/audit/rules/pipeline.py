@@ -23,6 +23,7 @@ from pubsub_lib.audit.rules import (
     state,
     syncs,
     unexpected_receipts,
+    ways,
 )
 from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN
 from pubsub_lib.audit.settings import AuditSettings, Listing
@@ -220,7 +221,7 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
 
 _UNRECORDED: Final = {
     "kind": "unrecorded", "service": "", "position": 0, "nonce": 0, "verdict": "unknown", "detail": "unrecorded",
-    "blame": "", "way": delivery.NO_WAY,
+    "blame": "", "way": ways.NO_WAY,
 }  # fmt: skip
 
 

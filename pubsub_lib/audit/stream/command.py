@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -186,8 +188,7 @@ class Output:
     """Prints closed windows to stdout and problems to stderr, and computes the exit code."""
 
     def __init__(self, before: Sequence[Closed], as_json: bool, settings: AuditSettings) -> None:
-        self._code = 0
-        self._any = False
+        self._codes: dict[tuple[str, int], int] = {}
         self.count(before)
         self._json = as_json
         self._settings = settings
@@ -195,14 +196,17 @@ class Output:
         self.broken = False
 
     def count(self, windows: Sequence[Closed]) -> None:
-        """Add the exit codes of windows. The same window may be added more than once."""
+        """Add the exit codes of windows. The last revision of a window counts."""
         for closed in windows:
-            self._code |= closed.exit_code
-            self._any = True
+            self._codes[closed.key] = closed.exit_code
+
+    @property
+    def _code(self) -> int:
+        return reduce(or_, self._codes.values(), 0)
 
     def exit_code(self, problems: Sequence[str]) -> int:
         """The exit code of all closed windows; incomplete when a file could not be read, or no window is closed."""
-        incomplete = problems or self.broken or not self._any
+        incomplete = problems or self.broken or not self._codes
         return self._code | INCOMPLETE if incomplete else self._code
 
     def round(self, one: Round) -> None:
@@ -232,9 +236,10 @@ class Output:
         balance = msgspec.to_builtins(closed.balance)
         sums = " + ".join(f"{number} {name}" for name, number in balance.items() if name != "expected")
         wrong = f"{closed.anomalies} anomal{'y' if closed.anomalies == 1 else 'ies'}"
+        revised = f" (revision {closed.revision})" if closed.revision > 1 else ""
         return (
-            f"{_time(closed.window)} to {end}{_of(closed.domain)}: {balance['expected']} expected = {sums}; {wrong}; "
-            f"exit code so far {self._code}"
+            f"{_time(closed.window)} to {end}{_of(closed.domain)}{revised}: {balance['expected']} expected = {sums}; "
+            f"{wrong}; exit code so far {self._code}"
         )
 
 

@@ -25,16 +25,20 @@ _STATE: Final = "append.json"
 
 
 class _Appended(msgspec.Struct):
-    """What is in the ``lake``: the end of each domain's closed windows, and the problems of the follower until then."""
+    """What is in the ``lake``: the end of each domain's closed windows, the problems of the follower until then, and
+    the revisions of windows.
+    """
 
     lake: str
     until: dict[str, int] = {}
     problems: list[str] = []
+    revised: list[tuple[str, int, int]] = []
+    """Domain, window and revision of the windows that have one."""
 
 
 class Feed:
-    """Knows the windows that are not in the lake yet. A window that could not be added is added by a later call, also
-    by the next follower of the same folder. Only one thread may use a feed.
+    """Knows the windows, and the revisions of windows, that are not in the lake yet. What could not be added is added
+    by a later call, also by the next follower of the same folder. Only one thread may use a feed.
     """
 
     def __init__(
@@ -52,9 +56,10 @@ class Feed:
         self._state = self._restored()
         # The same follower after a restart replaces its own results and no others.
         self._audit = xxhash.xxh3_128_hexdigest(os.fsencode(out.resolve()))
-        windows = {(each.domain, each.window) for each in written(out)}
-        days = sorted({day for _, window in windows if (day := day_of(window)) is not None})
-        self._waiting = windows - closed_windows(lake, days)
+        self._revisions = {each.key: each.revision for each in written(out)}
+        days = sorted({day for _, window in self._revisions if (day := day_of(window)) is not None})
+        self._waiting = self._revisions.keys() - closed_windows(lake, days)
+        self._waiting |= {(domain, window) for domain, window, _ in set(self._revised()) - set(self._state.revised)}
 
     def _restored(self) -> _Appended:
         new = _Appended(str(self.lake.resolve()))
@@ -65,6 +70,9 @@ class Feed:
         except msgspec.MsgspecError as error:
             raise ConfigError(f"{self._path} is not a follower's state ({error}); remove it") from error
         return found if found.lake == new.lake else new
+
+    def _revised(self) -> list[tuple[str, int, int]]:
+        return sorted((*key, revision) for key, revision in self._revisions.items() if revision > 1)
 
     def add(
         self, closed: Iterable[Closed], parts: Mapping[str, Sequence[JournalPart]], until: Mapping[str, int],
@@ -79,7 +87,8 @@ class Feed:
         """
         from pubsub_lib.audit.lake.collect import of_windows
 
-        self._waiting |= {(each.domain, each.window) for each in closed}
+        self._revisions |= {each.key: each.revision for each in closed}
+        self._waiting |= {each.key for each in closed}
         if not self._waiting and all(
             domain in self._state.until and day_of(end - 1) == day_of(self._state.until[domain] - 1)
             for domain, end in until.items()
@@ -91,11 +100,11 @@ class Feed:
             for domain, of_domain in sorted(parts.items())
             if domain in until
         ]
-        folders = [place_of(self._out, *each) for each in sorted(self._waiting)]
+        folders = [place_of(self._out, *each, self._revisions[each]) for each in sorted(self._waiting)]
         addition = of_windows(self._spark, folders, self._audit, domains, self._settings)
         found = append(self.lake, addition, self._keep_days)
         self._waiting.clear()
-        self._state = _Appended(self._state.lake, dict(until), list(problems))
+        self._state = _Appended(self._state.lake, dict(until), list(problems), self._revised())
         write_whole(self._path, msgspec.json.encode(self._state))
         self.incomplete |= bool(found.problems)
         return [*found.problems, *found.notes]

@@ -14,7 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pubsub_lib.audit.rules.clocks import STEP, Clock, Clocks, Sample, Stretch, clocks_of, first_monos
+from pubsub_lib.audit.rules.clocks import (
+    STEP,
+    Clock,
+    Clocks,
+    Comparison,
+    Sample,
+    Stretch,
+    clocks_of,
+    first_monos,
+    length_of,
+    span_of,
+)
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.stream.runs import Hello, JournalPart, Known, PartClocks, PartStretch
 
@@ -48,6 +59,27 @@ def _stretch(rows: pa.Table, offsets: pa.Array) -> PartStretch:
     return PartStretch(rows["number"][0].as_py(), offset, walls["min"], walls["max"], monos["min"], monos["max"], mark)
 
 
+class _Timed(msgspec.Struct, frozen=True):
+    """A sample with its round trip, and the monotonic times of the two hellos."""
+
+    sample: Sample
+    trip: int
+    mono: int
+    reply_mono: int
+
+    @property
+    def order(self) -> tuple[str, int, str, int, int]:
+        """The order of samples that are equal otherwise."""
+        one = self.sample
+        return one.run, one.number, one.reply_run, one.reply_number, one.ask_number
+
+    def sides(self) -> Iterator[tuple[Clock, int, Clock, int, int]]:
+        """A clock, its monotonic time, the other clock, its monotonic time, and by how much the first one is ahead."""
+        one, two = self.sample.one, self.sample.two
+        yield one, self.mono, two, self.reply_mono, self.sample.ahead
+        yield two, self.reply_mono, one, self.mono, -self.sample.ahead
+
+
 class RightTimes(msgspec.Struct, frozen=True):
     """The runs by the times of their groups. ``undecided``: a run whose next records may compare a clock that nothing
     has compared so far; "": none.
@@ -70,8 +102,10 @@ class _RunClocks:
         self._clocks = clocks_of(stretch for each in self._stretches.values() for stretch in each)
         self._since = first_monos(self._clocks)
         every = list(self._samples())
-        self._compared = {clock for each in every for clock in (each.one, each.two)}
-        self._found = Clocks(self._clocks, [each for each in every if each.age <= settings.reach])
+        samples = [each.sample for each in every]
+        self._compared = {clock for each in samples for clock in (each.one, each.two)}
+        self._found = Clocks(self._clocks, [each for each in samples if each.age <= settings.reach])
+        self._compare_again(every)
 
     def _at(self, run: str, number: int) -> Clock:
         """The clock of a record."""
@@ -83,7 +117,25 @@ class _RunClocks:
                 for hello in part.clocks.hellos if part.clocks else ():
                     yield run, each.who[0], hello
 
-    def _samples(self) -> Iterator[Sample]:
+    def _compare_again(self, every: Sequence["_Timed"]) -> None:
+        """Correct the drift of the clocks."""
+        begins, span = self._found.begins(length_of(self._settings)), span_of(self._settings)
+        of_clocks: dict[Clock, list[int]] = defaultdict(list)
+        for clock, begin in begins:
+            of_clocks[clock].append(begin)
+        best: dict[tuple[Clock, int], Comparison] = {}
+        for each in every if begins else ():
+            if each.trip > span.trip or self._found.group[each.sample.one] != self._found.group[each.sample.two]:
+                continue
+            for mine, mono, other, other_mono, ahead in each.sides():
+                for begin in of_clocks[mine]:
+                    if begin - span.since <= mono <= begin - span.until:
+                        drifts = other not in self._found.timing
+                        one = Comparison(drifts, each.trip, each.order, mine, begin, other, other_mono, ahead)
+                        best[mine, begin] = min(one, best.get((mine, begin), one))
+        self._found.compare_again(begins, best.values(), span.least)
+
+    def _samples(self) -> Iterator["_Timed"]:
         requests: dict[tuple[str, str], list[Hello]] = defaultdict(list)
         replies: dict[tuple[str, str], list[tuple[str, Hello]]] = defaultdict(list)
         for run, side, hello in self._hellos():
@@ -103,7 +155,8 @@ class _RunClocks:
                 for ask in requests.get((run, back.peer), ()):
                     if self._at(run, ask.number) == one:
                         ahead = (ask.wall + back.wall) // 2 - reply.wall
-                        yield Sample(age, run, back.number, of_reply, reply.number, ask.number, one, two, ahead)
+                        sample = Sample(age, run, back.number, of_reply, reply.number, ask.number, one, two, ahead)
+                        yield _Timed(sample, back.wall - ask.wall, back.mono, reply.mono)
 
     def corrected(self, run: str, known: Known) -> Known:
         """The run with the times of its group."""
@@ -119,20 +172,30 @@ class _RunClocks:
         """The first wall of a run without a part, by its group; null when its clock is not known."""
         for stretch, clock in self._clocks.items():
             if stretch.host == host and abs(stretch.offset - offset) <= STEP:
-                return wall - self._found.ahead[clock]
+                return wall - self._found.at(clock, wall - offset)
         return None if self._clocks else wall
 
     def _part(self, run: str, part: JournalPart) -> JournalPart:
         if part.clocks is None:
             return part
-        of_part = [(each, self._found.ahead[self._at(run, each.number)]) for each in part.clocks.stretches]
-        marks = [each.mark - ahead for each, ahead in of_part if each.mark is not None]
+        of_part = [(each, self._at(run, each.number)) for each in part.clocks.stretches]
+        marked = [(each.mark, each.offset, clock) for each, clock in of_part if each.mark is not None]
+        marks = [mark - self._found.at(clock, mark - offset) for mark, offset, clock in marked]
         return msgspec.structs.replace(
             part,
-            first_wall=min(each.low - ahead for each, ahead in of_part),
-            last_wall=max(each.high - ahead for each, ahead in of_part),
+            first_wall=min(low for each, clock in of_part for low in self._walls(each, clock, each.low, after=0)),
+            last_wall=max(high for each, clock in of_part for high in self._walls(each, clock, each.high, after=-1)),
             last_mark=max(marks, default=None),
         )
+
+    def _walls(self, stretch: PartStretch, clock: Clock, wall: int, *, after: int) -> Iterator[int]:
+        """The right times of the first (``after`` is 0) or last (-1) record of a stretch, and of each begin or end of a
+        piece of its clock in it.
+        """
+        yield wall - self._found.at(clock, stretch.last_mono if after else stretch.mono)
+        for since, _ in self._found.pieces(clock):
+            if since is not None and stretch.mono < since <= stretch.last_mono:
+                yield since + after + stretch.offset - self._found.at(clock, since + after)
 
     def _reached(self, run: str) -> float:
         """The monotonic time until which a run is known."""

@@ -1,7 +1,11 @@
-"""Writes the verdicts of each closed window, once (docs/audit.md, "Following")."""
+"""Writes the verdicts of each closed window, and later revisions of windows with losses (docs/audit.md, "Following").
+
+A change that was lost when its window was closed may come at last. Only then does a window get a revision: a folder of
+its own. Existing folders are never changed.
+"""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 SUMMARY: Final = "summary.json"
 TABLES: Final = ("delivery", "strays")
 _SPANS: Final = pa.schema([("place", pa.int32()), ("domain", pa.string()), ("begin", pa.int64()), ("end", pa.int64())])
+_AGAIN: Final = pa.schema([("of", pa.string()), ("again", pa.int64())])
 _PART: Final = 1_000_000
 """Number of rows that one task writes."""
 _BLAMELESS: Final = frozenset({"ok", "excused", "pending"})
@@ -36,7 +41,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """The result of one closed window. ``window``: its begin, in microseconds."""
+    """The result of one closed window. ``window``: its begin, in microseconds; ``revision``: 1 is the first result."""
 
     domain: str
     window: int
@@ -45,22 +50,45 @@ class Closed(msgspec.Struct, frozen=True):
     anomalies: int
     """Number of rows that are anomalies."""
     counts: Sequence[Count]
+    revision: int = 1
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The window."""
+        return self.domain, self.window
 
 
-def place_of(out: Path, domain: str, window: int) -> Path:
-    """The folder of the tables of a window."""
-    return out / "windows" / folder_of(domain) / f"window={window}"
+def place_of(out: Path, domain: str, window: int, revision: int = 1) -> Path:
+    """The folder of the tables of a window, or of one of its revisions."""
+    if revision == 1:
+        return out / "windows" / folder_of(domain) / f"window={window}"
+    return out / "revised" / folder_of(domain) / f"window={window}" / f"revision={revision}"
 
 
 def written(out: Path) -> list[Closed]:
-    """All windows in the folder, by domain and time. Blocks while it reads their summaries."""
-    files = (out / "windows").glob(f"domain=*/window=*/{SUMMARY}")
-    found = [msgspec.json.decode(path.read_bytes(), type=Closed) for path in files]
-    return sorted(found, key=lambda each: (each.domain, each.window))
+    """The last revisions of all windows in the folder, by domain and time. Blocks while it reads their summaries."""
+    found = _read(out, f"windows/domain=*/window=*/{SUMMARY}")
+    found += _read(out, f"revised/domain=*/window=*/revision=*/{SUMMARY}")
+    last: dict[tuple[str, int], Closed] = {}
+    for each in sorted(found, key=lambda one: (one.domain, one.window, one.revision)):
+        last[each.key] = each
+    return list(last.values())
+
+
+def _read(out: Path, pattern: str) -> list[Closed]:
+    return [msgspec.json.decode(path.read_bytes(), type=Closed) for path in out.glob(pattern)]
+
+
+def _revisable(out: Path, domains: Iterable[str]) -> dict[tuple[str, int], Closed]:
+    """The last revisions of the windows with a loss in their first result: a loss may turn out to be late."""
+    first = {each.key for name in domains for each in _read(out / "windows" / folder_of(name), f"window=*/{SUMMARY}")
+             if each.balance.lost}  # fmt: skip
+    return {each.key: each for each in written(out) if each.key in first} if first else {}
 
 
 def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, out: Path) -> list[Closed]:
-    """Write a folder for each closed window; existing folders are not changed. Returns the new windows.
+    """Write a folder for each closed window, and for each new revision of an earlier one; existing folders are not
+    changed. Returns the new windows and revisions.
 
     Blocks until Spark's jobs are done. Raises Spark's errors, and OSError.
     """
@@ -71,14 +99,25 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
     aside = out / ".aside"
     shutil.rmtree(aside, ignore_errors=True)
     places = sorted(spans)
-    known = F.broadcast(small(tables.rows.sparkSession, _rows(spans, places), _SPANS))
+    earlier = _revisable(out, places)
+    spark = tables.rows.sparkSession
+    known = F.broadcast(small(spark, _rows(spans, places), _SPANS))
     inside = (F.col("window") + settings.window <= F.col("end")) & (
         F.col("begin").isNull() | (F.col("window") >= F.col("begin"))
     )
+    if earlier:
+        windows = [{"of": domain, "again": window} for domain, window in earlier]
+        again = F.broadcast(small(spark, windows, _AGAIN))
     counted: dict[tuple[str, int], list[tuple[Count, str]]] = {}
     for name, table in timed(tables, settings).items():
         # The folders are named by a number, so that `domain` stays a column of the files.
-        chosen = table.join(known, "domain").filter(inside).drop("begin", "end").persist()
+        chosen = table.join(known, "domain")
+        if earlier:
+            same = (F.col("domain") == F.col("of")) & (F.col("window") == F.col("again"))
+            chosen = chosen.join(again, same, "left").filter(inside | F.col("again").isNotNull()).drop("of", "again")
+        else:
+            chosen = chosen.filter(inside)
+        chosen = chosen.drop("begin", "end").persist()
         rows = 0
         for row in _counts(chosen, name):
             rows += row["count"]
@@ -89,23 +128,32 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
         chosen.unpersist()
     found = []
     for (domain, window), counts in sorted(counted.items(), key=lambda each: each[0]):
-        target = place_of(out, domain, window)
-        if target.exists():
-            continue
         closed = summed(domain, window, counts, settings)
-        folder = aside / "whole"
-        folder.mkdir()
-        for name in TABLES:
-            part = aside / name / f"place={places.index(domain)}" / f"window={window}"
-            if part.exists():
-                part.rename(folder / name)
-        (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(closed)))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        failpoints.hit("follower.before_window")
-        folder.rename(target)
-        found.append(closed)
+        before = earlier.get(closed.key)
+        if before is not None and before.counts != closed.counts:
+            closed = msgspec.structs.replace(closed, revision=before.revision + 1)
+        if _keep(closed, aside, places.index(domain), out):
+            found.append(closed)
     shutil.rmtree(aside)
     return found
+
+
+def _keep(closed: Closed, aside: Path, place: int, out: Path) -> bool:
+    """Move the tables of a window into its folder. Returns whether there was none."""
+    target = place_of(out, closed.domain, closed.window, closed.revision)
+    if target.exists():
+        return False
+    folder = aside / "whole"
+    folder.mkdir()
+    for name in TABLES:
+        part = aside / name / f"place={place}" / f"window={closed.window}"
+        if part.exists():
+            part.rename(folder / name)
+    (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(closed)))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    failpoints.hit("follower.before_window")
+    folder.rename(target)
+    return True
 
 
 def _rows(spans: Mapping[str, Span], places: Sequence[str]) -> list[dict[str, Any]]:

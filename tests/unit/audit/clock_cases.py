@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from pubsub_lib.journal.rows import Row
-from tests.unit.audit.generator import BEGIN, DAY, HOUR, Participant
+from tests.unit.audit.generator import BEGIN, DAY, GRACE, HOUR, Participant
 from tests.unit.audit.scenario import Scenario
 
 Kinds = dict[tuple[str, str, str], int]
@@ -163,3 +163,34 @@ def a_pair_of_hosts_never_exchanged_anything(world: Scenario) -> list[Row]:
     world.follow("empty", replica=other)
     world.deliver(5)
     return world.rows()
+
+
+def read_elsewhere(world: Scenario, skew: int, *, at: int, position: int) -> list[Row]:
+    """The store is read on a host of its own, after 90 milliseconds. At some time the replica held a position."""
+    world.store.host, world.store.skew = "h-audit", skew
+    ahead = skew - world.service.skew
+    world.compared = {"peer": "database", "cause": "s", "count": ahead}
+    world.follow()
+    world.ask(BEGIN + 300)
+    world.deliver(3)
+    world.stored({"k": (3, 1003)})
+    world.held({"k": (position, 7)}, at, position)
+    return world.rows()
+
+
+@case({("foreign_history", "", ""): 1}, 4)
+def the_auditing_host_is_an_hour_behind(world: Scenario) -> list[Row]:
+    """The store was read after the replica's listing, and does not have its position."""
+    return read_elsewhere(world, -HOUR, at=BEGIN + 50_000, position=9)
+
+
+@case({("unknown", "", ""): 1}, 32)
+def the_auditing_host_is_an_hour_ahead(world: Scenario) -> list[Row]:
+    """The replica's listing may be later than the reading of the store."""
+    return read_elsewhere(world, HOUR, at=BEGIN + 90_002 - GRACE, position=9)
+
+
+@case({("foreign_history", "", ""): 1}, 4)
+def the_auditing_host_and_the_service_are_an_hour_apart_from_the_replica(world: Scenario) -> list[Row]:
+    world.service.host, world.service.skew = "h-service", -HOUR
+    return read_elsewhere(world, HOUR, at=BEGIN + 90_001 - GRACE, position=9)

@@ -38,20 +38,32 @@ class Participant:
         self.begin = begin
         self.steps: Sequence[tuple[int, int]] = ()
         """Times at which the host's wall clock steps, and by how much."""
+        self.rate = 0
+        """By how many parts in a million the clocks of the host are fast, from ``BEGIN`` on."""
         self.end: int | None = None
+        self.frozen: tuple[int, int] | None = None
+        """When the process is stopped, and when it goes on: nothing is recorded in between."""
         self.clean = True
         self.events: list[tuple[int, dict[str, Any]]] = [(begin, {"kind": "open"})]
 
     def record(self, time: int, **columns: Any) -> None:
         self.events.append((time, columns))
 
+    def thawed(self, time: int) -> int:
+        """The time at which the process does what it would do at this time."""
+        return self.frozen[1] if self.frozen and self.frozen[0] <= time < self.frozen[1] else time
+
+    def gained(self, time: int) -> int:
+        """By how much the clocks have gained until a time."""
+        return (time - BEGIN) * self.rate // 1_000_000
+
     def alive(self, time: int) -> bool:
         return self.begin < time and (self.end is None or time < self.end)
 
-    def finish(self, last: int, *, close: bool) -> None:
+    def finish(self, last: int, *, close: bool, every: int = 1000) -> None:
         """Add the marks. A run that has no end closes long after ``last``; without ``close`` its marks end early."""
         end = self.end or last + (60_000 if close else 4000)
-        for at in range(self.begin + 500, end, 1000):
+        for at in range(self.begin + 500, end, every):
             self.record(at, kind="mark")
         self.events = [(at, columns) for at, columns in self.events if self.end is None or at < self.end]
         if self.end is None and close:
@@ -59,7 +71,8 @@ class Participant:
 
     def rows(self) -> list[Row]:
         found = []
-        for number, (time, columns) in enumerate(sorted(self.events, key=lambda each: each[0]), 1):
+        events = [(self.thawed(time), columns) for time, columns in sorted(self.events, key=lambda each: each[0])]
+        for number, (time, columns) in enumerate(sorted(events, key=lambda each: each[0]), 1):
             found.append(
                 Row(
                     side=self.side,
@@ -67,8 +80,8 @@ class Participant:
                     host=self.host,
                     run=self.run,
                     number=number,
-                    wall=time + self.skew + stepped(self.steps, time),
-                    mono=time + MONO,
+                    wall=time + self.skew + stepped(self.steps, time) + self.gained(time),
+                    mono=time + MONO + self.gained(time),
                     **columns,
                 )
             )
@@ -104,6 +117,8 @@ class Generator:
         self.objects: dict[str, dict[str, int]] = defaultdict(dict)
         self.marks = random.Random(f"marks of {domain}")
         """Decides about records of held contents, apart from everything else."""
+        self.freezes = random.Random(f"freezes of {domain}")
+        """Decides about processes that are stopped for a while, apart from everything else."""
         self.arrivals: dict[str, list[tuple[int, dict[str, Any], dict[str, Any]]]] = defaultdict(list)
 
     def chance(self, share: float) -> bool:
@@ -131,6 +146,7 @@ class Generator:
         replicas = self._lives("replica", [(f"r{index}", f"h{index}") for index in range(rng.choice((1, 2, 3)))])
         if self.chance(0.05):
             services = []
+        self._freeze([*services, *replicas])
         polling = {each.name for each in replicas if rng.random() < 0.15}
         followed = {each.run: self._follows(each, each.name in polling) for each in replicas}
         for _ in range(rng.choice((0, 3, 10, 25, 40))):
@@ -164,6 +180,15 @@ class Generator:
                 one = self.participant(side, name, host, one.end + self.rng.randrange(1, 8000))
                 found.append(one)
         return found
+
+    def _freeze(self, participants: Sequence[Participant]) -> None:
+        """Stop some processes for longer than it takes to a horizon, and for less than the silence."""
+        for each in participants:
+            begin = each.begin + 1000 + self.freezes.randrange(30_000)
+            end = begin + self.freezes.randrange(SILENCE // 3, SILENCE - 3000)
+            often = self.freezes.random() < 0.15 * self.faults
+            if often and end < min(self.last, each.end or self.last):
+                each.frozen = (begin, end)
 
     def _follows(self, replica: Participant, polling: bool) -> list[tuple[str, int, int | None]]:
         """(topic, from, until): the topics that the replica follows, and when."""
@@ -217,7 +242,7 @@ class Generator:
         if not services or self.chance(0.05):
             return
         for service in services if self.chance(0.1) else services[:1]:
-            time = self.time + rng.randrange(2, 30)
+            time = service.thawed(self.time + rng.randrange(2, 30))
             if not service.alive(time):
                 continue
             taken = self._changed(columns)
@@ -434,6 +459,8 @@ class Generator:
                     time = self.rng.randrange(BEGIN, self.last)
                     if not (replica.alive(time - 50) and replica.alive(time + 300) and service.alive(time)):
                         continue
+                    if any(each.thawed(at) != at for each in (replica, service) for at in (time - 50, time + 300)):
+                        continue
                     nonce, uuid = f"n{number}", f"u-{service.run}"
                     replica.record(time - self.rng.randrange(50), kind="ask", peer=nonce)
                     service.record(time, kind="hello", peer=nonce, uuid=uuid, service=service.name)
@@ -445,7 +472,8 @@ class Generator:
 
     def _compare(self, service: Participant, replica: Participant, time: int) -> None:
         """A hello request soon after both have begun."""
-        if replica.alive(time - 20) and replica.alive(time + 20) and service.alive(time):
+        running = all(each.thawed(at) == at for each in (replica, service) for at in (time - 20, time + 20))
+        if running and replica.alive(time - 20) and replica.alive(time + 20) and service.alive(time):
             nonce, uuid = f"early-{replica.run}-{service.run}", f"u-{service.run}"
             replica.record(time - 20, kind="ask", peer=nonce)
             service.record(time, kind="hello", peer=nonce, uuid=uuid, service=service.name)

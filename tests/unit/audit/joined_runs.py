@@ -23,8 +23,8 @@ SETTINGS: Final = AuditSettings(
     window=round(WINDOW * SECOND), grace=round(GRACE * SECOND), bound=round(BOUND * SECOND),
     silence=round(SILENCE * SECOND),
 )  # fmt: skip
-NAMED: Final = {DROPPED: {"lost"}, TWICE: {"duplicate_applied"}, STALE: {"stale_applied"}}
-"""The verdicts that name each broken rule."""
+NAMED: Final = {DROPPED: {"lost", "late"}, TWICE: {"duplicate_applied"}, STALE: {"stale_applied"}}
+"""The verdicts that name each broken rule. A later sync may bring a link that the replica left out."""
 ACCUSING: Final = {"lost", "late", "corrupt", "duplicate_applied", "stale_applied"}
 FOUND_BY_DIGEST: Final = "found by the digest, read in full"
 """The replica itself noticed the missing link, and read the topic in full before the bound ended."""

@@ -128,7 +128,7 @@ class Oracle:
         self.runs: dict[str, list[Row]] = defaultdict(list)
         for row in sorted(unique.values(), key=lambda each: (each.run, each.number)):
             self.runs[row.run].append(row)
-        self.clocks = Clocks(self.runs, bound + 2 * grace)
+        self.clocks = Clocks(self.runs, bound, grace)
         corrected = {(row.run, row.number): row for row in self.clocks.corrected()}
         self.runs = {run: [corrected[run, row.number] for row in of_run] for run, of_run in self.runs.items()}
         self.rows = [row for run in self.runs.values() for row in run]
@@ -298,8 +298,13 @@ class Oracle:
         return self._skews[replica, publisher, window]
 
     def _measured(self, replica: str, publisher: str, window: int) -> int:
+        unit = max(100 * self.bound, 100_000)
         samples = [
-            (received.wall - ask.wall, (ask.wall + received.wall) // 2 - sent.wall)
+            (
+                1000 * (received.wall - ask.wall) - received.wall // unit * unit,
+                received.wall - ask.wall,
+                (ask.wall + received.wall) // 2 - sent.wall,
+            )
             for ask in self.rows
             if ask.kind == "ask" and ask.host == replica
             for received in self.runs[ask.run]
@@ -309,7 +314,7 @@ class Oracle:
             if (sent.peer, sent.uuid) == (ask.peer, received.uuid)
         ]
         if samples:
-            return min(samples)[1]
+            return min(samples)[-1]
         raw = [0]
         for row in self.receipts:
             if row.host == replica and (row.uuid, row.topic, row.sequence) in self.publications:
@@ -405,15 +410,17 @@ class Oracle:
         return found
 
     def _received(self, item: Item, name: str) -> list[Row]:
+        """All receipts of the item by this replica until its horizon, in order."""
+        return [row for row in self._ever_received(item, name) if row.wall <= self.horizon(item.p)]
+
+    def _ever_received(self, item: Item, name: str) -> list[Row]:
         """All receipts of the item by this replica, in order."""
         if item.kind != "publication":
             return []
         found = [
             row
             for row in self.receipts
-            if row.name == name
-            and (row.uuid, row.topic, row.sequence) == (item.uuid, item.topic, item.sequence)
-            and row.wall <= self.horizon(item.p)
+            if row.name == name and (row.uuid, row.topic, row.sequence) == (item.uuid, item.topic, item.sequence)
         ]
         return sorted(found, key=lambda row: (self.first_wall(row.run), row.run, row.number))
 
@@ -431,6 +438,10 @@ class Oracle:
         return min(walls, default=None)
 
     def _applications(self, item: Item, interval: Interval) -> list[Row]:
+        """What the replica applied of the item's point in the interval until the horizon."""
+        return [row for row in self._ever_applied(item, interval) if row.wall <= self.horizon(item.p)]
+
+    def _ever_applied(self, item: Item, interval: Interval) -> list[Row]:
         """What the replica applied of the item's point in the interval."""
         good = ("applied", "old") if item.kind == "polled" else ("applied",)
         return [
@@ -440,7 +451,6 @@ class Oracle:
             and row.outcome in good
             and interval.begin < row.number < interval.until
             and (row.topic, row.position, row.nonce) == (item.topic, item.position, item.nonce)
-            and row.wall <= self.horizon(item.p)
         ]
 
     def _sent(self, item: Item) -> list[Row]:
@@ -551,7 +561,37 @@ class Oracle:
             return verdict("excused", "stopped")
         if not self.closed(item.p):
             return verdict("pending")
-        return verdict("lost", self._where(item, interval.run), blame)
+        belated = self._belated(item, name, interval, blame)
+        return verdict(*belated or ("lost", self._where(item, interval.run), blame))
+
+    def _belated(self, item: Item, name: str, interval: Interval, blame: str) -> tuple[str, str, str, str] | None:
+        """Verdict, detail, blame and way of an item that was settled after its horizon; None: it never was."""
+        (whole,) = [each for each in self.intervals if each[:3] == interval[:3]]
+        applied = self._ever_applied(item, interval)
+        covering = [row.wall for row in whole.syncs if self._covers(row, item.position)]
+        if not applied and not covering:
+            return None
+        every = self._ever_received(item, name)
+        came = [row for row in every if not self.astray(row)]
+        by_message = bool(came) and came[0].run == interval.run
+        by_polling = item.kind == "polled" and min((row.wall for row in applied), default=INFINITE) <= min(
+            covering, default=INFINITE
+        )
+        way = "message" if by_message else "polling" if by_polling else "repair"
+        blame = blame if way == "repair" else ""
+        changed_at, sent = self._changed_at(item), {row.hash for row in self._sent(item)}
+        if by_message:
+            if changed_at or len({row.hash for row in every} | sent) > 1:
+                return "corrupt", changed_at or ("publisher" if len(sent) > 1 else "wire"), "", way
+            if sum(row.run == interval.run and row.outcome == "applied" for row in came) > 1:
+                return "duplicate_applied", "", "", way
+            if self._stale(item, interval.run, INFINITE):
+                return "stale_applied", "", "", way
+            return "late", "", "", way
+        hashes = {row.hash for row in applied if row.parts == 1}
+        if hashes and len(hashes | self._contents(item)[-1]) > 1:
+            return "corrupt", changed_at or ("polling" if item.kind == "polled" else "sync"), blame, way
+        return "late", "", blame, way
 
     def _end(self, interval: Interval) -> int | None:
         if interval.dropped is not None:
@@ -563,7 +603,7 @@ class Oracle:
         here = [row for row in received if row.run == run]
         if sum(row.outcome == "applied" for row in here) > 1:
             return "duplicate_applied"
-        if self._stale(item, run):
+        if self._stale(item, run, self.horizon(item.p)):
             return "stale_applied"
         if settled - self.skew(first.host, item.host, item.p) > item.p + self.bound:
             return "late"
@@ -580,7 +620,7 @@ class Oracle:
             return "reordered"
         return "duplicate_dropped" if len(here) > 1 else "ok"
 
-    def _stale(self, item: Item, run: str) -> bool:
+    def _stale(self, item: Item, run: str, until: float) -> bool:
         newest: dict[tuple[str, str], int] = {}
         for row in self.runs[run]:
             if row.kind == "sync_end" and row.outcome == "full" and row.topic in (item.topic, ""):
@@ -588,7 +628,7 @@ class Oracle:
             if row.kind != "data" or row.outcome != "applied" or row.topic != item.topic:
                 continue
             mine = (row.position, row.nonce) == (item.position, item.nonce)
-            mine = mine and row.wall <= self.horizon(item.p)
+            mine = mine and row.wall <= until
             if mine and any(newest.get((each.table, each.key), -1) > each.version for each in row.changes):
                 return True
             for each in row.changes:
@@ -788,7 +828,7 @@ class Oracle:
         found = set()
         for item in self.items():
             point = (item.topic, item.position, item.nonce)
-            certain = self.closed(item.p) and not self._hidden_at_publisher(item)
+            certain = self.closed(item.p) and not self._hidden_at_publisher(item) and point not in sent
             if item.kind == "unpublished" and point in committed and certain:
                 found.add(StoreFinding(*point, "unpublished"))
         found |= {

@@ -6,7 +6,7 @@ It shares no code with the pipeline. It is slow and simple on purpose.
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,19 +31,32 @@ class Edge(NamedTuple):
     ahead: int
 
 
+class Side(NamedTuple):
+    """A sample from one of its sides: ``mine`` is ``ahead`` of ``other``. ``key``: round trip, and order."""
+
+    key: tuple[Any, ...]
+    mine: Clock
+    mono: int
+    other: Clock
+    other_mono: int
+    ahead: int
+
+
 class Clocks:
     """``of``: the clock of each record. ``ahead``: by how much each clock is ahead of the time of its group."""
 
-    def __init__(self, runs: dict[str, list[Row]], reach: int) -> None:
-        self.runs, self.reach = runs, reach
+    def __init__(self, runs: dict[str, list[Row]], bound: int, grace: int) -> None:
+        self.runs, self.bound, self.grace = runs, bound, grace
+        self.reach = bound + 2 * grace
         self.stretches = [each for rows in runs.values() for each in self._stretches(rows)]
         self.of = self._clocks()
         self.first_mono: dict[Clock, int] = {}
         for row in self._participants():
             clock = self._of(row)
             self.first_mono[clock] = min(row.mono, self.first_mono.get(clock, row.mono))
+        self.sides: list[Side] = []
         self.samples = self._samples()
-        counted = [each for each in self.samples if int(str(each.key[0])) <= reach]
+        counted = [each for each in self.samples if int(str(each.key[0])) <= self.reach]
         self.measured = {clock for each in counted for clock in (each.one, each.two)}
         self.group: dict[Clock, int] = {}
         self.ahead: dict[Clock, int] = {}
@@ -51,7 +64,15 @@ class Clocks:
             self.group[clock], self.ahead[clock] = number, 0
         for edge in [*sorted(counted), *self._step_edges(), *self._host_edges()]:
             self._join(edge)
+        self.timing: set[Clock] = set()
+        """The clocks that give the times of their groups."""
         self._anchor()
+        self.pieces: dict[Clock, list[tuple[float, int]]] = {
+            clock: [(float("-inf"), ahead)] for clock, ahead in self.ahead.items()
+        }
+        """The monotonic times from which a clock is ahead by so much."""
+        for _, clock, begin in self._begins():
+            self._compare_again(clock, begin)
 
     def _of(self, row: Row) -> Clock:
         return self.of[row.run, row.number]
@@ -105,8 +126,43 @@ class Clocks:
                             continue
                         age = min(back.mono - self.first_mono[one], reply.mono - self.first_mono[two])
                         key = (age, run, back.number, reply.run, reply.number, ask.number)
-                        found.append(Edge(key, one, two, (ask.wall + back.wall) // 2 - reply.wall))
+                        ahead = (ask.wall + back.wall) // 2 - reply.wall
+                        found.append(Edge(key, one, two, ahead))
+                        again = (back.wall - ask.wall, *key[1:])
+                        self.sides.append(Side(again, one, back.mono, two, reply.mono, ahead))
+                        self.sides.append(Side(again, two, reply.mono, one, back.mono, -ahead))
         return found
+
+    def at(self, clock: Clock, mono: int) -> int:
+        """By how much a clock is ahead at a monotonic time, as far as it is known."""
+        return [ahead for since, ahead in self.pieces[clock] if since <= mono][-1]
+
+    def _begins(self) -> list[tuple[int, Clock, int]]:
+        """The begins of the later pieces of all clocks, in order."""
+        found = []
+        for clock, first in self.first_mono.items():
+            last = max(row.mono for row in self._participants() if self._of(row) == clock)
+            begin = first + 100 * self.grace
+            while self.grace and begin <= last and clock not in self.timing:
+                found.append((begin + clock.low - self.ahead[clock], clock, begin))
+                begin += 100 * self.grace
+        return sorted(found)
+
+    def _compare_again(self, clock: Clock, begin: int) -> None:
+        first, last = begin - self.bound - 3 * self.grace, begin - self.grace
+        some = [
+            (each.other not in self.timing, each.key, each)
+            for each in self.sides
+            if each.mine == clock != each.other
+            and first <= each.mono <= last
+            and self.group[each.other] == self.group[clock]
+            and each.key[0] <= self.grace // 8
+        ]
+        if some:
+            best = min(some, key=lambda each: each[:2])[2]
+            ahead = self.at(best.other, best.other_mono) + best.ahead
+            if abs(ahead - self.pieces[clock][-1][1]) > self.grace // 16:
+                self.pieces[clock].append((begin, ahead))
 
     def _step_edges(self) -> list[Edge]:
         found = []
@@ -142,13 +198,13 @@ class Clocks:
             if not rows:
                 continue
             begun = min((row.wall - self.ahead[self._of(row)], self._of(row)) for row in rows)
+            self.timing.add(begun[1])
             less = self.ahead[begun[1]]
             for clock in clocks:
                 self.ahead[clock] -= less
 
-    def written_ahead(self, row: Row) -> int:
-        """By how much the clock was ahead that gave the time of the commit."""
-        name = row.cause or row.service
+    def written_ahead(self, name: str, written: int) -> int:
+        """By how much the clock was ahead that gave the time of a commit."""
         ranges: dict[Clock, list[int]] = defaultdict(list)
         for stretch in self.stretches:
             if stretch[0].side in PUBLISHING and stretch[0].name == name:
@@ -156,23 +212,35 @@ class Clocks:
         known = sorted((min(walls), max(walls), clock) for clock, walls in ranges.items())
         if not known:
             return 0
-        until = [clock for _, high, clock in known if high >= row.written]
-        return self.ahead[until[0] if until else known[-1][2]]
+        until = [clock for _, high, clock in known if high >= written]
+        clock = until[0] if until else known[-1][2]
+        return self.at(clock, written - clock.low)
 
     def corrected(self) -> list[Row]:
         """All records, with the times of their groups."""
         names: dict[tuple[str, int], int] = {}
         found = []
         for rows in self.runs.values():
+            of_store = self._store_ahead(rows)
             for row in rows:
                 written = row.written
                 if written > 0:
                     key = (row.cause or row.service, written)
                     if key not in names:
-                        names[key] = self.written_ahead(row)
+                        names[key] = self.written_ahead(*key)
                     written -= names[key]
-                found.append(msgspec.structs.replace(row, wall=row.wall - self.ahead[self._of(row)], written=written))
+                ahead = self.at(self._of(row), row.mono) if of_store is None else of_store
+                found.append(msgspec.structs.replace(row, wall=row.wall - ahead, written=written))
         return found
+
+    def _store_ahead(self, rows: Sequence[Row]) -> int | None:
+        """By how much the clock of a run of the store is ahead, if only the database has compared it."""
+        if rows[0].side != "store" or any(self._of(row) in self.first_mono for row in rows):
+            return None
+        for row in rows:
+            if row.kind == "changelog" and row.peer == "database":
+                return row.count + self.written_ahead(row.cause, row.wall - row.count)
+        return None
 
     def undecided(self) -> bool:
         """Whether a clock is not compared with another one, and may be: a follower then closes no window."""

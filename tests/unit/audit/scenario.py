@@ -26,6 +26,10 @@ class Scenario:
         self.replica = self.begin("replica", "r", skew=skew)
         self.store = Participant("store", "store", "h", f"{domain}-store", 0, BEGIN + 90_000)
         self.listed = False
+        self.compared: dict[str, Any] = {}
+        """What the store's changelog record has about the clock of the host that read it."""
+        self.last, self.every = BEGIN, 1000
+        """The runs close long after this time, with marks at these intervals."""
 
     def begin(self, side: Any, name: str, at: int = BEGIN, skew: int = 0, host: str = "") -> Participant:
         self.count += 1
@@ -112,12 +116,14 @@ class Scenario:
         for _ in range(number):
             self.receive(self.publish(topic))
 
-    def ask(self, at: int, replica: Participant | None = None, service: Participant | None = None) -> None:
+    def ask(
+        self, at: int, replica: Participant | None = None, service: Participant | None = None, half: int = 10
+    ) -> None:
         """A hello request and its reply, which compare the clocks: a round trip of 20, answered in the middle."""
         who, of = replica or self.replica, service or self.service
-        who.record(at - 10, kind="ask", peer=f"n{at}")
+        who.record(at - half, kind="ask", peer=f"n{at}")
         of.record(at, kind="hello", peer=f"n{at}", uuid=f"u-{of.run}")
-        who.record(at + 10, kind="hello", peer=f"n{at}", uuid=f"u-{of.run}")
+        who.record(at + half, kind="hello", peer=f"n{at}", uuid=f"u-{of.run}")
 
     def stored(self, objects: dict[str, tuple[int, int]], topic: str = "t") -> None:
         """The store holds these objects at its head: key -> (version, hash)."""
@@ -147,8 +153,8 @@ class Scenario:
         close, and their marks end early, so that windows stay open.
         """
         for each in self.participants:
-            each.finish(BEGIN, close=close)
-        self.store.record(BEGIN + 90_003, kind="changelog", prev_position=0, position=self.position)
+            each.finish(self.last, close=close, every=self.every)
+        self.store.record(BEGIN + 90_003, kind="changelog", prev_position=0, position=self.position, **self.compared)
         found = [row for each in self.participants for row in each.rows()]
         return found + (self.store.rows() if store else [])
 

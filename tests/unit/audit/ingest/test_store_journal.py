@@ -43,6 +43,8 @@ def test_objects_and_changelog(sqlite_url: str, tmp_path: Path) -> None:
     (limits,) = [row for row in found if row.kind == "changelog"]
     assert (limits.prev_position, limits.position) == (kept[0].tx_prev.position, head)
     assert limits.prev_position > 0
+    assert (limits.peer, limits.cause) == ("database", kept[-1].origin)
+    assert abs(limits.wall - limits.count - kept[-1].written_at * 1e6) < 30_000_000, "the time of the newest commit"
 
 
 def test_empty_store_gives_an_empty_journal(sqlite_url: str, tmp_path: Path) -> None:

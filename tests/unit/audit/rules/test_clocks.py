@@ -1,6 +1,6 @@
 """The clocks of hosts, from stretches and samples: known answers. Journals are compared in ``test_corrections.py``."""
 
-from pubsub_lib.audit.rules.clocks import STEP, Clock, Clocks, Sample, Stretch, clocks_of, first_monos
+from pubsub_lib.audit.rules.clocks import STEP, Clock, Clocks, Comparison, Sample, Stretch, clocks_of, first_monos
 
 
 def stretch(host: str, offset: int, run: str = "", number: int = 1, begin: int = 0, side: str = "replica") -> Stretch:
@@ -34,7 +34,7 @@ def test_group_has_the_time_of_the_publisher_that_began_first() -> None:
     found = Clocks(clocks, [sample(one, two, 3593), sample(one, three, 3600)])
     assert found.ahead == {one: 3600, two: 7, three: 0}
     assert len(set(found.group.values())) == 1
-    assert found.shifts() == {"r": [(1, 3600)], "s": [(1, 7)], "w": [(1, 0)]}
+    assert found.shifts() == {"r": [(1, None, 3600)], "s": [(1, None, 7)], "w": [(1, None, 0)]}
 
 
 def test_first_sample_decides_and_clocks_without_a_sample_stay_apart() -> None:
@@ -70,3 +70,32 @@ def test_times_of_commits_are_by_the_clocks_of_the_service_with_the_name() -> No
     after = Stretch("run", "service", "s", "h", 9, 8 * STEP, 2000 + 8 * STEP, 3000 + 8 * STEP, 2000)
     clocks = clocks_of([before, after, stretch("r", 0)])
     assert Clocks(clocks, []).of_names() == {"s": [(2000, 0), (3000 + 8 * STEP, 8 * STEP)]}
+
+
+def test_clock_is_compared_again_after_each_length() -> None:
+    """A difference that is not greater than the least one does not count, and neither does a missing comparison."""
+    service = Stretch("s", "service", "s", "s", 1, 0, 0, 1000, 0, 1000)
+    replica = Stretch("r", "replica", "r", "r", 1, 70, 80, 1080, 10, 1010)
+    clocks = clocks_of([service, replica])
+    one, two = clocks[replica], clocks[service]
+    found = Clocks(clocks, [sample(one, two, 50)])
+    begins = found.begins(300)
+    assert begins == [(one, 310), (one, 610), (one, 910)], "the service's clock gives the time"
+
+    def again(begin: int, ahead: int) -> Comparison:
+        return Comparison(False, 2, ("r", 1, "s", 1, 1), one, begin, two, begin - 5, ahead)
+
+    found.compare_again(begins, [again(310, 55), again(910, 65)], 5)
+    assert [found.at(one, mono) for mono in (0, 310, 909, 910, 2000)] == [50, 50, 50, 65, 65]
+    assert found.pieces(two) == [(None, 0)]
+    assert found.shifts()["r"] == [(1, None, 50), (1, 910, 65)]
+
+
+def test_times_of_commits_are_by_the_pieces_of_clocks() -> None:
+    service = Stretch("s", "service", "s", "s", 1, 0, 0, 1000, 0, 1000)
+    other = Stretch("x", "service", "x", "x", 1, 7, 17, 1017, 10, 1010)
+    clocks = clocks_of([service, other])
+    found = Clocks(clocks, [sample(clocks[other], clocks[service], 0)])
+    again = Comparison(False, 2, ("r", 1, "s", 1, 1), clocks[other], 510, clocks[service], 505, 9)
+    found.compare_again(found.begins(500), [again], 5)
+    assert found.of_names() == {"s": [(1000, 0)], "x": [(516, 0), (1017, 9)]}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pubsub_lib.audit.rules import base_tables, corrections
 from pubsub_lib.audit.spark.settled import settled, together
+from tests.unit.audit import drift_cases
 from tests.unit.audit.clock_cases import CASES
 from tests.unit.audit.conftest import SETTINGS, write_cases
 from tests.unit.audit.generator import BOUND, GRACE, SILENCE, WINDOW, Generator
@@ -19,9 +20,10 @@ WALLS = ("first_wall", "last_wall", "last_mark", "sent_wall")
 
 
 def test_corrected_times_are_those_of_the_oracle(little: "SparkSession", tmp_path: Path, rng: random.Random) -> None:
-    cases = {name: build(Scenario(name)) for name, (build, _, _) in CASES.items()}
+    cases = {name: build(Scenario(name)) for name, (build, _, _) in {**CASES, **drift_cases.CASES}.items()}
     for seed in rng.sample(range(2**32), 20):
         cases[f"d{seed}"] = Generator(random.Random(seed), 1.0, f"d{seed}", clocks=seed % 4 > 0).rows()
+        cases[f"drift{seed}"] = drift_cases.random_drift(random.Random(seed), f"drift{seed}")
     path = tmp_path / "cases.parquet"
     write_cases(path, cases)
     rows = together(little.read.parquet(str(path)))
@@ -40,6 +42,7 @@ def test_corrected_times_are_those_of_the_oracle(little: "SparkSession", tmp_pat
         assert row["wall"] == truth[row["domain"], row["run"], row["number"]][0]
     assert by_topic(right.overview) == by_topic(base_tables.overview(right.rows))
     assert any(one.clocks.ahead[clock] for one in oracles.values() for clock in one.clocks.ahead)
+    assert any(len(pieces) > 3 for one in oracles.values() for pieces in one.clocks.pieces.values())
 
 
 def by_topic(overview: "DataFrame") -> dict[tuple[str, ...], list[int]]:

@@ -18,7 +18,7 @@ from pubsub_lib.audit.report.summary import Balance, Coverage, Summary
 from pubsub_lib.audit.report.times import moment
 from pubsub_lib.journal.rows import Row
 from tests.scale import scaled
-from tests.unit.audit import clock_cases
+from tests.unit.audit import clock_cases, drift_cases, late_cases
 from tests.unit.audit.conftest import LITTLE, MUCH, SETTINGS, Audit
 from tests.unit.audit.generator import BEGIN, BOUND, GRACE, HOUR, SILENCE, TORN, WINDOW, Generator, Participant
 from tests.unit.audit.oracle import Difference, Oracle, StoreFinding, Stray, Verdict
@@ -880,9 +880,11 @@ SKEWED: Kinds = {
 KILLED_AND_MOVED: Kinds = {("excused", "stopped", ""): 2}
 
 
+KNOWN = {**CASES, **clock_cases.CASES, **drift_cases.CASES, **late_cases.CASES}
+
+
 def all_cases() -> dict[str, list[Row]]:
-    every = {**CASES, **clock_cases.CASES}
-    found = {name: build(Scenario(name)) for name, (build, _, _) in every.items()}
+    found = {name: build(Scenario(name)) for name, (build, _, _) in KNOWN.items()}
     for skew in (-5000, 0, 5000):
         found[f"skew{skew}"] = skewed(skew, asks=True)
     found["skew-5000-unasked"] = skewed(-5000, asks=False)
@@ -960,8 +962,8 @@ def test_no_verdict_changes_when_the_clock_of_a_host_is_shifted() -> None:
 
 @pytest.mark.parametrize(
     ("names", "most"),
-    [(list(CASES), 75), (["clean"], 58), (list(clock_cases.CASES), 80)],
-    ids=["faults", "clean", "clocks"],
+    [(list(CASES), 75), (["clean"], 58), (list(clock_cases.CASES), 80), (list(late_cases.CASES), 75)],
+    ids=["faults", "clean", "clocks", "late"],
 )
 def test_audit_of_little_data_runs_few_jobs(spark: "SparkSession", audit: Audit, names: list[str], most: int) -> None:
     """Each job costs planning, whatever it computes. The numbers, up to the summary, may only be lowered."""
@@ -986,7 +988,7 @@ def test_known_answers_and_hundreds_of_journals(audit: Audit, size: int, number:
     kinds: dict[str, Kinds] = defaultdict(dict)
     for each in summary.counts:
         kinds[each.domain][each.verdict, each.detail, each.blame] = each.count
-    for name in (*CASES, *clock_cases.CASES):
+    for name in KNOWN:
         known_answer(name, kinds)
     for name in ("skew-5000", "skew0", "skew5000", "skew-5000-unasked"):
         five_seconds_of_skew_change_no_verdict(name, kinds, by_oracle)
@@ -1030,9 +1032,9 @@ def wrong(found: Kinds) -> Kinds:
     return {kind: number for kind, number in found.items() if kind[0] != "ok" and number}
 
 
-@pytest.mark.parametrize("name", [*CASES, *clock_cases.CASES])
+@pytest.mark.parametrize("name", KNOWN)
 def test_known_answer_of_the_oracle(name: str) -> None:
-    build, expected, code = {**CASES, **clock_cases.CASES}[name]
+    build, expected, code = KNOWN[name]
     one = oracle(build(Scenario(name)))
     assert wrong(kinds_of(one)) == wrong(expected)
     assert one.bits() == code
@@ -1045,7 +1047,7 @@ def test_replica_that_was_killed_and_comes_back_on_another_host_is_excused() -> 
 
 
 def known_answer(name: str, kinds: Mapping[str, Kinds]) -> None:
-    assert wrong(kinds[name]) == wrong({**CASES, **clock_cases.CASES}[name][1]), name
+    assert wrong(kinds[name]) == wrong(KNOWN[name][1]), name
 
 
 def five_seconds_of_skew_change_no_verdict(

@@ -42,8 +42,8 @@ TWICE = (Count("net", "delivery", "duplicate_dropped", "", "", 1), "message")
 STRAY = (Count("net", "strays", "phantom", "", "", 1), "")
 
 
-def window(*counts: tuple[Count, str], strict: bool = False) -> Closed:
-    return summed("net", 1_000_000 * SECOND, counts, AuditSettings(strict=strict))
+def window(*counts: tuple[Count, str], strict: bool = False, begin: int = 1_000_000) -> Closed:
+    return summed("net", begin * SECOND, counts, AuditSettings(strict=strict))
 
 
 def test_summary_of_a_window() -> None:
@@ -73,7 +73,7 @@ def test_new_folders_of_the_follower_are_for_its_user_only(tmp_path: Path, monke
 
 
 def test_output_has_a_line_per_window_and_the_exit_code_so_far(capsys: pytest.CaptureFixture[str]) -> None:
-    output = Output([window(LATE)], as_json=False, settings=AuditSettings())
+    output = Output([window(LATE, begin=999_940)], as_json=False, settings=AuditSettings())
     output.round(Round([window(LOST, CAME)], ["x is garbage"], {"net": ("ab", 5 * SECOND)}))
     out, err = capsys.readouterr()
     assert out == (
@@ -86,6 +86,18 @@ def test_output_has_a_line_per_window_and_the_exit_code_so_far(capsys: pytest.Ca
     )
     assert output.exit_code([]) == 9
     assert output.exit_code(["x is garbage"]) == 41
+
+
+def test_revision_of_a_window_replaces_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output([window(TWICE, begin=999_940)], as_json=False, settings=AuditSettings())
+    output.round(Round([window(LOST, CAME)], [], {}))
+    assert output.exit_code([]) == 1
+    output.round(Round([msgspec.structs.replace(window(LATE, LATE, CAME), revision=2)], [], {}))
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "1970-01-12 13:46:40.000 to 1970-01-12 13:47:40.000 of net (revision 2): 9 expected = 9 delivered + 0 repaired "
+        "+ 0 lost + 0 pending + 0 excused + 0 unknown; 2 anomalies; exit code so far 8"
+    )
+    assert output.exit_code([]) == 8
 
 
 def test_output_as_a_json_line(capsys: pytest.CaptureFixture[str]) -> None:

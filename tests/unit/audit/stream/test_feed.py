@@ -140,6 +140,24 @@ def test_windows_wait_until_they_are_added(tmp_path: Path, appends: Appends) -> 
     ]
 
 
+def test_revision_of_a_window_is_added_once(tmp_path: Path, appends: Appends, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, end = new(tmp_path), {"": at("01 10:02")}
+    one.add([window("01 10:00"), window("01 10:01")], PARTS, end, [])
+    revised = msgspec.structs.replace(window("01 10:00"), revision=2)
+    one.add([revised], PARTS, end, [])
+    assert appends.folders[1:] == [["revision=2"]]
+    in_lake = {("", at("01 10:00")), ("", at("01 10:01"))}
+    monkeypatch.setattr(feed, "closed_windows", lambda *_: in_lake)
+    for each in (window("01 10:00"), window("01 10:01"), revised, msgspec.structs.replace(revised, revision=3)):
+        place = place_of(tmp_path / "out", "", each.window, each.revision)
+        place.mkdir(parents=True)
+        (place / SUMMARY).write_bytes(msgspec.json.encode(each))
+    new(tmp_path).add([], PARTS, end, [])  # the one before was killed when it had written the third revision
+    assert appends.folders[2:] == [["revision=3"]]
+    new(tmp_path).add([], PARTS, end, [])
+    assert len(appends.folders) == 3
+
+
 def test_idle_day_is_added_when_the_next_one_begins(tmp_path: Path, appends: Appends) -> None:
     one = new(tmp_path)
     one.add([window("01 10:00")], PARTS, {"": at("01 10:01")}, [])

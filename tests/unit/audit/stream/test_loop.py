@@ -22,7 +22,7 @@ from pubsub_lib.audit.ingest.run_ends import run_and_part
 from pubsub_lib.audit.main import main
 from pubsub_lib.audit.report.summary import Balance, Count
 from pubsub_lib.audit.settings import SECOND, AuditSettings
-from pubsub_lib.audit.stream.intake import Begun, Coming, Intake, Look, domain_of
+from pubsub_lib.audit.stream.intake import Begun, Coming, Intake, Look
 from pubsub_lib.audit.stream.loop import AuditLoop, Judge
 from pubsub_lib.audit.stream.part_clocks import COLUMNS, clocks_in
 from pubsub_lib.audit.stream.runs import JournalPart
@@ -32,11 +32,11 @@ from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import Row
 from tests.conftest import SEED_VARIABLE
 from tests.scale import scaled
-from tests.unit.audit import clock_cases
+from tests.unit.audit import drift_cases, late_cases
 from tests.unit.audit.arrivals import Arrivals, File, cut, true_time
 from tests.unit.audit.generator import BEGIN, TORN, Generator
 from tests.unit.audit.oracle import Oracle, Stray, Verdict
-from tests.unit.audit.rules.test_pipeline import CASES, SKEWED, Kinds, all_cases
+from tests.unit.audit.rules.test_pipeline import KNOWN, SKEWED, Kinds, all_cases
 from tests.unit.audit.tree import random_tree, with_gaps
 
 if TYPE_CHECKING:
@@ -102,13 +102,38 @@ def verdicts_of_oracle(cases: Mapping[str, Sequence[Row]]) -> Kept:
 
 
 def verdicts_of_follower(out: Path) -> Kept:
+    """Of the last revisions."""
     found: Kept = Counter()
-    for path in sorted(out.glob("windows/*/*/*/*.parquet")):
-        kind: type[Verdict | Stray] = Verdict if path.parent.name == "delivery" else Stray
-        window = int(path.parents[1].name.removeprefix("window="))
-        for row in pq.read_table(path, partitioning=None).to_pylist():
-            assert row["domain"] == domain_of(path.parents[2].name)
-            found[row["domain"], window, kind(*[row[name] for name in kind._fields])] += 1
+    for closed in written(out):
+        for path in sorted(place_of(out, *closed.key, closed.revision).glob("*/*.parquet")):
+            kind: type[Verdict | Stray] = Verdict if path.parent.name == "delivery" else Stray
+            for row in pq.read_table(path, partitioning=None).to_pylist():
+                assert row["domain"] == closed.domain
+                found[row["domain"], closed.window, kind(*[row[name] for name in kind._fields])] += 1
+    return found
+
+
+BELATED = {"late", "corrupt", "duplicate_applied", "stale_applied"}
+"""What a loss may turn out to be."""
+
+
+def changed(then: Kept, now: Kept, *, part: bool = False) -> list[object]:
+    """The differences of later verdicts, apart from losses that turned out to be belated. ``part``: the earlier
+    ones are of a part of the windows.
+    """
+    gone, new = then - now, now - then
+    lost = Counter({of: gone[of] for of in gone if of[-1].verdict == "lost"})
+    came = Counter({of: new[of] for of in new if of[-1].verdict in BELATED})
+    found: list[object] = [*(gone - lost), *(by_item(lost) - by_item(came))]
+    if not part:
+        found += [*(new - came), *(by_item(came) - by_item(lost))]
+    return found
+
+
+def by_item(verdicts: Kept) -> Counter[tuple[object, ...]]:
+    found: Counter[tuple[object, ...]] = Counter()
+    for (domain, window, row), number in verdicts.items():
+        found[(domain, window, *row[:8])] += number
     return found
 
 
@@ -150,7 +175,7 @@ def test_every_closed_window_is_as_in_the_batch(
         else:
             assert main(command) & 64 == 0
         early = verdicts_of_follower(tmp_path / "out")
-        assert early <= truth, list(early - truth)[:3]
+        assert not changed(early, truth, part=True)
         assert earlier.total() < early.total()
         earlier = early
         print_progress(capfd, f"{early.total()} verdicts after {monotonic() - begin:.0f} s")
@@ -173,6 +198,32 @@ def test_every_closed_window_is_as_in_the_batch(
         print_progress(capfd, f"by run, too, after {monotonic() - begin:.0f} s")
 
 
+def test_loss_that_turns_out_to_be_belated_revises_its_window(
+    spark: "SparkSession", tmp_path: Path, rng: random.Random
+) -> None:
+    """Through the command: the replicas go on after the windows of what they missed were closed."""
+    cases = {name: rows for name, rows in known_answers().items() if name in late_cases.CASES}
+    moment = BEGIN + 28_000
+    arrivals = Arrivals(tmp_path / "journals", cases, rng, cases, [moment])
+    folders = [f"{domain}={folder}" for domain, (folder,) in arrivals.folders.items()]
+    command = ["follow", *folders, "--out", str(tmp_path / "out"), "--once", "--patience", "1e9", *SECONDS]
+    truth = verdicts_of_oracle(cases)
+    arrivals.come(moment, moment + GRACE)
+    assert main(command) & 64 == 0
+    early = verdicts_of_follower(tmp_path / "out")
+    assert not changed(early, truth, part=True)
+    assert early - truth
+    arrivals.all_come()
+    assert main(command) & 64 == 0
+    assert verdicts_of_follower(tmp_path / "out") == truth
+    revised = {each.domain for each in written(tmp_path / "out") if each.revision == 2}
+    assert {domain for domain, _, _ in early - truth} == revised
+    assert all(place_of(tmp_path / "out", domain, BEGIN).exists() for domain in revised)
+    before = written(tmp_path / "out")
+    assert main(command) & 64 == 0
+    assert written(tmp_path / "out") == before
+
+
 def print_progress(capfd: pytest.CaptureFixture[str], sentence: str) -> None:
     """Print the progress of a long run."""
     if DOMAINS > MANY:
@@ -187,7 +238,7 @@ def as_known(found: Kept) -> None:
         kind = (each.verdict, each.detail, each.blame) if isinstance(each, Verdict) else (each.verdict, "", "")
         if each.verdict != "ok":
             kinds[domain][kind] = kinds[domain].get(kind, 0) + number
-    answers = {name: wanted for name, (_, wanted, _) in {**CASES, **clock_cases.CASES}.items()}
+    answers = {name: wanted for name, (_, wanted, _) in KNOWN.items()}
     for name, wanted in {**answers, "skew-5000": SKEWED, "skew0": SKEWED, "skew5000": SKEWED}.items():
         seen = {kind: n for kind, n in wanted.items() if n and kind[0] not in OF_THE_STORE and kind not in UNSEEN}
         assert kinds[name] == seen, name
@@ -422,13 +473,14 @@ def test_windows_that_close_in_any_order_of_files_are_as_in_the_batch(tmp_path: 
         loop = AuditLoop(given, given, judge, SETTINGS, tmp_path / name, lambda: moment - WINDOW)  # type: ignore[arg-type] # noqa: B023
         problems: list[str] = []
         truth = Counter({("", *key[1:]): n for key, n in verdicts_of_oracle({name: rows}).items()})
-        for moment in (BEGIN + 30_000, BEGIN + 45_000, BEGIN + 60_000, 2**62):
+        longer = 100 if name in drift_cases.CASES else 1
+        for moment in (BEGIN + 30_000 * longer, BEGIN + 45_000 * longer, BEGIN + 60_000 * longer, 2**62):
             given.until(moment)
             problems += loop.round(last=moment == 2**62).problems
-            assert found <= truth, (name, moment, list((found - truth).items())[:3])
+            assert not changed(found, truth, part=True), (name, moment)
             early += found.total() if moment < 2**62 else 0
         loop.close()
-        assert found == truth, (name, list((truth - found).items())[:3])
+        assert not changed(found, truth), name
         assert not any("goes on" in each or "arrived after" in each for each in problems), (name, problems)
         gone += any("has not ended" in each for each in problems)
     assert early
@@ -453,14 +505,14 @@ def prefix(rows: Sequence[Row], rng: random.Random) -> tuple[list[Row], list[str
 
 
 def test_verdicts_of_a_closed_window_do_not_change() -> None:
-    """By the oracle alone: later records change no verdict."""
+    """By the oracle alone: later records change no verdict, except losses that turn out to be belated."""
     rng = random.Random(20261121)
-    compared = 0
-    for seed in range(JOURNALS):
-        rows = generated(seed)
+    compared = belated = 0
+    late = [rows for name, rows in known_answers().items() if name in late_cases.CASES]
+    for seed, rows in enumerate([*map(generated, range(JOURNALS)), *late]):
         every = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
         whole = every.timed()
-        for _ in range(3):
+        for _ in range(3 if seed < JOURNALS else 20):
             early, unseen = prefix(rows, rng)
             one = Oracle(early, WINDOW, GRACE, BOUND, SILENCE)
             if one.clocks.undecided():
@@ -472,6 +524,8 @@ def test_verdicts_of_a_closed_window_do_not_change() -> None:
                 return Counter(("", time, row) for row, time in timed if time // WINDOW * WINDOW + WINDOW <= until)
 
             then, now = closed(one.timed()), closed(whole)
-            assert then == now, (seed, list((then - now).items())[:3], list((now - then).items())[:3])
+            assert not changed(then, now), seed
             compared += now.total()
+            belated += (then - now).total()
     assert compared > 10 * JOURNALS
+    assert belated
