@@ -45,7 +45,7 @@ class TreeMonitor(Monitor):
         """By relay: since when it listens to itself."""
         self._by_message: dict[tuple[str, Point], float] = {}
         """When a point of a chain was last reached by a message, anywhere: a relay's answer passes on what a late
-        message told it.
+        message brought.
         """
         self._to_keep: dict[Replica, dict[str, list[Point]]] = {}
         """By replica and chain: the points that the answer which is used now does not cover (rule R4)."""

@@ -370,8 +370,7 @@ class Tracker:
             self._trigger(chain, Trigger.HELD, now)
         else:
             self.counters.overflowed += 1
-            # The answer of a relay may be older than this link; then its point starts the clock anew (rule R4).
-            chain.remember_head(link.point, now, self._turn)
+            chain.remember_head(link.point, now, self._turn)  # a relay's answer may be older than this link (R4)
             self._trigger(chain, Trigger.OVERFLOWED, now)
 
     def _drain(self, chain: Chain, now: float, applied: list[Link]) -> None:

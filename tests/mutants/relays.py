@@ -99,8 +99,8 @@ MUTANTS = (
     ),
     SERVICE(
         "directory_has_the_port_0",
-        "self.address = self._leases.address = with_bound_port(",
-        "self.address = with_bound_port(",
+        "                self._leases.address = self.address\n",
+        "                pass\n",
         "test_relay_enters_the_free_port_that_it_bound",
         "a relay with a free port cannot be found",
     ),

@@ -13,6 +13,7 @@ RULES = "tests/unit/core/test_tracker.py"
 WAITING = "tests/unit/core/test_reorder_buffer.py"
 PROOFS = "tests/unit/core/test_freshness.py"
 VERIFIED = "tests/unit/core/test_verification.py"
+ANSWERS = "tests/unit/core/test_answer_time.py"
 
 MUTANTS = (
     Mutant(
@@ -22,6 +23,14 @@ MUTANTS = (
         after="()",
         tests=(f"{VERIFIED}::test_rule_14_altered_link_of_a_true_transaction_is_undone",),
         wrong="an altered link with the point of a true transaction is shown until the topic's next full sync",
+    ),
+    Mutant(
+        name="link_that_did_not_fit_is_forgotten",
+        path=TRACKER,
+        before="chain.remember_head(link.point, now, self._turn)  # a relay's answer may be older",
+        after="pass  #",
+        tests=(f"{ANSWERS}::test_rule_r4_link_that_did_not_fit_in_after_the_answers_moment_is_still_missed",),
+        wrong="after an overflow a relay's older answer ends the search, and the link is missed until the next message",
     ),
     Mutant(
         name="publishers_prove_for_ever",
