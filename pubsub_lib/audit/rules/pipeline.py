@@ -53,6 +53,12 @@ class Tables(msgspec.Struct, frozen=True):
     relayed: frozenset[str]
     """The domains with relays."""
 
+    def unpersist(self) -> None:
+        """Let the executors drop what they hold of the tables."""
+        for table in msgspec.structs.astuple(self):
+            if isinstance(table, DataFrame):
+                table.unpersist()
+
 
 FAST_PATH_FROM: Final = 200_000
 """From this number of messages on, the fast path pays: it takes some more jobs, but each message of a clean stream then

@@ -227,8 +227,7 @@ def spark_judge(spark: "SparkSession", settings: AuditSettings, out: Path, strea
             try:
                 return windows.write(tables, spans, settings, out)
             finally:
-                for name in tables.__struct_fields__:
-                    getattr(tables, name).unpersist()
+                tables.unpersist()
         finally:
             rows.unpersist()
 
