@@ -156,10 +156,10 @@ def test_service_does_all_its_work(
         msgspec.structs.replace(config, store_url=url_of(role), service_name=name)
         for role, name in ((writes_as, "api-1"), ("controller", ""))
     )
-    with PublisherService(config, QUICK) as service, Replica(controller, ["t"]) as replica:
-        replica.wait_synced(LONG)
+    with PublisherService(config, QUICK) as service:
         with Store(worker) as store:
-            with Worker(worker, store):
+            with Replica(controller, ["t"]) as replica, Worker(worker, store):
+                replica.wait_synced(LONG)
                 for value in range(5):
                     commit = write(store, value)
                 replica.wait_for(commit, timeout=LONG)

@@ -82,6 +82,7 @@ PUBLISHER: Final[Table] = {
     "start": (lambda p: p.start(), NONE, ClosedError),
     "close": (lambda p: p.close(), NONE, NONE),
     "publish": (lambda p: p.publish([]), NotStarted, ClosedError),
+    "serve_syncs_at": (lambda p: p.serve_syncs_at(8867), NONE, NONE),
     # Counters and identity can be read at any time.
     "counters": (lambda p: p.counters(), Gives(lambda answer: answer["unsent"] == 0), ANY),
     "busy": (lambda p: p.busy(0.0), Gives(lambda answer: answer == {"publisher": 0.0, "sending": 0.0}), ANY),
