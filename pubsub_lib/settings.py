@@ -115,7 +115,7 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
         elif not self.store_url and not self.parents:
             raise ConfigError(
                 "store_url is missing; give a SQLAlchemy URL such as sqlite:///net.db, or, for a replica or a relay "
-                "without a database, sync_url (for a replica also parents)"
+                "without a database, sync_url or parents"
             )
         if self.keys and not self.store_url:
             raise ConfigError("keys = true needs the publishers' keys, which are in the database; set store_url")
@@ -213,8 +213,7 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
         if not any(values[name] for name in ("store_url", "sync_url", "parents")):
             raise ConfigError(
                 f"the option 'store_url' in group [{GROUP}] is missing; give a SQLAlchemy URL such as "
-                "sqlite:///net.db, or, for a replica or a relay without a database, sync_url (for a replica also "
-                "parents)"
+                "sqlite:///net.db, or, for a replica or a relay without a database, sync_url or parents"
             )
         return cls(
             **values_of(ProgramSettings, values),

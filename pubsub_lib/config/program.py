@@ -29,8 +29,8 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     store_url: Annotated[
         str,
         option(
-            "SQLAlchemy URL of the database that holds the objects. Required, except for a replica with sync_url or "
-            "parents, or a relay with sync_url.",
+            "SQLAlchemy URL of the database that holds the objects. Required, except for a replica or a relay with "
+            "sync_url or parents.",
             secret=True,
             sample="sqlite:////var/lib/pubsub_lib/net.db",
         ),
@@ -40,8 +40,8 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         option(
             "URLs, separated by commas, of publisher services with serve_syncs = true. A replica, or a relay, reads "
             "its syncs from the first one that answers, and not from the database. Without store_url it needs no "
-            "database, and finds publishers by parents or publishers_ips only. A replica with parents and without both "
-            "reads its syncs from its parent, whose hellos name the port. Other programs ignore it.",
+            "database, and finds publishers by parents or publishers_ips only. A replica or a relay with parents and "
+            "without both reads its syncs from its parent, whose hellos name the port. Other programs ignore it.",
             sample="http://127.0.0.1:8867",
         ),
     ] = ""
@@ -54,8 +54,8 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         float,
         Meta(ge=0, le=MAX_INTERVAL),
         option(
-            "How often a replica or a relay with sync_url announces itself there, and a replica with parents alone at "
-            "its parent, for pubsub-db agents: its name and host, its topics, its staleness and its parent. 0 means "
+            "How often a replica or a relay with sync_url announces itself there, and one with parents alone at its "
+            "parent, for pubsub-db agents: its name and host, its topics, its staleness and its parent. 0 means "
             "never. In seconds."
         ),
     ] = 30.0

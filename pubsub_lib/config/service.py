@@ -108,8 +108,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     serve_syncs: Annotated[
         bool,
         option(
-            "The service's HTTP endpoint answers the syncs of replicas with sync_url, and of those that have this "
-            "service among their parents and no other source: all who reach it can read all objects. Needs a "
+            "The service's HTTP endpoint answers the syncs of replicas and relays with sync_url, and of those that "
+            "have this service among their parents and no other source: all who reach it can read all objects. Needs a "
             "metrics_port. Refused with keys = true unless insecure = true, because the endpoint has no keys."
         ),
     ] = False

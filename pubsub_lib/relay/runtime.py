@@ -20,9 +20,11 @@ from pubsub_lib.relay.engine import RelayEngine
 from pubsub_lib.replica.discovery import DirectoryEntry, discovery_of
 from pubsub_lib.replica.journaling import journal_of
 from pubsub_lib.replica.own_agent import OwnAgent
+from pubsub_lib.replica.parent_channel import ParentChannel
 from pubsub_lib.replica.parent_subscriber import ParentSubscriber, unheard
 from pubsub_lib.replica.replica import with_default
 from pubsub_lib.replica.scheduling import Threads
+from pubsub_lib.replica.sources import channel_client, second_client
 from pubsub_lib.replica.status import problems, rejected
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.settings import Settings
@@ -52,15 +54,17 @@ class Reading(msgspec.Struct, frozen=True):
 class RelayRuntime:
     """A relay of ``settings.topics`` named ``settings.service_name``. A context manager. Any thread.
 
-    ``reader``: answers its own syncs, as of a :class:`.Replica`. ``sender`` and ``subscriber`` are the two halves of
-    the driver, new ones; the subscriber has no address of its own. ``live``: reads the directory; None without one.
-    ``older``: see :class:`.RelayEngine`. ``drain_to``: the addresses to which ``close`` sends the replicas below.
+    ``reader``: answers its own syncs, as of a :class:`.Replica`. ``older``: see :class:`.RelayEngine`. ``reader`` None:
+    both read from the sync channel of the current parent, which its hellos name; the settings then need parents.
+    ``sender`` and ``subscriber`` are the two halves of the driver, new ones; the subscriber has no address of its own.
+    ``live``: reads the directory; None without one. ``drain_to``: the addresses to which ``close`` sends the replicas
+    below.
     """
 
     def __init__(
         self,
         settings: Settings,
-        reader: SyncReader,
+        reader: SyncReader | None,
         sender: DriverPublisher,
         subscriber: Subscriber,
         live: Callable[[], Sequence[DirectoryEntry]] | None,
@@ -80,6 +84,12 @@ class RelayRuntime:
         """The service name of a parent that is below this relay, and when its last message was received."""
         self.parents = ParentSubscriber(subscriber, settings.parents, settings.timing) if settings.parents else None
         self._subscriber: Subscriber = subscriber if self.parents is None else self.parents
+        self.parent_channel: ParentChannel | None = None
+        """The sync channel of the current parent, if the relay's syncs are read from there."""
+        if reader is None:
+            assert self.parents is not None  # the settings have them, or another source
+            self.parent_channel = ParentChannel(self.parents)
+            reader, older = (make(settings, self.parent_channel) for make in (channel_client, second_client))
         discovery = None
         if live is not None and settings.discovery_interval > 0:
             discovery = discovery_of(settings, live, self._subscriber)

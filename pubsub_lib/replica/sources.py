@@ -36,7 +36,7 @@ class Sources:
             self._client = channel_client(settings)
         elif given is None and own is None and parents is not None:
             self._urls = ParentChannel(parents)
-            self._client = _client(settings, self._urls, settings.timing.sync_timeout)
+            self._client = channel_client(settings, self._urls)
         self._own = own
         self._announces = settings if self._client is not None and settings.announce_interval else None
         self._announcer: Announcer | None = None
@@ -97,15 +97,16 @@ def check_driver(settings: Settings, capabilities: Capabilities) -> None:
         )
 
 
-def channel_client(settings: Settings) -> SyncClient:
-    """A client of the sync channel of ``sync_url``. Warns of servers that are not verified."""
-    warn_of_plain_channels(settings.sync_url)
-    return _client(settings, settings.sync_url, settings.timing.sync_timeout)
+def channel_client(settings: Settings, channel: KnownUrls | None = None) -> SyncClient:
+    """A client of the sync channel of ``sync_url``, or of ``channel``. Warns of servers that are not verified."""
+    if channel is None:
+        warn_of_plain_channels(settings.sync_url)
+    return _client(settings, settings.sync_url if channel is None else channel, settings.timing.sync_timeout)
 
 
-def second_client(settings: Settings) -> SyncClient:
+def second_client(settings: Settings, channel: KnownUrls | None = None) -> SyncClient:
     """Another one, for a relay that asks while a replica below it waits for the answer: in half of the time."""
-    return _client(settings, settings.sync_url, settings.timing.sync_timeout / 2)
+    return _client(settings, settings.sync_url if channel is None else channel, settings.timing.sync_timeout / 2)
 
 
 def sibling_client(settings: Settings, urls: str) -> SyncClient:

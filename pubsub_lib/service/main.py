@@ -156,7 +156,8 @@ def _above(settings: Settings) -> str:
     above = ", ".join(settings.parents or service_settings.listening(settings).addresses)
     if settings.store_url:
         return above or "the origin services in the directory"
-    return f"{above}, syncs from {', '.join(map(str, channel_urls(settings.sync_url)))}, no database"
+    syncs = ", ".join(map(str, channel_urls(settings.sync_url))) if settings.sync_url else "the current parent"
+    return f"{above}, syncs from {syncs}, no database"
 
 
 def run(settings: Settings, service: ServiceSettings, reload: Reloading) -> int:

@@ -1,8 +1,8 @@
 """``publisher-service`` with ``role = relay``: a relay with an entry in the directory, if it has a database.
 
 Threads: those of the relay (:mod:`pubsub_lib.relay.engine`); ``pubsub-leases`` renews the entry; with keys
-``pubsub-clients`` reads the clients; with ``sync_url`` ``pubsub-announcer`` announces the relay and the agents below
-it. Without ``store_url`` there is no entry and no lease.
+``pubsub-clients`` reads the clients; with ``sync_url``, or with ``parents`` alone, ``pubsub-announcer`` announces the
+relay and the agents below it. Without ``store_url`` there is no entry and no lease.
 """
 
 import time
@@ -66,10 +66,14 @@ def _opened(settings: Settings) -> Store:
     return Store(msgspec.structs.replace(settings, group_commit="process", store=once))
 
 
-def _reader(store: Store | None, settings: Settings, service: ServiceSettings) -> SyncReader:
-    """What answers the relay's own syncs: the sync channel, or the database, which is read fully under a lease."""
-    if settings.sync_url or store is None:  # without a store the settings have sync_url
+def _reader(store: Store | None, settings: Settings, service: ServiceSettings) -> SyncReader | None:
+    """What answers the relay's own syncs: the sync channel of ``sync_url``, or the database, which is read fully under
+    a lease. None: the settings have neither, so the sync channel of the current parent answers.
+    """
+    if settings.sync_url:
         return channel_client(settings)
+    if store is None:
+        return None
     siblings = sibling_client(settings, service.sibling_urls) if service.sibling_urls else None
     return FullSyncReader(store, store.directory, service.lease, longest_wait(settings.timing), siblings)
 
@@ -85,8 +89,8 @@ class RelayService:
         reader: SyncReader | None = None,
     ) -> None:
         """Opens the database, if ``store_url`` names one. ``reader`` answers the relay's own syncs; by default that is
-        the sync channel of ``sync_url``, without one the database, for full syncs under a lease. Raises ConfigError,
-        DriverError, StoreError.
+        the sync channel of ``sync_url``, without one the database, for full syncs under a lease, and without both the
+        sync channel of the current parent. Raises ConfigError, DriverError, StoreError.
         """
         check_settings(settings)
         service_settings.check_relay(settings, service)
@@ -113,9 +117,10 @@ class RelayService:
         )  # fmt: skip
         self._agents = AgentRegistry(self.uuid)
         self._announcer: Announcer | None = None
-        if settings.sync_url and settings.announce_interval:
+        above = settings.sync_url or self._relay.parent_channel
+        if above and settings.announce_interval:
             self._announcer = Announcer(
-                settings.sync_url, settings.announce_interval, self._relay.described_at(lambda: self.address),
+                above, settings.announce_interval, self._relay.described_at(lambda: self.address),
                 lambda: self._agents.known(time.monotonic()),
             )  # fmt: skip
         self._loops = {} if self._leases is None else {

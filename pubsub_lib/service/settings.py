@@ -61,6 +61,11 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
 def check(settings: Settings) -> None:
     """Reject (ConfigError) settings with which no publisher service can run."""
     _check_publisher(settings)
+    if not settings.store_url:
+        raise ConfigError(
+            f"an origin service sends the changes in the database, but store_url is missing in [{GROUP}]; give its URL "
+            f"(sqlite:///net.db), or set role = relay in [{options.SERVICE_GROUP}] if it is to follow its parents"
+        )
     _check_database(settings)
 
 
@@ -120,11 +125,6 @@ def _check_above(settings: Settings, service: ServiceSettings, group: str) -> No
         raise ConfigError(
             f"{group} has its own address {min(found)} among its parents; remove it from parents in [{GROUP}]"
         )
-    if not settings.store_url and not settings.sync_url:
-        raise ConfigError(
-            f"{group} has no source of its objects: it does not use the sync channel that its parents' hellos name; "
-            f"set sync_url, or store_url, in [{GROUP}]"
-        )
     if settings.parents or settings.store_url:
         return
     if not settings.addresses:
@@ -147,10 +147,10 @@ def listening(settings: Settings) -> Settings:
 
 
 def _check_urls(settings: Settings, service: ServiceSettings, group: str) -> None:
-    if settings.sync_url and service.sibling_urls:
+    if service.sibling_urls and (settings.sync_url or not settings.store_url):
         raise ConfigError(
-            f"{group} has sibling_urls, which it would ask before it reads the database, but with sync_url it reads no "
-            "objects from the database; remove one of them"
+            f"{group} has sibling_urls, which it would ask before it reads the database, but with sync_url, or without "
+            "store_url, it reads no objects from the database; remove one of them, or set store_url alone"
         )
     for option, urls, section in (
         ("sync_url", settings.sync_url, GROUP),

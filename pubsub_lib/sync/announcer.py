@@ -137,7 +137,7 @@ class Announcer:
             try:
                 above = self._post(call, body)
                 if own in above:
-                    raise StoreUnavailable(f"{self._urls[0]} is below this relay; correct sync_url")
+                    raise StoreUnavailable(f"{self._urls[0]} is below this relay; correct sync_url or parents")
             except PubSubError as failed:
                 error = failed
                 self._urls = [*self._urls[1:], self._urls[0]]

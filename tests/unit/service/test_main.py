@@ -188,6 +188,10 @@ def test_check_of_a_relay_names_its_topics_and_what_is_above(config: Path, capsy
     assert capsys.readouterr().out.endswith(f"{known}\n")
     assert main(["--check", "--connect", "--config-file", str(config)]) == 0
     assert capsys.readouterr().out.endswith(f"{known}; folders, sockets and ports are available\n")
+    config.write_text("\n".join(each for each in found if not each.startswith("sync_url")))
+    assert main(["--check", "--config-file", str(config)]) == 0
+    alone = ", topics a, from tcp://127.0.0.1:9, syncs from the current parent, no database\n"
+    assert capsys.readouterr().out.endswith(alone)
     config.write_text(text.replace("topics = a, b", ""))
     assert main(["--check", "--config-file", str(config)]) == USAGE
     assert "needs named topics" in capsys.readouterr().err
@@ -267,6 +271,19 @@ def test_check_names_the_error(
     assert sentence in output
     assert output.count("\n") == 1
     assert "Traceback" not in output
+
+
+def test_origin_service_with_parents_and_without_the_database_is_one_sentence(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [each for each in config.read_text().splitlines() if not each.startswith("store_url")]
+    config.write_text("\n".join(lines).replace("[pubsub]", "[pubsub]\nparents = tcp://127.0.0.1:9"))
+    for options in ([], ["--check"]):
+        assert main([*options, "--config-file", str(config)]) == USAGE
+        output = capsys.readouterr().err
+        assert output.startswith("publisher-service: an origin service sends the changes in the database, but")
+        assert output.count("\n") == 1
+        assert "set role = relay in [publisher_service]" in output
 
 
 def test_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:

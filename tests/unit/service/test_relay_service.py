@@ -242,6 +242,60 @@ def test_relays_without_a_database_serve_a_replica_without_one(origin: Settings,
         assert lower.problems() == ["the service is not running"]
 
 
+@contextmanager
+def serving(relay: RelayService, config: Settings) -> Iterator[SyncRoute]:
+    """An endpoint of this relay, whose port its hellos name: it answers syncs, and takes announcements."""
+    route, agents = SyncRoute(relay.answer_sync, 4, LONG), relay.agents_route(config.bind_address)
+    served = Endpoint("127.0.0.1", 0, Nothing(), list, "p", {}, streams={ROUTE: route, POST_ROUTE: agents})
+    served.start()
+    try:
+        relay.serve_syncs_at(served.port)
+        yield route
+    finally:
+        relay.serve_syncs_at(0)
+        served.close()
+
+
+def test_relay_with_parents_alone_reads_and_announces_itself_at_its_current_parent(
+    origin: Settings, store: Store
+) -> None:
+    position = write(store, 1)
+    one, two = relay_settings(origin), relay_settings(origin, "relay-2")
+    parents = (one.bind_address, two.bind_address)
+    lower = bare(relay_settings(origin, "relay-3"), "", parents=parents, announce_interval=0.2)
+    with RelayService(two, service_of(two)) as second, serving(second, two) as at_two:
+        with (
+            RelayService(one, service_of(one)) as first,
+            serving(first, one) as at_one,
+            RelayService(lower, service_of(lower)) as relay,
+        ):
+            assert poll(lambda: not relay.problems(), LONG), relay.problems()
+            assert at_one.counters()["answered"] >= 1
+            assert at_two.counters()["answered"] == 0
+            answer = relay.answer_sync(SyncQuestion({"t": Want()}))
+            assert answer is not None
+            assert isinstance(answer.chains["t"], Full)
+            assert relay._relay._engine.core.relay.sequencer.store_id == store.store_id
+            assert relay._announcer is not None
+            assert poll(lambda: relay._announcer.above == (first.uuid,), LONG), "it announced itself above"
+            first.close()
+            assert poll(lambda: relay._relay.listens_to == (two.bind_address,), LONG)
+            relay._relay._engine.resync(["t"])
+            assert poll(lambda: at_two.counters()["answered"] >= 1, LONG)
+            assert poll(lambda: relay._announcer.above == (second.uuid,), LONG)
+            assert poll(lambda: not relay.problems(), LONG), relay.problems()
+            with Replica(bare(below(origin, lower), "http://127.0.0.1:1"), TOPICS, store=store) as replica:
+                replica.wait_handled(position, LONG, topics=TOPICS)
+                assert poll(lambda: not replica.status().polling, LONG)
+
+
+def test_relay_below_a_parent_that_names_no_channel_says_so(origin: Settings, store: Store) -> None:
+    upper = relay_settings(origin)
+    lower = bare(relay_settings(origin, "relay-2"), "", parents=(upper.bind_address,))
+    with RelayService(upper, service_of(upper)), RelayService(lower, service_of(lower)) as relay:
+        assert poll(lambda: any("has named no sync channel in a hello" in each for each in relay.problems()), LONG)
+
+
 def test_replica_that_reads_the_directory_uses_nothing_of_a_relay_without_an_entry(
     origin: Settings, store: Store
 ) -> None:

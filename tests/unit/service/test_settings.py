@@ -64,6 +64,8 @@ def test_relay_without_the_database_is_read_from_a_file(tmp_path: Path) -> None:
     for above in ("parents = tcp://10.0.0.1:8866", "publishers_ips = 10.0.0.1, 10.0.0.2"):
         service = read(tmp_path, BARE.replace("topics", f"{above}\ndiscovery_interval = 0\ntopics"))
         assert (service.role, service.address) == ("relay", "tcp://127.0.0.1:8866")
+    alone = RELAY.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.1:8866")
+    assert read(tmp_path, alone).role == "relay"
 
 
 def test_relay_listens_to_publishers_ips_only_without_parents_and_directory() -> None:
@@ -118,13 +120,18 @@ WRONG = {
         BARE.replace("topics", "parents = tcp://10.0.0.1:8866\nkeys = true\ntopics"),
         "keys = true needs the publishers' keys, which are in the database; set store_url",
     ),
-    "a relay without the database and the sync channel": (
-        RELAY.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.1:8866"),
-        "has no source of its objects: it does not use the sync channel that its parents' hellos name",
+    "a relay without any source of its objects": (
+        RELAY.replace("store_url = sqlite:///net.db", "publishers_ips = 10.0.0.1"),
+        "'store_url' in group .pubsub. is missing; .* for a replica or a relay without a database, sync_url or parents",
     ),
-    "an origin service with parents and without the database": (
-        GOOD.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.1:8866"),
-        "store_url",
+    "a relay with parents alone, below itself": (
+        RELAY.replace("store_url = sqlite:///net.db", "parents = tcp://127.0.0.1:8866"),
+        "its own address tcp://127.0.0.1:8866 among its parents",
+    ),
+    "a relay with parents alone and with siblings": (
+        RELAY.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.1:8866")
+        + "sibling_urls = http://10.0.0.2:8867\n",
+        "without store_url, it reads no objects from the database; remove one of them",
     ),
     "a relay without the database, on a driver that needs it": (
         BARE.replace("topics", "parents = tcp://10.0.0.1:8866\nenable_pub_sub = false\ntopics").replace(
@@ -145,7 +152,7 @@ WRONG = {
     ),
     "a relay with siblings that reads nothing from the database": (
         RELAY.replace("topics", "sync_url = http://10.0.0.1:8867\ntopics") + "sibling_urls = http://10.0.0.2:8867\n",
-        "with sync_url it reads no objects from the database; remove one of them",
+        "with sync_url, or without store_url, it reads no objects from the database; remove one of them",
     ),
     "a relay with a sibling that is no URL": (
         RELAY + "sibling_urls = relay-8\n",
@@ -220,11 +227,11 @@ WRONG = {
     ),
     "a service without the database": (
         GOOD.replace("store_url = sqlite:///net.db", "sync_url = http://127.0.0.1:8867"),
-        "this program needs the database, but store_url is missing",
+        "an origin service sends the changes in the database, but store_url is missing in .pubsub.; .*role = relay",
     ),
     "a service with parents alone": (
         GOOD.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.7:8866"),
-        "this program needs the database, but store_url is missing",
+        "an origin service sends the changes in the database, but store_url is missing in .pubsub.; .*role = relay",
     ),
     "a free port at a fixed address": (
         GOOD + "publisher_port = 0\n[publisher_service]\naddress = tcp://10.0.0.1:8866\n",
