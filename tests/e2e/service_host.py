@@ -90,10 +90,18 @@ class Host:
 
     def service(self, failpoint: str = "") -> "subprocess.Popen[str]":
         """Start a service and wait until it is ready."""
-        process = self._start([*self.program, "--config-file", str(self.config)], failpoint)
-        assert poll(lambda: self.is_ready() or process.poll() is not None, LONG), "the service does not get ready"
-        assert process.poll() is None, (process.returncode, self._complaints.read_text())
+        process = self.begin(failpoint)
+        self.must_get_ready(process)
         return process
+
+    def begin(self, failpoint: str = "") -> "subprocess.Popen[str]":
+        """Start a service; do not wait for it."""
+        return self._start([*self.program, "--config-file", str(self.config)], failpoint)
+
+    def must_get_ready(self, process: "subprocess.Popen[str]") -> None:
+        """Wait until a started service is ready."""
+        assert poll(lambda: self.is_ready() or process.poll() is not None, LONG), self._complaints.read_text()
+        assert process.poll() is None, (process.returncode, self._complaints.read_text())
 
     def is_ready(self) -> bool:
         """Whether the endpoint reports ready."""
