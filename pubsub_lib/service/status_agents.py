@@ -23,8 +23,8 @@ _UNKNOWN: Final = (
     "their syncs from this service announce themselves to it."
 )
 _KNOWN: Final = (
-    "Replicas and relays with <code>sync_url</code>, and replicas with <code>parents</code> alone, announce "
-    "themselves; others are not in this list. The staleness is that of the last announcement."
+    "Replicas and relays with <code>sync_url</code>, or with <code>parents</code> alone, announce themselves; "
+    "others are not in this list. The staleness is that of the last announcement."
 )
 
 

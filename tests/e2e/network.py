@@ -97,7 +97,7 @@ class Cable:
             lost = ("lladdr", NOWHERE, "nud", "permanent")
             ip("-n", sender.name, "neigh", "replace", address, "dev", device, *lost)
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Lose no packets any more."""
         for host, device in self._ends.items():
             ip("-n", host.name, "neigh", "flush", "dev", device, "nud", "permanent")
@@ -135,7 +135,7 @@ class Forwarder:
         """Lose all bytes to these sides, also on new connections. Connections stay open, and no side gets an error."""
         self._lost = receivers
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Lose no bytes any more. The connections end, because bytes in the middle of them may be missing."""
         self._lost = ()
         for _, pair in self._carriers:

@@ -6,6 +6,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from _private_server import PrivateServer
 
 from pubsub_lib import Store
@@ -30,8 +31,9 @@ def connects(at: Namespace | None, host: str, port: int) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=LONG).stdout.strip()
 
 
+@pytest.mark.usefixtures("_with_namespaces")
 def test_replica_that_cannot_reach_the_database_becomes_equal_to_it(
-    _with_namespaces: None, private_postgres: PrivateServer, tmp_path: Path
+    private_postgres: PrivateServer, tmp_path: Path
 ) -> None:
     local = private_postgres.url
     port = int(local.rpartition(":")[2].partition("/")[0])

@@ -31,7 +31,7 @@ class Wire(Protocol):
     def cut(self, direction: str) -> None:
         """Lose all that is sent in this direction; connections stay open."""
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Lose nothing more."""
 
 
@@ -52,7 +52,8 @@ class Tree:
         )  # fmt: skip
 
 
-def test_replicas_below_a_relay_whose_cable_is_cut_leave_it_in_time(_with_namespaces: None, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_with_namespaces")
+def test_replicas_below_a_relay_whose_cable_is_cut_leave_it_in_time(tmp_path: Path) -> None:
     with ExitStack() as ending:
         top, *below = ending.enter_context(namespaces(3))
         cables = [Cable(number, top, host) for number, host in enumerate(below, 1)]
@@ -82,8 +83,8 @@ class Cabled:
     def cut(self, direction: str) -> None:
         self._cable.cut(*self._receivers[direction])
 
-    def mend(self) -> None:
-        self._cable.mend()
+    def restore(self) -> None:
+        self._cable.restore()
 
 
 def test_replicas_below_a_relay_whose_bytes_are_lost_leave_it_in_time(tmp_path: Path, sqlite_url: str) -> None:
@@ -117,9 +118,9 @@ class Proxied:
         for each in self._proxies:
             each.cut(*{BOTH: ("client", "server"), TO_RELAY: ("client",), TO_PARENT: ("server",)}[direction])
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         for each in self._proxies:
-            each.mend()
+            each.restore()
 
 
 def check(tree: Tree) -> None:
@@ -153,7 +154,7 @@ def check(tree: Tree) -> None:
                 child.must_come_to(write(worker, 10), store)
                 assert child.replica.publishers == (to.settings.bind_address,)
             assert all(process.poll() is None for process in started)
-            tree.wires[at].mend()
+            tree.wires[at].restore()
             assert poll(left.is_ready, LONG), "the relay is not ready again"
             at = 1 - at
 

@@ -47,17 +47,21 @@ class Answers:
         monkeypatch.setattr(SyncClient, "ask", counted)
 
 
-@pytest.mark.parametrize("database", [False, True], ids=["by-channel", "by-database"])
+@pytest.mark.parametrize("source", ["channel", "database", "parent"])
 def test_children_of_a_single_restarted_relay_read_no_topic_in_full(
-    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: bool
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     relay = tree.relays[0]
     above = serve_syncs(tree.origin)
-    relay.change("topics = t0, t1", f"topics = t0, t1\nsync_url = {above}")
+    if source == "parent":  # neither the relay nor its children know a URL
+        parent = tree.origin.settings.bind_address
+        relay.change(f"store_url = {tree.origin.database}", f"parents = {parent}")
+    else:
+        relay.change("topics = t0, t1", f"topics = t0, t1\nsync_url = {above}")
     url = serve_syncs(relay)
     settings = tree.under(relay)
-    if not database:
-        settings = msgspec.structs.replace(settings, store_url="", sync_url=url)
+    if source != "database":
+        settings = msgspec.structs.replace(settings, store_url="", sync_url=url if source == "channel" else "")
     tree.origin.service()
     worker = tree.origin.worker()
     position = write(worker, 20)
@@ -77,7 +81,7 @@ def test_children_of_a_single_restarted_relay_read_no_topic_in_full(
         for child in children:
             child.must_come_to(position, store)  # without another full sync
             assert poll(lambda child=child: listens_to(child, relay), LONG), child.replica.status()  # type: ignore[misc]
-        if not database:
+        if source != "database":
             assert relay.metric("relayed_total", "joined") >= 1
             # One each; on a busy machine a late hello causes another one while changes are written.
             assert max(answers.deltas.values()) <= 3, answers.deltas

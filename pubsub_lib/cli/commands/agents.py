@@ -23,8 +23,8 @@ MAX_SHOWN: Final = 3
 class ListAgents(List):
     """List the replicas and relays that announced themselves: topics, staleness, version, parent.
 
-    Replicas and relays with sync_url, and replicas with parents alone, announce themselves to publisher services and
-    relays with serve_syncs. No query of the database is made for them.
+    Replicas and relays with sync_url, or with parents alone, announce themselves to publisher services and relays with
+    serve_syncs. No query of the database is made for them.
     """
 
     example = "agents --url http://127.0.0.1:8867 --sort-column staleness"

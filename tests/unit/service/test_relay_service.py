@@ -289,7 +289,7 @@ def test_relay_with_parents_alone_reads_and_announces_itself_at_its_current_pare
                 assert poll(lambda: not replica.status().polling, LONG)
 
 
-def test_relay_below_a_parent_that_names_no_channel_says_so(origin: Settings, store: Store) -> None:
+def test_relay_below_a_parent_that_names_no_channel_reports_it(origin: Settings, store: Store) -> None:
     upper = relay_settings(origin)
     lower = bare(relay_settings(origin, "relay-2"), "", parents=(upper.bind_address,))
     with RelayService(upper, service_of(upper)), RelayService(lower, service_of(lower)) as relay:
