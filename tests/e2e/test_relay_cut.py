@@ -16,7 +16,7 @@ import pytest
 from _processes import poll
 
 from pubsub_lib import Settings, Store
-from tests.e2e.network import Cable, Forwarder, Namespace, namespaces
+from tests.e2e.network import Cable, Forwarder, Namespace, Side, namespaces
 from tests.e2e.service_host import LONG, Host, Watched, done, order, write
 from tests.e2e.test_relays import OPTIONS, listens_to, serve_syncs
 
@@ -115,8 +115,11 @@ class Proxied:
         self._proxies = proxies
 
     def cut(self, direction: str) -> None:
+        receivers: dict[str, tuple[Side, ...]] = {
+            BOTH: ("client", "server"), TO_RELAY: ("client",), TO_PARENT: ("server",),
+        }  # fmt: skip
         for each in self._proxies:
-            each.cut(*{BOTH: ("client", "server"), TO_RELAY: ("client",), TO_PARENT: ("server",)}[direction])
+            each.cut(*receivers[direction])
 
     def restore(self) -> None:
         for each in self._proxies:
@@ -140,7 +143,7 @@ def check(tree: Tree) -> None:
             left, to = tree.relays[at], tree.relays[1 - at]
             for child in (bare, reader):
                 child.must_come_to(write(worker, 10), store)
-                assert poll(lambda child=child, left=left: listens_to(child, left), LONG), child.replica.status()
+            seconds_until_moved((bare, reader), left, 0.0)
             began = time.monotonic()
             tree.wires[at].cut(direction)
             order(worker, 20)

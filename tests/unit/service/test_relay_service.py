@@ -263,30 +263,32 @@ def test_relay_with_parents_alone_reads_and_announces_itself_at_its_current_pare
     one, two = relay_settings(origin), relay_settings(origin, "relay-2")
     parents = (one.bind_address, two.bind_address)
     lower = bare(relay_settings(origin, "relay-3"), "", parents=parents, announce_interval=0.2)
-    with RelayService(two, service_of(two)) as second, serving(second, two) as at_two:
-        with (
-            RelayService(one, service_of(one)) as first,
-            serving(first, one) as at_one,
-            RelayService(lower, service_of(lower)) as relay,
-        ):
-            assert poll(lambda: not relay.problems(), LONG), relay.problems()
-            assert at_one.counters()["answered"] >= 1
-            assert at_two.counters()["answered"] == 0
-            answer = relay.answer_sync(SyncQuestion({"t": Want()}))
-            assert answer is not None
-            assert isinstance(answer.chains["t"], Full)
-            assert relay._relay._engine.core.relay.sequencer.store_id == store.store_id
-            assert relay._announcer is not None
-            assert poll(lambda: relay._announcer.above == (first.uuid,), LONG), "it announced itself above"
-            first.close()
-            assert poll(lambda: relay._relay.listens_to == (two.bind_address,), LONG)
-            relay._relay._engine.resync(["t"])
-            assert poll(lambda: at_two.counters()["answered"] >= 1, LONG)
-            assert poll(lambda: relay._announcer.above == (second.uuid,), LONG)
-            assert poll(lambda: not relay.problems(), LONG), relay.problems()
-            with Replica(bare(below(origin, lower), "http://127.0.0.1:1"), TOPICS, store=store) as replica:
-                replica.wait_handled(position, LONG, topics=TOPICS)
-                assert poll(lambda: not replica.status().polling, LONG)
+    with (
+        RelayService(two, service_of(two)) as second,
+        serving(second, two) as at_two,
+        RelayService(one, service_of(one)) as first,
+        serving(first, one) as at_one,
+        RelayService(lower, service_of(lower)) as relay,
+    ):
+        assert poll(lambda: not relay.problems(), LONG), relay.problems()
+        assert at_one.counters()["answered"] >= 1
+        assert at_two.counters()["answered"] == 0
+        answer = relay.answer_sync(SyncQuestion({"t": Want()}))
+        assert answer is not None
+        assert isinstance(answer.chains["t"], Full)
+        assert relay._relay._engine.core.relay.sequencer.store_id == store.store_id
+        announcer = relay._announcer
+        assert announcer is not None
+        assert poll(lambda: announcer.above == (first.uuid,), LONG), "it announced itself above"
+        first.close()
+        assert poll(lambda: relay._relay.listens_to == (two.bind_address,), LONG)
+        relay._relay._engine.resync(["t"])
+        assert poll(lambda: at_two.counters()["answered"] >= 1, LONG)
+        assert poll(lambda: announcer.above == (second.uuid,), LONG)
+        assert poll(lambda: not relay.problems(), LONG), relay.problems()
+        with Replica(bare(below(origin, lower), "http://127.0.0.1:1"), TOPICS, store=store) as replica:
+            replica.wait_handled(position, LONG, topics=TOPICS)
+            assert poll(lambda: not replica.status().polling, LONG)
 
 
 def test_relay_below_a_parent_that_names_no_channel_reports_it(origin: Settings, store: Store) -> None:
