@@ -195,6 +195,13 @@ MUTANTS = (
         "test_after_a_siblings_answer_that_did_not_help_the_database_is_read",
         "a relay whose sibling is behind never gets its objects",
     ),
+    SERVICE(
+        "relay_with_parents_alone_announces_nothing",
+        "settings.sync_url or self._relay.parent_channel",
+        "settings.sync_url",
+        "test_relay_with_parents_alone_reads_and_announces_itself_at_its_current_parent",
+        "agents below a relay without sync_url are missing in every list",
+    ),
     LEASES(
         "relay_holds_the_lease_for_orphans",
         "((ORPHANS, MAINTENANCE) if role == ORIGIN else ())",
