@@ -223,14 +223,16 @@ class FreshnessMonitor:
         """Seconds since the proof of the stalest chain, or since it was followed, if that was later (rule R5)."""
         return max((now - max(fresh.proof, fresh.publisher_proof) for fresh in self.of.values()), default=0.0)
 
-    def unheard(self, now: float) -> float:
+    def unheard(self, now: float, *, readable: bool = True) -> float:
         """As ``unproved``, but only what publishers prove counts. For a replica that does not read from its parent: its
         polls of the store would hide that the parent proves nothing.
 
         A head that the replica still has to read counts for ``sync_timeout``: another parent would not end a sync that
-        hangs. Later it is taken for one that the store never had.
+        hangs. Later it is taken for one that the store never had. Not ``readable``: the replica reads from this
+        parent, which answers no syncs, so such a head does not count.
         """
-        return max((now - self._known_at(fresh) for fresh in self.of.values()), default=0.0)
+        known = (self._known_at(fresh) if readable else fresh.publisher_proof for fresh in self.of.values())
+        return max((now - at for at in known), default=0.0)
 
     def _known_at(self, fresh: Freshness) -> float:
         until = fresh.ahead_at + self._timing.sync_timeout

@@ -88,7 +88,7 @@ class RelayRuntime:
         """The sync channel of the current parent, if the relay's syncs are read from there."""
         if reader is None:
             assert self.parents is not None  # the settings have them, or another source
-            self.parent_channel = ParentChannel(self.parents)
+            self.parent_channel = self.parents.make_channel()
             reader, older = (make(settings, self.parent_channel) for make in (channel_client, second_client))
         discovery = None
         if live is not None and settings.discovery_interval > 0:
@@ -102,7 +102,7 @@ class RelayRuntime:
             rng if rng is not None else random.SystemRandom(), discovery, self._received, self._sent, older,
         )  # fmt: skip
         if self.parents is not None:
-            self.parents.judge_by(lambda now: self._engine.read(unheard, now))
+            self.parents.judge_by(lambda now, readable: self._engine.read(unheard, now, readable))
             self.parents.record_by(self._received)
         self._discovery = discovery
         self._started = self._closed = False

@@ -13,6 +13,7 @@ from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.logs import fields, logger
+from pubsub_lib.replica.parent_channel import ParentChannel
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 
 _log = logger(__name__)
@@ -30,9 +31,9 @@ class ParentJournal(Protocol):
         """See :meth:`pubsub_lib.replica.journaling.ReplicaJournal.parent`."""
 
 
-def unheard(state: ReplicaState, now: float) -> float:
-    """Seconds since the parent proved the stalest chain."""
-    return state.tracker.freshness.unheard(now)
+def unheard(state: ReplicaState, now: float, readable: bool) -> float:
+    """Seconds since the parent proved the stalest chain. ``readable``: it may prove one that is yet to be read."""
+    return state.tracker.freshness.unheard(now, readable=readable)
 
 
 class ParentSubscriber(Subscriber):
@@ -62,7 +63,8 @@ class ParentSubscriber(Subscriber):
         """The parent's address, and the service name and UUID in its last hello, as the journal has them."""
         self.moves = 0
         """Number of changes of the parent."""
-        self._unheard: Callable[[float], float] = lambda now: 0.0
+        self._unheard: Callable[[float, bool], float] = lambda now, readable: 0.0
+        self._reads_channel = False
         self._thread = PeriodicThread("parents", self.step)
 
     @property
@@ -83,11 +85,18 @@ class ParentSubscriber(Subscriber):
         with self._lock:
             return self._parents.current, self._serves
 
-    def judge_by(self, unheard: Callable[[float], float]) -> None:
-        """``unheard(now)``: seconds since the parent proved the stalest chain. It takes the replica's lock. Call it
-        before ``daemonize``.
+    def judge_by(self, unheard: Callable[[float, bool], float]) -> None:
+        """``unheard(now, readable)``: see the function of this name. It takes the replica's lock. Call it before
+        ``daemonize``.
         """
         self._unheard = unheard
+
+    def make_channel(self) -> ParentChannel:
+        """The sync channel of the current parent, from which all syncs are to be read: a parent that names none cannot
+        prove what is yet to be read. Call it before ``daemonize``.
+        """
+        self._reads_channel = True
+        return ParentChannel(self)
 
     def record_by(self, journal: ParentJournal | None) -> None:
         """Record each parent in this journal. Call it before ``initialize``."""
@@ -97,7 +106,7 @@ class ParentSubscriber(Subscriber):
 
     def step(self, now: float) -> float:
         """Leave the parent if it proves nothing, and listen to the current one; returns the time of the next step."""
-        silent = self._unheard(now)
+        silent = self._unheard(now, bool(self._serves) or not self._reads_channel)
         with self._lock:
             if self._parents.check(silent, now):
                 self._moved(f"it proved nothing for {silent:.1f} s")

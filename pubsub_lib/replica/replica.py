@@ -122,7 +122,7 @@ class Replica:
         self._journal = journal_of(settings, name, polls=half.polls)
         self._engine = self._make_engine(settings, scheduler, rng if rng is not None else random.SystemRandom())
         if self._parents is not None:
-            self._parents.judge_by(lambda now: self._engine.read(unheard, now))
+            self._parents.judge_by(lambda now, readable: self._engine.read(unheard, now, readable))
             self._parents.record_by(self._journal)
         self._pid = os.getpid()
         self._state_lock = threading.Lock()

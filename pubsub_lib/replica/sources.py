@@ -12,7 +12,6 @@ from pubsub_lib.replica.discovery import Discovery
 from pubsub_lib.replica.engine import Engine
 from pubsub_lib.replica.own_agent import OwnAgent
 from pubsub_lib.replica.own_store import open_own_store
-from pubsub_lib.replica.parent_channel import ParentChannel
 from pubsub_lib.replica.parent_subscriber import ParentSubscriber
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.settings import Settings
@@ -35,7 +34,7 @@ class Sources:
         if given is None and settings.sync_url:
             self._client = channel_client(settings)
         elif given is None and own is None and parents is not None:
-            self._urls = ParentChannel(parents)
+            self._urls = parents.make_channel()
             self._client = channel_client(settings, self._urls)
         self._own = own
         self._announces = settings if self._client is not None and settings.announce_interval else None

@@ -1,6 +1,7 @@
 """A replica that knows only the addresses of its parents: it reads its syncs at the port that their hellos name."""
 
 import json
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,7 +75,9 @@ def test_parent_that_names_no_channel_is_left_for_one_that_does(
     position = write(tree.origin.worker(), 20)
     for each in (one, two):
         each.service()
+    began = time.monotonic()
     with Watched(leaf(tree)) as watched:
         watched.must_come_to(position, store)
         assert watched.replica.publishers == (two.settings.bind_address,)
+    assert time.monotonic() - began < tree.below.timing.sync_timeout, "not as one whose sync may hang"
     assert f"the parent at {one.settings.bind_address} has named no sync channel in a hello yet" in caplog.text

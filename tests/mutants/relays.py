@@ -56,6 +56,13 @@ MUTANTS = (
         "many replicas fill the relay's memory with questions",
     ),
     PARENTS(
+        "parent_without_a_channel_counts_as_one_that_answers",
+        "bool(self._serves) or not self._reads_channel",
+        "True",
+        "test_rule_r5_parent_without_a_channel_proves_nothing_that_is_to_be_read_from_it",
+        "a replica waits sync_timeout longer for a parent that answers no syncs",
+    ),
+    PARENTS(
         "late_goodbye_of_the_old_parent_leaves_the_new_one",
         "of_parent and envelope.hello.goodbye",
         "envelope.hello.goodbye",

@@ -414,6 +414,7 @@ def test_rule_r5_parent_that_knows_a_newer_head_counts_for_as_long_as_a_sync_may
         first = min(first, bench.now)
         assert freshness.unheard(bench.now) == max(0.0, bench.now - first - CALM.sync_timeout)
         assert freshness.unproved(bench.now) == bench.now - proved, "a replica that reads from its parent leaves it"
+        assert freshness.unheard(bench.now, readable=False) == bench.now - proved, "the parent answers no syncs"
     bench.now = first + CALM.sync_timeout + CALM.stale_after + 1.0
     bench.receive(history.reading(), nonce=bench.ask().nonce)
     late = bench.now - first - CALM.sync_timeout

@@ -62,10 +62,10 @@ class Rig:
 
     def __init__(self, journal: ParentJournal | None = None) -> None:
         self.driver = Driver()
-        self.silent = 0.0
+        self.silent = self.unreadable = 0.0
         self.received: list[Envelope] = []
         self.parents = ParentSubscriber(self.driver, ["a", "b", "c"], QUICK)
-        self.parents.judge_by(lambda now: self.silent)
+        self.parents.judge_by(lambda now, readable: self.silent if readable else self.unreadable)
         self.parents.record_by(journal)
         self.parents.initialize(self.received.append, lambda: None)
         self.begun = self.parents._parents._since
@@ -101,6 +101,20 @@ def test_rule_r5_first_parent_is_listened_to_and_a_silent_one_is_left(rig: Rig) 
     rig.silent = STALE + 0.1
     assert STALE - 0.1 < rig.step(2 * STALE) < STALE + 0.2
     assert (rig.driver.addresses, rig.parents.current, rig.parents.moves) == (["b"], "b", 1)
+
+
+def test_rule_r5_parent_without_a_channel_proves_nothing_that_is_to_be_read_from_it(rig: Rig) -> None:
+    rig.unreadable = STALE + 0.1
+    rig.hello(FIRST)
+    rig.step(2 * STALE)
+    assert rig.parents.current == "a", "syncs are read elsewhere"
+    rig.parents.make_channel()
+    rig.hello(FIRST, serves=8867)
+    rig.step(2 * STALE)
+    assert rig.parents.current == "a"
+    rig.hello(FIRST)
+    rig.step(2 * STALE)
+    assert (rig.driver.addresses, rig.parents.current) == (["b"], "b")
 
 
 def test_goodbye_of_the_parent_is_a_reason_to_leave_at_once(rig: Rig) -> None:
