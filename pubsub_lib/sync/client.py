@@ -32,7 +32,9 @@ _HEADERS: Final = {
 
 
 class Busy(StoreUnavailable):
-    """The server demanded a pause, or the pause that it demanded is not over. ``seconds`` are left."""
+    """A server demanded a pause, or the pause that it demanded is not over; or no server is known yet. ``seconds``
+    are left: the next question has that wait, and not the doubled one of other failures.
+    """
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)
