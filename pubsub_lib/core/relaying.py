@@ -125,9 +125,9 @@ class Relay:
         self.sequencer.store_id = self.state.stores.own
         return self._step(result, now, begun, times)
 
-    def sync_failed(self, number: int, now: float) -> None:
-        """Neither a parent nor the store answered."""
-        self.state.sync_failed(number, now)
+    def sync_failed(self, number: int, now: float, pause: float | None = None) -> None:
+        """Neither a parent nor the store answered, or one asked for a pause."""
+        self.state.sync_failed(number, now, pause)
 
     def subscribe(self, topics: Collection[str], now: float) -> RelayStep:
         """Follow topics, to which the driver must be subscribed already."""

@@ -147,9 +147,9 @@ class ReplicaState:
             self.tracker.verify(now)
         return self._prove(outcome) if self.cache.lagging else outcome
 
-    def sync_failed(self, number: int, now: float) -> None:
-        """The store did not answer."""
-        self.tracker.sync_failed(number, now)
+    def sync_failed(self, number: int, now: float, pause: float | None = None) -> None:
+        """The store did not answer, or asked for a pause."""
+        self.tracker.sync_failed(number, now, pause)
 
     def _carry_out(self, effects: Sequence[Effect], now: float, envelope: Envelope | None = None) -> StepResult:
         events: list[Event] = []

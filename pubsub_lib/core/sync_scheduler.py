@@ -61,9 +61,14 @@ class SyncScheduler:
         self._failures = 0
         self._free_from = now + self._timing.sync_interval
 
-    def failed(self, now: float) -> None:
-        """The sync failed: each failure doubles the wait before the next."""
+    def failed(self, now: float, pause: float | None = None) -> None:
+        """The sync failed: each failure doubles the wait before the next. ``pause``: the wait that the source asked
+        for, in place of that: it does its work, and knows how long others need it.
+        """
         self.running = False
+        if pause is not None:
+            self._free_from = now + max(pause, self._timing.sync_backoff)
+            return
         self._free_from = now + backoff(self._timing, self._failures)
         self._failures += 1
 
@@ -74,7 +79,7 @@ class SyncScheduler:
 
     @property
     def failures(self) -> int:
-        """Consecutive syncs that failed."""
+        """Consecutive syncs that failed, without those whose source asked for a pause."""
         return self._failures
 
     def timed_out(self, now: float) -> bool:

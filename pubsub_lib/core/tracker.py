@@ -221,14 +221,14 @@ class Tracker:
         self._remember_needs(now)
         return effects
 
-    def sync_failed(self, number: int, now: float) -> None:
-        """The store could not answer a ``StartSync``."""
+    def sync_failed(self, number: int, now: float, pause: float | None = None) -> None:
+        """The store could not answer a ``StartSync``. ``pause``: seconds after which it is to be asked again."""
         self._turn += 1
         if not self.syncs.running or number != self.syncs.number:
             self.counters.late_answers += 1
             return
         self.counters.syncs_failed += 1
-        self.syncs.failed(now)
+        self.syncs.failed(now, pause)
         for chain in self._chains.values():
             if chain.state in SYNCING:
                 self._trigger(chain, Trigger.FAILED, now)

@@ -73,9 +73,9 @@ class RelayCore:
         """The store, or a parent, answered."""
         return self._out(self.relay.sync_done(number, answer, now), now)
 
-    def sync_failed(self, number: int, now: float) -> None:
-        """Neither the store nor a parent answered."""
-        self.relay.sync_failed(number, now)
+    def sync_failed(self, number: int, now: float, pause: float | None = None) -> None:
+        """Neither the store nor a parent answered, or one asked for a pause."""
+        self.relay.sync_failed(number, now, pause)
 
     def next_time(self) -> float:
         """When ``tick`` is next due."""

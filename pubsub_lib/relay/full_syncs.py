@@ -16,9 +16,10 @@ from typing import Final, Protocol
 from pubsub_lib.core.lease import Lease
 from pubsub_lib.core.model import SyncAnswer, Want
 from pubsub_lib.core.timing import Timing
-from pubsub_lib.errors import PubSubError, StoreBusy, StoreUnavailable
+from pubsub_lib.errors import PubSubError, StoreBusy
 from pubsub_lib.logs import logger
 from pubsub_lib.replica.sync_reader import ChannelReader, SyncReader, interrupt
+from pubsub_lib.sync.client import Busy
 from pubsub_lib.sync.question import SyncQuestion
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 
@@ -56,7 +57,8 @@ class FullSyncReader:
     thread.
 
     ``seconds``: of a lease, which is renewed while the reading runs, so that the lease of a killed relay ends soon.
-    ``wait``: see :data:`MAX_WAIT`. ``siblings``: relays that may have the objects already, which are asked first.
+    ``wait``: see :data:`MAX_WAIT`. ``siblings``: relays that may have the objects already, which are asked first. Then
+    only the first lease is used: one of them reads the database, and the others read from that one.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class FullSyncReader:
         self._seconds = seconds
         self._wait = wait
         self._siblings = siblings
+        self._used = LEASES if siblings is None else LEASES[:1]
         self._rng = rng if rng is not None else random.SystemRandom()
         self._holder = uuid.uuid4().hex
         self._closing = threading.Event()
@@ -86,8 +89,10 @@ class FullSyncReader:
     def problems(self) -> list[str]:
         """Why a full sync does not run; empty when none waits."""
         waits = (
-            f"the relay waits for one of the {len(LEASES)} leases for reading all objects from the database; other "
-            "relays have them"
+            f"the relay waits for the lease {LEASES[0]} for reading all objects from the database; another relay has it"
+            if len(self._used) == 1
+            else f"the relay waits for one of the {len(LEASES)} leases for reading all objects from the database; "
+            "other relays have them"
         )
         return [waits] if self.waits else []
 
@@ -96,21 +101,22 @@ class FullSyncReader:
         return self._database.read_sync(wants)
 
     def ask(self, question: SyncQuestion) -> SyncAnswer:
-        """Read what is wanted. Blocks, for ``wait`` longer than the reading; raises StoreError, StoreUnavailable also
-        when no lease is free.
+        """Read what is wanted. Blocks, for ``wait`` longer than the reading; raises StoreError; Busy when no
+        lease is free.
         """
         if not any(is_full(want) for want in question.wants.values()):
             self.waits = False
             return self._database.read_sync(question.wants)
         until = time.monotonic() + self._wait
-        level = logging.INFO
+        level, held = logging.INFO, False
         while True:
-            found = self._asked_siblings(question, level)
+            found, comes = self._asked_siblings(question, level)
             level = logging.DEBUG
             if found is not None:
                 self.waits, self._sibling_answered = False, True
                 return found
-            asked, name = time.monotonic(), self._taken()
+            # The relay that had the lease has read the database. A sibling will have the objects in a moment.
+            asked, name = time.monotonic(), None if held and comes else self._taken()
             if name is not None:
                 self.waits = self._sibling_answered = False
                 with self._held(name, asked):
@@ -118,11 +124,17 @@ class FullSyncReader:
                 if self._siblings is not None:
                     self._siblings.forget()
                 return found
-            self.waits = True
+            self.waits = held = True
             if self._closing.wait(self._rng.uniform(0.5, 1.5) * LOOK) or time.monotonic() >= until:
-                raise StoreUnavailable(
-                    f"the {len(LEASES)} leases for reading all objects from the database are held by other relays"
-                )
+                raise self._all_held()
+
+    def _all_held(self) -> Busy:
+        held = (
+            f"the lease {LEASES[0]} for reading all objects from the database is held by another relay"
+            if len(self._used) == 1
+            else f"the {len(LEASES)} leases for reading all objects from the database are held by other relays"
+        )
+        return Busy(held, LOOK)
 
     def close(self) -> None:
         """End a wait and a question to a sibling, and refuse all later ones. A query that runs ends by its timeout."""
@@ -131,21 +143,24 @@ class FullSyncReader:
         if self._siblings is not None:
             self._siblings.close()
 
-    def _asked_siblings(self, question: SyncQuestion, level: int) -> SyncAnswer | None:
-        """A sibling's answer. Not twice in succession: an answer that is older than what the relay has (rule R3), or
-        that lacks a topic, is requested again at once, and would be so for ever.
+    def _asked_siblings(self, question: SyncQuestion, level: int) -> tuple[SyncAnswer | None, bool]:
+        """A sibling's answer, or whether one runs and will have the objects.
+
+        No answer twice in succession: one that is older than what the relay has (rule R3), or that lacks a topic, is
+        requested again at once, and would be so for ever.
         """
         if self._siblings is None or self._sibling_answered:
-            return None
+            return None, False
         try:
-            return self._siblings.ask(question)
+            return self._siblings.ask(question), False
         except PubSubError as error:
             _log.log(level, "no sibling answers a full sync: %s", error)
-            return None
+            return None, isinstance(error, Busy)
 
     def _taken(self) -> str | None:
         """The lease that was taken; None: others have all."""
-        return next((name for name in self._rng.sample(LEASES, len(LEASES)) if self._take(name)), None)
+        names = self._rng.sample(self._used, len(self._used))
+        return next((name for name in names if self._take(name)), None)
 
     def _take(self, name: str) -> bool:
         try:

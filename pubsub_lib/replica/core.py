@@ -26,8 +26,8 @@ class Core(Protocol):
     def sync_done(self, number: int, answer: SyncAnswer, now: float) -> StepResult:
         """The store answered."""
 
-    def sync_failed(self, number: int, now: float) -> None:
-        """The store did not answer."""
+    def sync_failed(self, number: int, now: float, pause: float | None = None) -> None:
+        """The store did not answer, or asked for a pause."""
 
     def next_time(self) -> float:
         """When ``tick`` is next due."""

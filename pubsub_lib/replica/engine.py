@@ -38,6 +38,7 @@ from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.scheduling import Scheduler
 from pubsub_lib.replica.sync_reader import SyncReader, interrupt, read_all
 from pubsub_lib.settings import Settings
+from pubsub_lib.sync.client import Busy
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -328,7 +329,7 @@ class Engine:
         with self._lock:
             repeated = self.last_error is not None and str(self.last_error) == str(error)
             self.last_error = error if isinstance(error, PubSubError) else PubSubError(f"internal error: {error!r}")
-            self._core.sync_failed(job.number, self.now())
+            self._core.sync_failed(job.number, self.now(), error.seconds if isinstance(error, Busy) else None)
             if self._journal is not None:
                 self._journal.sync_failed(job, type(error).__name__)
         self.clock.wake()

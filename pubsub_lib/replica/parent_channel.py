@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from pubsub_lib.errors import StoreUnavailable
+from pubsub_lib.sync.client import Busy
 from pubsub_lib.sync.urls import PATH, ChannelUrl, warn_of_plain
 
 OWN_HOST: Final = "127.0.0.1"
+LOOK_AGAIN: Final = 1.0
+"""Seconds until the hellos of a parent that has named no channel are looked at again, which costs nothing."""
 
 
 class Parent(Protocol):
@@ -28,14 +30,15 @@ class ParentChannel:
         """Their ports are bounded, and so are the parents."""
 
     def __call__(self) -> Sequence[ChannelUrl]:
-        """The URL of the parent's sync channel. Raises StoreUnavailable when its hellos name none. Warns once of each
+        """The URL of the parent's sync channel. Raises Busy when its hellos name none. Warns once of each
         that is not encrypted.
         """
         address, port = self._parent.channel
         if not port:
-            raise StoreUnavailable(
+            raise Busy(
                 f"the parent at {address} has named no sync channel in a hello yet; if it runs, set serve_syncs = true "
-                "there and let its metrics_address be that of its publisher, or set sync_url or store_url here"
+                "there and let its metrics_address be that of its publisher, or set sync_url or store_url here",
+                LOOK_AGAIN,
             )
         url = ChannelUrl(False, host_of(address), port, PATH)
         if url not in self._warned:

@@ -5,6 +5,7 @@ And where it announces itself: at the sync channel.
 import threading
 import uuid
 from collections.abc import Mapping
+from typing import Final
 
 from pubsub_lib.api import Capabilities
 from pubsub_lib.errors import ConfigError
@@ -17,8 +18,11 @@ from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 from pubsub_lib.sync.announcer import Announcer
-from pubsub_lib.sync.client import SyncClient
+from pubsub_lib.sync.client import MAX_RETRY_AFTER, SyncClient
 from pubsub_lib.sync.urls import KnownUrls, warn_of_plain_channels
+
+SIBLING_PAUSE: Final = 1.0
+"""Maximum seconds until a busy sibling is asked again."""
 
 
 class Sources:
@@ -109,14 +113,16 @@ def second_client(settings: Settings, channel: KnownUrls | None = None) -> SyncC
 
 
 def sibling_client(settings: Settings, urls: str) -> SyncClient:
-    """One of other relays, which are asked before the database: in half of the time. Warns of servers that are not
-    verified.
+    """One of other relays, which are asked before the database: in half of the time, and again soon, because they are
+    few. Warns of servers that are not verified.
     """
     warn_of_plain_channels(urls)
-    return _client(settings, urls, settings.timing.sync_timeout / 2)
+    return _client(settings, urls, settings.timing.sync_timeout / 2, SIBLING_PAUSE)
 
 
-def _client(settings: Settings, urls: str | KnownUrls, timeout: float) -> SyncClient:
+def _client(
+    settings: Settings, urls: str | KnownUrls, timeout: float, max_pause: float = MAX_RETRY_AFTER
+) -> SyncClient:
     return SyncClient(
         urls,
         timeout=timeout,
@@ -124,4 +130,5 @@ def _client(settings: Settings, urls: str | KnownUrls, timeout: float) -> SyncCl
         max_frame_bytes=settings.limits.max_frame_bytes,
         max_bytes=settings.max_sync_bytes,
         others=callable(urls) and len(settings.parents) > 1,
+        max_pause=max_pause,
     )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.core.leased_publishers import ORIGIN
 from pubsub_lib.http_routes import Route, Streaming
 from pubsub_lib.settings import Settings
 from pubsub_lib.sync.agents import Agents
@@ -54,5 +55,6 @@ def syncs_of(source: SyncSource, agents: AgentsRoute, settings: Settings, servic
     """
     if not service.serve_syncs:
         return Syncs(None, None)
-    route = SyncRoute(source, service.max_syncs, settings.timing.sync_timeout, service.snapshot_bytes)
+    once = service.role == ORIGIN  # a relay answers from its memory
+    route = SyncRoute(source, service.max_syncs, settings.timing.sync_timeout, service.snapshot_bytes, once=once)
     return Syncs(route, agents)

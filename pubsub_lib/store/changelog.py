@@ -11,6 +11,7 @@ from sqlalchemy import Connection, delete, func, select
 from pubsub_lib.core.model import ALL, ZERO, Delta, Head, Incomplete, Link, Point
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import rows, schema
+from pubsub_lib.store.engine import BINARY_RESULT
 from pubsub_lib.store.executor import Executor
 from pubsub_lib.store.prepared import Call
 from pubsub_lib.store.types import NowMicroseconds
@@ -38,7 +39,7 @@ def topic_delta(
             .order_by(links.position)
             .limit(page)
         )
-        got = [rows.link(row) for row in connection.execute(query)]
+        got = [rows.link(row) for row in connection.execute(query, execution_options=BINARY_RESULT)]
         if got and not found and got[0].prev != after:
             return Incomplete()
         found += got
@@ -103,7 +104,8 @@ def whole(got: list[Link], maximum: int) -> list[Link] | None:
 def _whole_transactions(connection: Connection, after: Point, maximum: int) -> list[Link]:
     links = schema.links.c
     ordered = select(schema.links).order_by(links.position, links.topic)
-    got = [rows.link(row) for row in connection.execute(ordered.where(links.position > after.position).limit(maximum))]
+    query = ordered.where(links.position > after.position).limit(maximum)
+    got = [rows.link(row) for row in connection.execute(query, execution_options=BINARY_RESULT)]
     found = whole(got, maximum)
     if found is not None:
         return found

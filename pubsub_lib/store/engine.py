@@ -5,11 +5,12 @@ WAL; writers ``BEGIN IMMEDIATE``, readers on an engine of their own, because an 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, ExecutionContext
 
 from pubsub_lib.errors import ConfigError, StoreReadOnly
 from pubsub_lib.store import sqlite
@@ -31,6 +32,12 @@ statement."""
 
 _ONE_SNAPSHOT: Final = {"default_transaction_isolation": "repeatable read"}
 """For readers on PostgreSQL: the statements of one round trip are a transaction without a BEGIN (:mod:`.following`)."""
+
+
+_BINARY: Final = "pubsub_binary_result"
+BINARY_RESULT: Final[Mapping[str, Any]] = MappingProxyType({_BINARY: True})
+"""An execution option for statements that read values: PostgreSQL sends the rows as bytes. As text, which is psycopg's
+default, each byte of a value takes two. Without effect on other databases."""
 
 
 def pair(url: URL, settings: StoreSettings, *, primary: bool, bulk: bool = False) -> tuple[Engine, Engine]:
@@ -99,6 +106,8 @@ def _sqlite(url: URL, settings: StoreSettings, writes: bool, gate: ForkGate, mor
 
 
 def _postgresql(url: URL, settings: StoreSettings, writes: bool, primary: bool) -> Engine:
+    from psycopg.pq import Format  # other databases do not need psycopg
+
     engine = _create(
         url,
         settings,
@@ -137,6 +146,13 @@ def _postgresql(url: URL, settings: StoreSettings, writes: bool, primary: bool) 
             raise ConfigError(f"the database {url.database} has the encoding {row[1]}; create it with ENCODING 'UTF8'")
         if primary and row is not None and row[0]:
             raise StoreReadOnly(f"{url.host} is a standby, which can only be read; use the primary")
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def _choose_format(
+        _connection: object, cursor: Any, _statement: str, _values: object, context: ExecutionContext, _many: bool
+    ) -> None:
+        if context.execution_options.get(_BINARY):
+            cursor.format = Format.BINARY
 
     return engine
 

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import schema
+from pubsub_lib.store.engine import BINARY_RESULT
 
 _LAST: Final = 0x10FFFF
 """The greatest character."""
@@ -39,7 +40,7 @@ def pages(
     base = base.order_by(*order).limit(page)
     query = base
     while True:
-        got = connection.execute(query).all()
+        got = connection.execute(query, execution_options=BINARY_RESULT).all()
         hit("sync.during_snapshot")
         yield got
         if len(got) < page:
@@ -67,7 +68,7 @@ def by_key(
     query, left = base, maximum
     while left is None or left > 0:
         size = page if left is None else min(page, left)
-        got = connection.execute(query.limit(size)).all()
+        got = connection.execute(query.limit(size), execution_options=BINARY_RESULT).all()
         yield from got
         if len(got) < size:
             return

@@ -17,6 +17,7 @@ from pubsub_lib.core import digest
 from pubsub_lib.core.model import ZERO, Head, Link, Point
 from pubsub_lib.store import changelog, object_pages, rows, schema, snapshot
 from pubsub_lib.store.connection_executor import ConnectionExecutor
+from pubsub_lib.store.engine import BINARY_RESULT
 from pubsub_lib.store.verbs import Identity, Stored
 
 PAGE: Final = 1000
@@ -101,7 +102,7 @@ def page(connection: Connection, after: Cursor | None, maximum: int) -> Page:
     query = select(schema.objects).order_by(*order).limit(maximum)
     if after is not None:
         query = query.where(object_pages.behind(connection, order, after))
-    got = connection.execute(query).all()
+    got = connection.execute(query, execution_options=BINARY_RESULT).all()
     found = [rows.seen(row) for row in got]
     altered = [each.item for each in found if each.complaint or not each.item.is_sound]
     last = got[-1] if len(got) == maximum else None

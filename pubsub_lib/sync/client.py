@@ -32,7 +32,9 @@ _HEADERS: Final = {
 
 
 class Busy(StoreUnavailable):
-    """The server demanded a pause, or the pause that it demanded is not over. ``seconds`` are left."""
+    """A server demanded a pause, or the pause that it demanded is not over; or no server is known yet. ``seconds``
+    are left: the next question has that wait, and not the doubled one of other failures.
+    """
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)
@@ -52,9 +54,9 @@ class SyncClient:
     ``timeout``: seconds for one sync at all URLs together. ``begin``: seconds until a server begins its answer, else
     the next one is asked, because it may hang. Each time that it needed longer it has twice as long the next time, so
     that a slow one is not given up. A single server may take the whole time, unless ``others`` may be known instead of
-    it at the next question. ``max_frame_bytes`` and ``max_bytes`` bound one page and all pages of an answer. The
-    complete topics of a first sync's answer that breaks off are kept for the next question, also that to another
-    server: at most ``max_bytes`` of values.
+    it at the next question. ``max_pause``: maximum seconds that a server may demand a pause for. ``max_frame_bytes``
+    and ``max_bytes`` bound one page and all pages of an answer. The complete topics of a first sync's answer that
+    breaks off are kept for the next question, also that to another server: at most ``max_bytes`` of values.
     ``read_sync`` is called by one thread at a time, ``close`` by any thread.
     """
 
@@ -67,6 +69,7 @@ class SyncClient:
         max_frame_bytes: int,
         max_bytes: int,
         others: bool = False,
+        max_pause: float = MAX_RETRY_AFTER,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises ConfigError for an invalid URL. Connects to nothing."""
@@ -74,6 +77,7 @@ class SyncClient:
         self._urls: list[ChannelUrl] = [] if callable(urls) else list(self._known())
         self._others = others
         self._timeout = timeout
+        self._max_pause = max_pause
         self._begin = begin
         self._slow: dict[ChannelUrl, float] = {}
         """The seconds for servers that did not begin in time."""
@@ -223,6 +227,7 @@ class SyncClient:
         seconds = _seconds(response.getheader("Retry-After"))
         if seconds is None:
             return StoreUnavailable(message)
+        seconds = min(seconds, self._max_pause)
         self._not_before[url] = self._now() + seconds
         return Busy(message, seconds)
 

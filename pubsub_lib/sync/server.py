@@ -13,7 +13,7 @@ from pubsub_lib.http_routes import Body, Streamed
 from pubsub_lib.logs import logger
 from pubsub_lib.sync.pages import pages_of
 from pubsub_lib.sync.question import MAX_QUESTION_BYTES, SyncQuestion, SyncSource, decode_question
-from pubsub_lib.sync.snapshots import Composition, Snapshot, SnapshotCache, answer_of
+from pubsub_lib.sync.snapshots import BeingRead, Composition, Snapshot, SnapshotCache, answer_of
 from pubsub_lib.sync.stream import compressed, packed
 
 _log = logger(__name__)
@@ -28,7 +28,7 @@ class SyncRoute:
     """Answers questions from a source, at most ``places`` at the same time; the other replicas get 503.
 
     ``max_seconds``: maximum time of one transfer, so that slow replicas do not hold the places. ``max_snapshot_bytes``:
-    of the prepared snapshots, compressed; 0: none is kept. Any thread.
+    of the prepared snapshots, compressed; 0: none is kept. ``once``: as of :class:`.SnapshotCache`. Any thread.
     """
 
     max_body_bytes: Final = MAX_QUESTION_BYTES
@@ -40,9 +40,11 @@ class SyncRoute:
         max_seconds: float,
         max_snapshot_bytes: int = 0,
         rng: random.Random | None = None,
+        *,
+        once: bool = False,
     ) -> None:
         self.max_seconds = max_seconds
-        self._snapshots = SnapshotCache(max_snapshot_bytes)
+        self._snapshots = SnapshotCache(max_snapshot_bytes, once=once)
         self._source = source
         self._places = threading.BoundedSemaphore(places)
         self._rng = rng if rng is not None else random.SystemRandom()
@@ -87,6 +89,9 @@ class SyncRoute:
             return _text(HTTPStatus.BAD_REQUEST, str(error))
         try:
             answer, prepared = self._read(question, gzip=gzip)
+        except BeingRead as error:
+            self._count("busy")
+            return self._come_again(str(error))
         except PubSubError as error:
             self._count("failed")
             _log.warning("a sync of a replica cannot be answered: %s", error)

@@ -8,12 +8,14 @@ the point is still in the history: a source that has another history answers wit
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from pubsub_lib.core.model import ALL, Delta, Full, Incomplete, Point, SyncAnswer, TopicSnapshot, Want
+from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.sync.packing import PackedRecords
 from pubsub_lib.sync.pages import (
     End,
@@ -34,7 +36,11 @@ from pubsub_lib.sync.stream import Item, Member, Ready
 MIN_BYTES: Final = 16 * 1024
 """A smaller snapshot is not kept: to make it again costs less than a further question to the source."""
 _FEW_CHANGES: Final = 100
+MAX_NAMES: Final = 100_000
+"""Maximum number of names of topics that are remembered without a snapshot."""
 FIRST: Final = Want()
+MAX_WAIT: Final = 2.0
+"""Seconds that an answer waits for the snapshot of another one. Then its replica comes again, and has no place."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -52,12 +58,26 @@ class Snapshot(msgspec.Struct, frozen=True):
         return sum(map(len, self.parts))
 
 
-class SnapshotCache:
-    """The snapshots that were used last, of at most ``max_bytes`` together. Any thread."""
+class BeingRead(StoreUnavailable):
+    """Another answer reads all objects of the same topic, and the next one is to use its snapshot."""
 
-    def __init__(self, max_bytes: int) -> None:
+
+class SnapshotCache:
+    """The snapshots that were used last, of at most ``max_bytes`` together. Any thread.
+
+    ``once``: the objects of a topic are read for one answer at a time, and the others wait for its snapshot. For a
+    database, which many replicas that begin at once would read several times; a relay reads its own memory.
+    """
+
+    def __init__(self, max_bytes: int, *, once: bool = False) -> None:
         self.max_bytes = max_bytes
+        self._once = once
         self._lock = threading.Lock()
+        self._read = threading.Condition(self._lock)
+        self._reading: set[str] = set()
+        """Topics whose objects are being read for an answer."""
+        self._not_kept: set[str] = set()
+        """Topics whose snapshot was too small or too large: nothing to wait for."""
         self._kept: OrderedDict[str, Snapshot] = OrderedDict()
         self._size = 0
         self.used = 0
@@ -76,6 +96,27 @@ class SnapshotCache:
                 self._kept.move_to_end(topic)
             return found
 
+    @contextmanager
+    def read_once(self, wants: Mapping[str, Want]) -> Iterator[None]:
+        """Around the reading of these wants. Waits while another one reads a topic of them; raises BeingRead when that
+        takes longer than :data:`MAX_WAIT`.
+        """
+        firsts = {topic for topic, want in wants.items() if self._once and topic != ALL and want == FIRST}
+        with self._lock:
+            if not self._read.wait_for(lambda: not self._reading & self._missing(firsts), MAX_WAIT):
+                raise BeingRead("the objects of a topic are being read for another replica")
+            mine = self._missing(firsts)
+            self._reading |= mine
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._reading -= mine
+                self._read.notify_all()
+
+    def _missing(self, firsts: set[str]) -> set[str]:
+        return firsts - self._kept.keys() - self._not_kept
+
     def put(self, topic: str, snapshot: Snapshot) -> None:
         """Keep a snapshot in place of the topic's older one, unless it is too small or too large."""
         size = snapshot.size
@@ -83,7 +124,11 @@ class SnapshotCache:
         with self._lock:
             self._forget(topic)
             if not fits:
+                if len(self._not_kept) >= MAX_NAMES:
+                    self._not_kept.clear()
+                self._not_kept.add(topic)
                 return
+            self._not_kept.discard(topic)
             self._kept[topic] = snapshot
             self._size += size
             while self._size > self.max_bytes:
@@ -110,14 +155,16 @@ def answer_of(
     source: SyncSource, question: SyncQuestion, cache: SnapshotCache
 ) -> tuple[SyncAnswer | None, Mapping[str, Snapshot]]:
     """The source's answer, and the snapshots whose topics it answers by the links after them. Blocks; raises as the
-    source does.
+    source does, and BeingRead.
     """
-    prepared = cache.of(question.wants)
-    if prepared:
+    with cache.read_once(question.wants):
+        prepared = cache.of(question.wants)
+        if not prepared:
+            return _kept_answer(source(question), question, cache), {}
         after = {topic: Want(each.point) for topic, each in prepared.items()}
         # The replica gets all objects, so it refuses a proof from before its question (rule R3). A relay renews its
         # proof for a question about objects by itself, and this one is about links.
-        answer = source(SyncQuestion({**question.wants, **after}, refresh=True))
+        answer = _kept_answer(source(SyncQuestion({**question.wants, **after}, refresh=True)), question, cache)
         if answer is None:
             return None, {}
         outdated = [topic for topic, each in prepared.items() if not _follows(answer.chains.get(topic), each)]
@@ -125,7 +172,21 @@ def answer_of(
             cache.count(len(prepared))
             return answer, prepared
         cache.drop(outdated)
-    return source(question), {}
+    with cache.read_once(question.wants):
+        return _kept_answer(source(question), question, cache), {}
+
+
+def _kept_answer(answer: SyncAnswer | None, question: SyncQuestion, cache: SnapshotCache) -> SyncAnswer | None:
+    """Keep what is compressed already, before it is sent: a slow replica delays no other one."""
+    for topic, part in () if answer is None else answer.chains.items():
+        if topic == ALL or question.wants.get(topic) != FIRST or not isinstance(part, Full):
+            continue
+        contents = part.topics[topic]
+        records = contents.records
+        if isinstance(records, PackedRecords):
+            parts = tuple(records.parts)
+            cache.put(topic, Snapshot(contents.head.point, parts, len(parts), len(records)))
+    return answer
 
 
 def _follows(part: Delta | Incomplete | Full | None, snapshot: Snapshot) -> bool:
@@ -179,8 +240,6 @@ class Composition:
         before, records = self._pages, contents.records
         if isinstance(records, PackedRecords):
             self._pages += len(records.parts)
-            if keeps:
-                self._keep(topic, contents, before, records.parts)
             yield Ready(records.parts)
         elif keeps:
             pages = map(self._page, record_pages(records))

@@ -54,6 +54,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "churn": ("_measurements.churn", "for how long clients that come and go silence the others of a publisher"),
     "commit-cost": ("_measurements.commit_cost", "the cost of a commit while the transport refuses hellos"),
     "fingerprints": ("_measurements.fingerprints", "the cost of one object's fingerprint with several functions"),
+    "herd": ("_measurements.herd", "a restart of everything at once: database, relays and replicas; and with standbys"),
     "idle-cost": ("_measurements.idle_cost", "the cost of a publisher service while nothing is written"),
     "joined": ("tests.unit.audit.joined_command", "random runs of real trackers, journals and stores, audited"),
     "lake": ("_measurements.lake", "an append to a full day of the audit's lake, and the report of that day"),

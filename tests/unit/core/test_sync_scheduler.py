@@ -88,6 +88,19 @@ def test_rule_09_backoff_doubles_up_to_a_maximum_and_ends_with_success() -> None
     assert one.failures == 0
 
 
+def test_pause_that_the_source_asked_for_replaces_the_doubled_wait() -> None:
+    one, now, waits = scheduler(), 0.0, []
+    for pause in (3.0, 3.0, 0.0, None, 5.0, None):  # never shorter than the first wait
+        one.need(now)
+        now = one.next_time()
+        one.begin(now, 1)
+        one.failed(now, pause)
+        one.need(now)
+        waits.append(one.next_time() - now)
+    assert waits == pytest.approx([3.0, 3.0, 1.0, 1.0, 5.0, 2.0])
+    assert one.failures == 2
+
+
 def test_rule_09_second_fault_within_the_rate_limit_is_remembered() -> None:
     history = History()
     bench = Bench(history, timing=PLAIN).synced()

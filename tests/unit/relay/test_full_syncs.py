@@ -18,6 +18,7 @@ from pubsub_lib.errors import StoreBusy, StoreUnavailable
 from pubsub_lib.relay import full_syncs
 from pubsub_lib.relay.full_syncs import LEASES, MAX_WAIT, FullSyncReader, longest_wait
 from pubsub_lib.replica.sync_reader import interrupt
+from pubsub_lib.sync.client import Busy
 from pubsub_lib.sync.question import SyncQuestion
 from tests.unit.world import LONG
 
@@ -50,14 +51,15 @@ class Database:
 class Beside:
     """Another relay, which has nothing until it is ``ready``."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: StoreUnavailable | None = None) -> None:
+        self.error = error or StoreUnavailable("it cannot be reached")
         self.ready = self.closed = False
         self.asked = self.forgot = 0
 
     def ask(self, question: SyncQuestion) -> SyncAnswer:
         self.asked += 1
         if not self.ready:
-            raise StoreUnavailable("it is not synced")
+            raise self.error
         return FROM_SIBLING
 
     def close(self) -> None:
@@ -112,6 +114,32 @@ def test_of_many_relays_two_read_all_objects_at_the_same_time(store: Store, data
     assert (database.most, len(database.read)) == (2, 5)
     assert not any(each.holds or each.waits or each.problems() for each in relays)
     assert [store.directory.holder(name) for name in LEASES] == [None, None]
+
+
+def test_of_relays_that_name_each_other_one_reads_all_objects(store: Store, database: Database) -> None:
+    beside = Beside()
+    first, second = (reader(store, database, siblings=beside) for _ in range(2))
+    with ThreadPoolExecutor(2) as threads:
+        answers = [threads.submit(each.ask, SyncQuestion(FULL)) for each in (first, second)]
+        assert poll(lambda: {first.holds, second.waits} == {True} or {second.holds, first.waits} == {True}, LONG)
+        waiting = second if second.waits else first
+        assert waiting.problems() == [
+            f"the relay waits for the lease {LEASES[0]} for reading all objects from the database; another relay has it"
+        ]
+        beside.ready = True
+        assert poll(lambda: not waiting.waits, LONG), "the sibling has all objects, before the reading ends"
+        database.go.set()
+        assert [each.result(LONG) for each in answers].count(FROM_SIBLING) == 1
+    assert len(database.read) == 1
+
+
+def test_relay_that_gets_no_lease_is_to_come_again_soon(store: Store, database: Database) -> None:
+    with held_by_others(store):
+        with pytest.raises(Busy, match="the 2 leases for reading all objects from the database are held by") as caught:
+            reader(store, database, wait=0.05).ask(SyncQuestion(FULL))
+        assert caught.value.seconds == full_syncs.LOOK
+        with pytest.raises(Busy, match=f"the lease {LEASES[0]} for reading all objects from the database is held by"):
+            reader(store, database, wait=0.05, siblings=Beside()).ask(SyncQuestion(FULL))
 
 
 def test_deltas_and_repairs_of_some_buckets_need_no_lease(store: Store, database: Database) -> None:
@@ -193,6 +221,30 @@ def test_objects_come_from_a_sibling_as_soon_as_it_has_them(store: Store, databa
         assert answer.result(LONG) is FROM_SIBLING
     assert not relay.problems()
     assert database.read == []
+
+
+def test_sibling_that_read_the_database_is_waited_for(store: Store, database: Database) -> None:
+    """It released its lease, and does not answer yet."""
+    database.go.set()
+    sibling = Beside(Busy("it is not synced", 1.0))
+    relay = reader(store, database, siblings=sibling)
+    with ThreadPoolExecutor(1) as threads:
+        with held_by_others(store):
+            answer = threads.submit(relay.ask, SyncQuestion(FULL))
+            assert poll(lambda: relay.waits, LONG)
+        asked = sibling.asked
+        assert poll(lambda: sibling.asked >= asked + 3, LONG)
+        sibling.ready = True
+        assert answer.result(LONG) is FROM_SIBLING
+    assert database.read == []
+
+
+def test_sibling_that_never_has_the_objects_delays_one_sync(store: Store, database: Database) -> None:
+    database.go.set()
+    relay = reader(store, database, wait=0.2, siblings=Beside(Busy("it is not synced", 1.0)))
+    with held_by_others(store), pytest.raises(Busy):
+        relay.ask(SyncQuestion(FULL))
+    assert relay.ask(SyncQuestion(FULL)) is ANSWER
 
 
 def test_after_a_siblings_answer_that_did_not_help_the_database_is_read(store: Store, database: Database) -> None:

@@ -20,7 +20,9 @@ from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.model import Point, SyncAnswer, Want
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import StepResult
+from pubsub_lib.core.sync_scheduler import SyncScheduler
 from pubsub_lib.errors import StoreUnavailable, WaitTimeout
+from pubsub_lib.sync.client import Busy
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 from tests.unit.core.builders import UUID, History, envelope
 from tests.unit.world import QUICK, Recorder, busy, settings
@@ -61,6 +63,23 @@ def test_the_sync_thread_survives_every_exception_of_a_reader(
     messages = [record.getMessage() for record in caplog.records if record.name.endswith("fault_log")]
     assert messages.count("a sync failed and will be retried: out") == 1, "an outage is logged once"
     assert sum("please report" in message for message in messages) == 1
+
+
+def test_a_server_that_asks_for_a_pause_gets_it(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = []
+    failed = SyncScheduler.failed
+
+    def recorded(scheduler: SyncScheduler, now: float, pause: float | None = None) -> None:
+        pauses.append(pause)
+        failed(scheduler, now)
+
+    monkeypatch.setattr(SyncScheduler, "failed", recorded)
+    reader = Broken(store, [Busy("it is busy", 30.0), StoreUnavailable("out")])
+    with Replica(config, topics=["t"], store=reader) as replica:
+        replica.wait_synced(timeout=LONG)
+    assert pauses == [30.0, None]
 
 
 def test_a_follow_up_step_has_its_notice_between_the_events(

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from pubsub_lib.errors import StoreUnavailable
-from pubsub_lib.replica.parent_channel import ParentChannel, host_of
+from pubsub_lib.replica.parent_channel import LOOK_AGAIN, ParentChannel, host_of
+from pubsub_lib.sync.client import Busy
 
 
 class Parent:
@@ -33,8 +33,9 @@ def test_port_of_the_hello_is_used_at_the_parents_host() -> None:
 
 
 def test_parent_without_a_channel_is_one_sentence() -> None:
-    with pytest.raises(StoreUnavailable, match=r"the parent at tcp://10\.0\.0\.7:8866 has named no sync channel"):
+    with pytest.raises(Busy, match=r"the parent at tcp://10\.0\.0\.7:8866 has named no sync channel") as caught:
         ParentChannel(Parent())()
+    assert caught.value.seconds == LOOK_AGAIN, "the next look costs nothing"
 
 
 def test_channel_that_is_not_encrypted_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,10 +1,14 @@
 """The service's routes of the sync channel: only with their option, and their numbers."""
 
+from typing import Literal
+
 import msgspec
+import pytest
 
 from pubsub_lib import Settings, Store
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.core.model import Full, SyncAnswer, Want
+from pubsub_lib.service import syncs as service_syncs
 from pubsub_lib.service.service import PublisherService
 from pubsub_lib.service.syncs import syncs_of
 from pubsub_lib.sync.agent_registry import AgentRegistry
@@ -29,6 +33,16 @@ def test_service_has_no_routes_without_the_option(config: Settings) -> None:
     assert (syncs.streams, syncs.routes) == ({}, {})
     assert syncs.counters_with(lambda: {"links": {"handed": 1.0}})() == {"links": {"handed": 1.0}}
     assert syncs.gauges_with(lambda: {"leases": {"entry": 1.0}})() == {"leases": {"entry": 1.0}}
+
+
+@pytest.mark.parametrize(("role", "once"), [("origin", True), ("relay", False)])
+def test_only_a_database_is_read_once_for_many(
+    config: Settings, monkeypatch: pytest.MonkeyPatch, role: Literal["origin", "relay"], once: bool
+) -> None:
+    given = []
+    monkeypatch.setattr(service_syncs, "SyncRoute", lambda *_, once: given.append(once))
+    syncs_of(lambda question: None, agents(), config, ServiceSettings(serve_syncs=True, role=role))
+    assert given == [once]
 
 
 def test_route_has_the_bounds_of_the_settings_and_its_own_counters(config: Settings, store: Store) -> None:

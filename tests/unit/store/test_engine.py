@@ -1,11 +1,14 @@
 """The options of every connection (rule S4): isolation, timeouts, read-only readers."""
 
 import sqlite3
+from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, make_url, text
+from psycopg.pq import Format
+from sqlalchemy import Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError
 
+from pubsub_lib.core.model import ZERO, Full, Want
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.store import Store, StoreSettings, schema
 from tests.unit.store.conftest import Opener
@@ -99,3 +102,23 @@ def test_postgresql_database_without_utf8_is_rejected(postgres_url: str) -> None
         with engine.connect() as connection:
             connection.execute(text("DROP DATABASE latin WITH (FORCE)"))
         engine.dispose()
+
+
+def test_values_are_read_as_bytes_from_postgresql(postgres_url: str) -> None:
+    formats = {}
+    with Store(postgres_url) as store:
+        with store.transaction() as tx:
+            tx.set("lport", "p1", {"data": "x" * 100}, topic="t")
+
+        @event.listens_for(store._readers, "after_cursor_execute")
+        def executed(_connection: object, cursor: Any, statement: str, *_: object) -> None:
+            formats[statement.partition("FROM")[0]] = cursor.format
+
+        answer = store.read_sync({"t": Want()})
+        store.read_sync({"t": Want(ZERO)})
+        store.look_at_rows(None, 10)
+    part = answer.chains["t"]
+    assert isinstance(part, Full)
+    assert [each.value for each in part.topics["t"].records] == [b'{"data":"%s"}' % (b"x" * 100)]
+    of_values = [kind for columns, kind in formats.items() if "value" in columns or "changes" in columns]
+    assert of_values == [Format.BINARY] * 3

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from pubsub_lib.core.model import AnswerAge, Delta, Point, SyncAnswer, Want
 from pubsub_lib.errors import ConfigError, StoreError, StoreUnavailable
 from pubsub_lib.http_endpoint import Endpoint
-from pubsub_lib.sync.client import Busy, SyncClient
+from pubsub_lib.sync.client import MAX_RETRY_AFTER, Busy, SyncClient
 from pubsub_lib.sync.pages import pages_of
 from pubsub_lib.sync.question import SyncQuestion, encode_question
 from pubsub_lib.sync.server import ROUTE, SyncRoute
@@ -107,10 +107,12 @@ def client(
     begin: float = LONG,
     max_bytes: int = 2**30,
     others: bool = False,
+    max_pause: float = MAX_RETRY_AFTER,
     now: Callable[[], float] = time.monotonic,
 ) -> SyncClient:
     return SyncClient(
-        urls, timeout=timeout, begin=begin, max_frame_bytes=2**20, max_bytes=max_bytes, others=others, now=now
+        urls, timeout=timeout, begin=begin, max_frame_bytes=2**20, max_bytes=max_bytes, others=others,
+        max_pause=max_pause, now=now,
     )  # fmt: skip
 
 
@@ -322,6 +324,18 @@ def test_retry_after_is_bounded(value: str, pause: float | None) -> None:
         with pytest.raises(StoreUnavailable, match="answers 503: later") as caught:
             client(url).read_sync(WANTS)
         assert getattr(caught.value, "seconds", None) == pause
+
+
+def test_pause_of_a_server_that_is_asked_again_soon_is_shorter() -> None:
+    busy = response(b"later", "503 Busy", "Retry-After: 5")
+    now = [0.0]
+    with server(busy, busy) as url:
+        reading = client(url, max_pause=1.0, now=lambda: now[0])
+        for _ in range(2):
+            with pytest.raises(Busy, match="answers 503: later") as caught:
+                reading.read_sync(WANTS)
+            assert caught.value.seconds == 1.0
+            now[0] += 1.0
 
 
 @pytest.mark.parametrize(

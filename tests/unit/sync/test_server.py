@@ -1,6 +1,8 @@
 """The route of the server: places, refusals, counters."""
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -9,11 +11,13 @@ import pytest
 from pubsub_lib.core.model import SyncAnswer, Want
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.http_routes import Streamed
+from pubsub_lib.sync import snapshots
 from pubsub_lib.sync.question import SyncQuestion, encode_question
 from pubsub_lib.sync.reading import read_answer
 from pubsub_lib.sync.server import MAX_PAUSE, SyncRoute
 from pubsub_lib.sync.stream import unpacked
 from tests.unit.sync.answers import plain, random_answer
+from tests.unit.world import LONG
 
 WANTS, ANSWER = random_answer(Random(3), aged=False)
 QUESTION = encode_question(SyncQuestion(WANTS, refresh=True))
@@ -59,6 +63,34 @@ def test_question_is_given_to_the_source_and_its_answer_is_sent(gzip: bool) -> N
     assert plain(read_answer(unpacked([data], 2**21, 2**30, gzip=gzip), WANTS)) == plain(ANSWER)
     assert served.running == 0
     assert served.counters() == {"answered": 1, "busy": 0, "refused": 0, "failed": 0, "bytes": len(data), "prepared": 0}
+
+
+def test_question_about_a_topic_that_is_being_read_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "MAX_WAIT", 0.01)
+    entered, go = threading.Event(), threading.Event()
+    wants = {"t": Want()}
+
+    def source(question: SyncQuestion) -> SyncAnswer:
+        entered.set()
+        assert go.wait(LONG)
+        return ANSWER
+
+    served = SyncRoute(source, 2, LONG, 2**20, Random(1), once=True)
+    question = encode_question(SyncQuestion(wants))
+
+    def status() -> int:
+        with served.serve(Given(question), gzip=True) as answer:
+            return answer.status
+
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(status)
+        assert entered.wait(LONG)
+        with served.serve(Given(question), gzip=True) as answer:
+            assert (answer.status, text(answer)) == (503, "the objects of a topic are being read for another replica\n")
+            assert 1 <= int(answer.headers["Retry-After"]) <= MAX_PAUSE
+        go.set()
+        assert first.result(LONG) == 200
+    assert served.counters()["busy"] == 1
 
 
 def test_question_without_a_free_place_gets_503_with_a_random_pause() -> None:

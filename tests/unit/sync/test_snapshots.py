@@ -1,20 +1,23 @@
 """Prepared snapshots, over a real store: the same contents as without them, at the cost of the changes since."""
 
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from pubsub_lib import Store
 from pubsub_lib.core.contents import ReadObjects, contents_of
 from pubsub_lib.core.model import Delta, Full, Incomplete, Point, SyncAnswer, Want
-from pubsub_lib.errors import FrameError
+from pubsub_lib.errors import FrameError, StoreUnavailable
 from pubsub_lib.sync import snapshots
 from pubsub_lib.sync.packing import read_packed
 from pubsub_lib.sync.question import SyncQuestion
 from pubsub_lib.sync.reading import read_answer
-from pubsub_lib.sync.snapshots import Composition, Snapshot, SnapshotCache, answer_of
+from pubsub_lib.sync.snapshots import BeingRead, Composition, Snapshot, SnapshotCache, answer_of
 from pubsub_lib.sync.stream import compressed, unpacked
 from tests.unit.sync.answers import plain
+from tests.unit.world import LONG
 
 FIRST: Mapping[str, Want] = {"t": Want(), "u": Want()}
 LARGE = 2**21
@@ -145,6 +148,84 @@ def test_delta_of_a_relay_that_is_behind_the_snapshot_is_not_used(source: Source
     behind = SyncAnswer(Point(1, 1), {"t": Delta([], Point(1, 1))}, b"", {})
     assert answer_of(lambda asked: behind, SyncQuestion({"t": Want()}), cache)[1] == {}
     assert cache.of(FIRST) == {}
+
+
+class Slow:
+    """The store, which is read when ``go`` is set."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.go = threading.Event()
+        self.entered = threading.Semaphore(0)
+        self.asked: list[Mapping[str, Want]] = []
+
+    def __call__(self, question: SyncQuestion) -> SyncAnswer:
+        self.asked.append(question.wants)
+        self.entered.release()
+        assert self.go.wait(LONG)
+        return self.store.read_sync(question.wants, read_packed)
+
+
+def test_objects_are_read_once_for_replicas_that_begin_together(source: Source) -> None:
+    slow, cache = Slow(source.store), SnapshotCache(LARGE, once=True)
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(answer_of, slow, SyncQuestion(FIRST), cache)
+        assert slow.entered.acquire(timeout=LONG)
+        others = [threads.submit(answer_of, slow, SyncQuestion(wants), cache) for wants in (FIRST, {"u": Want()})]
+        known = threads.submit(answer_of, slow, SyncQuestion({"t": Want(Point(1, 1))}), cache)
+        slow.go.set()
+        assert first.result(LONG)[1] == {}
+        assert [sorted(each.result(LONG)[1]) for each in others] == [["t", "u"], ["u"]]
+        known.result(LONG)
+    fulls = [wants for wants in slow.asked if Want() in wants.values()]
+    assert fulls == [FIRST]
+
+
+def test_replica_does_not_wait_for_long(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "MAX_WAIT", 0.01)
+    slow, cache = Slow(source.store), SnapshotCache(LARGE, once=True)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(answer_of, slow, SyncQuestion(FIRST), cache)
+        assert slow.entered.acquire(timeout=LONG)
+        with pytest.raises(BeingRead):
+            answer_of(slow, SyncQuestion({"u": Want()}), cache)
+        slow.go.set()
+        first.result(LONG)
+    assert sorted(answer_of(slow, SyncQuestion({"u": Want()}), cache)[1]) == ["u"]
+
+
+@pytest.mark.parametrize(("size", "once"), [(LARGE, False), (1, True)])
+def test_objects_are_read_for_each_replica(source: Source, size: int, once: bool) -> None:
+    """A relay's memory, and a topic whose snapshot is known not to be kept."""
+    slow, cache = Slow(source.store), SnapshotCache(size, once=once)
+    if once:
+        slow.go.set()
+        answer_of(slow, SyncQuestion(FIRST), cache)
+        assert slow.entered.acquire(timeout=LONG)
+        slow.go.clear()
+    with ThreadPoolExecutor(2) as threads:
+        both = [threads.submit(answer_of, slow, SyncQuestion(FIRST), cache) for _ in range(2)]
+        assert all(slow.entered.acquire(timeout=LONG) for _ in both)
+        slow.go.set()
+        assert [each.result(LONG)[1] for each in both] == [{}, {}]
+
+
+def test_failed_reading_lets_the_next_one_begin(source: Source) -> None:
+    def failing(question: SyncQuestion) -> SyncAnswer:
+        raise StoreUnavailable("it does not run")
+
+    cache = SnapshotCache(LARGE, once=True)
+    with pytest.raises(StoreUnavailable, match="does not run"):
+        answer_of(failing, SyncQuestion(FIRST), cache)
+    assert answer_of(source, SyncQuestion(FIRST), cache)[0] is not None
+
+
+def test_names_of_topics_without_a_snapshot_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "MAX_NAMES", 3)
+    cache = SnapshotCache(1, once=True)
+    for number in range(10):
+        cache.put(f"t{number}", snapshot(2))
+    assert len(cache._not_kept) <= 3
 
 
 def snapshot(size: int, number: int = 1) -> Snapshot:
