@@ -267,9 +267,8 @@ def _continued(intervals: DataFrame, events: DataFrame, rows: DataFrame) -> Data
 def read_on_arrival(part: Column, settled_at: Column, skew: Column, settings: AuditSettings) -> Column:
     """Whether the item was sent before the replica came to this parent, and the replica read it then."""
     p, opened = F.col("p"), part["opened"]
-    continued = F.get(part["syncs"], F.lit(0))["since"] == FOREVER
     read = (opened > p + 2 * settings.grace) | (settled_at <= opened + settings.bound)
-    return F.coalesce(continued & (p < opened - skew) & read, F.lit(False))
+    return F.coalesce(part["continued"] & (p < opened - skew) & read, F.lit(False))
 
 
 def left_before(part: Column, skew: Column) -> Column:

@@ -1,7 +1,7 @@
 """The verdict for every message and replica (audit-verdicts.md, "Delivery").
 
 Most items are received and applied in time, and are decided from two joined rows. Only the others are joined with the
-intervals of their replica, as arrays, and judged by rules in the order of the document.
+intervals of their replica that decide them, and judged by rules in the order of the document.
 """
 
 from typing import Final
@@ -9,8 +9,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules import applications, belated, branches, contents
-from pubsub_lib.audit.rules.base_tables import ID, POINT, closed, hidden_at_publisher, window_of, with_skew
+from pubsub_lib.audit.rules import applications, belated, branches, contents, deciding_intervals
+from pubsub_lib.audit.rules.base_tables import ID, POINT, closed, hidden_at_publisher, with_skew
 from pubsub_lib.audit.rules.commit_tables import unpublished
 from pubsub_lib.audit.rules.contents import different
 from pubsub_lib.audit.rules.receipts import neighbours, received
@@ -23,32 +23,6 @@ COLUMNS: Final = (
     "blame", "way", "settled", "detected", "written", "received", "skew",
 )  # fmt: skip
 _ITEM: Final = ["domain", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "publisher_host"]
-_SKEWS: Final = "array<struct<publisher_host:string,since:bigint,until:bigint,skew:bigint>>"
-
-
-def histories(intervals: DataFrame, topics: DataFrame, skews: DataFrame) -> DataFrame:
-    """Per (domain, topic, polls, name): its matching intervals in order. ``topics``: all topics of each domain."""
-    of_hosts = skews.groupBy("domain", F.col("replica_host").alias("host")).agg(
-        F.collect_list(F.struct("publisher_host", "since", "until", "skew")).alias("skews")
-    )
-    every = intervals.filter(F.col("topic") == "").drop("topic").join(hashed(topics), "domain")
-    named = intervals.filter(F.col("topic") != "")
-    both = named.unionByName(every).join(lookup(of_hosts), ["domain", "host"], "left")
-    each = F.struct(
-        "first_wall", "run", "begin", "end", "until", "opened", "drop_wall", "last_wall", "over", "last_sign", "syncs",
-        "gaps", "host",
-        F.coalesce("skews", F.array().cast(_SKEWS)).alias("skews"),
-    )  # fmt: skip
-    key = F.struct("first_wall", "run", "begin")
-    return (
-        both.groupBy("domain", "topic", "polls", "name")
-        .agg(F.map_from_entries(F.collect_list(F.struct(key.alias("key"), each.alias("value")))).alias("by_key"))
-        .withColumn(
-            "intervals",
-            F.transform(F.array_sort(F.map_keys("by_key")), lambda one: F.element_at("by_key", one)),
-        )
-        .drop("by_key")
-    )
 
 
 def items(
@@ -95,6 +69,7 @@ def delivery(
     expected: DataFrame,
     receipts: DataFrame,
     histories: DataFrame,
+    intervals: DataFrame,
     applied: DataFrame,
     commits: DataFrame,
     stale: DataFrame,
@@ -113,8 +88,8 @@ def delivery(
         again = _with_receipts(some.select(*expected.columns, "came"), received(in_time), skews, stale, settings)
         joined = joined.filter(~too_late).unionByName(checkpointed(again))
     at_once = _judged(joined.filter("plain"), _delivered(settings, F.col("first.settled")))
-    slow = joined.filter(~F.col("plain")).join(lookup(histories), ["domain", "topic", "polls", "name"])
-    slow = checkpointed(slow.withColumn("intervals", belated.until_horizon(settings)).filter(F.size("intervals") > 0))
+    undecided = joined.filter(~F.col("plain"))
+    slow = checkpointed(deciding_intervals.with_intervals(undecided, histories, intervals, skews, settings))
     if slow.isEmpty():
         return at_once
     slow = applications.with_applications(slow, applied, commits)
@@ -176,24 +151,10 @@ def _judged(rows: DataFrame, verdict: Column) -> DataFrame:
     )  # fmt: skip
 
 
-def _base(interval: Column) -> Column:
-    """The position of the interval's first sync; null without a sync."""
-    return F.get(interval["syncs"], F.lit(0))["position"]
-
-
-def _last(array: Column) -> Column:
-    return F.try_element_at(array, F.lit(-1))
-
-
 def _judge(slow: DataFrame, receipts: DataFrame, settings: AuditSettings) -> DataFrame:
-    number, position = F.col("first.number"), F.col("position")
-    of_receipt = F.filter("intervals", lambda each: (each["run"] == F.col("first.run")) & (each["begin"] < number))
-    in_question = F.filter("intervals", lambda each: F.coalesce(_base(each) < position, F.lit(False)))
-    slow = slow.withColumn("of_receipt", _last(of_receipt)).withColumn("asked", _last(in_question))
-    for name in ("of_receipt", "asked"):
-        slow = slow.withColumn(f"{name}_settled", _settled(F.col(name), settings))
-    slow = slow.withColumn("asked_polled", _polled(settings))
-    slow = slow.withColumn("asked_skew", _skew(F.col("asked"), settings)).withColumn("asked_run", F.col("asked.run"))
+    for name, skew in (("of_receipt", "skew"), ("asked", "asked_skew")):
+        slow = slow.withColumn(f"{name}_settled", _settled(F.col(name), F.col(skew), settings))
+    slow = slow.withColumn("asked_polled", _polled(settings)).withColumn("asked_run", F.col("asked.run"))
     published = slow.filter((F.col("kind") == "publication") & F.col("asked").isNotNull())
     asked_for = published.select(
         "domain", F.col("asked_run").alias("run"), "uuid", "topic", "sequence",
@@ -230,8 +191,7 @@ def _table(slow: DataFrame) -> DataFrame:
         .when(of_belated.isNotNull(), belated.settled_at())
         .otherwise(F.col("asked_settled"))
     )
-    covering = F.filter("asked.syncs", belated.covers(F.col("position")))
-    began = F.when(of_belated.isNotNull(), belated.began()).otherwise(F.get(covering, F.lit(0))["began"])
+    began = F.when(of_belated.isNotNull(), F.col("asked.belated.began")).otherwise(F.col("asked.began"))
     detected = F.when(missed, began)
     received_at = F.when(F.col("by_message"), F.col("first.received")).when(
         of_belated == MESSAGE, F.col("came.received")
@@ -260,25 +220,10 @@ def _last_seen() -> Column:
     )
 
 
-def _skew(interval: Column, settings: AuditSettings) -> Column:
-    """The skew between an interval's host and the publisher's, in the window of the item."""
-    window = window_of(F.col("p"), settings)
-    known = F.filter(
-        interval["skews"],
-        lambda each: (
-            (each["publisher_host"] == F.col("publisher_host")) & (each["since"] <= window) & (each["until"] > window)
-        ),
-    )
-    return F.coalesce(F.get(known, F.lit(0))["skew"], F.lit(0).cast("bigint"))
-
-
-def _settled(interval: Column, settings: AuditSettings) -> Column:
+def _settled(interval: Column, skew: Column, settings: AuditSettings) -> Column:
     """The time when the item was settled in an interval; null: never, or the interval is null."""
-    skew = _skew(interval, settings)
     by_receipt = F.when(F.col("first.run") == interval["run"], F.col("first.settled"))
-    syncs = F.filter(interval["syncs"], belated.covers(F.col("position")))
-    by_sync = F.array_min(F.transform(syncs, lambda each: each["wall"]))
-    any_way = F.least(by_receipt, applications.applied_at(interval, settings), by_sync)  # it ignores nulls
+    any_way = F.least(by_receipt, applications.applied_at(interval, settings), interval["read"])  # it ignores nulls
     in_time = F.coalesce(by_receipt - skew <= F.col("p") + settings.bound, F.lit(False))
     return F.when(in_time, by_receipt).otherwise(any_way)
 
@@ -289,31 +234,14 @@ def _polled(settings: AuditSettings) -> Column:
     return F.when((F.col("kind") == "polled") & (at == F.col("asked_settled")), at)
 
 
-def _end(interval: Column) -> Column:
-    """The time when the interval ended; null: it did not end."""
-    return F.coalesce(interval["drop_wall"], F.when(interval["over"], interval["last_wall"]))
-
-
 def _second_table(settings: AuditSettings) -> Column:
     """The verdict for an item that was not received and settled: the second table of the document, from its top."""
     p, skew, asked = F.col("p"), F.col("asked_skew"), F.col("asked")
     none = asked.isNull()
-    based = F.exists("intervals", lambda each: F.size(each["syncs"]) > 0)
-    ended = F.forall("intervals", lambda each: F.coalesce(_end(each) <= p + settings.reach, F.lit(False)))
     is_closed = closed(p, F.col("closed_until"), settings)
-    gap = F.exists(
-        asked["gaps"],
-        lambda each: (
-            (each["hi"] > asked["begin"])
-            & (each["lo_wall"] <= p + settings.reach)
-            & (each["lo"] < asked["end"])
-            & (each["lo_wall"] - skew <= p + settings.grace)
-            & ((each["hi_wall"] - skew >= p) | (each["lo"] >= asked["last_sign"]))
-        ),
-    )
     publisher_gap = (F.col("kind") == "unpublished") & hidden_at_publisher(settings)
     at = F.col("asked_settled")
-    stopped = F.coalesce(_end(asked) - skew < p + settings.bound, F.lit(False))
+    stopped = F.coalesce(asked["ended"] - skew < p + settings.bound, F.lit(False))
     where = (
         F.when(F.col("kind") != "publication", "")
         .when(F.col("highest").isNull() | (F.col("sequence") > F.col("highest")), "suffix")
@@ -323,8 +251,8 @@ def _second_table(settings: AuditSettings) -> Column:
     by_itself = F.when(F.col("kind") == "polled", contents.POLLING).otherwise(contents.SYNC)
     changed_at = F.when(F.col("changed_at") != "", F.col("changed_at")).otherwise(by_itself)
     return (
-        F.when(none & based, "excused:covered")
-        .when(none & ended, "excused:not following")
+        F.when(none & F.col("based"), "excused:covered")
+        .when(none & F.col("ended"), "excused:not following")
         .when(none & is_closed, "unknown:no sync")
         .when(none, "pending:")
         .when(applications.applied_other(F.col("asked"), settings), F.concat(F.lit("corrupt:"), changed_at))
@@ -332,7 +260,7 @@ def _second_table(settings: AuditSettings) -> Column:
         .when(F.col("asked_polled").isNotNull(), "late:")
         .when(branches.read_on_arrival(asked, at, skew, settings), "excused:covered")
         .when(branches.left_before(asked, skew), "excused:stopped")
-        .when(gap, "unknown:gap")
+        .when(F.col("gap"), "unknown:gap")
         .when(publisher_gap, "unknown:gap of a publisher")
         .when(F.col("shown") & at.isNotNull(), "unknown:unrecorded")
         .when(at - skew <= p + settings.bound, "repaired:")

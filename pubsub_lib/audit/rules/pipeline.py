@@ -15,6 +15,7 @@ from pubsub_lib.audit.rules import (
     contents,
     contradictions,
     corrections,
+    deciding_intervals,
     delivery,
     fast_path,
     held_contents,
@@ -174,7 +175,7 @@ def _known(split: branches.Split, domains: DataFrame, settings: AuditSettings) -
         commits=commits,
         sent_points=sent_points,
         skews=skews,
-        histories=settled(delivery.histories(intervals, topics, skews)),
+        histories=settled(deciding_intervals.histories(intervals, topics)),
         stale=settled(receipts.stale(rows, events)),
         evidence=contents.evidence(rows, commits, sent_points) if strange or changed else None,
     )
@@ -219,7 +220,16 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
         (F.col("kind") == "data") & (F.col("side") == "replica") & F.col("outcome").isin("applied", "old")
     ).select(*RUN, "name", "topic", "position", "nonce", "number", "wall", "outcome", "parts", "hash")
     judged = delivery.delivery(
-        expected, received, known.histories, applied, known.commits, known.stale, known.skews, known.domains, settings
+        expected,
+        received,
+        known.histories,
+        known.intervals,
+        applied,
+        known.commits,
+        known.stale,
+        known.skews,
+        known.domains,
+        settings,
     )
     delivered = judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded.items))
     return delivered, unexpected_receipts.strays(received, known.runs, unsent)

@@ -154,7 +154,6 @@ def _holes(publications: DataFrame, publishers: DataFrame, settings: AuditSettin
 
 def _listening(missing: DataFrame, histories: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row for each of these ids and each replica that listened at its horizon."""
-    opened = F.array_min(F.transform("intervals", lambda each: each["opened"])).alias("opened")
-    listeners = lookup(histories.filter(~F.col("polls")).select("domain", "topic", "name", opened))
+    listeners = lookup(histories.filter(~F.col("polls")).select("domain", "topic", "name", "opened"))
     there = missing.join(listeners, ["domain", "topic"])
     return there.filter(F.col("opened") <= F.col("p") + settings.reach).drop("opened")

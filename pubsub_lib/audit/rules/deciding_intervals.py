@@ -1,0 +1,175 @@
+"""The intervals that decide an item, when no receipt does (audit-verdicts.md, "Words" and "Delivery").
+
+A replica that was started hundreds of times has as many intervals, each with its syncs. So an item is compared with a
+few numbers of each interval, and joined with the syncs of at most two: that of its first receipt, and that in question.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.rules.base_tables import FOREVER, with_skew
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.settled import hashed, lookup
+
+HISTORY: Final = ["domain", "topic", "polls", "name"]
+_BASES: Final = "array<struct<wall:bigint,until:bigint,position:bigint>>"
+
+
+def histories(intervals: DataFrame, topics: DataFrame) -> DataFrame:
+    """Per (domain, topic, polls, name): the ``entries`` of its matching intervals in order, and the earliest times at
+    which one was ``opened`` and ``based``. ``topics``: all topics of each domain.
+
+    An interval has one entry for each base that it may have: the base depends on the horizon when the clock was set
+    between syncs. An entry counts for horizons from ``since`` on and before ``until``; without a sync these are null.
+    """
+    narrow = intervals.withColumns({"of": F.col("topic"), "entries": _entries()}).select(*HISTORY, "opened", "entries")
+    every = narrow.filter(F.col("topic") == "").drop("topic").join(hashed(topics), "domain")
+    based = F.array_min(F.transform("entries", lambda each: each["since"]))
+    return (
+        narrow.filter(F.col("topic") != "")
+        .unionByName(every)
+        .groupBy(*HISTORY)
+        .agg(
+            F.sort_array(F.flatten(F.collect_list("entries"))).alias("entries"),
+            F.min("opened").alias("opened"),
+            F.min(based).alias("based"),
+        )
+    )
+
+
+def _entries() -> Column:
+    interval = [
+        F.struct("first_wall", "run", "begin", "of").alias("key"),
+        F.col("opened"),
+        F.coalesce(ended_at(), F.lit(FOREVER)).alias("ended"),
+    ]
+    null = F.lit(None).cast("bigint")
+    bases = F.aggregate("syncs", F.array().cast(_BASES), _with_base)
+    with_bases = F.transform(
+        bases,
+        lambda each: F.struct(
+            *interval,
+            F.greatest("opened", each["wall"]).alias("since"),
+            each["until"].alias("until"),
+            each["position"].alias("base"),
+        ),
+    )
+    alone = F.array(F.struct(*interval, null.alias("since"), null.alias("until"), null.alias("base")))
+    return F.when(F.size("syncs") > 0, with_bases).otherwise(alone)
+
+
+def _with_base(bases: Column, sync: Column) -> Column:
+    """The bases and that of the next sync: the first one with a wall until the horizon gives the base, so only a sync
+    with an earlier wall than all syncs before it can do so.
+    """
+    before = F.coalesce(F.try_element_at(bases, F.lit(-1))["wall"], F.lit(FOREVER))
+    base = F.struct(sync["wall"].alias("wall"), before.alias("until"), sync["position"].alias("position"))
+    return F.when(sync["wall"] < before, F.concat(bases, F.array(base))).otherwise(bases)
+
+
+def ended_at() -> Column:
+    """The time when an interval ended; null: it did not end."""
+    return F.coalesce("drop_wall", F.when(F.col("over"), F.col("last_wall")))
+
+
+def with_intervals(
+    items: DataFrame, histories: DataFrame, intervals: DataFrame, skews: DataFrame, settings: AuditSettings
+) -> DataFrame:
+    """The items with an interval that was open at their horizon, with
+
+    - ``asked``: the interval in question, ``asked_skew``, and ``gap``: whether a gap may hide the item there;
+    - ``of_receipt``: the interval of the first receipt;
+    - ``based``: whether any interval has a base; ``ended``: whether all have ended, if neither is there.
+
+    Of the syncs that cover the item, an interval has the least wall (``read``) and the begin of the first one
+    (``began``) until the horizon, and the times of the first one after it (``belated``).
+    """
+    horizon = F.col("p") + settings.reach
+    position, number = F.col("position"), F.col("first.number")
+    asked = F.filter(
+        "entries",
+        lambda each: (each["since"] <= horizon) & (each["until"] > horizon) & (each["base"] < position),
+    )
+    of_receipt = F.filter(
+        "entries",
+        lambda each: (
+            (each["key"]["run"] == F.col("first.run")) & (each["key"]["begin"] < number) & (each["opened"] <= horizon)
+        ),
+    )
+    still_open = F.exists("entries", lambda each: (each["opened"] <= horizon) & (each["ended"] > horizon))
+    found = items.join(lookup(histories), HISTORY).filter(F.col("opened") <= horizon)
+    found = found.withColumns(
+        {
+            "asked_key": _last(asked),
+            "of_receipt_key": F.when(F.col("first").isNotNull(), _last(of_receipt)),
+            "based": F.coalesce(F.col("based") <= horizon, F.lit(False)),
+        }
+    )
+    undecided = F.col("asked_key").isNull() & ~F.col("based")
+    found = found.withColumn("ended", F.when(undecided, ~still_open)).drop("entries", "opened")
+    for name in ("asked", "of_receipt"):
+        found = found.join(lookup(_of_key(intervals, name)), ["domain", f"{name}_key"], "left").drop(f"{name}_key")
+    found = found.withColumnsRenamed({"skew": "receipt_skew"}).withColumn("asked_host", F.col("asked.host"))
+    found = with_skew(found, "asked_host", skews, settings).drop("asked_host")
+    found = found.withColumnsRenamed({"skew": "asked_skew", "receipt_skew": "skew"})
+    found = found.withColumn("gap", F.coalesce(_gap(settings), F.lit(False)))
+    for name in ("asked", "of_receipt"):
+        found = found.withColumn("covering", F.filter(F.col(name)["syncs"], covers(position)))
+        found = found.withColumn(name, _with_times(F.col(name), horizon)).drop("covering")
+    return found
+
+
+def _last(entries: Column) -> Column:
+    return F.try_element_at(entries, F.lit(-1))["key"]
+
+
+def _of_key(intervals: DataFrame, name: str) -> DataFrame:
+    """One row per interval, without the syncs that can cover no item."""
+    about = F.struct(
+        "run", "host", "begin", "end", "until", "opened", "drop_wall", "last_sign", "gaps",
+        ended_at().alias("ended"),
+        F.coalesce(F.get("syncs", F.lit(0))["since"] == FOREVER, F.lit(False)).alias("continued"),
+        F.filter("syncs", lambda each: each["since"] < each["position"]).alias("syncs"),
+    )  # fmt: skip
+    key = F.struct("first_wall", "run", "begin", F.col("topic").alias("of"))
+    return intervals.select("domain", key.alias(f"{name}_key"), about.alias(name))
+
+
+def covers(position: Column) -> Callable[[Column], Column]:
+    """Whether a sync read the commit at a position."""
+    return lambda sync: (sync["position"] >= position) & (sync["since"] < position)
+
+
+def _with_times(interval: Column, horizon: Column) -> Column:
+    """The interval with the times of the syncs in ``covering`` in place of its syncs."""
+    in_time = F.filter("covering", lambda sync: sync["wall"] <= horizon)
+    later = F.filter("covering", lambda sync: sync["wall"] > horizon)
+    times = F.transform(later, lambda sync: F.struct(sync["wall"].alias("wall"), sync["began"].alias("began")))
+    kept = ("run", "begin", "end", "until", "opened", "drop_wall", "ended", "continued")
+    return F.when(
+        interval.isNotNull(),
+        F.struct(
+            *(interval[name].alias(name) for name in kept),
+            F.array_min(F.transform(in_time, lambda sync: sync["wall"])).alias("read"),
+            F.get(in_time, F.lit(0))["began"].alias("began"),
+            F.array_min(times).alias("belated"),
+        ),
+    )
+
+
+def _gap(settings: AuditSettings) -> Column:
+    """Whether a gap of the run may hide the item in the interval in question."""
+    p, skew, asked = F.col("p"), F.col("asked_skew"), F.col("asked")
+    return F.exists(
+        asked["gaps"],
+        lambda each: (
+            (each["hi"] > asked["begin"])
+            & (each["lo_wall"] <= p + settings.reach)
+            & (each["lo"] < asked["end"])
+            & (each["lo_wall"] - skew <= p + settings.grace)
+            & ((each["hi_wall"] - skew >= p) | (each["lo"] >= asked["last_sign"]))
+        ),
+    )

@@ -1,0 +1,146 @@
+"""The intervals that decide an item are those of the definitions, also when clocks were set between syncs."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pubsub_lib.audit.rules.base_tables import FOREVER, SYNCS
+from pubsub_lib.audit.rules.deciding_intervals import histories, with_intervals
+from tests.unit.audit.conftest import SETTINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HISTORIES, ITEMS = 60, 20
+TIMES, POSITIONS, RUNS = 12, 8, 4
+GAP = "struct<lo:bigint,lo_wall:bigint,hi:bigint,hi_wall:bigint>"
+INTERVALS = (
+    "domain string, run string, topic string, name string, polls boolean, host string, first_wall bigint,"
+    f"last_wall bigint, over boolean, gaps array<{GAP}>, begin bigint, end bigint, opened bigint, drop_wall bigint,"
+    f"until bigint, last_sign bigint, syncs {SYNCS}"
+)
+FIRST = "struct<run:string,number:bigint>"
+ASKED = (
+    f"item bigint, domain string, topic string, polls boolean, name string, p bigint, position bigint, first {FIRST},"
+    "publisher_host string, skew bigint"
+)
+SKEWS = "domain string, replica_host string, publisher_host string, since bigint, until bigint, skew bigint"
+Fields = dict[str, Any]
+
+
+def some_intervals(rng: random.Random, name: str) -> list[Fields]:
+    """Intervals of a replica, of everything or of a topic. Their times and positions are in no order."""
+    found = []
+    for number in range(rng.randrange(1, RUNS)):
+        run, first_wall = f"{name}-{number}", rng.randrange(3)
+        for begin in rng.sample(range(20), rng.randrange(1, 4)):
+            opened = rng.randrange(TIMES)
+            syncs: list[Fields] = [
+                {
+                    "number": begin + place,
+                    "position": rng.randrange(POSITIONS),
+                    "wall": rng.randrange(TIMES),
+                    "began": rng.randrange(TIMES),
+                    "since": rng.choice((0, 0, rng.randrange(POSITIONS))),
+                }
+                for place in range(rng.randrange(5))
+            ]
+            if rng.random() < 0.2:  # as that of a continued part
+                base = {"number": begin, "position": begin, "wall": opened, "began": None, "since": FOREVER}
+                syncs.insert(0, base)
+            over, dropped = rng.random() < 0.5, rng.random() < 0.3
+            end = begin + rng.randrange(1, 5) if dropped else FOREVER
+            found.append({
+                "domain": "d", "run": run, "topic": rng.choice(("", "t")), "name": name, "polls": False, "host": "h",
+                "first_wall": first_wall, "last_wall": rng.randrange(TIMES), "over": over, "gaps": [], "begin": begin,
+                "end": end, "opened": opened, "drop_wall": rng.randrange(TIMES) if dropped else None, "until": end,
+                "last_sign": begin, "syncs": syncs,
+            })  # fmt: skip
+    return found
+
+
+def some_items(rng: random.Random, name: str, intervals: Sequence[Fields]) -> list[Fields]:
+    return [
+        {
+            "item": number, "domain": "d", "topic": "t", "polls": False, "name": name,
+            "p": rng.randrange(TIMES) - SETTINGS.reach, "position": rng.randrange(1, POSITIONS),
+            "first": {"run": rng.choice(intervals)["run"], "number": rng.randrange(25)} if rng.random() < 0.5 else None,
+            "publisher_host": "", "skew": 0,
+        }
+        for number in range(ITEMS)
+    ]  # fmt: skip
+
+
+def expected(item: Fields, intervals: Sequence[Fields]) -> Fields | None:
+    """By the definitions: the intervals of a replica that were open at the horizon, with their syncs until then."""
+    horizon, position = item["p"] + SETTINGS.reach, item["position"]
+    there = [
+        {**each, "in_time": [sync for sync in each["syncs"] if sync["wall"] <= horizon]}
+        for each in sorted(intervals, key=lambda each: (each["first_wall"], each["run"], each["begin"]))
+        if each["opened"] <= horizon
+    ]
+    if not there:
+        return None
+    based = [each for each in there if each["in_time"]]
+    asked = [each for each in based if each["in_time"][0]["position"] < position]
+    first = item["first"] or {"run": None, "number": 0}
+    received = [each for each in there if each["run"] == first["run"] and each["begin"] < first["number"]]
+    ends = [each["last_wall"] if each["over"] else FOREVER for each in there]
+    ends = [end if each["drop_wall"] is None else each["drop_wall"] for each, end in zip(there, ends, strict=True)]
+    return {
+        "asked": seen(asked[-1], position, horizon) if asked else None,
+        "of_receipt": seen(received[-1], position, horizon) if received else None,
+        "based": bool(based),
+        "ended": None if based else all(end <= horizon for end in ends),
+    }
+
+
+def seen(interval: Fields, position: int, horizon: int) -> Fields:
+    covering = [each for each in interval["syncs"] if each["since"] < position <= each["position"]]
+    in_time = [each for each in covering if each["wall"] <= horizon]
+    later = sorted((each["wall"], each["began"]) for each in covering if each["wall"] > horizon)
+    return {
+        **{name: interval[name] for name in ("run", "begin", "end", "until", "opened", "drop_wall")},
+        "continued": bool(interval["syncs"]) and interval["syncs"][0]["since"] == FOREVER,
+        "read": min((each["wall"] for each in in_time), default=None),
+        "began": in_time[0]["began"] if in_time else None,
+        "belated": later[0] if later else None,
+    }
+
+
+def test_intervals_and_syncs_that_decide_an_item_are_those_of_the_definitions(
+    little: "SparkSession", rng: random.Random
+) -> None:
+    intervals = {name: some_intervals(rng, name) for name in map(str, range(HISTORIES))}
+    items = {name: some_items(rng, name, found) for name, found in intervals.items()}
+    of_all = little.createDataFrame([row for found in intervals.values() for row in found], INTERVALS)
+    topics = little.createDataFrame([("d", "t"), ("d", "other")], "domain string, topic string")
+    rows = with_intervals(
+        little.createDataFrame([row for found in items.values() for row in found], ASKED),
+        histories(of_all, topics),
+        of_all,
+        little.createDataFrame([], SKEWS),
+        SETTINGS,
+    ).collect()
+    assert len({(row["name"], row["item"]) for row in rows}) == len(rows)
+    found = {(row["name"], row["item"]): row.asDict(recursive=True) for row in rows}
+    kinds = set()
+    for name, some in items.items():
+        for item in some:
+            right, row = expected(item, intervals[name]), found.get((name, item["item"]))
+            assert (row is None) == (right is None)
+            if right is None or row is None:
+                continue
+            assert {each: plain(row[each]) for each in right} == right, (item, intervals[name])
+            kinds |= {each for each, value in right.items() if value}
+            kinds |= {each for each, value in (right["asked"] or {}).items() if value}
+    assert kinds >= {"asked", "of_receipt", "based", "ended", "read", "belated", "continued"}
+
+
+def plain(value: Any) -> Any:
+    """The columns of an interval that the definitions name."""
+    if not isinstance(value, Mapping):
+        return value
+    belated = value["belated"]
+    shown = {name: each for name, each in value.items() if name != "ended"}
+    return {**shown, "belated": belated and (belated["wall"], belated["began"])}
