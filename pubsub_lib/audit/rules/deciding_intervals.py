@@ -163,6 +163,7 @@ def _with_times(interval: Column, horizon: Column) -> Column:
 def _gap(settings: AuditSettings) -> Column:
     """Whether a gap of the run may hide the item in the interval in question."""
     p, skew, asked = F.col("p"), F.col("asked_skew"), F.col("asked")
+    committed = F.when(F.col("written") > 0, F.least(p, F.col("written"))).otherwise(p)
     return F.exists(
         asked["gaps"],
         lambda each: (
@@ -170,6 +171,6 @@ def _gap(settings: AuditSettings) -> Column:
             & (each["lo_wall"] <= p + settings.reach)
             & (each["lo"] < asked["end"])
             & (each["lo_wall"] - skew <= p + settings.grace)
-            & ((each["hi_wall"] - skew >= p) | (each["lo"] >= asked["last_sign"]))
+            & ((each["hi_wall"] - skew >= committed) | (each["lo"] >= asked["last_sign"]))
         ),
     )

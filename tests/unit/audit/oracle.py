@@ -50,6 +50,7 @@ class Item(NamedTuple):
     nonce: int
     p: int
     host: str
+    written: int = 0
 
 
 class Verdict(NamedTuple):
@@ -375,6 +376,7 @@ class Oracle:
                     first.nonce,
                     first.wall,
                     first.host,
+                    first.written,
                 )
             )
         points: dict[tuple[str, int, int], int] = {}
@@ -648,9 +650,10 @@ class Oracle:
                 )
             ),
         ]
+        committed = min(item.p, item.written) if item.written > 0 else item.p
         for lo, lo_wall, hi, hi_wall in self.gaps(interval.run):
             inside = hi > interval.begin and lo < interval.end
-            around = hi_wall - skew >= item.p or lo >= max(signs)
+            around = hi_wall - skew >= committed or lo >= max(signs)
             known = lo_wall <= self.horizon(item.p)
             if inside and known and lo_wall - skew <= item.p + self.grace and around:
                 return True

@@ -22,7 +22,7 @@ INTERVALS = (
 FIRST = "struct<run:string,number:bigint>"
 ASKED = (
     f"item bigint, domain string, topic string, polls boolean, name string, p bigint, position bigint, first {FIRST},"
-    "publisher_host string, skew bigint"
+    "publisher_host string, skew bigint, written bigint"
 )
 SKEWS = "domain string, replica_host string, publisher_host string, since bigint, until bigint, skew bigint"
 Fields = dict[str, Any]
@@ -65,7 +65,7 @@ def some_items(rng: random.Random, name: str, intervals: Sequence[Fields]) -> li
             "item": number, "domain": "d", "topic": "t", "polls": False, "name": name,
             "p": rng.randrange(TIMES) - SETTINGS.reach, "position": rng.randrange(1, POSITIONS),
             "first": {"run": rng.choice(intervals)["run"], "number": rng.randrange(25)} if rng.random() < 0.5 else None,
-            "publisher_host": "", "skew": 0,
+            "publisher_host": "", "skew": 0, "written": 0,
         }
         for number in range(ITEMS)
     ]  # fmt: skip

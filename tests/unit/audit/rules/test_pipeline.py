@@ -441,6 +441,22 @@ def a_hole_in_the_subscribers_journal(world: Scenario) -> list[Row]:
     return [row for row in rows if row is not gone]
 
 
+@case({("unknown", "gap", ""): 1}, 32)
+def a_hole_hides_the_sync_before_a_late_publication(world: Scenario) -> list[Row]:
+    """The service was stopped: it sent the change when the replica had read it; the record of that is lost."""
+    world.follow()
+    world.deliver(2)
+    columns = world.link()
+    world.hand(columns)
+    world.take(columns)
+    world.sync(world.time + 20, "t", world.position, after=world.position - 1)
+    world.time += 2 * STEP
+    world.send(columns)
+    world.deliver(3)
+    rows = world.rows()
+    return [row for row in rows if row.side != "replica" or row.kind != "sync_end" or row.outcome == "full"]
+
+
 @case({("unknown", "gap of a publisher", ""): 1}, 32)
 def a_hole_in_the_services_journal(world: Scenario) -> list[Row]:
     world.follow()
