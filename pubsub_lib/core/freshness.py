@@ -205,6 +205,11 @@ class FreshnessMonitor:
         """The request of a reply, by its nonce. Several publishers answer the same request."""
         return self._requests.get(nonce)
 
+    @property
+    def last_nonce(self) -> str:
+        """The nonce of the last hello request; "" before the first."""
+        return next(reversed(self._requests), "")
+
     def periodic(self, now: float) -> bool:
         """True when the next round of hello requests is due (every ``max_idle_time``, busy or not)."""
         if now < self.ask_at:

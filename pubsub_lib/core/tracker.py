@@ -540,10 +540,10 @@ class Tracker:
         for chain in due:
             tally = self.counters.deltas if chain.state is State.DELTA_DUE else self.counters.fulls
             tally[chain.cause] = tally.get(chain.cause, 0) + 1
-            wants[chain.name] = self._want(chain)
-            causes[chain.name] = chain.cause
+            wants[chain.name], causes[chain.name] = self._want(chain), chain.cause
             self._trigger(chain, Trigger.BEGUN, now)
-        return [*self._applied(applied), StartSync(number, wants, causes, refresh=self.syncs.failures > 0)]
+        refresh, nonce = self.syncs.failures > 0, self.freshness.last_nonce
+        return [*self._applied(applied), StartSync(number, wants, causes, refresh, nonce)]
 
     def _want(self, chain: Chain) -> Want:
         if chain.state is State.DELTA_DUE:
