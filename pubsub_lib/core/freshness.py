@@ -176,6 +176,8 @@ class FreshnessMonitor:
         self._asked = 0
         self.ask_at = now
         self.poll_at = now
+        self.poll_delay = 0.0
+        """Seconds by which polls begin later than ``stale_after``. The caller sets it."""
         self._max_unverified = timing.max_unverified
         self._verification = Verification(timing, rng, now)
 
@@ -269,4 +271,4 @@ class FreshnessMonitor:
         return min(self.ask_at, max(self.poll_at, stale_at), self._verification.next_time)
 
     def _polls_from(self, fresh: Freshness) -> float:
-        return fresh.publisher_proof + self._timing.stale_after
+        return fresh.publisher_proof + self._timing.stale_after + self.poll_delay

@@ -80,6 +80,7 @@ class Engine:
         self._watchers: tuple[Callable[[], None], ...] = ()
         """Called at the same times. Replaced, never changed."""
         self._state, self._core = self._make_state(settings, rng, cache)
+        self._state.tracker.freshness.poll_delay = settings.timing.parent_wait if settings.parents else 0.0
         self._state.listens = handlers.listening
         self._state.witness = self._journal = journal
         self._faults = FaultLog()
