@@ -85,9 +85,8 @@ class Engine:
         self._state.witness = self._journal = journal
         self._faults = FaultLog()
         self._paranoid = settings.paranoid
-        self._restless = False
+        self._restless = self._closing = False
         self._job: StartSync | None = None
-        self._closing = False
         self._topics_lock = threading.Lock()
         """Guards the driver's topics, the replica state's topics *and* their users, which must stay consistent."""
         self._interest = Interest()
