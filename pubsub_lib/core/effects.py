@@ -51,13 +51,14 @@ class StartSync(msgspec.Struct, frozen=True):
     """Read these from the store and answer with ``Tracker.sync_done`` or ``sync_failed`` under this number.
 
     ``causes``: the reason per chain, for metrics and the audit. ``refresh``: the last sync failed, so a relay is to
-    prove its state again before it answers.
+    prove its state again before it answers. ``nonce``: that of the replica's last hello request; "" before the first.
     """
 
     number: int
     wants: Mapping[str, Want]
     causes: Mapping[str, str]
     refresh: bool = False
+    nonce: str = ""
 
 
 Effect = Apply | Replace | Compare | RequestHello | StartSync

@@ -176,6 +176,8 @@ class FreshnessMonitor:
         self._asked = 0
         self.ask_at = now
         self.poll_at = now
+        self.poll_delay = 0.0
+        """Seconds by which polls begin later than ``stale_after``. The caller sets it."""
         self._max_unverified = timing.max_unverified
         self._verification = Verification(timing, rng, now)
 
@@ -204,6 +206,11 @@ class FreshnessMonitor:
     def request_of(self, nonce: str) -> SentRequest | None:
         """The request of a reply, by its nonce. Several publishers answer the same request."""
         return self._requests.get(nonce)
+
+    @property
+    def last_nonce(self) -> str:
+        """The nonce of the last hello request; "" before the first."""
+        return next(reversed(self._requests), "")
 
     def periodic(self, now: float) -> bool:
         """True when the next round of hello requests is due (every ``max_idle_time``, busy or not)."""
@@ -264,4 +271,4 @@ class FreshnessMonitor:
         return min(self.ask_at, max(self.poll_at, stale_at), self._verification.next_time)
 
     def _polls_from(self, fresh: Freshness) -> float:
-        return fresh.publisher_proof + self._timing.stale_after
+        return fresh.publisher_proof + self._timing.stale_after + self.poll_delay

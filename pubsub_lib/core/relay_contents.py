@@ -41,6 +41,10 @@ class Question(msgspec.Struct, frozen=True):
     arrived: float
     proofs: Mapping[str, float]
     """The proofs of the wanted chains at the arrival."""
+    nonce: str = ""
+    """The asker's last hello request."""
+    until: float = 0.0
+    """When it is answered at the latest."""
 
 
 class RelayedState(ReplicaState):

@@ -17,7 +17,7 @@ from pubsub_lib.core.hello_portions import portions
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Head, Heads, Link, SyncAnswer
 from pubsub_lib.core.relay_contents import Question, RelayContents, RelayedState
-from pubsub_lib.core.sequencer import HELLO_TOPICS, Sequencer
+from pubsub_lib.core.sequencer import HELLO_TOPICS, MAX_REQUESTS, Sequencer
 from pubsub_lib.core.step_result import NOTHING, StepResult
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import FrameError
@@ -76,8 +76,12 @@ class Relay:
     """One start of a relay of named topics. ``uuid``: new at every start, 32 hex digits."""
 
     def __init__(
-        self, service: str, uuid: str, timing: Timing, limits: Limits, state: RelayedState, now: float
-    ) -> None:
+        self, service: str, uuid: str, timing: Timing, limits: Limits, state: RelayedState, now: float,
+        settling: float = 0.0,
+    ) -> None:  # fmt: skip
+        """``settling``: seconds from now within which the replicas below, which listened to the start before this one,
+        connect again.
+        """
         self.uuid = uuid
         self.instead: tuple[str, ...] = ()
         """The addresses of other relays, to which the replicas below may go when this one stops."""
@@ -90,6 +94,12 @@ class Relay:
         self._timing = timing
         self.contents = RelayContents(self.state)
         self._questions: list[Question] = []
+        self._held: list[Question] = []
+        """Questions for deltas of replicas that do not receive this relay's links yet."""
+        self.settled_at = now + settling
+        """From then on no question is held."""
+        self._requested: set[str] = set()
+        """The nonces of the hello requests until then."""
         self._refreshing: float | None = None
         """When the running refresh of the proofs began."""
         self._above: dict[str, tuple[float, tuple[bytes, ...]]] = {}
@@ -144,6 +154,7 @@ class Relay:
         ``times``: the same by topic, for those of a relay's answer.
         """
         links = self.contents.take(now, applied, times)
+        self._release(now)
         ready = [each for each in self._questions if self._ready(each, now)]
         refresh = self._refresh(now, all_ready=len(ready) == len(self._questions))
         if refresh.hello_requests:
@@ -164,6 +175,8 @@ class Relay:
 
     def hello_requested(self, ask: HelloRequest, now: float) -> RelayStep:
         """A replica below requests a hello reply. Topics that this relay does not follow are left out."""
+        if now < self.settled_at and len(self._requested) < MAX_REQUESTS:
+            self._requested.add(ask.nonce)
         topics = tuple(topic for topic in ask.topics if topic in self.state.tracker.topics)
         if not topics or ALL in ask.topics:
             self.unserved += 1
@@ -174,11 +187,26 @@ class Relay:
     def sync_requested(self, asker: str, start: StartSync, now: float) -> RelayStep:
         """A replica below requests a sync. It is answered when the proofs are young, or could not be renewed in time.
         A full answer needs a proof from after the question, because a replica refuses an older one (rule R3).
+
+        Just started, the relay answers with deltas after the replica's last hello request has arrived: the replica was
+        connected to the start before this one, and would lack all links between the answer and its new connection.
         """
-        refresh = start.refresh or any(want.after is None for want in start.wants.values())
+        full = any(want.after is None for want in start.wants.values())
         proofs = {topic: self.contents.proof(topic) for topic in start.wants}
-        self._questions.append(Question(asker, start.wants, refresh, now, proofs))
+        until = now + self._timing.round_trip
+        question = Question(asker, start.wants, start.refresh or full, now, proofs, start.nonce, until)
+        (self._held if start.nonce and not full else self._questions).append(question)
         return self._step(NOTHING, now, now)
+
+    def _release(self, now: float) -> None:
+        """Answer the held questions of the replicas that receive the links, and all of them after some time."""
+        settled = now >= self.settled_at
+        if settled:
+            self._requested.clear()
+        for question in self._held.copy():
+            if settled or question.nonce in self._requested:
+                self._held.remove(question)
+                self._questions.append(msgspec.structs.replace(question, until=now + self._timing.round_trip))
 
     def next_hello(self, now: float) -> Envelope | None:
         """The next hello to send, or None. Call it until it returns None, after every other method."""
@@ -189,7 +217,9 @@ class Relay:
         due = min(self.state.next_time(), self.sequencer.next_time())
         if self._refreshing is not None:
             due = min(due, self._refreshing + self._timing.round_trip)
-        return min([due, *(each.arrived + self._timing.round_trip for each in self._questions)])
+        if self._held:
+            due = min(due, self.settled_at)
+        return min([due, *(each.until for each in self._questions)])
 
     # -- hellos --------------------------------------------------------------------------------------------------------
 
@@ -246,7 +276,7 @@ class Relay:
         self.sequencer.heads_read(Heads(store, heads, own, everything=False), now, now)
 
     def _ready(self, question: Question, now: float) -> bool:
-        if now >= question.arrived + self._timing.round_trip:
+        if now >= question.until:
             return True
         young = question.arrived - self._timing.reading_age
         for topic, before in question.proofs.items():

@@ -92,6 +92,14 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return 3 * self.max_idle_time
 
     @property
+    def parent_wait(self) -> float:
+        """Seconds by which a replica with parents polls later: it leaves its parent at the same time, and after a poll
+        before the connection to the next one the links in between would have to be read, too. Part of the bound
+        without publishers, since the first poll waits for no interval.
+        """
+        return min(self.round_trip, self.poll_interval)
+
+    @property
     def max_unverified(self) -> float:
         """Seconds after the last reading of the store for which publishers' proofs count (rule 14). A chain is read
         after at most 1.75 times ``verify_interval`` and a sync's wait."""

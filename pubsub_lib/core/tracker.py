@@ -197,22 +197,21 @@ class Tracker:
             return []
         chains = [chain for chain in self._chains.values() if chain.state in SYNCING]
         judged = [judge(chain, self.freshness.of[chain.name], answer, self.syncs, self._turn, now) for chain in chains]
-        if any(verdict is Verdict.REFUSED for verdict, _ in judged):
+        if any(each.verdict is Verdict.REFUSED for each in judged):
             self.syncs.failed(now)  # a part of the answer is not used, so the next sync waits as after a failure
         else:
             self.syncs.ended(now)
         effects: list[Effect] = []
-        for chain, (verdict, at) in zip(chains, judged, strict=True):
+        for chain, (verdict, at, part, store) in zip(chains, judged, strict=True):
             if verdict is Verdict.REFUSED:
                 self.counters.refused += 1
                 self._trigger(chain, Trigger.FAILED, now)
                 continue
-            name, part = chain.name, answer.chains[chain.name]
-            self._reconnection.read(name, at.earliest)
+            self._reconnection.read(chain.name, at.earliest)
             if isinstance(part, Full):
-                effects.extend(self._replaced(chain, part, answer.store, at, now))
+                effects.extend(self._replaced(chain, part, store, at, now))
             elif isinstance(part, Delta) and verdict is Verdict.USED:
-                effects.extend(self._caught_up(chain, part, answer.store, at, now))
+                effects.extend(self._caught_up(chain, part, store, at, now))
             else:
                 # A publisher's message led to a point that the store lacks: its few bytes must not cost all objects.
                 chain.repair = chain.undone = chain.source is not None and chain.synced
@@ -540,10 +539,10 @@ class Tracker:
         for chain in due:
             tally = self.counters.deltas if chain.state is State.DELTA_DUE else self.counters.fulls
             tally[chain.cause] = tally.get(chain.cause, 0) + 1
-            wants[chain.name] = self._want(chain)
-            causes[chain.name] = chain.cause
+            wants[chain.name], causes[chain.name] = self._want(chain), chain.cause
             self._trigger(chain, Trigger.BEGUN, now)
-        return [*self._applied(applied), StartSync(number, wants, causes, refresh=self.syncs.failures > 0)]
+        refresh, nonce = self.syncs.failures > 0, self.freshness.last_nonce
+        return [*self._applied(applied), StartSync(number, wants, causes, refresh, nonce)]
 
     def _want(self, chain: Chain) -> Want:
         if chain.state is State.DELTA_DUE:

@@ -103,7 +103,7 @@ class RelayCore:
             answer.set_result(None)
             return asker, answer
         self._waiting[asker] = answer
-        start = StartSync(self._asked, question.wants, {}, question.refresh)
+        start = StartSync(self._asked, question.wants, {}, question.refresh, question.nonce)
         self._kept(self._out(self.relay.sync_requested(asker, start, now), now))
         return asker, answer
 

@@ -30,6 +30,9 @@ _log = logger(__name__)
 
 SLACK: Final = 0.5
 """Seconds for which an answer may be late: the relay's threads may be busy."""
+SETTLING: Final = 3.0
+"""Seconds after the start for which the deltas of replicas wait that have not connected again. Replicas do that within
+the default ``max_reconnect_interval``, which is 2 s, and a part of a second."""
 
 
 class RelayEngine(Engine):
@@ -71,7 +74,9 @@ class RelayEngine(Engine):
         uuid, send, looped, journal = self._relay_parts
         now, timing, limits = self.now(), settings.timing, settings.limits
         state = RelayedState(timing, limits, rng, cache, now)
-        self.core = RelayCore(Relay(settings.service_name, uuid, timing, limits, state, now), send, looped, journal)
+        settling = min(SETTLING, timing.stale_after)  # those with several parents then ask another one
+        relay = Relay(settings.service_name, uuid, timing, limits, state, now, settling)
+        self.core = RelayCore(relay, send, looped, journal)
         return state, self.core
 
     def on_envelope(self, envelope: Envelope) -> None:
@@ -99,14 +104,15 @@ class RelayEngine(Engine):
 
     def answer(self, question: SyncQuestion) -> SyncAnswer | None:
         """Answer a sync of a replica below. None: the relay has nothing of it, or too many wait. Any thread; blocks for
-        ``round_trip`` and ``SLACK`` at most, while the relay asks above for a newer proof, and for readings of older
-        links, of which one that fails ends the wait.
+        ``round_trip`` and ``SLACK`` at most, while the relay asks above for a newer proof, after its start also until
+        ``SETTLING``, and for readings of older links, of which one that fails ends the wait.
         """
         arrived = self.now()
         asker, answer = self.read(lambda state: self.core.sync_requested(question, self.now()))
         self._ask_above()
         try:
-            found = answer.result(self._answer_wait)
+            held = max(0.0, self.core.relay.settled_at - arrived) if question.nonce else 0.0
+            found = answer.result(held + self._answer_wait)
         except TimeoutError:
             self.read(lambda state: self.core.give_up(asker))
             return None

@@ -80,13 +80,13 @@ class Engine:
         self._watchers: tuple[Callable[[], None], ...] = ()
         """Called at the same times. Replaced, never changed."""
         self._state, self._core = self._make_state(settings, rng, cache)
+        self._state.tracker.freshness.poll_delay = settings.timing.parent_wait if settings.parents else 0.0
         self._state.listens = handlers.listening
         self._state.witness = self._journal = journal
         self._faults = FaultLog()
         self._paranoid = settings.paranoid
-        self._restless = False
+        self._restless = self._closing = False
         self._job: StartSync | None = None
-        self._closing = False
         self._topics_lock = threading.Lock()
         """Guards the driver's topics, the replica state's topics *and* their users, which must stay consistent."""
         self._interest = Interest()

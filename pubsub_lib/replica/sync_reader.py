@@ -44,7 +44,7 @@ def read_all(reader: SyncReader, job: StartSync) -> SyncAnswer:
     kinds = {want.after is None for want in job.wants.values()}
     for full in kinds:
         hit("sync.during_snapshot" if full else "sync.during_delta")
-    answer = ask(reader, SyncQuestion(job.wants, job.refresh))
+    answer = ask(reader, SyncQuestion(job.wants, job.refresh, job.nonce))
     if answer.ages is not None:
         return answer  # a relay leaves out what it does not have: the tracker treats that as a failed sync
     missing = job.wants.keys() - answer.chains.keys()

@@ -1,10 +1,11 @@
-"""The question of a sync, and its byte form: one msgpack array ``[major, minor, refresh, wants]`` (rule W6)."""
+"""The question of a sync, and its byte form: one msgpack array ``[major, minor, refresh, wants, nonce]`` (rule W6)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Protocol
 
 import msgspec
 
+from pubsub_lib.core.codec import MAX_NONCE_BYTES
 from pubsub_lib.core.digest import BUCKETS, MASK
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL, MAX_NAME_BYTES, Point, SyncAnswer, Want
@@ -12,7 +13,7 @@ from pubsub_lib.errors import FrameError, InvalidValueError
 
 MAJOR: Final = 1
 """Version of questions and answers that both ends must share."""
-MINOR: Final = 0
+MINOR: Final = 1
 """Grows when a field is appended; for information only."""
 MAX_QUESTION_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of a question: more than 10,000 topics with the longest names."""
@@ -26,6 +27,9 @@ class SyncQuestion(msgspec.Struct, frozen=True):
     wants: Mapping[str, Want]
     refresh: bool = False
     """The last sync failed, so a relay is to prove its state again before it answers."""
+    nonce: str = ""
+    """That of the replica's last hello request. A relay that was just started answers a delta after it has received the
+    request: the replica receives its links then."""
 
 
 class SyncSource(Protocol):
@@ -56,6 +60,7 @@ class _Question(msgspec.Struct, frozen=True, array_like=True, gc=False):
     minor: int
     refresh: bool
     wants: Annotated[list[_Want], msgspec.Meta(max_length=MAX_WANTS)]
+    nonce: Annotated[str, msgspec.Meta(max_length=MAX_NONCE_BYTES)] = ""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -74,10 +79,10 @@ def encode_question(question: SyncQuestion) -> bytes:
         )
     wants = [_Want(chain, each.after, _plain(each.buckets), each.known) for chain, each in question.wants.items()]
     try:
-        data = _encode(_Question(MAJOR, MINOR, question.refresh, wants))
+        data = _encode(_Question(MAJOR, MINOR, question.refresh, wants, question.nonce))
         if len(data) > MAX_QUESTION_BYTES:
             wants = [msgspec.structs.replace(each, buckets=None) for each in wants]
-            data = _encode(_Question(MAJOR, MINOR, question.refresh, wants))
+            data = _encode(_Question(MAJOR, MINOR, question.refresh, wants, question.nonce))
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
         raise InvalidValueError(f"a sync's question cannot be sent: {error}; check the names of the topics") from error
     if len(data) > MAX_QUESTION_BYTES:
@@ -109,7 +114,7 @@ def decode_question(data: bytes) -> SyncQuestion:
         wants[each.chain] = Want(each.after, each.buckets, each.known)
     if not wants:
         raise FrameError("a sync's question names no topic", "foreign")
-    return SyncQuestion(wants, decoded.refresh)
+    return SyncQuestion(wants, decoded.refresh, decoded.nonce)
 
 
 def check_major(data: bytes, at: int, what: str) -> None:

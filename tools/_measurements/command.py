@@ -62,6 +62,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "objects": ("_measurements.objects", "memory and collection time of one cached object in several forms"),
     "path": ("_measurements.path", "processor time of one change at each step of its path"),
     "reconnection": ("_measurements.reconnection", "how soon a lost change arrives after a reconnection"),
+    "relay-kills": ("_measurements.relay_kills", "what a relay that is killed, or drained, costs what is below it"),
     "relays": ("_measurements.relays", "relays that are killed, cut off or stopped, and the latency of one of them"),
     "rot": ("_measurements.rot", "how soon damaged objects are repaired, and how many objects that reads"),
     "settle": ("_measurements.settle", "how long many replicas of many topics take to settle, and their idle cost"),

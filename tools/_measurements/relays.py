@@ -32,6 +32,7 @@ from _measurements.relays_processes import (
     Truth,
     figures_of,
     follow,
+    joined,
     replica_file,
     times,
     write,
@@ -132,7 +133,7 @@ class Tree:
 
         if not poll(settled, PATIENCE):
             raise BenchError(f"the replicas do not settle: {seen[-1]}")
-        return [_joined(each) for each in zip(*seen, strict=True)]
+        return [joined(each) for each in zip(*seen, strict=True)]
 
     def end(self) -> None:
         """Stop the writer and the replicas."""
@@ -141,13 +142,6 @@ class Tree:
         for each in (*self.replicas, self.direct):
             each.send("end")
             each.receive(PATIENCE)
-
-
-def _joined(figures: Sequence[Figures]) -> Figures:
-    """The last figures of one replica, with the extremes of all."""
-    last = figures[-1]
-    worst, least = max(each.worst for each in figures), min(each.least for each in figures)
-    return Figures(last.parents, last.fulls, last.deltas, last.polling, worst, least, last.moved, last.p50)
 
 
 def hop(tree: Tree, raw: float, seconds: float) -> Finding:

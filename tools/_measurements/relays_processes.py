@@ -74,6 +74,10 @@ class Figures(msgspec.Struct, frozen=True):
     """When it left its parent last; 0: never."""
     p50: float
     """Median seconds from the begin of a transaction to the handler; 0 without one."""
+    have: int = 0
+    """All transactions up to this number, and perhaps more, were in the replica at the last look."""
+    reads: int = 0
+    """Syncs read from the database, of all its time."""
 
 
 class Meter:
@@ -85,6 +89,7 @@ class Meter:
         self._deltas: Counter[str] = Counter()
         self._parents: Sequence[str] = ()
         self._moved = 0.0
+        self._have = self._reads = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -105,6 +110,11 @@ class Meter:
                 topic for topic, part in answer.chains.items() if isinstance(part, Delta) and part.links
             )
 
+    def read_database(self) -> None:
+        """The replica reads from the database."""
+        with self._lock:
+            self._reads += 1
+
     def look(self, replica: Replica) -> None:
         """Compare the staleness with the truth. It is read first: what is missing afterwards was missing then."""
         now = time.monotonic()
@@ -115,6 +125,7 @@ class Meter:
         truth = max(0.0, now - min(missing, default=now))
         with self._lock:
             self._worst, self._least = max(self._worst, staleness), min(self._least, staleness - truth)
+            self._have = min(following) - 1
             if parents != self._parents:
                 self._parents, self._moved = parents, now
 
@@ -126,7 +137,7 @@ class Meter:
             p50 = statistics.median(self._took) if self._took else 0.0
             made = Figures(
                 tuple(replica.publishers), fulls, dict(self._deltas), status.polling, self._worst, self._least,
-                self._moved, p50,
+                self._moved, p50, self._have, self._reads,
             )  # fmt: skip
             self._reset()
         return made
@@ -144,6 +155,13 @@ def follow(line: Line, config: Path, truth: Truth) -> None:
         return answer
 
     SyncClient.ask = counted  # type: ignore[method-assign,assignment]
+    read: Callable[..., SyncAnswer] = Store.read_sync
+
+    def noted(*arguments: Any) -> SyncAnswer:
+        meter.read_database()
+        return read(*arguments)
+
+    Store.read_sync = noted  # type: ignore[method-assign,assignment]
     with Replica(Settings.from_file(config), TOPICS) as replica:
         replica.on(TABLE, meter.handled)
         replica.wait_synced(PATIENCE)
@@ -267,3 +285,9 @@ def figures_of(replicas: Sequence[Any]) -> list[Figures]:
     for replica in replicas:
         replica.send("figures")
     return [replica.receive(PATIENCE) for replica in replicas]
+
+
+def joined(figures: Sequence[Figures]) -> Figures:
+    """The last figures of one replica, with the extremes of all."""
+    worst, least = max(each.worst for each in figures), min(each.least for each in figures)
+    return msgspec.structs.replace(figures[-1], worst=worst, least=least)

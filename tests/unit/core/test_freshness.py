@@ -374,6 +374,9 @@ def test_monitor_without_chains_has_nothing_due() -> None:
     assert not monitor.periodic(100.0 + IDLE - 0.1)
     assert not monitor.is_polling(100.0 + STALE - 0.1)
     assert monitor.is_polling(100.0 + STALE)
+    monitor.poll_delay = CALM.parent_wait
+    assert not monitor.is_polling(100.0 + STALE + CALM.round_trip - 0.1)
+    assert monitor.is_polling(100.0 + STALE + CALM.round_trip)
     monitor.remove("t")
     assert monitor.next_time() == float("inf")
 

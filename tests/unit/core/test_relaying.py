@@ -11,7 +11,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Delta, Full, Incomplete, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.relay_contents import Question, RelayedState
 from pubsub_lib.core.relaying import Relay, RelayStep
-from tests.unit.core.builders import CALM, STORE, UUID, History, envelope, hello
+from tests.unit.core.builders import CALM, STORE, UUID, Bench, History, envelope, hello
 
 OWN = "ab" * 16
 OTHER = "cd" * 16
@@ -20,11 +20,13 @@ OTHER = "cd" * 16
 class Rig:
     """A relay of some topics under a publisher, with its outputs. ``now`` is the virtual time."""
 
-    def __init__(self, history: History, topics: tuple[str, ...] = ("t",), uuid: str = OWN) -> None:
+    def __init__(
+        self, history: History, topics: tuple[str, ...] = ("t",), uuid: str = OWN, settling: float = 0.0
+    ) -> None:
         self.history = history
         self.now = 100.0
         state = RelayedState(CALM, Limits(), random.Random(0), Cache(), self.now)
-        self.relay = Relay("relay-1", uuid, CALM, Limits(), state, self.now)
+        self.relay = Relay("relay-1", uuid, CALM, Limits(), state, self.now, settling)
         self.sent: list[Link] = []
         self.envelopes: list[Envelope] = []
         self.asked: list[HelloRequest] = []
@@ -76,9 +78,9 @@ class Rig:
         reply = msgspec.structs.replace(reply, hello=msgspec.structs.replace(reply.hello, path=path))
         return self.do(self.relay.feed(reply, self.now))
 
-    def question(self, want: Want, *, refresh: bool = False, topic: str = "t") -> None:
-        """A replica below asks for a sync."""
-        self.do(self.relay.sync_requested("child", StartSync(1, {topic: want}, {}, refresh), self.now))
+    def question(self, want: Want, *, refresh: bool = False, topic: str = "t", nonce: str = "") -> None:
+        """A replica below asks for a sync. ``nonce``: of its last hello request."""
+        self.do(self.relay.sync_requested("child", StartSync(1, {topic: want}, {}, refresh, nonce), self.now))
 
     def part(self) -> Delta | Incomplete | Full:
         """The topic's part of the only answer."""
@@ -89,6 +91,10 @@ class Rig:
     def ask(self, *topics: str) -> None:
         """A replica below asks for a hello reply."""
         self.do(self.relay.hello_requested(HelloRequest("nonce", topics), self.now))
+
+    def ask_again(self, nonce: str) -> None:
+        """The hello request of a replica arrives, which has connected."""
+        self.do(self.relay.hello_requested(HelloRequest(nonce, ("t",)), self.now))
 
 
 def relaying(topics: tuple[str, ...] = ("t",)) -> tuple[History, Rig]:
@@ -384,3 +390,84 @@ def test_rule_r3_time_of_a_link_is_handed_on_by_relays() -> None:
     assert answer is not None
     assert answer.ages is not None
     assert answer.ages["t"].applied >= 30.0
+
+
+# -- just after the start ------------------------------------------------------------------------------------------
+
+SETTLING = 30.0
+
+
+def test_restarted_relay_costs_a_replica_that_connects_late_one_delta() -> None:
+    """The replica polls the started relay before its driver has connected: a delta then would lack the next link."""
+    history = History()
+    history.some(2)
+    below = Bench(history).synced()
+    rig = Rig(history, settling=SETTLING).synced()
+    rig.feed(*history.some(2))
+    below.wait(CALM.stale_after)
+    polled = below.running
+    rig.do(rig.relay.sync_requested("below", polled, rig.now))
+    rig.wait(0.1)
+    rig.feed(history.one())  # lost for the replica
+    rig.ask_again(polled.nonce)
+    [(_, answer)] = rig.answers
+    below.answer(answer)
+    last = history.one()
+    rig.feed(last)
+    below.feed(last)
+    below.receive(history.reading(), nonce=polled.nonce)
+    below.wait(CALM.message_delay_window)
+    assert below.known() == history.head("t")
+    assert len([sync for sync in below.syncs if sync.wants["t"].after is not None]) == 1, below.syncs
+
+
+def test_started_relay_answers_a_replica_that_receives_its_links_at_once() -> None:
+    history, rig = started()
+    rig.ask_again("asked")
+    rig.question(Want(after=history.head("t")), nonce="asked")
+    assert len(rig.answers) == 1
+
+
+def test_started_relay_answers_all_objects_and_replicas_without_a_nonce_at_once() -> None:
+    history, rig = started()
+    rig.question(Want(after=history.head("t")))
+    assert len(rig.answers) == 1
+    rig.question(Want(), nonce="not asked")
+    rig.wait(0.0)
+    rig.prove()
+    assert len(rig.answers) == 2
+
+
+def test_started_relay_holds_a_delta_for_a_bounded_time() -> None:
+    history, rig = started()
+    rig.question(Want(after=history.head("t")), nonce="not asked")
+    rig.ask_again("of another one")
+    held = rig.relay.settled_at
+    rig.wait(held - 0.001 - rig.now)
+    assert rig.answers == []
+    assert rig.relay.next_time() <= held
+    rig.wait(held - rig.now)
+    assert len(rig.answers) == 1
+    rig.prove()
+    rig.question(Want(after=history.head("t")), nonce="not asked")
+    assert len(rig.answers) == 2
+
+
+def test_released_question_waits_for_a_young_proof() -> None:
+    history, rig = started()
+    rig.question(Want(after=history.head("t")), refresh=True, nonce="asked")
+    rig.wait(5 * CALM.reading_age)
+    rig.ask_again("asked")
+    assert rig.answers == []
+    rig.prove()
+    [(_, answer)] = rig.answers
+    assert answer is not None
+    assert answer.ages is not None
+    assert answer.ages["t"].age == -5 * CALM.reading_age, "the age is that at the question's arrival"
+
+
+def started() -> tuple[History, Rig]:
+    """A relay that was just started, and has two links."""
+    history = History()
+    history.some(2)
+    return history, Rig(history, settling=SETTLING).synced()

@@ -15,7 +15,7 @@ from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import Delta, Full, Incomplete, Point, SyncAnswer, Want
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.errors import StoreUnavailable
-from pubsub_lib.relay.engine import SLACK, RelayEngine
+from pubsub_lib.relay.engine import SETTLING, SLACK, RelayEngine
 from pubsub_lib.replica.scheduling import Threads
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.sync.question import SyncQuestion
@@ -96,6 +96,26 @@ def test_answer_that_does_not_come_in_time_is_given_up(rig: Rig, monkeypatch: py
     assert rig.engine.answer(SyncQuestion({"t": Want()})) is None
     assert rig.engine.now() - began >= SLACK
     assert rig.engine.core.waiting == 0
+
+
+def test_delta_just_after_the_start_waits_until_the_replica_has_connected(rig: Rig) -> None:
+    question = SyncQuestion({"t": Want(rig.engine.read(lambda state: state.tracker.chain("t").known))}, nonce="ab" * 12)
+    rig.engine.core.relay.settled_at = rig.engine.now() + 2 * LONG
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(rig.engine.answer, question)
+        assert poll(lambda: rig.engine.core.waiting == 1, LONG)
+        rig.engine.on_hello_request(HelloRequest("cd" * 12, ("t",)))
+        assert rig.engine.core.waiting == 1
+        rig.engine.on_hello_request(HelloRequest("ab" * 12, ("t",)))
+        assert isinstance(part_of(answer.result(LONG)), Delta)
+
+
+def test_delta_just_after_the_start_waits_for_a_bounded_time(rig: Rig) -> None:
+    known = rig.engine.read(lambda state: state.tracker.chain("t").known)
+    until = rig.engine.core.relay.settled_at
+    assert until <= rig.engine.now() + SETTLING
+    assert isinstance(part_of(rig.engine.answer(SyncQuestion({"t": Want(known)}, nonce="ab" * 12))), Delta)
+    assert rig.engine.now() >= until
 
 
 class Changing:

@@ -5,6 +5,7 @@ import logging
 import random
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -149,6 +150,13 @@ def test_rule_14_link_without_a_lease_wakes_a_clock_that_waits_for_something_els
             engine.on_envelope(envelope(History().one(), uuid=uuid, store_id=store.store_id))
         assert woken == ["clock"], "the second one causes no further reading"
         assert engine.read(ReplicaState.next_time) <= engine.now() + PATIENT.connect_jitter
+
+
+def test_rule_r5_replica_with_parents_polls_after_it_may_have_left_its_parent(config: Settings) -> None:
+    below = msgspec.structs.replace(config, driver="zmq_pubsub_driver", parents=("tcp://127.0.0.1:9",))
+    for each, delay in ((below, config.timing.parent_wait), (config, 0.0)):
+        with closing(Replica(each, topics=["t"])) as replica:
+            assert replica._engine.read(lambda state: state.tracker.freshness.poll_delay) == delay
 
 
 def test_an_incomplete_answer_is_a_failed_sync(config: Settings, store: Store) -> None:

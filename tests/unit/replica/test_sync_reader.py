@@ -47,12 +47,12 @@ class Channel:
         self.closed = True
 
 
-def test_channel_is_asked_whether_a_relay_must_prove_its_state_again() -> None:
+def test_channel_gets_the_nonce_and_whether_a_relay_must_prove_its_state_again() -> None:
     channel = Channel(SyncAnswer(ZERO, {"t": Full({}, ZERO)}))
     wants = {"t": Want()}
     for refresh in (False, True):
-        read_all(channel, StartSync(1, wants, {}, refresh))
-    assert channel.asked == [SyncQuestion(wants), SyncQuestion(wants, refresh=True)]
+        read_all(channel, StartSync(1, wants, {}, refresh, "nonce"))
+    assert channel.asked == [SyncQuestion(wants, nonce="nonce"), SyncQuestion(wants, refresh=True, nonce="nonce")]
 
 
 def test_relay_may_leave_out_topics_but_the_primary_may_not() -> None:

@@ -20,14 +20,18 @@ def test_rule_w6_question_is_read_as_it_was_asked() -> None:
         "u": Want(known=AFTER),
         "v": Want(buckets={}),
     }
-    for refresh in (False, True):
-        asked = SyncQuestion(wants, refresh)
+    for refresh, nonce in ((False, ""), (True, "ab" * 12)):
+        asked = SyncQuestion(wants, refresh, nonce)
         assert decode_question(encode_question(asked)) == asked
 
 
 def test_question_of_a_newer_minor_version_is_read() -> None:
-    data = msgspec.msgpack.encode([1, 9, True, [["t", None, None, None, "new"]], "new"])
-    assert decode_question(data) == SyncQuestion({"t": Want()}, refresh=True)
+    data = msgspec.msgpack.encode([1, 9, True, [["t", None, None, None, "new"]], "nonce", "new"])
+    assert decode_question(data) == SyncQuestion({"t": Want()}, refresh=True, nonce="nonce")
+
+
+def test_question_of_version_1_0_is_read() -> None:
+    assert decode_question(msgspec.msgpack.encode(GOOD)) == SyncQuestion({"t": Want(AFTER)})
 
 
 @pytest.mark.parametrize(
@@ -45,6 +49,7 @@ def test_question_of_a_newer_minor_version_is_read() -> None:
         ([1, 0, False, [["t", None, {256: 1}]]], "foreign"),
         ([1, 0, False, [["t", None, {1: -1}]]], "foreign"),
         ([1, 0, "yes", [["t"]]], "foreign"),
+        ([1, 1, False, [["t"]], "x" * 65], "foreign"),
         ({"wants": []}, "foreign"),
     ],
 )

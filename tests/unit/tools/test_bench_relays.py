@@ -4,8 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _measurements.relays import _joined
-from _measurements.relays_processes import Figures, Meter, Truth, times
+from _measurements.relays_processes import Figures, Meter, Truth, joined, times
 
 from pubsub_lib import Timing
 from pubsub_lib.core.model import Delta, Full, Point, SyncAnswer
@@ -32,6 +31,7 @@ def test_staleness_is_compared_with_the_oldest_missing_commit(
     assert (figures.worst, figures.least) == (staleness, staleness - 7.0)
     assert (figures.least >= 0.0) is truthful
     assert figures.moved == 100.0
+    assert figures.have == 3
     assert meter.figures(child).least == float("inf"), "the figures begin again"
 
 
@@ -45,7 +45,7 @@ def test_deltas_count_only_with_links() -> None:
 def test_figures_of_several_looks_have_their_extremes() -> None:
     one = Figures(("a",), 1, {}, True, 9.0, 0.5, 0.0, 0.0)
     two = Figures(("b",), 2, {"t0": 1}, False, 3.0, 0.25, 7.0, 0.1)
-    assert _joined([one, two]) == Figures(("b",), 2, {"t0": 1}, False, 9.0, 0.25, 7.0, 0.1)
+    assert joined([one, two]) == Figures(("b",), 2, {"t0": 1}, False, 9.0, 0.25, 7.0, 0.1)
 
 
 def test_times_are_the_defaults_in_proportion() -> None:
