@@ -153,7 +153,8 @@ def test_rule_14_link_without_a_lease_wakes_a_clock_that_waits_for_something_els
 
 
 def test_rule_r5_replica_with_parents_polls_after_it_may_have_left_its_parent(config: Settings) -> None:
-    below = msgspec.structs.replace(config, driver="zmq_pubsub_driver", parents=("tcp://127.0.0.1:9",))
+    config = Settings(store_url=config.store_url, driver="zmq_pubsub_driver")
+    below = msgspec.structs.replace(config, parents=("tcp://127.0.0.1:9",))
     for each, delay in ((below, config.timing.parent_wait), (config, 0.0)):
         with closing(Replica(each, topics=["t"])) as replica:
             assert replica._engine.read(lambda state: state.tracker.freshness.poll_delay) == delay
