@@ -21,7 +21,7 @@ from pubsub_zmq.buckets import Heads
 from pubsub_zmq.keyed_budget import KeyedBudget
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.publisher import ZmqPublisher
-from pubsub_zmq.sockets import LISTENER_EVENTS, Bound, Monitor, Waker, make_keyed_xpub, translated
+from pubsub_zmq.sockets import LISTENER_EVENTS, Bound, Monitor, Waker, in_use, make_keyed_xpub, translated
 from pubsub_zmq.subscription_budget import descriptor_of
 from pubsub_zmq.zap import ZapHandler
 
@@ -124,7 +124,7 @@ class KeyedPublisher(ZmqPublisher):
         context, xpub, monitor = bound
         self._watch(monitor)  # the events until now
         with self._socket_lock:
-            self._xpub = None
+            self._used = None
             monitor.close()
             xpub.close(0)
         self._sending["disconnected"] += self._connections.renewed()  # before the address is bound again
@@ -141,8 +141,9 @@ class KeyedPublisher(ZmqPublisher):
                     _log.error("%s", translated(error, f"cannot bind {self.endpoint!r} again", "free the address"))
                 time.sleep(_PAUSE)
                 continue
+            assert self._waker is not None  # initialize() made it
             with self._socket_lock:
-                self._xpub = xpub
+                self._used = in_use(xpub, self._waker)
             _log.info("every client of %s connects again, because grants or subscriptions need it", self._address)
             break
         return context, xpub, monitor

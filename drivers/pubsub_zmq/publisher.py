@@ -26,7 +26,7 @@ from pubsub_zmq.connection_limit import ConnectionLimit, maximum_of
 from pubsub_zmq.contexts import make_context
 from pubsub_zmq.inflow_guard import InflowGuard
 from pubsub_zmq.options import ZmqOptions
-from pubsub_zmq.sockets import Bound, Monitor, Waker, bind, has_work, make_xpub, translated
+from pubsub_zmq.sockets import Bound, InUse, Monitor, Waker, bind, has_work, in_use, make_xpub, translated
 from pubsub_zmq.subscription_budget import SubscriptionBudget, descriptor_of
 
 _log = logger(__name__)
@@ -58,7 +58,7 @@ class ZmqPublisher(Publisher):
         self._lock = threading.Lock()
         self._socket_lock = threading.Lock()
         """Held during every use of the socket; acquired before the send queue's own lock, never after it."""
-        self._xpub: zmq.Socket[bytes] | None = None
+        self._used: InUse | None = None  # None: senders only queue
         self._sent_at = 0.0
         self._few = 0  # number of messages that senders have sent themselves since the last pause
         self._waker: Waker | None = None
@@ -92,7 +92,7 @@ class ZmqPublisher(Publisher):
             bound = self._bind()
             undo.pop_all()
             self._waker = waker
-            self._xpub = bound[1]
+            self._used = in_use(bound[1], waker)
             self._outbox = outbox = SendQueue(self._options.send_queue, waker.wake, "pubsub_zmq")
             self._life.begin()
             self._threads = (sending.thread, answering.thread, watching.thread)
@@ -124,12 +124,12 @@ class ZmqPublisher(Publisher):
             try:
                 self._direct_since = now
                 self._few = 1 if quiet else self._few + 1
-                xpub, waker = self._xpub, self._waker
-                if xpub is not None and waker is not None and not has_work(xpub) and outbox.pass_by():
-                    self._send_frames(xpub, ((head, body),))
+                used = self._used
+                if used is not None and not has_work(used.signal) and outbox.pass_by():
+                    self._send_frames(used.xpub, ((head, body),))
                     # It may have received a subscription without a signal on the descriptor that the thread polls.
-                    if int(xpub.getsockopt(zmq.EVENTS)) & _POLLIN:
-                        waker.wake()
+                    if int(used.xpub.getsockopt(zmq.EVENTS)) & _POLLIN:
+                        used.waker.wake()
                     return
             finally:
                 self._direct_since = _WAITING
@@ -236,7 +236,7 @@ class ZmqPublisher(Publisher):
     def _release(self, bound: Bound, waker: Waker) -> None:
         context, xpub, monitor = bound
         with self._socket_lock:
-            self._xpub = None
+            self._used = None
             self._connections.close()
             monitor.close()
             xpub.close(round(self._linger * 1000))

@@ -5,7 +5,7 @@ import select
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Final
+from typing import Final, NamedTuple
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
@@ -140,12 +140,17 @@ def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def has_work(xpub: _Socket) -> bool:
+def signal_of(xpub: _Socket) -> select.poll:
+    """For :func:`has_work` of this socket. Made once, because that takes longer than the look. Raises zmq.ZMQError."""
+    made = select.poll()  # not select(), which fails from the descriptor 1,024 on
+    made.register(int(xpub.getsockopt(zmq.FD)), select.POLLIN)
+    return made
+
+
+def has_work(signal: select.poll) -> bool:
     """Whether ZeroMQ's thread has passed something to the socket, such as subscriptions or ends of connections, which
-    any call on the socket, also a send, has to do first. Does none of it.
+    any call on the socket, also a send, has to do first. Does none of it. One thread at a time.
     """
-    signal = select.poll()  # not select(), which fails from the descriptor 1,024 on
-    signal.register(int(xpub.getsockopt(zmq.FD)), select.POLLIN)
     return bool(signal.poll(0))
 
 
@@ -253,3 +258,18 @@ class Waker:
         """Idempotent."""
         self._read.close()
         self._write.close()
+
+
+class InUse(NamedTuple):
+    """A publisher's socket as its senders use it."""
+
+    xpub: _Socket
+    signal: select.poll
+    """For :func:`has_work`."""
+    waker: Waker
+    """Of the sending thread."""
+
+
+def in_use(xpub: _Socket, waker: Waker) -> InUse:
+    """Make it. Raises zmq.ZMQError."""
+    return InUse(xpub, signal_of(xpub), waker)

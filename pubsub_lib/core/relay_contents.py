@@ -71,22 +71,39 @@ class RelayContents:
     def __init__(self, state: RelayedState) -> None:
         self.state = state
         self._logs: dict[str, TopicLog] = {}
+        self._unlogged: list[tuple[Link, float]] = []
+        """Taken links that are not in the logs yet, each with the time of :meth:`TopicLog.add`."""
 
     def take(self, now: float, applied: float, times: Mapping[str, float] | None) -> list[Link]:
-        """The links that the last step applied, which are in the logs from now on. ``applied``: when they were in the
-        store's history at the earliest; ``times``: the same by topic, for those of a relay's answer.
+        """The links that the last step applied, which :meth:`log` puts into the logs. ``applied``: when they were in
+        the store's history at the earliest; ``times``: the same by topic, for those of a relay's answer.
         """
         done, self.state.done = self.state.done, []
         links: list[Link] = []
         for each in done:
             if isinstance(each, Link):
-                log = self._logs.setdefault(each.topic, TopicLog(each.prev))
-                log.add(each, applied if times is None else min(times.get(each.topic, NEVER_YET), now))
+                at = applied if times is None else min(times.get(each.topic, NEVER_YET), now)
+                self._unlogged.append((each, at))
                 links.append(each)
             else:
+                self.log()
                 topic, point = each
-                self._logs.setdefault(topic, TopicLog(point)).restart(point)
+                self._log_from(topic, point).restart(point)
         return links
+
+    def log(self) -> None:
+        """Put the taken links into the logs. The caller may do that after it has sent them: every method that reads the
+        logs does it first.
+        """
+        unlogged, self._unlogged = self._unlogged, []
+        for link, at in unlogged:
+            self._log_from(link.topic, link.prev).add(link, at)
+
+    def _log_from(self, topic: str, point: Point) -> TopicLog:
+        log = self._logs.get(topic)
+        if log is None:
+            log = self._logs[topic] = TopicLog(point)
+        return log
 
     def serves(self, topic: str) -> bool:
         """Whether the relay has a topic's objects now: it follows the topic, and waits for no full sync of it."""
@@ -152,7 +169,8 @@ class RelayContents:
                 self._log(topic).prepend(part.links, min(begun - min(age.age, age.applied), now))
 
     def _log(self, topic: str) -> TopicLog:
-        return self._logs.setdefault(topic, TopicLog(self.head(topic).point))
+        self.log()
+        return self._log_from(topic, self.head(topic).point)
 
     def _part(self, topic: str, want: Want) -> tuple[Delta | Incomplete | Full, float]:
         """A topic's part of an answer, and the time of the delta's first link."""

@@ -155,6 +155,8 @@ class Relay:
         """
         links = self.contents.take(now, applied, times)
         self._release(now)
+        if not self._questions and self._refreshing is None and not self.sequencer.wants_reading(now):
+            return RelayStep(result, self._publish(links, now))  # nearly always: a link was passed on
         ready = [each for each in self._questions if self._ready(each, now)]
         refresh = self._refresh(now, all_ready=len(ready) == len(self._questions))
         if refresh.hello_requests:

@@ -169,6 +169,7 @@ class RelayCore:
                 self.counts["unsent"] += len(step.envelopes) - number
                 break
             self.counts["links"] += sum(each.part == each.parts for each in envelope.messages)
+        self.relay.contents.log()  # after the links were sent, which must not wait for it
         self._send_hellos(now)
         for asker, answer in step.answers:
             waiting = self._waiting.pop(asker, None)

@@ -69,7 +69,7 @@ ZMQ = (
     ),
     PUBLISHER(
         "sender_overlooks_subscriptions_that_a_send_takes_in",
-        "            if int(xpub.getsockopt(zmq.EVENTS)) & _POLLIN:\n",
+        "            if int(used.xpub.getsockopt(zmq.EVENTS)) & _POLLIN:\n",
         "            if False:\n",
         "test_publisher_reads_hello_requests_received_during_a_send",
         "a hello request is not answered before the next message or subscription",

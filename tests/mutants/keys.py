@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     PUBLISHER(
         "renewal_keeps_the_old_socket_while_the_address_is_in_use",
-        "            self._xpub = None\n            monitor.close()\n            xpub.close(0)\n"
+        "            self._used = None\n            monitor.close()\n            xpub.close(0)\n"
         '        self._sending["disconnected"] += self._connections.renewed()  # before the address is bound again\n',
         "            monitor.close()\n        self._connections.renewed()\n",
         "test_renewal_waits_for_an_address_that_is_in_use",

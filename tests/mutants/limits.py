@@ -115,7 +115,7 @@ MUTANTS = (
     ),
     PUBLISHER(
         "sender_does_the_work_for_clients",
-        " and not has_work(xpub)",
+        " and not has_work(used.signal)",
         "",
         "test_sender_leaves_work_for_clients_to_the_sockets_thread",
         "the first call of a client's burst keeps a writer for longer than send_wait",

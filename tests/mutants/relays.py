@@ -14,6 +14,7 @@ PARENTS = partial(_mutant, "replica/parent_subscriber", "replica/test_parent_sub
 DISCOVERY = partial(_mutant, "replica/discovery", "replica/test_discovery")
 CHOICE = partial(_mutant, "core/parents", "core/test_parents")
 LOG = partial(_mutant, "core/topic_log", "core/test_topic_log")
+CONTENTS = partial(_mutant, "core/relay_contents", "core/test_relaying")
 ENGINE = partial(_mutant, "relay/engine", "relay/test_engine")
 FULL = partial(_mutant, "relay/full_syncs", "relay/test_full_syncs")
 LEASES = partial(_mutant, "service/leases", "service/test_leases")
@@ -57,6 +58,20 @@ MUTANTS = (
         "",
         "test_hello_requests_for_above_are_kept_until_they_are_taken",
         "replicas below a relay get no proof until the relay's own next round",
+    ),
+    CORE(
+        "links_are_put_into_the_log_before_they_are_sent",
+        "    def _out(self, step: RelayStep, now: float) -> StepResult:\n",
+        "    def _out(self, step: RelayStep, now: float) -> StepResult:\n        self.relay.contents.log()\n",
+        "test_link_is_sent_before_it_is_put_into_the_log_and_is_then_answered",
+        "each link waits for bookkeeping before it leaves the relay",
+    ),
+    CONTENTS(
+        "relay_answers_from_a_log_without_the_last_links",
+        "        self.log()\n        return self._log_from(topic, self.head(topic).point)\n",
+        "        return self._log_from(topic, self.head(topic).point)\n",
+        "test_relay_answers_a_delta_from_its_log",
+        "a delta ends before the head that it names",
     ),
     CORE(
         "relay_sends_after_its_goodbye",

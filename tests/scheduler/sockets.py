@@ -368,5 +368,6 @@ def doubled(world: World) -> ZmqDouble:
     for name in MODULES:
         world.replace(name, "zmq", made)
         world.replace(name, "Waker", lambda: cast("Waker", WakerDouble(world, made)))
-    world.replace("pubsub_zmq.publisher", "has_work", lambda xpub: made.sources[id(xpub)]())
+    world.replace("pubsub_zmq.sockets", "signal_of", lambda xpub: made.sources[id(xpub)])
+    world.replace("pubsub_zmq.publisher", "has_work", lambda signal: signal())
     return made

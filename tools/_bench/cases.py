@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from _bench import burst, commits, fullsync, hop, host_commits, journal, latency, pgnotify
+from _bench import burst, commits, fullsync, hop, host_commits, journal, latency, pgnotify, relay, relay_syncs
 from _bench.measure import Log, Row, Sizes
 
 Case = Callable[[Sizes, int, Log], Sequence[Row]]
@@ -23,6 +23,8 @@ def cases(data: Path) -> Mapping[str, Case]:
         "burst1": partial(burst.run, 1, BURST1),
         "hop": hop.run,
         "latency": latency.run,
+        "relay": relay.run,
+        "relay-syncs": relay_syncs.run,
         "sync": partial(fullsync.run, data),
         "journal": journal.run,
         "store": partial(commits.run, host_commits.measured),

@@ -5,8 +5,9 @@ The replicas have no database: they read from the relays. For each kill (SIGKILL
 writes) it counts full syncs, and deltas of each replica and topic, and compares each replica's staleness with the truth
 and with the bound. Then the relay is cut from what is above (both directions), and stopped by SIGSTOP: the time until
 the replicas left it. The hop is the median to the handler below a relay less that of a replica of the service; the
-peer is raw pyzmq at the same rate. The other times are the defaults in proportion to ``--idle``. Exit code 1: a
-requirement is missed.
+peer is raw pyzmq at the same rate. Here a relay receives through a proxy, which is a thread in Python and a large part
+of that hop; ``tools/bench --case relay`` measures one without it. The other times are the defaults in proportion to
+``--idle``. Exit code 1: a requirement is missed.
 """
 
 import argparse

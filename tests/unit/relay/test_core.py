@@ -6,7 +6,7 @@ from pathlib import Path
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import Want
+from pubsub_lib.core.model import Delta, Want
 from pubsub_lib.core.relay_contents import RelayedState
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.errors import TransportError
@@ -80,6 +80,22 @@ def test_applied_links_are_sent_on_and_counted() -> None:
     assert [message.link for each in rig.sent for message in each.messages] == [link]
     assert rig.core.counts["links"] == 1
     assert rig.sent[0].uuid == OWN
+
+
+def test_link_is_sent_before_it_is_put_into_the_log_and_is_then_answered() -> None:
+    rig = Rig()
+    before, contents = rig.history.head("t"), rig.core.relay.contents
+    unlogged: list[int] = []
+    rig.core._send = lambda made: unlogged.append(len(contents._unlogged))
+    link = rig.history.one()
+    rig.core.feed(envelope(link), rig.now)
+    assert (unlogged, contents._unlogged) == ([1], [])
+    rig.now += CALM.round_trip
+    _, answer = rig.core.sync_requested(question({"t": Want(before)}), rig.now)
+    rig.core.tick(rig.now + CALM.round_trip)
+    found = answer.result(0)
+    assert found is not None
+    assert [each for part in found.chains.values() if isinstance(part, Delta) for each in part.links] == [link]
 
 
 def test_messages_that_the_transport_refuses_are_counted_and_later_ones_are_sent() -> None:

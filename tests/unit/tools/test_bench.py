@@ -28,7 +28,9 @@ STORE = [
 ]
 for _server in ("postgresql", "mariadb"):
     STORE.insert(STORE.index(f"store-{_server}-20-8") + 1, f"store-{_server}-host")
-SMALL = ["burst10", "burst1", "hop", "latency", "latency-hop", "sync", "journal", "journal-work"]
+SMALL = [
+    "burst10", "burst1", "hop", "latency", "latency-hop", "relay-hop", "relay-syncs", "sync", "journal", "journal-work",
+]  # fmt: skip
 ROWS = [*SMALL, *STORE, "pgnotify-postgresql"]
 REQUIRED_OF_DATABASES = {
     "store-sqlite-1-1": ("most", 3), "store-sqlite-20-1": ("most", 2),
@@ -46,7 +48,7 @@ def test_quick_measures_every_case_and_prints_json(tmp_path: Path) -> None:
     copy = tmp_path / "bench.json"
     program = str(ROOT / "tools/bench_app.py")
     command = [sys.executable, program, "--quick", "--json", str(copy), "-f", "json", "--data", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert json.loads(copy.read_text()) == found
@@ -55,14 +57,15 @@ def test_quick_measures_every_case_and_prints_json(tmp_path: Path) -> None:
     assert [each["name"] for each in found["cases"]] == present
     for each in found["cases"]:
         assert len(each["ours_rounds"]) == len(each["peer_rounds"]) == 1
-        assert min(each["ours"], each["theirs"]) > 0
+        if each["name"] != "relay-hop":  # differences of medians, which few messages do not show
+            assert min(each["ours"], each["theirs"]) > 0
         assert each["ratio"] == pytest.approx(each["ours"] / each["theirs"])
-    assert "generated routes" in found["cases"][5]["note"]
-    assert [(each["at"], each["required"]) for each in found["cases"][:8]] == [
-        ("least", 0.6), ("least", 0.35), ("least", 10), ("most", 2), ("most", 4), ("least", 0.4),
-        ("least", 0.85), ("most", 1.15),
+    assert "generated routes" in found["cases"][7]["note"]
+    assert [(each["at"], each["required"]) for each in found["cases"][:10]] == [
+        ("least", 0.6), ("least", 0.35), ("least", 10), ("most", 2), ("most", 4), ("most", 2),
+        ("most", 5), ("least", 0.4), ("least", 0.85), ("most", 1.15),
     ]  # fmt: skip
-    judged = {each["name"]: (each["at"], each["required"]) for each in found["cases"][8:] if each["required"]}
+    judged = {each["name"]: (each["at"], each["required"]) for each in found["cases"][10:] if each["required"]}
     assert judged == {name: each for name, each in REQUIRED_OF_DATABASES.items() if name in present}
 
 

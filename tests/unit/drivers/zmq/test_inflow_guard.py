@@ -17,7 +17,7 @@ import pytest
 import zmq
 
 from pubsub_zmq.inflow_guard import REST, InflowGuard, busiest, received
-from pubsub_zmq.sockets import has_work
+from pubsub_zmq.sockets import has_work, signal_of
 from tests.unit.drivers.zmq.world import PATIENCE, ROOT, Listener, Sender, eventually, world
 
 MAX_WORK = 1.0
@@ -225,14 +225,15 @@ def test_sender_leaves_work_for_clients_to_the_sockets_thread(monkeypatch: pytes
 def test_work_of_a_socket_is_seen_and_not_done() -> None:
     with world() as on, zmq.Context() as context, context.socket(zmq.SUB) as client:
         raw_socket = on.raw_socket()
-        eventually(lambda: not raw_socket.socket.poll(0) and not has_work(raw_socket.socket), "it is bound")
+        signal = signal_of(raw_socket.socket)
+        eventually(lambda: not raw_socket.socket.poll(0) and not has_work(signal), "it is bound")
         client.linger = 0
         client.subscribe(b"x")
         client.connect(raw_socket.address)
-        eventually(lambda: has_work(raw_socket.socket), "a connection was made")
-        assert has_work(raw_socket.socket)
+        eventually(lambda: has_work(signal), "a connection was made")
+        assert has_work(signal)
         raw_socket.wait_for_frame(lambda frame: frame == b"\1x")
-        eventually(lambda: not raw_socket.socket.poll(0) and not has_work(raw_socket.socket), "all is done")
+        eventually(lambda: not raw_socket.socket.poll(0) and not has_work(signal), "all is done")
 
 
 def test_guard_continues_after_an_error(caplog: pytest.LogCaptureFixture) -> None:

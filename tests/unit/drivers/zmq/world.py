@@ -89,7 +89,8 @@ class Sender:
 
         def done() -> bool:
             with self.publisher._socket_lock:
-                return self.publisher._xpub is not None and not has_work(self.publisher._xpub)
+                used = self.publisher._used
+                return used is not None and not has_work(used.signal)
 
         eventually(done, "the socket has no work")
 
