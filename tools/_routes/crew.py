@@ -157,6 +157,10 @@ class Crew:
             self._kill_replica(kill.victim)
             service.resume()
         self._was_away(began)
+        if relay is not None:
+            # Now the replicas below miss links, and the relay reads these from the service, which is killed later.
+            back = self._away[-1][1]
+            self._until(lambda: time.time() >= back)
 
     def _start_again(self, service: Service) -> None:
         service.start()

@@ -258,4 +258,6 @@ def test_a_coroutine_is_notified_too(config: Settings) -> None:
             await replica.wait_handled(put(config, "again"), LONG)
 
     asyncio.run(main())
-    assert [type(each) for each in calls[-2:]] == [HistoryChange, int]
+    (notified,) = (number for number, each in enumerate(calls) if isinstance(each, HistoryChange))
+    # The replica may read the old object again before the new commit.
+    assert {type(each) for each in calls[notified + 1 :]} == {int}
