@@ -237,10 +237,10 @@ def _nothing_after(answer: SyncAnswer) -> dict[str, Point]:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """The seconds of the header, at most ``MAX_RETRY_AFTER``; None without one, or for a date."""
+    """The seconds of the header; None without one, or for a date."""
     if retry_after is None or not (retry_after.isascii() and retry_after.isdecimal()):
         return None
-    return min(float(retry_after[:9]), MAX_RETRY_AFTER)
+    return float(retry_after[:9])
 
 
 def _clearer(first: StoreError | None, second: StoreError) -> StoreError:

@@ -89,8 +89,8 @@ MUTANTS = (
     ),
     CLIENT(
         "demanded_pause_is_not_bounded",
-        "return min(float(retry_after[:9]), MAX_RETRY_AFTER)",
-        "return float(retry_after[:9])",
+        "        seconds = min(seconds, self._max_pause)\n",
+        "",
         "test_retry_after_is_bounded",
         "one wrong header keeps a replica from its syncs for years",
     ),
