@@ -5,7 +5,7 @@ what the replica has: than its last proof, or than the links that it applied sin
 """
 
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -14,7 +14,6 @@ from pubsub_lib.core.freshness import Freshness, HeadReading
 from pubsub_lib.core.model import AnswerAge, Delta, Full, Incomplete, Point, SyncAnswer
 from pubsub_lib.core.sync_scheduler import SyncScheduler
 
-Part = Delta | Incomplete | Full
 UNKNOWN: Final = AnswerAge(float("inf"), float("inf"))
 
 
@@ -44,44 +43,12 @@ class Verdict(Enum):
     """The store's history changed (rule R2): all objects are to be read."""
 
 
-class Judged(NamedTuple):
-    """What a chain uses of an answer, and when that was the store's state."""
-
-    verdict: Verdict
-    at: AnswerTime
-    part: Part | None
-    store: Point
-
-
-def judge(chain: Chain, fresh: Freshness, answer: SyncAnswer, syncs: SyncScheduler, turn: int, now: float) -> Judged:
+def judge(
+    chain: Chain, fresh: Freshness, answer: SyncAnswer, syncs: SyncScheduler, turn: int, now: float
+) -> tuple[Verdict, AnswerTime]:
     """Judge a chain's part of the running sync's answer, which is received ``now``, in this turn."""
-    at, part = time_of(answer, chain, syncs, turn, now), answer.chains.get(chain.name)
-    whole = Judged(Verdict.USED, at, part, answer.store)
-    if not at.relayed:
-        return whole
-    whole = whole._replace(verdict=_verdict(chain, fresh, part, at, syncs.begun))
-    if whole.verdict is Verdict.REFUSED and isinstance(part, Delta):
-        return _begin_of(chain, fresh, part, at, turn) or whole
-    return whole
-
-
-def _begin_of(chain: Chain, fresh: Freshness, delta: Delta, at: AnswerTime, turn: int) -> Judged | None:
-    """The begin of a refused delta, up to the head of a reading that the replica already has and that is newer than
-    what it would replace. Under writes a relay's answer is often beyond the head that its hello named just before, and
-    has no newer proof. The later links arrive as messages.
-    """
-    latest, found = fresh.latest, None
-    for head in dict.fromkeys(link.point for link in delta.links if link.point.position > chain.known_position):
-        if (reading := fresh.pending.get(head)) is not None:
-            if reading.time > latest:
-                found = head, reading
-            latest = max(latest, reading.latest)
-    if found is None:
-        return None
-    head, reading = found
-    links = [link for link in delta.links if link.point.position <= head.position]
-    then = AnswerTime(reading.time, reading.latest, chain.turn_of(reading.time, turn), at.applied, relayed=True)
-    return Judged(Verdict.USED, then, Delta(links, head), reading.store)
+    at = time_of(answer, chain, syncs, turn, now)
+    return _verdict(chain, fresh, answer.chains.get(chain.name), at, syncs.begun) if at.relayed else Verdict.USED, at
 
 
 def time_of(answer: SyncAnswer, chain: Chain, syncs: SyncScheduler, turn: int, now: float) -> AnswerTime:
@@ -95,7 +62,9 @@ def time_of(answer: SyncAnswer, chain: Chain, syncs: SyncScheduler, turn: int, n
     return AnswerTime(earliest, now - age.least, covered, syncs.begun - age.applied, relayed=True)
 
 
-def _verdict(chain: Chain, fresh: Freshness, part: Part | None, at: AnswerTime, begun: float) -> Verdict:
+def _verdict(
+    chain: Chain, fresh: Freshness, part: Delta | Incomplete | Full | None, at: AnswerTime, begun: float
+) -> Verdict:
     if part is None:
         return Verdict.REFUSED
     if isinstance(part, Incomplete) or chain.known is None:

@@ -197,21 +197,22 @@ class Tracker:
             return []
         chains = [chain for chain in self._chains.values() if chain.state in SYNCING]
         judged = [judge(chain, self.freshness.of[chain.name], answer, self.syncs, self._turn, now) for chain in chains]
-        if any(each.verdict is Verdict.REFUSED for each in judged):
+        if any(verdict is Verdict.REFUSED for verdict, _ in judged):
             self.syncs.failed(now)  # a part of the answer is not used, so the next sync waits as after a failure
         else:
             self.syncs.ended(now)
         effects: list[Effect] = []
-        for chain, (verdict, at, part, store) in zip(chains, judged, strict=True):
+        for chain, (verdict, at) in zip(chains, judged, strict=True):
             if verdict is Verdict.REFUSED:
                 self.counters.refused += 1
                 self._trigger(chain, Trigger.FAILED, now)
                 continue
-            self._reconnection.read(chain.name, at.earliest)
+            name, part = chain.name, answer.chains[chain.name]
+            self._reconnection.read(name, at.earliest)
             if isinstance(part, Full):
-                effects.extend(self._replaced(chain, part, store, at, now))
+                effects.extend(self._replaced(chain, part, answer.store, at, now))
             elif isinstance(part, Delta) and verdict is Verdict.USED:
-                effects.extend(self._caught_up(chain, part, store, at, now))
+                effects.extend(self._caught_up(chain, part, answer.store, at, now))
             else:
                 # A publisher's message led to a point that the store lacks: its few bytes must not cost all objects.
                 chain.repair = chain.undone = chain.source is not None and chain.synced
