@@ -158,6 +158,8 @@ class AuditLoop:
             now = max((each.last_wall for each in parts), default=0) + reach
         end = closed_before(until, now, self._settings)
         whole = [part for each in runs.values() for part in each.parts]
+        if end is not None and all(end <= part.first_wall for part in whole):
+            end = None  # no record yet: once closed, such windows would make the first files of other hosts too late
         held = (until.of, until.until) if until.of else None
         return end, whole, held
 

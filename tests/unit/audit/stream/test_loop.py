@@ -395,7 +395,7 @@ def test_follower_names_a_run_that_expired_and_one_that_comes_back(tmp_path: Pat
     (sentence,) = found.problems
     assert sentence.startswith("the run a of the replica dead has not ended, and wrote nothing for 0.025 seconds; ")
     assert found.waiting == {"": ("b", BEGIN + 9 * WINDOW)}
-    assert [each[""].end for each in spans] == [BEGIN - 2 * WINDOW, BEGIN + 7 * WINDOW]
+    assert [each[""].end for each in spans] == [BEGIN + 7 * WINDOW]
     assert loop.round().problems == []
     loop.close()
     loop = start()
