@@ -20,7 +20,6 @@ FULL = partial(_mutant, "relay/full_syncs", "relay/test_full_syncs")
 LEASES = partial(_mutant, "service/leases", "service/test_leases")
 SERVICE = partial(_mutant, "service/relay_service", "service/test_relay_service")
 RELAY = partial(_mutant, "core/relaying", "core/test_relaying")
-ANSWER = partial(_mutant, "core/answer_time", "core/test_answer_time")
 FRESH = partial(_mutant, "core/freshness", "core/test_freshness")
 
 MUTANTS = (
@@ -37,13 +36,6 @@ MUTANTS = (
         "            if question.nonce in self._requested:\n",
         "test_started_relay_holds_a_delta_for_a_bounded_time",
         "a replica that listens to another relay gets no delta from this one",
-    ),
-    ANSWER(
-        "delta_is_used_up_to_an_older_reading",
-        "            if reading.time > latest:\n",
-        "            if reading is not None:\n",
-        "test_rule_r3_reading_that_is_not_newer_than_the_proof_saves_no_delta",
-        "after a restore a late delta brings back what was undone",
     ),
     FRESH(
         "replica_polls_while_it_leaves_its_parent",
