@@ -154,7 +154,8 @@ class Relay:
         ``times``: the same by topic, for those of a relay's answer.
         """
         links = self.contents.take(now, applied, times)
-        self._release(now)
+        if self._held or self._requested:  # just started
+            self._release(now)
         if not self._questions and self._refreshing is None and not self.sequencer.wants_reading(now):
             return RelayStep(result, self._publish(links, now))  # nearly always: a link was passed on
         ready = [each for each in self._questions if self._ready(each, now)]

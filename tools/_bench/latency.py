@@ -74,15 +74,16 @@ def raw_send(line: Line, port: int, count: int, rate: float) -> None:
     line.wait()
 
 
-def raw_receive(line: Line, port: int, count: int) -> None:
-    """Raw pyzmq's receiver."""
+def raw_receive(line: Line, port: int, count: int, topic: bytes = TOPIC) -> None:
+    """Raw pyzmq's receiver: sends once it subscribes, and then the median."""
     socket = zmq.Context().socket(zmq.SUB)
     socket.connect(f"tcp://127.0.0.1:{port}")
-    socket.subscribe(TOPIC)
+    socket.subscribe(topic)
+    line.send()
     took = []
     for _ in range(count):
         data = socket.recv()
-        took.append(time.monotonic() - STAMP.unpack_from(data, len(TOPIC))[0])
+        took.append(time.monotonic() - STAMP.unpack_from(data, len(topic))[0])
     line.send(statistics.median(took))
 
 
@@ -91,7 +92,9 @@ def raw(count: int, rate: float = RATE) -> float:
     with Children() as children:
         port = free_port()
         children.fork(raw_send, port, count, rate).receive()
-        return float(children.fork(raw_receive, port, count).receive())
+        receiver = children.fork(raw_receive, port, count)
+        receiver.receive()
+        return float(receiver.receive())
 
 
 # -- ours ------------------------------------------------------------------------------------------------------------

@@ -5,8 +5,6 @@ time: one process sends a few messages over each of them in turns, at 1,000 a se
 delays all of them alike. The relay is that of ``publisher-service``, without HTTP endpoint, database and journals.
 """
 
-import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,13 +15,11 @@ import zmq
 from _children import Children, Line
 from _processes import free_ports
 
-from _bench.latency import RATE, STAMP, stamped
+from _bench.latency import RATE, STAMP, raw_receive, replicate, stamped
 from _bench.measure import Log, Row, Sizes, row
 from _bench.payload import Plan, plan, value
-from _bench.replicas import check, settings, started
+from _bench.replicas import settings
 from _bench.store import PlannedStore
-from pubsub_lib import Replica
-from pubsub_lib.core.events import Event
 from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.relay.runtime import RelayRuntime
 from pubsub_lib.service.relay_service import relay_drivers
@@ -62,8 +58,8 @@ def measure(count: int) -> Sequence[float]:
         receivers = [
             children.fork(replicate, above, plans[0]),
             children.fork(replicate, below, plans[1]),
-            children.fork(receive, raw_above, DIRECT, count),
-            children.fork(receive, raw_below, THROUGH, count),
+            children.fork(raw_receive, raw_above, count, DIRECT),
+            children.fork(raw_receive, raw_below, count, THROUGH),
         ]
         for each in receivers:
             each.receive()
@@ -135,37 +131,3 @@ def forward(line: Line, above: int, below: int) -> None:
     receiver.subscribe(sender.recv()[1:])
     while True:
         sender.send(receiver.recv())
-
-
-def receive(line: Line, port: int, way: bytes, count: int) -> None:
-    """Raw pyzmq's receiver."""
-    socket = zmq.Context().socket(zmq.SUB)
-    socket.connect(f"tcp://127.0.0.1:{port}")
-    socket.subscribe(way)
-    line.send()
-    took = []
-    for _ in range(count):
-        data = socket.recv()
-        took.append(time.monotonic() - STAMP.unpack_from(data, len(way))[0])
-    line.send(statistics.median(took))
-
-
-def replicate(line: Line, port: int, planned: Plan) -> None:
-    """A replica with a handler that measures."""
-    took: list[float] = []
-    store, done = PlannedStore([planned]), threading.Event()
-
-    def handler(event: Event) -> None:
-        if event.written_at:  # not of the first sync
-            took.append(time.monotonic() - event.written_at)
-            if event.position == planned.end.point.position:
-                done.set()
-
-    with Replica(settings(port), topics=[planned.topic], store=store) as replica:
-        replica.on(None, handler)
-        started(replica)
-        line.send()
-        store.commit()
-        done.wait()
-        check(replica, [planned])
-        line.send(statistics.median(took))

@@ -18,27 +18,12 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from _bench.measure import BenchError
-from _children import Children, Forked
 from _command_line import Parser, positive
-from _processes import poll
 
 from _measurements.command import Finding, Findings, log
-from _measurements.relays_processes import (
-    PATIENCE,
-    Figures,
-    Relay,
-    Service,
-    Truth,
-    figures_of,
-    follow,
-    joined,
-    replica_file,
-    times,
-    write,
-)
+from _measurements.relays_processes import PATIENCE, Figures, Relay, figures_of, joined, replica_file
+from _measurements.relays_tree import RelayTree, moved, repaired
 from pubsub_lib import Timing
-from pubsub_lib.core.timing import reconnection_bound
 from pubsub_lib.relay.engine import SETTLING
 from pubsub_lib.sync.server import MAX_PAUSE
 
@@ -83,11 +68,10 @@ class Bounds(msgspec.Struct, frozen=True):
 
 def bounds(timing: Timing, sync: float) -> Bounds:
     """With these times, when a sync takes ``sync`` seconds."""
-    repaired = reconnection_bound(timing, sync, timing.sync_interval + timing.sync_jitter)
-    read = timing.reading_age + timing.round_trip
     # A relay that was just started may send the replica away, and each failed sync doubles the wait for the next.
     again = SETTLING + MAX_PAUSE + timing.max_sync_backoff
-    return Bounds(timing.stale_after + read + repaired, timing.max_idle_time + read + again + repaired)
+    read = timing.reading_age + timing.round_trip
+    return Bounds(moved(timing, sync), timing.max_idle_time + read + again + repaired(timing, sync))
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -175,18 +159,13 @@ def drained(relay: Relay) -> None:
     relay.child.stop(PATIENCE)
 
 
-class Tree:
+class Tree(RelayTree):
     """All processes, which are started, synced and under writes."""
 
     def __init__(self, folder: Path, options: argparse.Namespace, stack: ExitStack) -> None:
         idle = options.idle
-        self.timing = Timing(**times(idle))
-        self.truth = Truth()
+        super().__init__(folder, idle, stack)
         self._written = 0
-        children = stack.enter_context(Children())
-        self.origin = Service(folder, "api-1", idle, children)
-        self.relays = [Relay(folder, name, idle, children, self.origin) for name in ("relay-1", "relay-2")]
-        self.origin.configure()
         both = replica_file(
             folder, "both", idle,
             f"store_url = sqlite:///{folder}/net.db\n"
@@ -199,19 +178,7 @@ class Tree:
         ]
         files = [alone[number % 2] if number < options.replicas // 2 else both for number in range(options.replicas)]
         self._parents = [alone.index(file) if file in alone else None for file in files]
-        # Forked before this process has threads.
-        self.replicas: Sequence[Forked] = [children.fork(follow, file, self.truth) for file in files]
-        self.origin.start()
-        self._writer = children.fork(write, self.origin.config, self.truth, float(options.rate))
-        self._writer.receive(PATIENCE)
-        for relay in self.relays:
-            stack.callback(relay.close)
-            relay.connect()
-            relay.start()
-        for each in self.replicas:
-            each.send("start")
-            each.receive(PATIENCE)
-        self._writer.send("start")
+        self.start(files, float(options.rate))
         self.settle()
 
     def bounds(self, sync: float) -> Bounds:
@@ -240,13 +207,14 @@ class Tree:
 
     def left(self, relay: Relay) -> list[Figures]:
         """Wait until no replica with several parents listens to this relay. Raises BenchError."""
-        return self._until(
+        return self.until(
             lambda found: all(
                 relay.address not in each.parents
                 for each, parent in zip(found, self._parents, strict=True)
                 if parent is None
             ),
             "do not leave the relay",
+            self.replicas,
         )
 
     def settle(self) -> list[Figures]:
@@ -255,28 +223,11 @@ class Tree:
         """
         while self.truth.committed[self._written + 1]:
             self._written += 1
-        return self._until(
-            lambda found: all(each.have >= self._written and not each.polling for each in found), "do not settle"
+        return self.until(
+            lambda found: all(each.have >= self._written and not each.polling for each in found),
+            "do not settle",
+            self.replicas,
         )
-
-    def _until(self, done: Callable[[Sequence[Figures]], bool], what: str) -> list[Figures]:
-        seen: list[list[Figures]] = []
-
-        def look() -> bool:
-            seen.append(figures_of(self.replicas))
-            return done(seen[-1])
-
-        if not poll(look, PATIENCE):
-            raise BenchError(f"the replicas {what}: {seen[-1]}")
-        return [joined(each) for each in zip(*seen, strict=True)]
-
-    def end(self) -> None:
-        """Stop the writer and the replicas."""
-        self.truth.stop.value = 1
-        self._writer.receive(PATIENCE)
-        for each in self.replicas:
-            each.send("end")
-            each.receive(PATIENCE)
 
 
 def loss(old: Figures, new: Figures, away: float, *, alone: bool) -> Loss:

@@ -20,26 +20,13 @@ from pathlib import Path
 
 from _bench import latency
 from _bench.measure import BenchError
-from _children import Children, Forked
+from _children import Forked
 from _command_line import Parser, positive
 from _processes import poll
 
 from _measurements.command import Finding, Findings, log
-from _measurements.relays_processes import (
-    PATIENCE,
-    Figures,
-    Relay,
-    Service,
-    Truth,
-    figures_of,
-    follow,
-    joined,
-    replica_file,
-    times,
-    write,
-)
-from pubsub_lib import Timing
-from pubsub_lib.core.timing import reconnection_bound
+from _measurements.relays_processes import PATIENCE, Figures, Relay, figures_of, replica_file
+from _measurements.relays_tree import RelayTree, moved
 
 MAX_HOP = 2.0
 """Maximum latency of one more relay, as a multiple of one more hop of raw pyzmq."""
@@ -78,17 +65,12 @@ def send(relay: Relay, number: signal.Signals) -> None:
     relay.child.process.send_signal(number)
 
 
-class Tree:
-    """All processes, which are started, synced and under writes."""
+class Tree(RelayTree):
+    """All processes, which are started, synced and under writes: with a replica of the service, too."""
 
     def __init__(self, folder: Path, options: argparse.Namespace, stack: ExitStack) -> None:
         idle = options.idle
-        self.timing = Timing(**times(idle))
-        self.truth = Truth()
-        children = stack.enter_context(Children())
-        self.origin = Service(folder, "api-1", idle, children)
-        self.relays = [Relay(folder, name, idle, children, self.origin) for name in ("relay-1", "relay-2")]
-        self.origin.configure()
+        super().__init__(folder, idle, stack)
         below = replica_file(
             folder, "below", idle,
             f"parents = {', '.join(each.address for each in self.relays)}\n"
@@ -98,21 +80,13 @@ class Tree:
             folder, "direct", idle, f"publishers_ips = 127.0.0.1\npublisher_port = {self.origin.port}\n"
             f"sync_url = {self.origin.url}\n",
         )  # fmt: skip
-        # Forked before this process has threads.
-        self.replicas: Sequence[Forked] = [children.fork(follow, below, self.truth) for _ in range(options.replicas)]
-        self.direct = children.fork(follow, direct, self.truth)
-        self.origin.start()
-        self._writer = children.fork(write, self.origin.config, self.truth, float(options.rate))
-        self._writer.receive(PATIENCE)
-        for relay in self.relays:
-            stack.callback(relay.close)
-            relay.connect()
-            relay.start()
-        for each in (*self.replicas, self.direct):
-            each.send("start")
-            each.receive(PATIENCE)
-        self._writer.send("start")
+        self.start([*[below] * options.replicas, direct], float(options.rate))
         self.settle()
+
+    @property
+    def below(self) -> Sequence[Forked]:
+        """The replicas below the relays. The last replica is that of the service."""
+        return self.replicas[:-1]
 
     @property
     def current(self) -> Relay:
@@ -124,33 +98,21 @@ class Tree:
         """Wait until all replicas listen to one relay (not ``without``) that proves to be fresh. Raises BenchError. The
         figures of the time until then.
         """
-        seen: list[list[Figures]] = []
 
-        def settled() -> bool:
-            seen.append(figures_of(self.replicas))
-            parents = {tuple(each.parents) for each in seen[-1]}
-            moved = without is None or (without.address,) not in parents
-            return moved and len(parents) == 1 and not any(each.polling for each in seen[-1])
+        def settled(found: Sequence[Figures]) -> bool:
+            parents = {tuple(each.parents) for each in found}
+            left = without is None or (without.address,) not in parents
+            return left and len(parents) == 1 and not any(each.polling for each in found)
 
-        if not poll(settled, PATIENCE):
-            raise BenchError(f"the replicas do not settle: {seen[-1]}")
-        return [joined(each) for each in zip(*seen, strict=True)]
-
-    def end(self) -> None:
-        """Stop the writer and the replicas."""
-        self.truth.stop.value = 1
-        self._writer.receive(PATIENCE)
-        for each in (*self.replicas, self.direct):
-            each.send("end")
-            each.receive(PATIENCE)
+        return self.until(settled, "do not settle", self.below)
 
 
 def hop(tree: Tree, raw: float, seconds: float) -> Finding:
     """The latency of one relay more, against one hop of raw pyzmq more."""
     log(f"latency, {seconds:g} s …")
-    figures_of([*tree.replicas, tree.direct])
+    figures_of(tree.replicas)
     time.sleep(seconds)
-    *below, direct = figures_of([*tree.replicas, tree.direct])
+    *below, direct = figures_of(tree.replicas)
     more = min(each.p50 for each in below) - direct.p50
     ratio = more / raw
     words = (
@@ -163,10 +125,8 @@ def hop(tree: Tree, raw: float, seconds: float) -> Finding:
 def kills(tree: Tree, options: argparse.Namespace) -> Finding:
     """SIGKILL of the current relay again and again. The killed one runs again before the next kill."""
     timing = tree.timing
-    wait = timing.sync_interval + timing.sync_jitter
-    repaired = reconnection_bound(timing, options.sync, wait)
-    bound = timing.stale_after + timing.reading_age + timing.round_trip + repaired
-    before = first = figures_of(tree.replicas)
+    bound = moved(timing, options.sync)
+    before = first = figures_of(tree.below)
     worst, least, most = 0.0, float("inf"), 0
     for number in range(options.kills):
         relay = tree.current
@@ -175,7 +135,7 @@ def kills(tree: Tree, options: argparse.Namespace) -> Finding:
         found = tree.settle(without=relay)
         relay.start()
         time.sleep(timing.max_idle_time)  # a late delta of this kill counts
-        after = figures_of(tree.replicas)
+        after = figures_of(tree.below)
         for old, until, new in zip(before, found, after, strict=True):
             worst, least = max(worst, until.worst, new.worst), min(least, until.least, new.least)
             most = max([most, *(count - old.deltas.get(topic, 0) for topic, count in new.deltas.items())])
