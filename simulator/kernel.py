@@ -107,6 +107,9 @@ class Process:
         self.clock = clock
         self.alive = True
         self.paused = False
+        self._paused_at = 0.0
+        self._pauses: list[tuple[float, float]] = []
+        """The begins and ends of those that have ended."""
         self._stalled: list[tuple[Task, int]] = []
         self._tasks: list[Task] = []
 
@@ -130,6 +133,7 @@ class Process:
         if self.paused:
             return
         self.paused = True
+        self._paused_at = self.kernel.now
         self.kernel.trace(self.name, "paused", seconds)
         self.kernel.at(self.kernel.now + seconds, self.unpause)
 
@@ -138,10 +142,20 @@ class Process:
         if not self.paused:
             return
         self.paused = False
+        self._pauses.append((self._paused_at, self.kernel.now))
         self.kernel.trace(self.name, "goes on")
         stalled, self._stalled = self._stalled, []
         for task, token in stalled:
             task.wake(token)
+
+    def since(self, seconds: float) -> float:
+        """The true time after which the process, which is not paused now, has run for so many seconds."""
+        found = self.kernel.now - seconds
+        for begin, end in reversed(self._pauses):
+            if end <= found:
+                break
+            found -= end - begin
+        return found
 
     def is_paused(self) -> bool:
         """Whether the process is paused now: the step's own hook may have paused it."""

@@ -1,6 +1,7 @@
 """Checks that a replica shows what the store never had, or lacks what it had, for a bounded time only (rule 14).
 
-Times are true times. Methods raise Violation.
+Times are true times. The bounds count the time in which the replica runs: while it is paused it can be neither repaired
+nor read. Methods raise Violation.
 """
 
 from typing import TYPE_CHECKING
@@ -51,10 +52,11 @@ class WrongReads:
             known = replica.replica_state.tracker.chain(name).known
             wrong_since = self._since.get((replica, name))
             if wrong_since is not None:
-                seconds = now - max(wrong_since, well_since)
-                if seconds > ANCHOR:
+                begun = max(wrong_since, well_since)
+                if begun < replica.process.since(ANCHOR):
+                    seconds = now - begun
                     raise Violation("wrong read", f"{replica.name}: {name!r} at {known} is wrong since {seconds:.3f} s")
             elif known is not None:
-                since = now - max(ANCHOR, BOUND)
+                since = replica.process.since(max(ANCHOR, BOUND))
                 if since > well_since and not self._history.covers(name, known, since, now):
                     raise Violation("withheld", f"{replica.name}: {name!r} at {known} lacks older changes")

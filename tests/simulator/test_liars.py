@@ -3,6 +3,7 @@
 import io
 
 from simulator.command import main
+from simulator.kernel import Kernel, LocalClock, Process
 from simulator.liar_plan import LIES
 from simulator.plan import Cuts, draw
 from simulator.run import run_seed
@@ -37,3 +38,15 @@ def test_lies_can_be_left_out() -> None:
 def test_same_seed_with_liars_gives_the_same_trace() -> None:
     for seed in (3, 4, 5):
         assert run_seed(seed, LIARS, tracing=True).trace_hash == run_seed(seed, LIARS, tracing=True).trace_hash
+
+
+def test_bounds_count_the_time_in_which_a_replica_runs() -> None:
+    """A replica was paused, ran for 0.1 s, and was paused again: it could not have the changes of these 10 s."""
+    assert run_seed(92200662, LIARS).what == ""
+    kernel = Kernel(0)
+    process = Process(kernel, "replica", "replica0", LocalClock(kernel, 0.0, 1.0))
+    for begin, seconds in ((2.0, 3.0), (6.0, 1.0)):
+        kernel.at(begin, process.pause, seconds)
+    kernel.run(10.0)
+    found = [process.since(seconds) for seconds in (0.0, 2.0, 3.0, 3.5, 4.0, 4.5, 6.0)]
+    assert found == [10.0, 8.0, 7.0, 5.5, 5.0, 1.5, 0.0]

@@ -219,7 +219,7 @@ def test_resync_is_backed_off(endpoint: Endpoint, calls: list[str]) -> None:
     codes = []
     while time.monotonic() < begin + 4.0:
         codes.append(ask(endpoint, "/resync", "POST", **{POST_HEADER: "1"})[0])
-    assert len(codes) > 50
+    assert codes.count(429) > 5, "most requests were too early, however slow this machine is"
     assert set(codes) == {200, 429}
     assert codes.count(200) == len(calls) <= 3, "after 0, 1 and 3 s"
 
