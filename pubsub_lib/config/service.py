@@ -11,6 +11,8 @@ from pubsub_lib.core.limits import MAX_LINKS
 from pubsub_lib.core.timing import SecondsOrNone
 
 DAY: Final = 86_400.0
+STANDBY: Final = "standby"
+"""The role of a service that sends nothing; the directory has the other roles (core/leased_publishers.py)."""
 
 _Day = Annotated[float, Meta(ge=0.001, le=DAY)]
 
@@ -19,11 +21,14 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """The options of ``[publisher_service]``. All times in seconds."""
 
     role: Annotated[
-        Literal["origin", "relay"],
+        Literal["origin", "relay", "standby"],
         option(
             "'origin': the service publishes what this host's workers commit. 'relay': it publishes what it receives "
             "from its parents, or from the origin services in the directory (without store_url: those of "
-            "publishers_ips), to the replicas that name it in their parents. A relay follows the topics of [pubsub]."
+            "publishers_ips), to the replicas that name it in their parents. A relay follows the topics of [pubsub]. "
+            "'standby': it publishes "
+            "nothing, and answers the first syncs of replicas (serve_syncs) from the database of store_url, which may "
+            "be a standby or another copy that is read only."
         ),
     ] = "origin"
     drain_to: Annotated[
@@ -57,7 +62,10 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     ] = 10.0
     follow_interval: Annotated[
         _Day,
-        option("How often the service reads the changelog for changes that no worker handed over. In seconds."),
+        option(
+            "How often the service reads the changelog for changes that no worker handed over. With role = standby: "
+            "how often it tries whether the database answers. In seconds."
+        ),
     ] = 0.25
     grace: Annotated[
         _Day,

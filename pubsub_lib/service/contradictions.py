@@ -19,7 +19,7 @@ from pubsub_lib.config import dragonflow, installed_drivers, options
 from pubsub_lib.config.program import JOURNAL_PREFIX
 from pubsub_lib.config.pubsub import GROUP, WILDCARDS
 from pubsub_lib.config.reading import Configuration
-from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.config.service import STANDBY, ServiceSettings
 from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.exposure import is_loopback_host
@@ -91,6 +91,8 @@ def find(configuration: Configuration, settings: Settings, service: ServiceSetti
     )
     if service.role == RELAY:  # it takes nothing from workers, and does not listen to publishers_ips
         rules = (_names, _driver, _listeners, _paths, _journals)
+    if service.role == STANDBY:  # without a driver and files of its own
+        rules = (_names, _listeners)
     return [sentence for rule in rules for sentence in rule(found)]
 
 

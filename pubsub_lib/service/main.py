@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, Any, Final
 from pubsub_lib.command import entry, streams
 from pubsub_lib.command.exit_codes import OK, USAGE, FileError, code_of
 from pubsub_lib.config.reading import Configuration
-from pubsub_lib.config.service import ServiceSettings
-from pubsub_lib.core.leased_publishers import RELAY
+from pubsub_lib.config.service import STANDBY, ServiceSettings
+from pubsub_lib.core.leased_publishers import ORIGIN, RELAY
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.free_port import with_bound_port
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
-from pubsub_lib.service import open_files, probing, samples, status_page
+from pubsub_lib.service import open_files, probing, roles, samples, status_page
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.contradictions import find
 from pubsub_lib.service.notify import notify, watchdog_seconds
 from pubsub_lib.service.relay_service import RelayService, relay_drivers
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.service.shutdown import ShutdownSignal
+from pubsub_lib.service.standby_service import StandbyService
 from pubsub_lib.service.syncs import syncs_of
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import url
@@ -39,12 +40,19 @@ if TYPE_CHECKING:
 
 _log = logger(__name__)
 
-Serving = PublisherService | RelayService
+Serving = PublisherService | RelayService | StandbyService
 """What runs, by the option ``role``."""
 Reloading = Callable[[Callable[[ServiceSettings], None]], None]
 """Reads the configuration again, and calls its argument with the new settings (:mod:`pubsub_lib.service.reload`)."""
 
 PROGRAM: Final = "publisher-service"
+_KINDS: Final[Mapping[str, type[Serving]]] = {
+    ORIGIN: PublisherService, RELAY: RelayService, STANDBY: StandbyService
+}  # fmt: skip
+_AT_THE_STOP: Final = {
+    ORIGIN: "it first sends the links that workers have handed over", RELAY: "it first sends a goodbye",
+    STANDBY: "it answers no more syncs",
+}  # fmt: skip
 DEFAULT_FILE: Final = "/etc/pubsub_lib/pubsub_lib.conf"
 
 
@@ -110,7 +118,10 @@ def _check(configuration: Configuration, settings: Settings, service: ServiceSet
             entry.report_error(PROGRAM, error)
         if failures:
             return code_of(failures[0])
-        good += f"; {'database, ' if settings.store_url else ''}folders, sockets and ports are available"
+        if service.role == STANDBY:
+            good += "; database and port are available"
+        else:
+            good += f"; {'database, ' if settings.store_url else ''}folders, sockets and ports are available"
     return _answer(good, "the configuration is good, but ")
 
 
@@ -136,12 +147,15 @@ def check(settings: Settings, service: ServiceSettings) -> str:
     is_relay = service.role == RELAY
     if settings.store_url or not is_relay:
         url.parse(settings.store_url)
+    if service.metrics_port:
+        _import_metrics()
+    if service.role == STANDBY:
+        where = f"at {service.metrics_address}:{max(service.metrics_port, 0)}"
+        return f"the configuration is good: standby {settings.service_name!r} answers first syncs {where}"
     if is_relay:
         relay_drivers(settings)
     else:
         drivers(settings)
-    if service.metrics_port:
-        _import_metrics()
     workers = f"workers at {settings.multiproc_socket}" if settings.multiproc_driver else "no workers"
     if is_relay:
         workers = f"topics {', '.join(settings.topics)}, from {_above(settings)}"
@@ -153,7 +167,7 @@ def check(settings: Settings, service: ServiceSettings) -> str:
 
 
 def _above(settings: Settings) -> str:
-    above = ", ".join(settings.parents or service_settings.listening(settings).addresses)
+    above = ", ".join(settings.parents or roles.listening(settings).addresses)
     if settings.store_url:
         return above or "the origin services in the directory"
     syncs = ", ".join(map(str, channel_urls(settings.sync_url))) if settings.sync_url else "the current parent"
@@ -166,8 +180,7 @@ def run(settings: Settings, service: ServiceSettings, reload: Reloading) -> int:
     """
     open_files.raise_limit()
     with ShutdownSignal() as stop:
-        kind: type[Serving] = RelayService if service.role == RELAY else PublisherService
-        serving = kind(settings, service, stop.ask)
+        serving = _KINDS[service.role](settings, service, stop.ask)
         _serve(serving, settings, service, stop, reload)
     if serving.failure is not None:
         raise serving.failure
@@ -179,7 +192,8 @@ def _serve(
 ) -> None:
     with serving:
         endpoint = _endpoint(serving, settings, service) if service.metrics_port else None
-        if endpoint is not None and service_settings.names_channel(settings, service):
+        named = service_settings.names_channel(settings, service)
+        if endpoint is not None and named and not isinstance(serving, StandbyService):
             serving.serve_syncs_at(endpoint.port)
         where = f" at {with_bound_port(settings.bind_address, serving.address)}" if is_bound(settings) else ""
         web = "" if endpoint is None else f", its HTTP endpoint at {service.metrics_address}:{endpoint.port}"
@@ -187,8 +201,7 @@ def _serve(
         notify("READY=1")
         _wait(stop, serving, reload)
         notify("STOPPING=1")
-        first = "sends a goodbye" if service.role == RELAY else "sends the links that workers have handed over"
-        _log.info("%s stops: it first %s", settings.service_name, first)
+        _log.info("%s stops: %s", settings.service_name, _AT_THE_STOP[service.role])
         if endpoint is not None:
             endpoint.close()
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from sqlalchemy import URL
 
-from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.config.service import STANDBY, ServiceSettings
 from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.errors import PubSubError, StoreUnavailable, TransportError
 from pubsub_lib.port_owner import owner_of_lock, owner_of_port
@@ -36,9 +36,11 @@ def failures(settings: Settings, service: ServiceSettings) -> Iterator[PubSubErr
     StoreError for the database, TransportError for all else. Blocks for the database's timeouts, and for 2 s a socket.
     Raises DriverError, ConfigError for settings that were not checked before.
     """
-    if settings.store_url:  # a relay may have none
+    if service.role == STANDBY:
+        yield from _tried(_copy, settings)
+    elif settings.store_url:  # a relay may have none
         yield from _tried(_database, settings)
-    if settings.journal.folder:
+    if settings.journal.folder and service.role != STANDBY:
         yield from _tried(_folder, Path(settings.journal.folder), "journal_folder")
     if settings.multiproc_driver and settings.multiproc_socket and service.role != RELAY:
         yield from _tried(_socket_file, Path(settings.multiproc_socket), "publisher_multiproc_socket", True)
@@ -72,6 +74,12 @@ def _database(settings: Settings) -> None:
     with Store(msgspec.structs.replace(settings, store=once), create=False) as store:
         # Locks the counter's row, as every writer does, and releases it.
         store.committed(store.read_heads([]).store.nonce)
+
+
+def _copy(settings: Settings) -> None:
+    once = msgspec.structs.replace(settings.store, retry_attempts=1)
+    with Store(msgspec.structs.replace(settings, store=once), read_only=True) as store:
+        store.read_heads(())
 
 
 def _database_file(database: URL) -> bool:

@@ -29,7 +29,7 @@ from pubsub_lib.relay.full_syncs import FullSyncReader, longest_wait
 from pubsub_lib.relay.runtime import RelayRuntime
 from pubsub_lib.replica.sources import channel_client, second_client, sibling_client
 from pubsub_lib.replica.sync_reader import SyncReader
-from pubsub_lib.service import settings as service_settings
+from pubsub_lib.service import roles
 from pubsub_lib.service.health import entry_problems, hanging, sending_problems
 from pubsub_lib.service.leases import Leases
 from pubsub_lib.service.status import About, Sources, StatusReader
@@ -56,7 +56,7 @@ def relay_drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber]:
     """
     needs = {"bind_based": f"role = relay in [{SERVICE_GROUP}]", "fan_out": "the replicas, which listen to a relay"}
     sender = loader.load_publisher(settings, needs)
-    own = service_settings.listening(settings).for_driver()
+    own = roles.listening(settings).for_driver()
     return sender, contract.subscriber(loader.load(settings.driver), own)
 
 
@@ -93,12 +93,12 @@ class RelayService:
         sync channel of the current parent. Raises ConfigError, DriverError, StoreError.
         """
         check_settings(settings)
-        service_settings.check_relay(settings, service)
+        roles.check_relay(settings, service)
         self._name = settings.service_name
         self._on_failure = on_failure
         self.failure: PubSubError | None = None
         """The reason why the service must be closed, although it still runs."""
-        settings = service_settings.listening(settings)
+        settings = roles.listening(settings)
         sender, subscriber = relay_drivers(settings)
         self._store = store = _opened(settings) if settings.store_url else None
         live = None if store is None else store.directory.live

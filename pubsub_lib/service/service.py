@@ -27,7 +27,7 @@ from pubsub_lib.journal import open_journal
 from pubsub_lib.latency import Latencies
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.publisher import Publisher
-from pubsub_lib.service import settings as service_settings
+from pubsub_lib.service import roles
 from pubsub_lib.service.changelog_reader import ChangelogReader
 from pubsub_lib.service.commit_server import CommitServer
 from pubsub_lib.service.health import Health
@@ -81,7 +81,7 @@ class PublisherService:
         ``on_failure`` is called, on a thread of the service, when the service must stop; ``failure`` is the reason.
         """
         check_settings(settings)
-        service_settings.check(settings)
+        roles.check_origin(settings)
         self._name = name = settings.service_name
         self._on_failure = on_failure
         self.failure: PubSubError | None = None

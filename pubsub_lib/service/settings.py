@@ -6,25 +6,22 @@ import msgspec
 
 from pubsub_lib import exposure
 from pubsub_lib.config import options
-from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER, WILDCARDS
+from pubsub_lib.config.pubsub import GROUP, WILDCARDS
 from pubsub_lib.config.reading import Configuration, refuse_unknown
-from pubsub_lib.config.service import ServiceSettings
-from pubsub_lib.core.envelope import MAX_ADDRESS, MAX_INSTEAD
-from pubsub_lib.core.leased_publishers import RELAY
+from pubsub_lib.config.service import STANDBY, ServiceSettings
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.exposure import is_loopback
 from pubsub_lib.free_port import has_free_port
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.replica.parent_channel import OWN_HOST, host_of
+from pubsub_lib.service import roles
 from pubsub_lib.settings import Settings
-from pubsub_lib.store import sqlite, url
-from pubsub_lib.sync.urls import ChannelUrl, channel_urls
+from pubsub_lib.store import url
 
 _log = logger(__name__)
 
 _IPV4_LOOPBACK: Final = (OWN_HOST, "localhost")
-_THIS_HOST: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
@@ -43,142 +40,17 @@ def load(configuration: Configuration) -> tuple[Settings, ServiceSettings]:
         service = msgspec.convert(values, ServiceSettings)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the group [{options.SERVICE_GROUP}] cannot be used: {error}; correct it") from error
-    if service.role == RELAY:
-        check_relay(settings, service)
-    else:
-        check(settings)
-        _check_origin(service)
+    roles.check(settings, service)
+    _check_syncs(settings, service)
+    if service.role == STANDBY:
+        settings, service = roles.silent(settings), msgspec.structs.replace(service, address="")
     _check_free_port(settings, service)
     _check_ports(settings, service)
-    _check_syncs(settings, service)
     exposure.check(listeners(settings, service), settings.insecure)
     _warn_of_loopback(service.address, "the directory" if settings.store_url else "pubsub-db agents")
     if settings.store_url:
         url.warn_of_unverified_server(settings.store_url)
     return settings, service
-
-
-def check(settings: Settings) -> None:
-    """Reject (ConfigError) settings with which no publisher service can run."""
-    _check_publisher(settings)
-    if not settings.store_url:
-        raise ConfigError(
-            f"an origin service sends the changes in the database, but store_url is missing in [{GROUP}]; give its URL "
-            f"(sqlite:///net.db), or set role = relay in [{options.SERVICE_GROUP}] if it is to follow its parents"
-        )
-    _check_database(settings)
-
-
-def _check_publisher(settings: Settings) -> None:
-    if not settings.service_name:
-        raise ConfigError("a publisher service needs a stable name; set service_name in [pubsub]")
-    if settings.driver == POLLING_DRIVER:
-        raise ConfigError(
-            "a publisher service has nothing to do while replicas follow by polling; "
-            "set enable_pub_sub = true in [pubsub]"
-        )
-    path = settings.bind_address.removeprefix("ipc://")
-    if path != settings.bind_address and not path.startswith("/"):
-        raise ConfigError(
-            f"with publisher_transport = ipc a service binds a file, but {settings.bind_address!r} names none; set "
-            "publisher_bind_address to an absolute path, or publisher_transport = tcp, in [pubsub]"
-        )
-
-
-def check_relay(settings: Settings, service: ServiceSettings) -> None:
-    """Reject (ConfigError) settings with which no relay can run. No host's name is looked up."""
-    _check_publisher(settings)
-    if settings.store_url:
-        _check_database(settings)
-    group = f"role = relay in [{options.SERVICE_GROUP}]"
-    if not settings.topics:
-        raise ConfigError(f"{group} needs named topics, which the relay follows; set topics in [{GROUP}]")
-    _check_above(settings, service, group)
-    _check_urls(settings, service, group)
-    _check_drain(settings, service)
-    if settings.group_commit == "host":
-        raise ConfigError(
-            f"group_commit = host needs a service that commits for its workers, and {group} does not; set "
-            f"group_commit = process in [{GROUP}]"
-        )
-
-
-def _check_origin(service: ServiceSettings) -> None:
-    for option, given, does in (
-        ("drain_to", service.drain_to, "whose replicas it sends to other relays"),
-        ("sibling_urls", service.sibling_urls, "which reads objects from other relays"),
-    ):
-        if given:
-            raise ConfigError(
-                f"{option} in [{options.SERVICE_GROUP}] is of a relay, {does}; set role = relay, or remove {option}"
-            )
-
-
-def _check_above(settings: Settings, service: ServiceSettings, group: str) -> None:
-    if not settings.parents and settings.store_url and not settings.discovery_interval:
-        raise ConfigError(
-            f"{group} has no publisher to listen to, because parents is empty and discovery_interval is 0; set one of "
-            f"them in [{GROUP}]"
-        )
-    own = {settings.bind_address, service.address}
-    if found := own.intersection(settings.parents):
-        raise ConfigError(
-            f"{group} has its own address {min(found)} among its parents; remove it from parents in [{GROUP}]"
-        )
-    if settings.parents or settings.store_url:
-        return
-    if not settings.addresses:
-        raise ConfigError(
-            f"{group} has no publisher to listen to, because parents and publishers_ips are empty, and without "
-            f"store_url there is no directory; set one of them in [{GROUP}]"
-        )
-    if found := own.intersection(settings.addresses):
-        raise ConfigError(
-            f"{group} without store_url and parents listens to publishers_ips, which names its own address "
-            f"{min(found)}; name the origin services there, or set parents, in [{GROUP}]"
-        )
-
-
-def listening(settings: Settings) -> Settings:
-    """The settings of a relay, with the addresses that its driver listens to from the start: ``publishers_ips`` without
-    parents and without the directory. Otherwise ``publishers_ips`` is for this host's replicas.
-    """
-    return msgspec.structs.replace(settings, addresses=()) if settings.parents or settings.store_url else settings
-
-
-def _check_urls(settings: Settings, service: ServiceSettings, group: str) -> None:
-    if service.sibling_urls and (settings.sync_url or not settings.store_url):
-        raise ConfigError(
-            f"{group} has sibling_urls, which it would ask before it reads the database, but with sync_url, or without "
-            "store_url, it reads no objects from the database; remove one of them, or set store_url alone"
-        )
-    for option, urls, section in (
-        ("sync_url", settings.sync_url, GROUP),
-        ("sibling_urls", service.sibling_urls, options.SERVICE_GROUP),
-    ):
-        own = [str(each) for each in channel_urls(urls, option) if _is_own(each, service)] if urls else []
-        if own:
-            raise ConfigError(
-                f"{group} would read its syncs from itself at {own[0]}; remove it from {option} in [{section}]"
-            )
-
-
-def _check_drain(settings: Settings, service: ServiceSettings) -> None:
-    group = f"drain_to in [{options.SERVICE_GROUP}]"
-    if len(service.drain_to) > MAX_INSTEAD:
-        raise ConfigError(f"{group} names {len(service.drain_to)} addresses; name {MAX_INSTEAD} at most")
-    for address in service.drain_to:
-        if not address.partition("://")[2] or len(address) > MAX_ADDRESS or has_free_port(address):
-            raise ConfigError(f"{group} names {address!r}, which is no address; write it as tcp://10.0.0.8:8866")
-        if address in (settings.bind_address, service.address):
-            raise ConfigError(f"{group} names {address}, which is the relay's own address; remove it")
-
-
-def _is_own(channel: ChannelUrl, service: ServiceSettings) -> bool:
-    """Whether a URL is certainly that of this service's HTTP endpoint. No host's name is looked up."""
-    own, host = service.metrics_address.strip("[]"), channel.host
-    same = host == own or (host in _THIS_HOST and {own, f"[{own}]"} & {*_THIS_HOST, *WILDCARDS})
-    return bool(same) and not channel.tls and channel.port == service.metrics_port
 
 
 def listeners(settings: Settings, service: ServiceSettings) -> exposure.Listeners:
@@ -188,20 +60,6 @@ def listeners(settings: Settings, service: ServiceSettings) -> exposure.Listener
         option = f"metrics_address in [{options.SERVICE_GROUP}]"
         found[option] = f"http://{service.metrics_address}:{max(service.metrics_port, 0)}"
     return found
-
-
-def _check_database(settings: Settings) -> None:
-    """Reject a SQLite file that is opened read-only: the service writes its leases and trims the changelog."""
-    database = url.parse(settings.store_url)
-    if database.get_backend_name() != "sqlite":
-        return
-    for name, writable in (("mode", ("rw", "rwc")), ("immutable", ("0",))):
-        for value in database.normalized_query.get(name, ()):
-            if value not in writable:
-                raise ConfigError(
-                    f"the SQLite file {str(sqlite.path_of(database))!r} of store_url is opened with {name}={value}, "
-                    f"but a publisher service writes in its database; remove {name} from store_url"
-                )
 
 
 def _check_free_port(settings: Settings, service: ServiceSettings) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
+from pubsub_lib.config.service import STANDBY
 from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.core.model import ALL
 from pubsub_lib.http_routes import Answered, Query, Route
@@ -54,6 +55,17 @@ _NO_DIRECTORY: Final = (
     "This relay has no database, so it has no entry in the directory and does not read it. Replicas find it only by "
     "their own <code>parents</code>."
 )
+_STANDBY: Final = (
+    "This service answers first syncs of replicas from a copy of the database, and sends no messages. It is not in the "
+    "directory; replicas find it by their own <code>sync_url</code>. "
+)
+_SYNCS: Final = {
+    "answered": "syncs that were answered",
+    "prepared": "topics that were answered from a prepared snapshot",
+    "busy": "syncs that were sent away for some seconds",
+    "failed": "syncs that failed",
+    "bytes": "bytes that were sent",
+}
 
 
 def routes(read: Callable[[], Status]) -> Mapping[str, Route]:
@@ -69,7 +81,10 @@ def routes(read: Callable[[], Status]) -> Mapping[str, Route]:
 def page(status: Status, refresh: int = 0) -> str:
     """The page; it is loaded again every ``refresh`` seconds, 0: never."""
     state = "ready" if not status.problems else "not ready"
-    sections = (_problems(status), _services(status), _replicas(status), _topics(status), _work(status))
+    sections = [_problems(status), _services(status)]
+    if status.role != STANDBY:
+        sections += [_replicas(status), _topics(status)]
+    sections.append(_work(status))
     return document(
         f"{text(status.service)}: {state}",
         _header(status, refresh),
@@ -83,17 +98,17 @@ def _header(status: Status, refresh: int) -> str:
     count = len(status.problems)
     state = "Ready" if not count else f"Not ready: {count} problem{'s' * (count > 1)}"
     made = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(status.made_at))
-    about = {
-        "UUID of this start": text(status.uuid),
-        "Runs for": seconds(status.running),
-        "Driver": text(status.driver),
-        "Address for replicas": text(status.address) or "none: this driver binds no address",
-        "Page made at": made,
-    }
+    about = {"UUID of this start": text(status.uuid), "Runs for": seconds(status.running)}
+    if status.role == STANDBY:
+        about["Role"] = "standby"
+    else:
+        about["Driver"] = text(status.driver)
+        about["Address for replicas"] = text(status.address) or "none: this driver binds no address"
+    about["Page made at"] = made
     if status.role == RELAY:
         about["Role"] = "relay"
         about["Listens to"] = ", ".join(map(text, status.listens_to)) or "no publisher yet"
-    if not status.database:
+    if not status.database and status.role != STANDBY:
         about["Database"] = "none"
     pairs = "".join(f"<dt>{key}</dt><dd>{value}</dd>\n" for key, value in about.items())
     again = (
@@ -128,6 +143,10 @@ def _problems(status: Status) -> str:
 
 
 def _services(status: Status) -> str:
+    if status.role == STANDBY:
+        position = number(status.gauges.get("standby", {}).get("position"))
+        last = f"Its copy had the position {position} at the last reading."
+        return section("services", "Services", paragraph(_STANDBY + last))
     if not status.database:
         return section("services", "Services", paragraph(_NO_DIRECTORY))
     if status.entries_age is None:
@@ -252,6 +271,10 @@ def _counted(status: Status) -> str:
         relayed = status.counters.get("relayed", {})
         rows = [(what, number(relayed.get(key))) for key, what in _RELAYED.items()]
         return table("What this relay has counted since its start", ("What", "Number"), rows, 1)
+    if status.role == STANDBY:
+        syncs = status.counters.get("sync_channel", {})
+        rows = [(what, number(syncs.get(key))) for key, what in _SYNCS.items()]
+        return table("What this service has counted since its start", ("What", "Number"), rows, 1)
     links = status.counters.get("links", {})
     rows = [(what, number(links.get(key))) for key, what in _LINKS.items()]
     return table("Changes that were published since the start, by where they came from", ("Links", "Number"), rows, 1)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from pubsub_lib.config.service import ServiceSettings
-from pubsub_lib.core.leased_publishers import ORIGIN
+from pubsub_lib.config.service import STANDBY, ServiceSettings
+from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.http_routes import Route, Streaming
 from pubsub_lib.settings import Settings
 from pubsub_lib.sync.agents import Agents
@@ -39,8 +39,10 @@ class Syncs(NamedTuple):
     def counters_with(self, counters: Numbers) -> Numbers:
         """These counters, and those of the routes."""
         route, agents = self.route, self.agents
-        if route is None or agents is None:
+        if route is None:
             return counters
+        if agents is None:
+            return lambda: {**counters(), "sync_channel": route.counters()}
         return lambda: {**counters(), "sync_channel": route.counters(), "announcements": agents.counters()}
 
     def gauges_with(self, gauges: Numbers) -> Numbers:
@@ -49,12 +51,15 @@ class Syncs(NamedTuple):
         return gauges if agents is None else lambda: {**gauges(), "agents": agents.gauges()}
 
 
-def syncs_of(source: SyncSource, agents: AgentsRoute, settings: Settings, service: ServiceSettings) -> Syncs:
+def syncs_of(source: SyncSource, agents: AgentsRoute | None, settings: Settings, service: ServiceSettings) -> Syncs:
     """The routes of these settings: syncs, which this source answers, and the agents. A transfer takes at most
-    ``sync_timeout``, after which the replica has given it up.
+    ``sync_timeout``, after which the replica has given it up. ``agents``: None when the service takes no announcements.
     """
     if not service.serve_syncs:
         return Syncs(None, None)
-    once = service.role == ORIGIN  # a relay answers from its memory
-    route = SyncRoute(source, service.max_syncs, settings.timing.sync_timeout, service.snapshot_bytes, once=once)
+    once = service.role != RELAY  # a relay answers from its memory
+    firsts = service.role == STANDBY
+    route = SyncRoute(
+        source, service.max_syncs, settings.timing.sync_timeout, service.snapshot_bytes, once=once, firsts=firsts
+    )
     return Syncs(route, agents)

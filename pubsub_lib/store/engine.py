@@ -38,6 +38,10 @@ _BINARY: Final = "pubsub_binary_result"
 BINARY_RESULT: Final[Mapping[str, Any]] = MappingProxyType({_BINARY: True})
 """An execution option for statements that read values: PostgreSQL sends the rows as bytes. As text, which is psycopg's
 default, each byte of a value takes two. Without effect on other databases."""
+_STANDBY: Final = (
+    "{} is a standby, which can only be read; use the primary, or set role = standby in [publisher_service] if this is "
+    "a service that is to answer syncs alone"
+)
 
 
 def pair(url: URL, settings: StoreSettings, *, primary: bool, bulk: bool = False) -> tuple[Engine, Engine]:
@@ -145,7 +149,7 @@ def _postgresql(url: URL, settings: StoreSettings, writes: bool, primary: bool) 
         if row is not None and row[1] != "UTF8":
             raise ConfigError(f"the database {url.database} has the encoding {row[1]}; create it with ENCODING 'UTF8'")
         if primary and row is not None and row[0]:
-            raise StoreReadOnly(f"{url.host} is a standby, which can only be read; use the primary")
+            raise StoreReadOnly(_STANDBY.format(url.host))
 
     @event.listens_for(engine, "before_cursor_execute")
     def _choose_format(

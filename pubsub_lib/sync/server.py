@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Final
 
-from pubsub_lib.core.model import SyncAnswer
+import msgspec
+
+from pubsub_lib.core.model import SyncAnswer, Want
 from pubsub_lib.errors import FrameError, PubSubError
 from pubsub_lib.http_routes import Body, Streamed
 from pubsub_lib.logs import logger
@@ -28,7 +30,8 @@ class SyncRoute:
     """Answers questions from a source, at most ``places`` at the same time; the other replicas get 503.
 
     ``max_seconds``: maximum time of one transfer, so that slow replicas do not hold the places. ``max_snapshot_bytes``:
-    of the prepared snapshots, compressed; 0: none is kept. ``once``: as of :class:`.SnapshotCache`. Any thread.
+    of the prepared snapshots, compressed; 0: none is kept. ``once``: as of :class:`.SnapshotCache`. ``firsts``:
+    only first syncs are answered; the client asks another server for what is left out. Any thread.
     """
 
     max_body_bytes: Final = MAX_QUESTION_BYTES
@@ -42,8 +45,10 @@ class SyncRoute:
         rng: random.Random | None = None,
         *,
         once: bool = False,
+        firsts: bool = False,
     ) -> None:
         self.max_seconds = max_seconds
+        self._firsts = firsts
         self._snapshots = SnapshotCache(max_snapshot_bytes, once=once)
         self._source = source
         self._places = threading.BoundedSemaphore(places)
@@ -53,8 +58,9 @@ class SyncRoute:
         self._running = 0
 
     def counters(self) -> Mapping[str, int]:
-        """Questions by their outcome, and the sent bytes. ``failed``: the source failed, or the replica left.
-        ``prepared``: topics that were answered from snapshots.
+        """Questions by their outcome, and the sent bytes. ``refused``: they cannot be decoded, or ask for nothing
+        that is answered here. ``failed``: the source failed, or the replica left. ``prepared``: topics that were
+        answered from snapshots.
         """
         with self._lock:
             return {**self._counts, "prepared": self._snapshots.used}
@@ -87,6 +93,11 @@ class SyncRoute:
         except FrameError as error:
             self._count("refused")
             return _text(HTTPStatus.BAD_REQUEST, str(error))
+        if self._firsts:
+            question = msgspec.structs.replace(question, wants=_firsts_of(question.wants))
+            if not question.wants:
+                self._count("refused")
+                return self._come_again("this service answers first syncs only")
         try:
             answer, prepared = self._read(question, gzip=gzip)
         except BeingRead as error:
@@ -127,6 +138,11 @@ class SyncRoute:
         with self._lock:
             self._counts[what] += 1
             self._counts["bytes"] += size
+
+
+def _firsts_of(wants: Mapping[str, Want]) -> Mapping[str, Want]:
+    """Those that ask for all objects."""
+    return {chain: want for chain, want in wants.items() if want == Want()}
 
 
 def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> Streamed:

@@ -5,9 +5,9 @@ that read the database, lower relays and replicas that have none. All is started
 alone with an empty database, then with a fifth of the replicas, then with all. Before each start all processes and
 PostgreSQL are killed by SIGKILL, and they start together. After a start one change is committed in each topic, which
 every replica must receive. Then the same with two standbys of the database and no relays: the replicas listen to the
-origin, and read their first syncs from a server at each standby. After that, :mod:`.herd_model` computes the start of
-more replicas from the measured costs. All times are the defaults. The recount of the database is turned off, because it
-reads all objects twice in each ``recount_time`` whether anything starts or not.
+origin, and read their first syncs from a service at each standby (``role = standby``). After that, :mod:`.herd_model`
+computes the start of more replicas from the measured costs. All times are the defaults. The recount of the database is
+turned off, because it reads all objects twice in each ``recount_time`` whether anything starts or not.
 
 Exit code 1: a bound is broken. The data, of which each database may send twice the bytes, are topic, table, key and
 value of each object. The limit of connections does not depend on the number of replicas. A relay may have 1.3 times the

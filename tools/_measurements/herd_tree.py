@@ -13,11 +13,12 @@ import msgspec
 from _bench.measure import BenchError
 from _children import Children, Forked
 from _private_server import PrivateServer
-from _processes import free_port, poll
+from _processes import poll
 from _servers import PrivatePostgres
+from _standby import PrivateStandby
 from sqlalchemy import make_url
 
-from _measurements import counting_proxy, standby
+from _measurements import counting_proxy
 from _measurements.command import log
 from _measurements.counting_proxy import Counts
 from _measurements.herd_processes import PATIENCE, Node, Seen, Use, Wanted, commit, follow, names
@@ -109,10 +110,6 @@ class Herd(ABC):
     def allowed_connections(self) -> int:
         """The limit of connections to all databases."""
 
-    def start_others(self) -> Sequence[Forked]:
-        """Start servers that are no publisher services, without waiting."""
-        return ()
-
     def start(self, replicas: int) -> Start:
         """Kill everything, start it, and wait until all have everything. ``replicas``: their number."""
         self.kill()
@@ -121,9 +118,8 @@ class Herd(ABC):
         begun = time.monotonic()
         for node in self.nodes:
             node.start()
-        self._forked = list(self.start_others())
         forked = [self._children.fork(follow, wanted[number::processes]) for number in range(processes)]
-        self._forked += forked
+        self._forked = forked
         for database in self.databases:
             database.server.restart()
         seen: list[Seen] = [each.receive(PATIENCE) for each in forked]
@@ -214,22 +210,20 @@ class StandbyHerd(Herd):
         self, folder: Path, options: argparse.Namespace, databases: Sequence[Database], children: Children
     ) -> None:
         super().__init__(folder, options, databases, children)
-        self._ports = [free_port() for _ in databases[1:]]
+        self.standbys = [Node(folder, each.name, "standby", children) for each in databases[1:]]
+        for node, database in zip(self.standbys, databases[1:], strict=True):
+            node.configure(f"store_url = {database.url}\n")
+        self.nodes += self.standbys
 
     @property
     def allowed_connections(self) -> int:
-        """The origin and the servers answer syncs, and each standby is connected to the primary."""
-        standbys = len(self._ports)
+        """All services answer syncs, and each standby is connected to the primary."""
+        standbys = len(self.standbys)
         return (PER_PROGRAM + PLACES) * (1 + standbys) + standbys
 
-    def start_others(self) -> Sequence[Forked]:
-        """The servers at the standbys."""
-        pairs = zip(self.databases[1:], self._ports, strict=True)
-        return [self._children.fork(standby.serve, database.url, port, PLACES) for database, port in pairs]
-
     def replica(self, number: int) -> Settings:
-        """It knows the origin's address, and the servers."""
-        urls = [*(f"http://127.0.0.1:{port}" for port in rotated(self._ports, number)), self.origin.url]
+        """It knows the origin's address, and where syncs are answered."""
+        urls = [*(each.url for each in rotated(self.standbys, number)), self.origin.url]
         return Settings(
             driver="zmq_pubsub_driver", addresses=(self.origin.address,), sync_url=", ".join(urls),
             replica_name=f"agent-{number}", default_topic=False,
@@ -243,7 +237,7 @@ def primary(children: Children, stack: ExitStack) -> Database:
 
 def standbys_of(database: Database, children: Children, stack: ExitStack) -> list[Database]:
     """Copies of a server, which follow it."""
-    made = [standby.PrivateStandby(database.server, database.port) for _ in range(STANDBYS)]
+    made = [PrivateStandby(database.server, database.port) for _ in range(STANDBYS)]
     return [Database(f"standby-{number}", each, children, stack) for number, each in enumerate(made)]
 
 

@@ -212,6 +212,9 @@ GOOD = {
     )
     + "parents = tcp://10.0.0.1:8866\n"
     + RELAY,
+    "a standby": HERE
+    + "pub_sub_use_multiproc = false\npublishers_ips = 10.0.0.2\n"
+    + "[publisher_service]\nrole = standby\nserve_syncs = true\n",
     "a relay": HERE + "pub_sub_use_multiproc = false\npublishers_ips = 10.0.0.2\n" + RELAY,
     "a relay below another": HERE + "discovery_interval = 0\nparents = tcp://10.0.0.7:8866\n" + RELAY,
     "one host": OURS,

@@ -197,6 +197,23 @@ def test_check_of_a_relay_names_its_topics_and_what_is_above(config: Path, capsy
     assert "needs named topics" in capsys.readouterr().err
 
 
+def test_check_of_a_standby_names_where_it_answers(
+    config: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    standby = "[publisher_service]\nrole = standby\nserve_syncs = true"
+    config.write_text(config.read_text().replace("[publisher_service]", standby))
+    assert main(["--check", "--config-file", str(config)]) == 0
+    good = capsys.readouterr().out
+    assert good.startswith("the configuration is good: standby 'api-1' answers first syncs at 127.0.0.1:")
+    assert main(["--check", "--connect", "--config-file", str(config)]) == 4, "there is no database, and it makes none"
+    assert "net.db" in capsys.readouterr().err
+    with Store(f"sqlite:///{tmp_path}/net.db"):
+        pass
+    assert main(["--check", "--connect", "--config-file", str(config)]) == 0
+    assert capsys.readouterr().out == f"{good.rstrip()}; database and port are available\n"
+    assert not (tmp_path / "hop").exists()
+
+
 def test_check_names_no_address_for_a_driver_that_binds_nothing(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
+from pubsub_lib.config.pubsub import POLLING_DRIVER
 from pubsub_lib.config.reading import Configuration
 from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.service.settings import listening, load, names_channel, reachable
-from pubsub_lib.settings import Settings
+from pubsub_lib.service.settings import load, names_channel, reachable
 
 GOOD = "[pubsub]\nstore_url = sqlite:///net.db\nenable_pub_sub = true\nservice_name = api-1\n"
 
@@ -57,6 +56,21 @@ def test_relay_is_read_from_a_file(tmp_path: Path) -> None:
     assert read(tmp_path, RELAY.replace("topics", f"sync_url = {above}\ntopics")) == service
 
 
+STANDBY = GOOD + "[publisher_service]\nrole = standby\nserve_syncs = true\n"
+
+
+def test_standby_sends_nothing_whatever_the_file_has_for_a_publisher(tmp_path: Path) -> None:
+    path = tmp_path / "net.conf"
+    lines = "publisher_port = 8867\nkeys = true\ninsecure = true\n"  # the port of its HTTP endpoint, which is free
+    path.write_text(STANDBY.replace("[publisher_service]", f"{lines}[publisher_service]\naddress = tcp://nat:1"))
+    settings, service = load(Configuration.read(path))
+    assert (service.role, service.address, settings.driver) == ("standby", "", POLLING_DRIVER)
+    assert (settings.bind_address, settings.multiproc_driver, settings.keys) == ("", "", False)
+    assert not names_channel(settings, service)
+    file = STANDBY.replace("sqlite:///net.db", "sqlite:///file:net.db?mode=ro&uri=true")
+    assert read(tmp_path, file.replace("enable_pub_sub = true\n", "")).role == "standby"
+
+
 BARE = RELAY.replace("store_url = sqlite:///net.db", "sync_url = http://10.0.0.1:8867")
 
 
@@ -66,14 +80,6 @@ def test_relay_without_the_database_is_read_from_a_file(tmp_path: Path) -> None:
         assert (service.role, service.address) == ("relay", "tcp://127.0.0.1:8866")
     alone = RELAY.replace("store_url = sqlite:///net.db", "parents = tcp://10.0.0.1:8866")
     assert read(tmp_path, alone).role == "relay"
-
-
-def test_relay_listens_to_publishers_ips_only_without_parents_and_directory() -> None:
-    addresses, parents = ("tcp://10.0.0.1:8866",), ("tcp://10.0.0.7:8866",)
-    given = Settings(sync_url="http://10.0.0.1:8867", addresses=addresses)
-    assert listening(given).addresses == addresses
-    assert listening(msgspec.structs.replace(given, parents=parents)).addresses == ()
-    assert listening(msgspec.structs.replace(given, store_url="sqlite:///net.db")).addresses == ()
 
 
 SERVES = "insecure = true\n[publisher_service]\nserve_syncs = true\n"
@@ -180,6 +186,21 @@ WRONG = {
     "a relay that sends replicas to too many": (
         RELAY + f"drain_to = {', '.join(f'tcp://127.0.0.2:{port}' for port in range(9000, 9017))}\n",
         "names 17 addresses; name 16 at most",
+    ),
+    "a standby without a database": (
+        STANDBY.replace("store_url = sqlite:///net.db", "sync_url = http://h:1"),
+        "answers syncs from a database",
+    ),
+    "a standby that answers nothing": (STANDBY.replace("serve_syncs = true", ""), "set serve_syncs = true there, too"),
+    "a standby without a name": (STANDBY.replace("service_name = api-1", ""), "set service_name"),
+    "a standby that commits": (
+        STANDBY.replace("[publisher_service]", "group_commit = host\n[publisher_service]"),
+        "set group_commit = process",
+    ),
+    "a standby with relays": (STANDBY + "drain_to = tcp://127.0.0.2:8866\n", "drain_to .* is of a relay"),
+    "a standby with keys": (
+        STANDBY.replace("[publisher_service]", "keys = true\n[publisher_service]"),
+        "which keys = true is to prevent",
     ),
     "no name": (GOOD.replace("service_name = api-1", ""), "set service_name"),
     "off": (GOOD.replace("enable_pub_sub = true", ""), "set enable_pub_sub = true"),

@@ -67,6 +67,20 @@ def test_relay_without_a_database_claims_nothing_of_one() -> None:
     assert "Position and objects are not known yet." in Words(page(msgspec.structs.replace(relay, topics=unknown))).text
 
 
+def test_standby_claims_nothing_of_messages_and_replicas() -> None:
+    standby = status(
+        role="standby", database=False, entries=[], entries_total=0, entries_age=None, driver="", address="",
+        gauges={"standby": {"position": 1234.0}}, counters={"sync_channel": {"answered": 7, "bytes": 4096}},
+    )  # fmt: skip
+    words = Words(page(standby)).text
+    assert "Role standby" in words
+    assert "Its copy had the position 1,234 at the last reading." in words
+    assert "syncs that were answered 7" in words
+    assert "syncs that failed –" in words
+    for wrong in ("Driver", "Address for replicas", "Replicas", "Topics", "Lease", "handed over", "relay", "Database"):
+        assert wrong not in words, wrong
+
+
 def test_problems_and_warnings_are_sentences() -> None:
     problems = ["the changelog is not being followed", "the entry in the directory is not renewed"]
     words = Words(page(status(problems=problems, excluded=[("api-1", UUID)], gauges={"broken": {"journal": 1.0}})))

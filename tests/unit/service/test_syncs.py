@@ -35,14 +35,21 @@ def test_service_has_no_routes_without_the_option(config: Settings) -> None:
     assert syncs.gauges_with(lambda: {"leases": {"entry": 1.0}})() == {"leases": {"entry": 1.0}}
 
 
-@pytest.mark.parametrize(("role", "once"), [("origin", True), ("relay", False)])
+@pytest.mark.parametrize(("role", "once"), [("origin", True), ("relay", False), ("standby", True)])
 def test_only_a_database_is_read_once_for_many(
-    config: Settings, monkeypatch: pytest.MonkeyPatch, role: Literal["origin", "relay"], once: bool
+    config: Settings, monkeypatch: pytest.MonkeyPatch, role: Literal["origin", "relay", "standby"], once: bool
 ) -> None:
     given = []
-    monkeypatch.setattr(service_syncs, "SyncRoute", lambda *_, once: given.append(once))
+    monkeypatch.setattr(service_syncs, "SyncRoute", lambda *_, once, firsts: given.append((once, firsts)))
     syncs_of(lambda question: None, agents(), config, ServiceSettings(serve_syncs=True, role=role))
-    assert given == [once]
+    assert given == [(once, role == "standby")]
+
+
+def test_service_without_announcements_has_only_the_route_of_syncs(config: Settings) -> None:
+    syncs = syncs_of(lambda question: None, None, config, ServiceSettings(serve_syncs=True, role="standby"))
+    assert (list(syncs.streams), syncs.routes, syncs.known()) == ([ROUTE], {}, None)
+    assert list(syncs.counters_with(lambda: {"failures": {}})()) == ["failures", "sync_channel"]
+    assert syncs.gauges_with(lambda: {"standby": {"position": 1.0}})() == {"standby": {"position": 1.0}}
 
 
 def test_route_has_the_bounds_of_the_settings_and_its_own_counters(config: Settings, store: Store) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pubsub_lib.core.model import SyncAnswer, Want
+from pubsub_lib.core.model import Point, SyncAnswer, Want
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.http_routes import Streamed
 from pubsub_lib.sync import snapshots
@@ -132,6 +132,31 @@ def test_hostile_question_gets_400_and_does_not_reach_the_source() -> None:
         assert answer.status == 400
         assert text(answer).startswith("a sync's question cannot be read")
     assert served.counters()["refused"] == 1
+
+
+def test_route_of_first_syncs_leaves_out_what_another_server_must_answer() -> None:
+    asked: list[SyncQuestion] = []
+
+    def source(question: SyncQuestion) -> SyncAnswer:
+        asked.append(question)
+        return ANSWER
+
+    served = SyncRoute(source, 1, 60.0, firsts=True)
+    point = Point(7, 7)
+    others = {
+        "behind": Want(after=point),
+        "rotted": Want(buckets={3: 4}, known=point),
+        "known": Want(known=point),
+    }
+    with served.serve(Given(encode_question(SyncQuestion({**others, "new": Want()}))), gzip=False) as answer:
+        assert answer.status == 200
+        b"".join(answer.parts)
+    assert [each.wants for each in asked] == [{"new": Want()}]
+    with served.serve(Given(encode_question(SyncQuestion(others))), gzip=False) as answer:
+        assert (answer.status, text(answer)) == (503, "this service answers first syncs only\n")
+        assert 1 <= int(answer.headers["Retry-After"]) <= MAX_PAUSE
+    assert len(asked) == 1
+    assert (served.counters()["answered"], served.counters()["refused"], served.running) == (1, 1, 0)
 
 
 def test_place_is_free_again_after_a_source_or_a_client_failed() -> None:
