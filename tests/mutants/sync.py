@@ -13,6 +13,8 @@ CLIENT = partial(_mutant, "sync/client", "sync/test_client")
 
 PACKING = partial(_mutant, "sync/packing", "sync/test_packing")
 SERVICE = partial(_mutant, "service/service", "service/test_syncs")
+STANDBY = partial(_mutant, "service/standby_service", "service/test_standby_service")
+SERVER = partial(_mutant, "sync/server", "sync/test_server")
 RESUMING = partial(_mutant, "sync/resuming", "sync/test_resuming")
 FRESHNESS = partial(_mutant, "core/freshness", "core/test_freshness")
 
@@ -149,5 +151,19 @@ MUTANTS = (
         "read_sync(question.wants)",
         "test_service_reads_objects_as_the_pages_that_it_sends",
         "each full sync takes four times the memory at the service",
+    ),
+    STANDBY(
+        "standby_counts_as_the_primary",
+        "read_packed), ages={})",
+        "read_packed), ages=None)",
+        "test_answers_have_no_age_and_nothing_is_written",
+        "the objects of a copy that is behind replace newer ones",
+    ),
+    SERVER(
+        "standby_answers_deltas",
+        "if want == Want()}",
+        "if want is not None}",
+        "test_route_of_first_syncs_leaves_out_what_another_server_must_answer",
+        "a copy that is behind does not contain the replica's point, which then reads all objects from the primary",
     ),
 )
