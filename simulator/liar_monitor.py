@@ -4,6 +4,7 @@ The invariants that a lie may break while it is believed are not checked: those 
 and those about the causes of syncs, because the evidence contains lies.
 """
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from pubsub_lib.core.chain import Chain
@@ -206,9 +207,13 @@ class LiarMonitor(Monitor):
 
     # -- at regular times --------------------------------------------------------------------------------------------
 
+    def sweep(self, replicas: Collection["Replica"]) -> None:
+        """Also see whether the database works, which services need when no replica runs."""
+        database = self._world.database
+        if not database.up or database.stalled or database.slowness or database.hang_chance:
+            self._well_since = self._world.kernel.now
+        super().sweep(replicas)
+
     def look(self, replica: "Replica") -> None:
         """What is wrong, or missing, is not for longer than the anchor's bound."""
-        database, now = self._world.database, self._world.kernel.now
-        if not database.up or database.stalled or database.slowness or database.hang_chance:
-            self._well_since = now
-        self._reads.look(replica, self._well_since, now)
+        self._reads.look(replica, self._well_since, self._world.kernel.now)

@@ -40,6 +40,11 @@ def test_same_seed_with_liars_gives_the_same_trace() -> None:
         assert run_seed(seed, LIARS, tracing=True).trace_hash == run_seed(seed, LIARS, tracing=True).trace_hash
 
 
+def test_database_that_is_down_while_no_replica_runs_delays_the_judgement_of_workers() -> None:
+    """The only replica was killed until the database worked again."""
+    assert run_seed(93002082, LIARS).what == ""
+
+
 def test_bounds_count_the_time_in_which_a_replica_runs() -> None:
     """A replica was paused, ran for 0.1 s, and was paused again: it could not have the changes of these 10 s."""
     assert run_seed(92200662, LIARS).what == ""
