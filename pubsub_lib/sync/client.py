@@ -52,7 +52,8 @@ class SyncClient:
     the first one that answers, beginning with the one that answered last. One that failed or hung is asked last, and so
     is one whose answer did not help: a relay that is cut off goes on answering. The latter does not put a server that
     failed first, until as much time has passed as its failure took: one that hangs would cost each other question the
-    wait for it. A server that is busy is not asked again before the time that it named.
+    wait for it. Nor does it put the server of a parent first that the replica has left (``ask_last``). A server that is
+    busy is not asked again before the time that it named.
 
     ``timeout``: seconds for one sync at all URLs together. ``begin``: seconds until a server begins its answer, else
     the next one is asked, because it may hang. Each time that it needed longer it has twice as long the next time, so
@@ -86,6 +87,7 @@ class SyncClient:
         """The seconds for servers that did not begin in time."""
         self._failing: dict[ChannelUrl, float] = {}
         """Until when a server that failed is asked after the others: for as long as its failure took."""
+        self._left: Callable[[], tuple[str, int]] = lambda: ("", 0)
         self._max_page = max_page_bytes(max_frame_bytes)
         self._max_bytes = max_bytes
         self._now = now
@@ -98,6 +100,12 @@ class SyncClient:
         self._lock = threading.Lock()
         self._call: HttpCall | None = None
         self._closed = False
+
+    def ask_last(self, left: Callable[[], tuple[str, int]]) -> None:
+        """Ask the server of this host and port after the others: the replica has just left it. Call it before ``ask``,
+        whose thread calls ``left``.
+        """
+        self._left = left
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         """As :meth:`ask`, without a new proof."""
@@ -115,7 +123,8 @@ class SyncClient:
         last: StoreError | None = None
         if self._answered and (question.refresh or self._asks_again(question.wants)):
             self._ask_first_last()
-        self._urls.sort(key=lambda url: self._failing.get(url, begun) > begun)
+        left = self._left()
+        self._urls.sort(key=lambda url: self._failing.get(url, begun) > begun or (url.host, url.port) == left)
         for _ in range(len(self._urls)):
             asked = self._now()
             try:

@@ -1,8 +1,7 @@
 """A relay under SIGSTOP while changes are written, and after SIGCONT. Its system still accepts connections for it, so
 what asks it waits: the replicas below it leave it in time, stay at the other relay, and miss nothing.
 
-*One round*: see ``test_relay_cut.py``. A replica with ``sync_url`` asks the next server when one has not begun its
-answer within three times ``max_idle_time``. A busy machine gets as much time for the changes in addition.
+*One round*: see ``test_relay_cut.py``. A replica whose ``sync_url`` has both relays asks the one that it left last.
 """
 
 import signal
@@ -97,10 +96,11 @@ def test_replicas_below_a_relay_that_hangs_under_writes_leave_it_once(
                 needed = seconds_until_moved((bare, reader), two, began)
                 assert max(needed) <= left, needed
                 position = store.read_heads(()).store.position
-                for each, bound in ((bare, left + timing.stale_after), (reader, left + 2 * timing.stale_after)):
+                for each in (bare, reader):
                     each.replica.wait_handled(position, LONG, topics=each.topics)
-                    print(f"has the changes again after {time.monotonic() - began:.1f} s, bound {bound:.1f} s")
-                    assert time.monotonic() <= began + bound
+                had = time.monotonic() - began
+                print(f"left after {needed} s, bound {left} s; has the changes again after {had:.1f} s")
+                assert had < max(needed) + timing.stale_after, "no reading waited for the relay that hangs"
             must_equal((bare, reader), worker, store)
             syncs = [each.syncs() for each in (bare, reader)]
             hanging.send_signal(signal.SIGCONT)

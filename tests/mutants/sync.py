@@ -41,6 +41,13 @@ MUTANTS = (
         "each answer that is refused costs the wait for the relay that hangs",
     ),
     CLIENT(
+        "parent_that_was_left_is_asked_first",
+        " or (url.host, url.port) == left)",
+        ")",
+        "test_server_of_the_parent_that_was_left_is_asked_last",
+        "a replica asks the relay that hangs, which it has just left, for what it missed",
+    ),
+    CLIENT(
         "slow_server_is_given_up",
         "self._slow[url] = min(2 * begin, self._timeout)",
         "pass",

@@ -199,6 +199,20 @@ def test_server_that_hung_is_not_asked_first_for_as_long_as_that_took(monkeypatc
     assert asked == ["hangs", "answers", "answers", "hangs", "answers", "answers"]
 
 
+def test_server_of_the_parent_that_was_left_is_asked_last() -> None:
+    left = [("", 0)]
+    with service() as (one, first), service() as (other, second):
+        reading = client(f"{one},{other}")
+        reading.ask_last(lambda: left[0])
+        reading.read_sync(WANTS)
+        left[0] = reading._urls[0].host, reading._urls[0].port
+        for refresh in (False, True):
+            reading.ask(SyncQuestion(WANTS, refresh))
+        assert (first.counters()["answered"], second.counters()["answered"]) == (1, 2)
+    with pytest.raises(StoreUnavailable):
+        reading.read_sync(WANTS)
+
+
 def test_server_that_is_known_at_the_time_of_the_question_is_asked() -> None:
     """A replica without sync_url learns the server from its parent's hellos."""
     named: list[ChannelUrl] = []
