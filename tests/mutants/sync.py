@@ -35,8 +35,8 @@ MUTANTS = (
     ),
     CLIENT(
         "server_that_hangs_is_asked_each_second_time",
-        "        self._urls.sort(key=lambda url: self._failing.get(url, begun) > begun)\n",
-        "",
+        "self._failing.get(url, begun) > begun or (url",
+        "(url",
         "test_server_that_hung_is_not_asked_first_for_as_long_as_that_took",
         "each answer that is refused costs the wait for the relay that hangs",
     ),
