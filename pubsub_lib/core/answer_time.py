@@ -1,7 +1,8 @@
 """When the state in a sync's answer was the store's, and whether the answer may be used (rules R1 to R4).
 
 The primary's answer is of the moment at which it was requested, and always counts. A relay's answer may be older than
-what the replica has: than its last proof, or than the links that it applied since.
+what the replica has: than its last proof, or than the links that it applied since. Both count from the moment at which
+the server that answered was asked, and not from the begin of the sync: others may have hung before.
 """
 
 from enum import Enum
@@ -53,13 +54,14 @@ def judge(
 
 def time_of(answer: SyncAnswer, chain: Chain, syncs: SyncScheduler, turn: int, now: float) -> AnswerTime:
     """When a chain's part of an answer was the store's state (rule R1)."""
+    asked = min(syncs.begun + answer.asked_after, now)
     if answer.ages is None:
-        return AnswerTime(syncs.begun, now, syncs.turn)
+        return AnswerTime(asked, now, syncs.turn)
     age = answer.ages.get(chain.name, UNKNOWN)
     # The question arrived when it was sent or later, and the answer was sent when it is received or earlier.
-    earliest = min(syncs.begun - age.age, now)
+    earliest = min(asked - age.age, now)
     covered = chain.turn_of(earliest, turn)
-    return AnswerTime(earliest, now - age.least, covered, syncs.begun - age.applied, relayed=True)
+    return AnswerTime(earliest, now - age.least, covered, asked - age.applied, relayed=True)
 
 
 def _verdict(

@@ -205,10 +205,12 @@ class SyncAnswer(msgspec.Struct, frozen=True):
     """Answer to a mapping of chain -> :class:`Want`, read in one read-only snapshot of the primary, or of a relay.
 
     ``ages``: by chain, from a relay; a missing chain's age is not known. None: the primary answered, whose age is 0. A
-    relay leaves out chains that it does not have now.
+    relay leaves out chains that it does not have now. ``asked_after``: seconds from the begin of the question until the
+    server that answered was asked, because others were asked before; it is the asking side's, and is not sent.
     """
 
     store: Point
     chains: Mapping[str, Delta | Incomplete | Full]
     store_id: bytes = NO_STORE
     ages: Mapping[str, AnswerAge] | None = None
+    asked_after: float = 0.0

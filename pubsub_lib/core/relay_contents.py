@@ -163,10 +163,11 @@ class RelayContents:
         """
         if older.store_id != self.state.stores.own:
             return
+        asked = begun + older.asked_after
         for topic, part in older.chains.items():
             if isinstance(part, Delta) and self.serves(topic):
                 age = AnswerAge(0.0, 0.0, 0.0) if older.ages is None else older.ages.get(topic, UNKNOWN)
-                self._log(topic).prepend(part.links, min(begun - min(age.age, age.applied), now))
+                self._log(topic).prepend(part.links, min(asked - min(age.age, age.applied), now))
 
     def _log(self, topic: str) -> TopicLog:
         self.log()

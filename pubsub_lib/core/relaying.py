@@ -129,11 +129,11 @@ class Relay:
 
     def sync_done(self, number: int, answer: SyncAnswer, now: float) -> RelayStep:
         """A parent, or the store, answered."""
-        begun, ages = self.state.tracker.syncs.begun, answer.ages
-        times = None if ages is None else {name: begun - min(at.age, at.applied) for name, at in ages.items()}
+        asked, ages = self.state.tracker.syncs.begun + answer.asked_after, answer.ages
+        times = None if ages is None else {name: asked - min(at.age, at.applied) for name, at in ages.items()}
         result = self.state.sync_done(number, answer, now)
         self.sequencer.store_id = self.state.stores.own
-        return self._step(result, now, begun, times)
+        return self._step(result, now, asked, times)
 
     def sync_failed(self, number: int, now: float, pause: float | None = None) -> None:
         """Neither a parent nor the store answered, or one asked for a pause."""

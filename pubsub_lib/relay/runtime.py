@@ -4,6 +4,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -20,7 +21,7 @@ from pubsub_lib.relay.engine import RelayEngine
 from pubsub_lib.replica.discovery import DirectoryEntry, discovery_of
 from pubsub_lib.replica.journaling import journal_of
 from pubsub_lib.replica.own_agent import OwnAgent
-from pubsub_lib.replica.parent_channel import ParentChannel
+from pubsub_lib.replica.parent_channel import ParentChannel, left_server
 from pubsub_lib.replica.parent_subscriber import ParentSubscriber, unheard
 from pubsub_lib.replica.replica import with_default
 from pubsub_lib.replica.scheduling import Threads
@@ -28,6 +29,7 @@ from pubsub_lib.replica.sources import channel_client, second_client
 from pubsub_lib.replica.status import problems, rejected
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.settings import Settings
+from pubsub_lib.sync.client import SyncClient
 from pubsub_lib.sync.question import SyncQuestion
 
 _log = logger(__name__)
@@ -90,6 +92,9 @@ class RelayRuntime:
             assert self.parents is not None  # the settings have them, or another source
             self.parent_channel = self.parents.make_channel()
             reader, older = (make(settings, self.parent_channel) for make in (channel_client, second_client))
+        for each in (reader, older):
+            if isinstance(each, SyncClient) and self.parents is not None:
+                each.ask_last(partial(left_server, self.parents))
         discovery = None
         if live is not None and settings.discovery_interval > 0:
             discovery = discovery_of(settings, live, self._subscriber)

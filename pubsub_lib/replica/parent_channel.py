@@ -18,6 +18,10 @@ class Parent(Protocol):
     def channel(self) -> tuple[str, int]:
         """The parent's address, and the port of its sync channel; 0: it has named none."""
 
+    @property
+    def left_channel(self) -> tuple[str, int]:
+        """The same of the parent that was left last; 0: none was, or it had named none."""
+
 
 class ParentChannel:
     """Any thread. A hello names the port alone. The host is that of the parent's address in the configuration, so that
@@ -45,6 +49,12 @@ class ParentChannel:
             self._warned.add(url)
             warn_of_plain((url,))
         return (url,)
+
+
+def left_server(parent: Parent) -> tuple[str, int]:
+    """Host and port of the sync channel of the parent that was left last; port 0: there is none."""
+    address, port = parent.left_channel
+    return host_of(address), port
 
 
 def host_of(address: str) -> str:

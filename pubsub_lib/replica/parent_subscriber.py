@@ -53,6 +53,7 @@ class ParentSubscriber(Subscriber):
         self._listens_to = ""
         self._publisher = ""
         self._serves = 0
+        self._left_channel = "", 0
         self._received: set[str] = set()
         """UUIDs of hellos since the parent was chosen."""
         self._left: set[str] = set()
@@ -84,6 +85,12 @@ class ParentSubscriber(Subscriber):
         """
         with self._lock:
             return self._parents.current, self._serves
+
+    @property
+    def left_channel(self) -> tuple[str, int]:
+        """As ``channel``, of the parent that was left last; the port is 0 when none was left. Any thread."""
+        with self._lock:
+            return self._left_channel
 
     def judge_by(self, unheard: Callable[[float, bool], float]) -> None:
         """``unheard(now, readable)``: see the function of this name. It takes the replica's lock. Call it before
@@ -141,6 +148,7 @@ class ParentSubscriber(Subscriber):
     def _moved(self, why: str) -> None:
         self.moves += 1
         self._left, self._received = self._received, set()
+        self._left_channel = self._listens_to, self._serves
         self._publisher, self._serves = "", 0
         _log.warning(
             "leaving the parent at %s for %s: %s", self._listens_to, self._parents.current, why,

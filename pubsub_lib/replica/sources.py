@@ -5,6 +5,7 @@ And where it announces itself: at the sync channel.
 import threading
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from pubsub_lib.api import Capabilities
@@ -13,6 +14,7 @@ from pubsub_lib.replica.discovery import Discovery
 from pubsub_lib.replica.engine import Engine
 from pubsub_lib.replica.own_agent import OwnAgent
 from pubsub_lib.replica.own_store import open_own_store
+from pubsub_lib.replica.parent_channel import left_server
 from pubsub_lib.replica.parent_subscriber import ParentSubscriber
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.settings import Settings
@@ -37,6 +39,8 @@ class Sources:
         self._client: SyncClient | None = None
         if given is None and settings.sync_url:
             self._client = channel_client(settings)
+            if parents is not None:
+                self._client.ask_last(partial(left_server, parents))
         elif given is None and own is None and parents is not None:
             self._urls = parents.make_channel()
             self._client = channel_client(settings, self._urls)

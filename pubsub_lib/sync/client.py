@@ -8,6 +8,8 @@ from http.client import HTTPException, HTTPResponse
 from math import inf
 from typing import Final
 
+import msgspec
+
 from pubsub_lib.core.model import Delta, Full, Point, SyncAnswer, Want
 from pubsub_lib.errors import FrameError, InvalidValueError, StoreError, StoreUnavailable
 from pubsub_lib.http_routes import POST_HEADER
@@ -48,8 +50,10 @@ class Busy(StoreUnavailable):
 class SyncClient:
     """Reads from the sync channels at these URLs (``sync_url``, or those that a function knows at each question): from
     the first one that answers, beginning with the one that answered last. One that failed or hung is asked last, and so
-    is one whose answer did not help: a relay that is cut off goes on answering. A server that is busy is not asked
-    again before the time that it named.
+    is one whose answer did not help: a relay that is cut off goes on answering. The latter does not put a server that
+    failed first, until as much time has passed as its failure took: one that hangs would cost each other question the
+    wait for it. Nor does it put the server of a parent first that the replica has left (``ask_last``). A server that is
+    busy is not asked again before the time that it named.
 
     ``timeout``: seconds for one sync at all URLs together. ``begin``: seconds until a server begins its answer, else
     the next one is asked, because it may hang. Each time that it needed longer it has twice as long the next time, so
@@ -81,6 +85,9 @@ class SyncClient:
         self._begin = begin
         self._slow: dict[ChannelUrl, float] = {}
         """The seconds for servers that did not begin in time."""
+        self._failing: dict[ChannelUrl, float] = {}
+        """Until when a server that failed is asked after the others: for as long as its failure took."""
+        self._left: Callable[[], tuple[str, int]] = lambda: ("", 0)
         self._max_page = max_page_bytes(max_frame_bytes)
         self._max_bytes = max_bytes
         self._now = now
@@ -94,27 +101,39 @@ class SyncClient:
         self._call: HttpCall | None = None
         self._closed = False
 
+    def ask_last(self, left: Callable[[], tuple[str, int]]) -> None:
+        """Ask the server of this host and port after the others: the replica has just left it. Call it before ``ask``,
+        whose thread calls ``left``.
+        """
+        self._left = left
+
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         """As :meth:`ask`, without a new proof."""
         return self.ask(SyncQuestion(wants))
 
     def ask(self, question: SyncQuestion) -> SyncAnswer:
-        """Ask the servers, one after the other, until one answers. Blocks for the timeout at most.
+        """Ask the servers, one after the other, until one answers. Blocks for the timeout at most. The answer has the
+        time after which its server was asked.
 
         Raises StoreUnavailable when none is known or answers, StoreError for an answer that cannot be read,
         InvalidValueError for a question that is too large.
         """
-        deadline = self._now() + self._timeout
+        begun = self._now()
         self._use_known()
         last: StoreError | None = None
         if self._answered and (question.refresh or self._asks_again(question.wants)):
             self._ask_first_last()
+        left = self._left()
+        self._urls.sort(key=lambda url: self._failing.get(url, begun) > begun or (url.host, url.port) == left)
         for _ in range(len(self._urls)):
+            asked = self._now()
             try:
-                answer = self._ask(self._urls[0], question, deadline)
+                answer = self._ask(self._urls[0], question, begun)
             except StoreError as error:
+                failed = self._now()
+                self._failing[self._urls[0]] = failed + (failed - asked)
                 self._ask_first_last()  # also when it took all the time: else no other one would ever be asked
-                if self._closed or self._now() >= deadline:
+                if self._closed or failed >= begun + self._timeout:
                     raise
                 last = _clearer(last, error)
                 continue
@@ -146,7 +165,7 @@ class SyncClient:
         if call is not None:
             call.end()
 
-    def _ask(self, url: ChannelUrl, question: SyncQuestion, deadline: float) -> SyncAnswer:
+    def _ask(self, url: ChannelUrl, question: SyncQuestion, begun: float) -> SyncAnswer:
         """Ask one server, without the objects of answers that broke off. Only a server that does not have these as
         they were kept is asked again, for all others.
         """
@@ -159,13 +178,14 @@ class SyncClient:
                     raise
                 self._kept.clear()  # the points of many topics do not fit
                 continue
-            whole = self._kept.completed(self._request(url, body, asked.wants, deadline))
+            whole = self._kept.completed(self._request(url, body, asked.wants, begun))
             if whole is not None:
                 return whole
             _log.info("the sync channel %s has another history than the kept part of an answer; reading it again", url)
 
-    def _request(self, url: ChannelUrl, body: bytes, wants: Mapping[str, Want], deadline: float) -> SyncAnswer:
-        left = self._not_before.get(url, float("-inf")) - self._now()
+    def _request(self, url: ChannelUrl, body: bytes, wants: Mapping[str, Want], begun: float) -> SyncAnswer:
+        now = self._now()
+        left = self._not_before.get(url, float("-inf")) - now
         if left > 0:
             raise Busy(f"the sync channel {url} is busy and asks to wait for {left:.1f} s more", left)
         with self._lock:
@@ -173,17 +193,17 @@ class SyncClient:
             asked = time.monotonic()
             # There is no other server to ask instead of a single one.
             begin = self._slow.get(url, self._begin) if self._others or len(self._urls) > 1 else inf
-            call = self._call = HttpCall(url, asked + deadline - self._now(), asked + begin)
-        begun = False
+            call = self._call = HttpCall(url, asked + begun + self._timeout - now, asked + begin)
+        began = False
         try:
             with call.post(body, _HEADERS) as response:
-                begun = True
+                began = True
                 # A small answer in time does not show that a large one would be.
                 if time.monotonic() < asked + self._begin and any(want.after is None for want in wants.values()):
                     self._slow.pop(url, None)
-                return self._read(url, response, wants)
+                return msgspec.structs.replace(self._read(url, response, wants), asked_after=now - begun)
         finally:
-            if not begun and time.monotonic() >= asked + begin:
+            if not began and time.monotonic() >= asked + begin:
                 self._slow[url] = min(2 * begin, self._timeout)
 
     def _read(self, url: ChannelUrl, response: HTTPResponse, wants: Mapping[str, Want]) -> SyncAnswer:

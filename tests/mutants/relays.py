@@ -24,6 +24,20 @@ FRESH = partial(_mutant, "core/freshness", "core/test_freshness")
 
 MUTANTS = (
     RELAY(
+        "links_count_from_the_begin_of_the_sync",
+        "asked, ages = self.state.tracker.syncs.begun + answer.asked_after, answer.ages",
+        "asked, ages = self.state.tracker.syncs.begun, answer.ages",
+        "test_rule_r1_links_count_from_the_question_to_the_server_that_answered",
+        "replicas refuse the deltas of a relay that asked a server which hung before",
+    ),
+    CONTENTS(
+        "older_links_count_from_the_begin_of_the_question",
+        "asked = begun + older.asked_after",
+        "asked = begun",
+        "test_relay_that_was_started_again_answers_with_older_links_that_it_read",
+        "replicas refuse the older links of a relay that asked a server which hung before",
+    ),
+    RELAY(
         "started_relay_answers_replicas_that_are_not_connected",
         "(self._held if start.nonce and not full else self._questions)",
         "self._questions",

@@ -27,6 +27,27 @@ MUTANTS = (
         "a relay that hangs delays each replica below it by sync_timeout, while another one could answer",
     ),
     CLIENT(
+        "answer_counts_from_the_begin_of_the_sync",
+        "asked_after=now - begun)",
+        "asked_after=0.0)",
+        "test_answer_has_the_time_after_which_its_server_was_asked",
+        "a replica refuses every answer of the other relay while one that hangs is asked before it (rule R3)",
+    ),
+    CLIENT(
+        "server_that_hangs_is_asked_each_second_time",
+        "self._failing.get(url, begun) > begun or (url",
+        "(url",
+        "test_server_that_hung_is_not_asked_first_for_as_long_as_that_took",
+        "each answer that is refused costs the wait for the relay that hangs",
+    ),
+    CLIENT(
+        "parent_that_was_left_is_asked_first",
+        " or (url.host, url.port) == left)",
+        ")",
+        "test_server_of_the_parent_that_was_left_is_asked_last",
+        "a replica asks the relay that hangs, which it has just left, for what it missed",
+    ),
+    CLIENT(
         "slow_server_is_given_up",
         "self._slow[url] = min(2 * begin, self._timeout)",
         "pass",

@@ -33,6 +33,17 @@ MUTANTS = (
         wrong="after an overflow a relay's older answer ends the search, and the link is missed until the next message",
     ),
     Mutant(
+        name="answer_is_of_the_moment_at_which_another_server_was_asked",
+        path="pubsub_lib/core/answer_time.py",
+        before="asked = min(syncs.begun + answer.asked_after, now)",
+        after="asked = syncs.begun",
+        tests=(
+            f"{ANSWERS}::test_rule_r1_answer_counts_from_the_question_to_the_server_that_answered",
+            f"{ANSWERS}::test_rule_r3_delta_counts_although_hellos_came_while_another_server_hung",
+        ),
+        wrong="below a relay that hangs, each answer of another one is refused while changes are written",
+    ),
+    Mutant(
         name="publishers_prove_for_ever",
         path=FRESHNESS,
         before="min(fresh.proof, fresh.verified_at + self._max_unverified)",

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 
 from pubsub_lib.core.limits import Limits
@@ -30,12 +31,13 @@ def begun(bench: Bench) -> float:
 
 
 def by_relay(
-    history: History, bench: Bench, age: float, *, least: float | None = None, applied: float = INFINITE
-) -> SyncAnswer:
+    history: History, bench: Bench, age: float, *, least: float | None = None, applied: float = INFINITE,
+    asked_after: float = 0.0,
+) -> SyncAnswer:  # fmt: skip
     """The answer of a relay that has this history, and proved it ``age`` seconds before the question arrived."""
     answer = history.answer(bench.running.wants)
     ages = {name: AnswerAge(age, age if least is None else least, applied) for name in answer.chains}
-    return SyncAnswer(answer.store, answer.chains, answer.store_id, ages)
+    return SyncAnswer(answer.store, answer.chains, answer.store_id, ages, asked_after)
 
 
 def prove(history: History, bench: Bench) -> float:
@@ -79,6 +81,17 @@ def test_rule_r1_primary_proves_the_moment_of_the_question() -> None:
     bench.now += 1.0
     bench.answer()
     assert bench.staleness() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("relayed", [False, True])
+def test_rule_r1_answer_counts_from_the_question_to_the_server_that_answered(relayed: bool) -> None:
+    """Another server was asked before, and hung for 6 s."""
+    history, bench = following()
+    asked = begun(bench) + 6.0
+    bench.now += 7.0
+    answer = by_relay(history, bench, 0.5, asked_after=6.0)
+    bench.answer(answer if relayed else msgspec.structs.replace(answer, ages=None))
+    assert bench.staleness() == pytest.approx(bench.now - asked + (0.5 if relayed else 0.0))
 
 
 def test_rule_r1_answer_of_unknown_age_is_no_proof() -> None:
@@ -176,6 +189,20 @@ def test_rule_r3_full_answer_must_be_newer_than_the_proof() -> None:
     bench.wait(CALM.max_sync_backoff)
     bench.answer(by_relay(history, bench, bench.now - proved - 0.01))
     assert bench.state() is State.FOLLOWING
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_rule_r3_delta_counts_although_hellos_came_while_another_server_hung(counted: bool) -> None:
+    """Under writes these name heads on the way to that of the answer."""
+    history, bench = following()
+    first = begun(bench)
+    history.some(1, "t")
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
+    bench.now += 2.0
+    history.some(1, "t")
+    hung = bench.now - first
+    bench.answer(by_relay(history, bench, 0.5, applied=hung + 0.5, asked_after=hung if counted else 0.0))
+    assert (bench.known() == history.head("t")) is counted
 
 
 def test_rule_r3_full_answer_must_be_newer_than_known() -> None:

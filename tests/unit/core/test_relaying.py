@@ -3,12 +3,13 @@
 import random
 
 import msgspec
+import pytest
 
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Delta, Full, Incomplete, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, AnswerAge, Delta, Full, Incomplete, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.relay_contents import Question, RelayedState
 from pubsub_lib.core.relaying import Relay, RelayStep
 from tests.unit.core.builders import CALM, STORE, UUID, Bench, History, envelope, hello
@@ -126,6 +127,25 @@ def test_relay_sends_a_link_only_after_it_was_applied() -> None:
     assert rig.sent == []
     rig.feed(first)
     assert rig.sent == [first, second, third]
+
+
+@pytest.mark.parametrize("relayed", [False, True])
+def test_rule_r1_links_count_from_the_question_to_the_server_that_answered(relayed: bool) -> None:
+    """Another server was asked before, and hung for 6 s."""
+    history, rig = relaying()
+    known = history.head("t")
+    history.some(2)
+    rig.relay.state.tracker.verify(rig.now)
+    rig.wait(0.0)
+    assert rig.sync is not None
+    answer = history.answer(rig.sync.wants)
+    ages = {"t": AnswerAge(0.25, 0.0, 0.5)} if relayed else None
+    rig.now += 6.0
+    rig.do(rig.relay.sync_done(rig.sync.number, msgspec.structs.replace(answer, ages=ages, asked_after=6.0), rig.now))
+    found = rig.relay.contents.answer(Question("child", {"t": Want(after=known)}, False, rig.now, {}), rig.now)
+    assert found is not None
+    assert found.ages is not None
+    assert found.ages["t"].applied == pytest.approx(0.25 if relayed else 0.0)
 
 
 def test_relay_sends_on_what_a_delta_brought() -> None:
@@ -298,7 +318,8 @@ def test_relay_that_was_started_again_answers_with_older_links_that_it_read() ->
     again.now += 0.5
     contents.join(msgspec.structs.replace(history.answer(wants), store_id=b"\1" * 16), again.now, again.now)
     assert contents.lacking(wants) == wants, "the links of another store are not used"
-    contents.join(history.answer(wants), again.now - 0.25, again.now)
+    older = msgspec.structs.replace(history.answer(wants), asked_after=0.75)
+    contents.join(older, again.now - 1.0, again.now)
     assert contents.lacking(wants) == {}
     answer = contents.answer(Question("child", wants, False, again.now, {}), again.now)
     assert answer is not None

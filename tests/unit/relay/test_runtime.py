@@ -17,6 +17,7 @@ from pubsub_lib.journal import JournalSettings
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import Row
 from pubsub_lib.relay.runtime import RelayRuntime
+from pubsub_lib.replica.sources import channel_client
 from pubsub_lib.sync.question import SyncQuestion
 from tests.unit.relay.sockets import TOPICS, below, bound, relay_of
 from tests.unit.world import LONG
@@ -273,3 +274,14 @@ def test_address_in_use_is_refused_and_nothing_is_left(origin: Settings, store: 
     assert relay.answer(asked({"t": Want()})) is None
     relay.close()
     assert poll(lambda: threading.active_count() <= before, LONG)
+
+
+def test_server_of_the_parent_that_was_left_is_asked_last() -> None:
+    parents, urls = ("tcp://10.0.0.7:8866", "tcp://10.0.0.8:8866"), "http://10.0.0.7:8867,http://10.0.0.8:8867"
+    settings = bound("", "relay-1", parents=parents, sync_url=urls)
+    reader = channel_client(settings)
+    relay = relay_of(settings, reader)
+    assert relay.parents is not None
+    relay.parents._listens_to, relay.parents._serves = parents[0], 8867
+    relay.parents._moved("it proved nothing")
+    assert reader._left() == ("10.0.0.7", 8867)

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from pubsub_lib.replica.parent_channel import LOOK_AGAIN, ParentChannel, host_of
+from pubsub_lib.replica.parent_channel import LOOK_AGAIN, ParentChannel, host_of, left_server
 from pubsub_lib.sync.client import Busy
 
 
 class Parent:
     def __init__(self, address: str = "tcp://10.0.0.7:8866", port: int = 0) -> None:
-        self.channel = address, port
+        self.channel = self.left_channel = address, port
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,10 @@ def test_host_is_that_of_the_parents_address(address: str, host: str) -> None:
 def test_port_of_the_hello_is_used_at_the_parents_host() -> None:
     assert [str(each) for each in ParentChannel(Parent(port=9))()] == ["http://10.0.0.7:9/sync"]
     assert [str(each) for each in ParentChannel(Parent("tcp://[::1]:8866", 9))()] == ["http://[::1]:9/sync"]
+
+
+def test_left_server_is_at_the_left_parents_host() -> None:
+    assert left_server(Parent("tcp://[::1]:8866", 9)) == ("::1", 9)
 
 
 def test_parent_without_a_channel_is_one_sentence() -> None:

@@ -150,6 +150,16 @@ def test_channel_is_that_of_the_last_hello_of_the_current_parent(rig: Rig) -> No
     assert rig.parents.channel == ("c", 0), "the parent that it left without a goodbye had another port"
 
 
+def test_left_channel_is_that_of_the_parent_that_was_left_last(rig: Rig) -> None:
+    rig.hello(FIRST, serves=8867)
+    assert rig.parents.left_channel == ("", 0)
+    rig.silent = STALE + 0.1
+    rig.step(2 * STALE)
+    assert rig.parents.left_channel == ("a", 8867)
+    rig.step(4 * STALE)
+    assert rig.parents.left_channel == ("b", 0), "nothing was received from it"
+
+
 def test_publisher_is_that_of_the_last_hello_of_the_current_parent(rig: Rig) -> None:
     assert rig.parents.publisher == ""
     rig.hello(FIRST, service="relay-7")

@@ -83,6 +83,16 @@ def test_url_of_the_settings_replaces_that_of_the_parent(where: str, tmp_path: P
     sources.close()
 
 
+def test_server_of_the_parent_that_was_left_is_asked_last() -> None:
+    settings, parents = with_parents(sync_url="http://10.0.0.7:8867,http://10.0.0.8:8867")
+    reader = Sources(settings, None, parents).reader
+    assert isinstance(reader, SyncClient)
+    assert reader._left()[1] == 0, "none was left"
+    parents._listens_to, parents._serves = PARENTS[0], 8867
+    parents._moved("it proved nothing")
+    assert reader._left() == ("10.0.0.7", 8867)
+
+
 def test_given_reader_replaces_both(tmp_path: Path) -> None:
     settings = Settings(store_url=f"sqlite:///{tmp_path}/net.db", sync_url=URL)
     given = Reader()

@@ -171,6 +171,48 @@ def test_next_server_is_asked_when_one_does_not_begin_its_answer() -> None:
         assert str(reading._urls[0]) == f"{url}/sync"
 
 
+def test_answer_has_the_time_after_which_its_server_was_asked() -> None:
+    with server(b"", b"", hold=True) as silent, service() as (url, _):
+        reading = client(f"{silent},{url}", begin=0.2)
+        assert reading.read_sync(WANTS).asked_after >= 0.2
+        asked = time.monotonic()
+        assert reading.read_sync(WANTS).asked_after <= time.monotonic() - asked
+
+
+def test_server_that_hung_is_not_asked_first_for_as_long_as_that_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers of the other one are refused, for whatever reason: each one leads to another question."""
+    now, asked = 100.0, list[str]()
+
+    def ask(url: ChannelUrl, question: SyncQuestion, begun: float) -> SyncAnswer:
+        nonlocal now
+        asked.append(url.host)
+        if url.host == "hangs":
+            now += 6.0
+            raise StoreUnavailable("it did not answer in time")
+        return ANSWER
+
+    reading = client("http://hangs:1,http://answers:1", now=lambda: now)
+    monkeypatch.setattr(reading, "_ask", ask)
+    for _ in range(4):
+        now += 4.0
+        reading.ask(SyncQuestion(WANTS, refresh=True))
+    assert asked == ["hangs", "answers", "answers", "hangs", "answers", "answers"]
+
+
+def test_server_of_the_parent_that_was_left_is_asked_last() -> None:
+    left = [("", 0)]
+    with service() as (one, first), service() as (other, second):
+        reading = client(f"{one},{other}")
+        reading.ask_last(lambda: left[0])
+        reading.read_sync(WANTS)
+        left[0] = reading._urls[0].host, reading._urls[0].port
+        for refresh in (False, True):
+            reading.ask(SyncQuestion(WANTS, refresh))
+        assert (first.counters()["answered"], second.counters()["answered"]) == (1, 2)
+    with pytest.raises(StoreUnavailable):
+        reading.read_sync(WANTS)
+
+
 def test_server_that_is_known_at_the_time_of_the_question_is_asked() -> None:
     """A replica without sync_url learns the server from its parent's hellos."""
     named: list[ChannelUrl] = []
