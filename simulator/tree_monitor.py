@@ -1,11 +1,12 @@
 """The invariants of runs with relays. Those that need evidence of the database at each replica are left out."""
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.freshness import NEVER_YET
 from pubsub_lib.core.model import Delta, Point, SyncAnswer
 from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.step_result import StepResult
@@ -30,6 +31,16 @@ LEFT_IN: Final = 2 * LOOK
 """Seconds in which a stale replica leaves its parent."""
 
 
+class Used(NamedTuple):
+    """A relay's delta that is used now, and what it may cover (rule R4)."""
+
+    delta: Delta
+    since: float
+    """The earliest moment of the answer: what was received later must stay."""
+    waits: Mapping[Point, float]
+    """When each point that waits was received."""
+
+
 class TreeMonitor(Monitor):
     """The invariants of a run with relays."""
 
@@ -47,8 +58,10 @@ class TreeMonitor(Monitor):
         """When a point of a chain was last reached by a message, anywhere: a relay's answer passes on what a late
         message brought.
         """
-        self._to_keep: dict[Replica, dict[str, list[Point]]] = {}
-        """By replica and chain: the points that the answer which is used now does not cover (rule R4)."""
+        self._used: dict[Replica, dict[str, Used]] = {}
+        """By replica and chain."""
+        self._named: dict[tuple[Replica, str, Point], float] = {}
+        """When the last reading began in which a hello reply to this replica named a point as a topic's head."""
 
     def sent(self, process: Process, publishing: Sequencer, envelope: Envelope) -> None:
         """A relay sends only what it has applied, and only heads of its own known points, with their true age."""
@@ -88,30 +101,46 @@ class TreeMonitor(Monitor):
         if not self._history.covers(topic, point, since - invariants.CLOCK_SLACK, now):
             raise Violation("hello", f"{node.name} claims {point} of {topic!r}, {now - since:.3f} s old")
 
+    def received(self, replica: "Replica", envelope: Envelope, now: float) -> None:
+        """A replica is about to process an envelope."""
+        super().received(replica, envelope, now)
+        hello = envelope.hello
+        asked = self._watches[replica].asked.get(hello.nonce) if hello is not None else None
+        if hello is None or asked is None:
+            return
+        for topic, head in hello.heads.items():
+            at = replica, topic, head.point
+            self._named[at] = max(self._named.get(at, NEVER_YET), asked - hello.age)
+
     def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> bool:
         """The answer is about to be used: what was received since its earliest moment must stay (rule R4)."""
-        watch, to_keep = self._watches[replica], {}
+        watch, used = self._watches[replica], {}
         for name, part in answer.chains.items():
             if isinstance(part, Delta) and answer.ages is not None and name in watch.chains:
-                since = watch.begun - answer.ages[name].age
-                waits = watch.chains[name].waits()
-                to_keep[name] = [point for point, received in waits.items() if received > since]
-        used = super().sync_answered(replica, start, answer)
-        self._to_keep[replica] = to_keep if used else {}
-        return used
+                used[name] = Used(part, watch.begun - answer.ages[name].age, watch.chains[name].waits())
+        in_time = super().sync_answered(replica, start, answer)
+        self._used[replica] = used if in_time else {}
+        return in_time
 
     def acted(self, replica: "Replica", outcome: StepResult) -> None:
         """A replica made a step."""
         super().acted(replica, outcome)
-        for name, points in self._to_keep.pop(replica, {}).items():
+        for name, used in self._used.pop(replica, {}).items():
             if name in replica.topics:
-                self._demand("kept", replica, self._forgotten(replica.replica_state.tracker.chain(name), points))
+                self._demand("kept", replica, self._forgotten(replica, replica.replica_state.tracker.chain(name), used))
 
-    def _forgotten(self, chain: Chain, points: Collection[Point]) -> str | None:
+    def _forgotten(self, replica: "Replica", chain: Chain, used: Used) -> str | None:
         if chain.state not in (State.FOLLOWING, State.HOLDING):
             return None  # the next sync brings them
+        since = used.since
+        if chain.known_position < used.delta.head.position:
+            # The begin of the delta was used, up to the head of a reading: that reading covers what was received before
+            # it, and the answer nothing (rule R3).
+            heads = [link.point for link in used.delta.links if link.point.position <= chain.known_position]
+            since = max((self._named.get((replica, chain.name, head), NEVER_YET) for head in heads), default=NEVER_YET)
         kept = {*chain.reorder_buffer.points(), *(head.point for head in chain.heads)}
-        lost = [point for point in points if point.position > chain.known_position and point not in kept]
+        later = [point for point, received in used.waits.items() if received > since]
+        lost = [point for point in later if point.position > chain.known_position and point not in kept]
         return f"{chain.name!r} at {chain.known} forgot {lost}, received after the answer was true" if lost else None
 
     def check_chain(

@@ -6,12 +6,12 @@ the server that answered was asked, and not from the begin of the sync: others m
 """
 
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from pubsub_lib.core.chain import Chain
-from pubsub_lib.core.freshness import Freshness, HeadReading
+from pubsub_lib.core.chain import Chain, steps
+from pubsub_lib.core.freshness import NEVER_YET, Freshness, HeadReading
 from pubsub_lib.core.model import AnswerAge, Delta, Full, Incomplete, Point, SyncAnswer
 from pubsub_lib.core.sync_scheduler import SyncScheduler
 
@@ -44,12 +44,35 @@ class Verdict(Enum):
     """The store's history changed (rule R2): all objects are to be read."""
 
 
-def judge(
-    chain: Chain, fresh: Freshness, answer: SyncAnswer, syncs: SyncScheduler, turn: int, now: float
-) -> tuple[Verdict, AnswerTime]:
+class Judged(NamedTuple):
+    """What a chain uses of an answer, and what that proves."""
+
+    verdict: Verdict
+    at: AnswerTime
+    part: Delta | Incomplete | Full | None
+
+
+def judge(chain: Chain, fresh: Freshness, answer: SyncAnswer, syncs: SyncScheduler, turn: int, now: float) -> Judged:
     """Judge a chain's part of the running sync's answer, which is received ``now``, in this turn."""
     at = time_of(answer, chain, syncs, turn, now)
-    return _verdict(chain, fresh, answer.chains.get(chain.name), at, syncs.begun) if at.relayed else Verdict.USED, at
+    if not at.relayed:
+        return Judged(Verdict.USED, at, answer.chains[chain.name])
+    part = answer.chains.get(chain.name)
+    verdict = _verdict(chain, fresh, part, at, syncs.begun)
+    if verdict is Verdict.REFUSED and isinstance(part, Delta):
+        reached = reach(chain, fresh, part, at)
+        if reached is not None:
+            covered = chain.turn_of(fresh.pending[reached].time, turn)
+            links = [link for link in part.links if link.point.position <= reached.position]
+            return Judged(Verdict.USED, _of_begin(at, covered), Delta(links, reached))
+    return Judged(verdict, at, part)
+
+
+def _of_begin(at: AnswerTime, covered: int) -> AnswerTime:
+    """The time of a delta's begin, up to the head of a reading: that reading counts by itself, and covers what was
+    received before it. The answer's own moment is that of the whole delta, so it proves and covers nothing here.
+    """
+    return AnswerTime(NEVER_YET, NEVER_YET, covered, at.applied, relayed=True)
 
 
 def time_of(answer: SyncAnswer, chain: Chain, syncs: SyncScheduler, turn: int, now: float) -> AnswerTime:
@@ -78,9 +101,26 @@ def _verdict(
             return Verdict.ANOTHER_HISTORY
         # Known passed the delta's head during the sync, or the relay is behind the point that it was asked about.
         return Verdict.USED if chain.known_at > begun else Verdict.REFUSED
-    links = [link for link in part.links if link.point.position > chain.known_position]
-    # Also the readings that count when known passes their heads on the way to the delta's.
-    passed = (fresh.pending.get(link.point) for link in links if link.point != part.head)
-    latest = max([fresh.latest, *(reading.latest for reading in passed if reading is not None)])
-    changed_later = any(link.changes for link in links) and at.applied > latest
-    return Verdict.USED if not links or changed_later or at.earliest > latest else Verdict.REFUSED
+    links = any(link.point.position > chain.known_position for link in part.links)
+    return Verdict.USED if not links or reach(chain, fresh, part, at) == part.head else Verdict.REFUSED
+
+
+def reach(chain: Chain, fresh: Freshness, delta: Delta, at: AnswerTime) -> Point | None:
+    """The last point up to which a relay's delta counts: its head, or the head of a reading that waits for known to
+    reach it. None: it does not count at all (rule R3).
+    """
+    reached, latest, changes = None, fresh.latest, False
+    for links in steps(delta.links):
+        point = links[0].point
+        if point.position <= chain.known_position:
+            continue
+        changes = changes or any(link.changes for link in links)
+        reading = fresh.pending.get(point)
+        if reading is None and point != delta.head:
+            continue
+        read, applied = NEVER_YET if reading is None else reading.time, at.applied if changes else NEVER_YET
+        if max(at.earliest, applied, read) > latest:
+            reached = point
+        if reading is not None:  # known passes this head on the way to the later ones
+            latest = max(latest, reading.latest)
+    return reached

@@ -12,7 +12,7 @@ from pubsub_lib.core.answer_time import AnswerTime, Verdict, judge
 from pubsub_lib.core.chain import Chain, HelloHead, steps
 from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, Hello, Message
-from pubsub_lib.core.freshness import FreshnessMonitor, HeadReading, cut
+from pubsub_lib.core.freshness import NEVER_YET, FreshnessMonitor, HeadReading, cut
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.mismatches import LinkPauses, PersistentMismatch
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Link, Point, SyncAnswer, Want
@@ -197,18 +197,17 @@ class Tracker:
             return []
         chains = [chain for chain in self._chains.values() if chain.state in SYNCING]
         judged = [judge(chain, self.freshness.of[chain.name], answer, self.syncs, self._turn, now) for chain in chains]
-        if any(verdict is Verdict.REFUSED for verdict, _ in judged):
+        if any(each.verdict is Verdict.REFUSED for each in judged):
             self.syncs.failed(now)  # a part of the answer is not used, so the next sync waits as after a failure
         else:
             self.syncs.ended(now)
         effects: list[Effect] = []
-        for chain, (verdict, at) in zip(chains, judged, strict=True):
+        for chain, (verdict, at, part) in zip(chains, judged, strict=True):
             if verdict is Verdict.REFUSED:
                 self.counters.refused += 1
                 self._trigger(chain, Trigger.FAILED, now)
                 continue
-            name, part = chain.name, answer.chains[chain.name]
-            self._reconnection.read(name, at.earliest)
+            self._reconnection.read(chain.name, at.earliest)
             if isinstance(part, Full):
                 effects.extend(self._replaced(chain, part, answer.store, at, now))
             elif isinstance(part, Delta) and verdict is Verdict.USED:
@@ -566,7 +565,8 @@ class Tracker:
                     break
                 self._apply(chain, links[0].point, links, now, applied)
             trigger = Trigger.CAUGHT_UP if chain.known == delta.head else Trigger.BROKEN
-        self.freshness.of[chain.name].read(chain, delta.head, at.reading(store), now)
+        if at.earliest > NEVER_YET:
+            self.freshness.of[chain.name].read(chain, delta.head, at.reading(store), now)
         if chain.known == delta.head:
             chain.source = None
         self._trigger(chain, trigger, now)

@@ -20,6 +20,7 @@ FULL = partial(_mutant, "relay/full_syncs", "relay/test_full_syncs")
 LEASES = partial(_mutant, "service/leases", "service/test_leases")
 SERVICE = partial(_mutant, "service/relay_service", "service/test_relay_service")
 RELAY = partial(_mutant, "core/relaying", "core/test_relaying")
+ANSWER = partial(_mutant, "core/answer_time", "core/test_answer_time")
 FRESH = partial(_mutant, "core/freshness", "core/test_freshness")
 
 MUTANTS = (
@@ -50,6 +51,41 @@ MUTANTS = (
         "            if question.nonce in self._requested:\n",
         "test_started_relay_holds_a_delta_for_a_bounded_time",
         "a replica that listens to another relay gets no delta from this one",
+    ),
+    ANSWER(
+        "delta_is_used_up_to_an_older_reading",
+        "        if max(at.earliest, applied, read) > latest:\n",
+        "        if reading is not None or max(at.earliest, applied, read) > latest:\n",
+        "test_rule_r3_reading_that_is_not_newer_than_the_proof_saves_no_delta",
+        "after a restore a late delta brings back what was undone",
+    ),
+    ANSWER(
+        "begin_of_a_delta_counts_as_of_its_answer",
+        "AnswerTime(NEVER_YET, NEVER_YET, covered, ",
+        "AnswerTime(at.earliest, at.latest, covered, ",
+        "test_rule_r3_begin_of_a_delta_proves_no_more_than_the_reading_it_leads_to",
+        "a replica that uses the begin of a delta claims to be as fresh as with all of it",
+    ),
+    ANSWER(
+        "begin_of_a_delta_drops_what_the_answer_would_cover",
+        "AnswerTime(NEVER_YET, NEVER_YET, covered, ",
+        "AnswerTime(NEVER_YET, NEVER_YET, at.turn, ",
+        "test_rule_r4_begin_of_a_delta_covers_nothing_after_the_reading_it_leads_to",
+        "a link that no answer covers is dropped, and is missing until the next hello",
+    ),
+    ANSWER(
+        "begin_of_a_delta_drops_nothing",
+        "AnswerTime(NEVER_YET, NEVER_YET, covered, ",
+        "AnswerTime(NEVER_YET, NEVER_YET, 0, ",
+        "test_rule_r4_begin_of_a_delta_covers_what_was_received_before_the_reading_it_leads_to",
+        "a reading proves a link that a restore has undone before it",
+    ),
+    ANSWER(
+        "refused_delta_is_refused_as_a_whole",
+        "        if reached is not None:\n",
+        "        if False:\n",
+        "test_rule_r3_delta_beyond_the_head_that_a_relays_hello_named_needs_no_other_delta",
+        "under writes a failover costs several deltas",
     ),
     FRESH(
         "replica_polls_while_it_leaves_its_parent",

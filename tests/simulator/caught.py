@@ -34,6 +34,8 @@ CAUGHT: dict[str, Caught] = {
     "older_full_answer_used": Caught(3, "staleness"),
     "older_delta_used": Caught(270, "undone"),
     "received_since_forgotten": Caught(21, "kept"),
+    "begin_forgets": Caught(5, "kept"),
+    "begin_up_to_any_head": Caught(270, "undone"),
     "sent_before_applied": Caught(0, "ahead"),
     "empty_for_unknown": Caught(0, "hello"),
     "served_while_frozen": Caught(3, "frozen"),

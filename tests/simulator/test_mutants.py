@@ -59,6 +59,7 @@ REQUIRED = {
     "a relay that calls an unknown topic empty": ("empty_for_unknown",),
     "a relay that answers what it is about to replace": ("served_while_frozen",),
     "what was received since an older answer": ("received_since_forgotten",),
+    "the begin of a delta that is used as another one": ("begin_forgets", "begin_up_to_any_head"),
     "relays in a loop": ("loops_stay",),
     "a parent that is cut off and stays": ("parent_never_left",),
 }

@@ -6,11 +6,15 @@ import msgspec
 
 from pubsub_lib.core import answer_time
 from pubsub_lib.core.answer_time import AnswerTime, Verdict
+from pubsub_lib.core.freshness import NEVER_YET
 from pubsub_lib.core.model import EMPTY, Full
 from pubsub_lib.core.parents import Parents
 from pubsub_lib.core.relay_contents import RelayContents
 from pubsub_lib.core.relaying import Relay, RelayStep
 from tests.simulator.registry import Patch, mutant
+
+LAST_TURN = 2**62
+"""Later than all turns of a run."""
 
 
 def _of_another_time(**change: Any) -> list[Patch]:
@@ -73,6 +77,28 @@ def older_delta_used() -> list[Patch]:
 @mutant("an older answer drops what was received since its moment", trees=True)
 def received_since_forgotten() -> list[Patch]:
     return _of_another_time(turn=lambda syncs, at: syncs.turn)
+
+
+def _of_begin(value: Any) -> list[Patch]:
+    """The begin of a delta counts in another way. ``value``: its time, from that of the answer and the covered turn."""
+    return [(answer_time, "_of_begin", value)]
+
+
+@mutant("the begin of a delta drops all that was received before it", trees=True)
+def begin_forgets() -> list[Patch]:
+    return _of_begin(lambda at, covered: AnswerTime(NEVER_YET, NEVER_YET, LAST_TURN, at.applied, relayed=True))
+
+
+@mutant("a delta counts up to any head that a hello named", trees=True)
+def begin_up_to_any_head() -> list[Patch]:
+    reached = answer_time.reach
+
+    def reach(chain: Any, fresh: Any, delta: Any, at: Any) -> Any:
+        heads = [link.point for link in delta.links if link.point in fresh.pending]
+        beyond = [head for head in heads if head.position > chain.known_position]
+        return beyond[-1] if beyond else reached(chain, fresh, delta, at)
+
+    return [(answer_time, "reach", reach)]
 
 
 # -- relays ------------------------------------------------------------------------------------------------------------
