@@ -20,6 +20,8 @@ class Reconnection:
         self._rng = rng
         self._since = NEVER_DUE
         self._unread: dict[str, None] = {}
+        self._unproved: dict[str, None] = {}
+        """The chains without a publisher's reading that began after it, or the store's: those to ask about."""
         self._asked = False
         self.ask_at = NEVER_DUE
         """When ``due`` will next return chains."""
@@ -28,15 +30,17 @@ class Reconnection:
         """A connection was made. Several within the jitter lead to one hello request."""
         self._since = now
         self._unread = dict.fromkeys(chains)
+        self._unproved = self._unread.copy()
         self._asked = False
         self.ask_at = min(self.ask_at, now + self._jitter())
 
     def removed(self, chain: str) -> None:
         """A chain is no longer followed."""
         self._unread.pop(chain, None)
+        self._unproved.pop(chain, None)
 
     def due(self, now: float) -> list[str]:
-        """Chains to ask about now: those without a reading since the connection.
+        """Chains to ask about now: those without a publisher's or the store's reading since the connection.
 
         A publisher may answer from a reading that is older than the connection, and as old as ``reading_age``. So the
         chains still without a reading are asked about once more, when no such answer can be received any more.
@@ -44,14 +48,18 @@ class Reconnection:
         if now < self.ask_at:
             return []
         first, self._asked = not self._asked, True
-        again = first and bool(self._unread)
+        again = first and bool(self._unproved)
         self.ask_at = max(now, self._since + self._timing.reading_age) + self._jitter() if again else NEVER_DUE
-        return list(self._unread)
+        return list(self._unproved)
 
-    def read(self, chain: str, began: float) -> None:
-        """A reading of this chain was received, a publisher's or a sync's, which began at ``began``."""
+    def read(self, chain: str, began: float, *, relayed: bool = False) -> None:
+        """A reading of this chain was received, a publisher's or a sync's, which began at ``began``. ``relayed``: a
+        relay answered the sync. Without its hello reply, too, the replica would poll it until the next periodic one.
+        """
         if began >= self._since:
             self._unread.pop(chain, None)
+            if not relayed:
+                self._unproved.pop(chain, None)
 
     def lost_at(self, chain: str, asked: float, now: float) -> float:
         """When a head in this reply that known has not reached must be read from the store; infinite for a reply that

@@ -207,7 +207,7 @@ class Tracker:
                 self.counters.refused += 1
                 self._trigger(chain, Trigger.FAILED, now)
                 continue
-            self._reconnection.read(chain.name, at.earliest)
+            self._reconnection.read(chain.name, at.earliest, relayed=at.relayed)
             if isinstance(part, Full):
                 effects.extend(self._replaced(chain, part, answer.store, at, now))
             elif isinstance(part, Delta) and verdict is Verdict.USED:

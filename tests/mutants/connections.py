@@ -92,10 +92,17 @@ MUTANTS = (
     ),
     CORE(
         "hello_requests_go_on_when_all_was_read",
-        "        again = first and bool(self._unread)\n",
+        "        again = first and bool(self._unproved)\n",
         "        again = first\n",
         "test_no_request_is_due_when_all_chains_were_read",
         "a healthy connection costs two hello requests",
+    ),
+    CORE(
+        "relays_answer_replaces_the_hello_request",
+        "            if not relayed:\n                self._unproved",
+        "            if True:\n                self._unproved",
+        "test_relays_answer_to_a_sync_replaces_no_request_and_shortens_no_wait_any_more",
+        "a replica below a restarted relay polls it until the next periodic hello request",
     ),
     CORE(
         "hello_request_from_before_the_connection_counts",

@@ -524,6 +524,21 @@ def test_rule_r4_begin_of_a_delta_covers_what_was_received_before_the_reading_it
     assert bench.state() is State.FOLLOWING
 
 
+# -- rule 6 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("relayed", "requests"), [(True, 1), (False, 0)])
+def test_rule_06_relays_answer_after_a_connection_replaces_no_hello_request(relayed: bool, requests: int) -> None:
+    """Only a hello reply of the parent ends the polls: they would bring links that are on their way again."""
+    history, bench = following()
+    bench.tracker.connected(bench.now)
+    begun(bench)
+    bench.answer(by_relay(history, bench, 0.0) if relayed else None)
+    before = len(bench.requests)
+    bench.wait(CALM.connect_jitter)
+    assert len(bench.requests) == before + requests
+
+
 # -- all of them, at random --------------------------------------------------------------------------------------
 
 

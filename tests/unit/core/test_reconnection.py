@@ -64,6 +64,16 @@ def test_no_request_is_due_when_all_chains_were_read() -> None:
     assert asks.ask_at == NEVER_DUE
 
 
+def test_relays_answer_to_a_sync_replaces_no_request_and_shortens_no_wait_any_more() -> None:
+    asks = made()
+    asks.connected(["a"], 100.0)
+    asks.read("a", 100.1, relayed=True)
+    assert asks.due(asks.ask_at) == ["a"]
+    assert asks.lost_at("a", 100.2, 100.3) == NEVER_DUE, "that reading was processed before"
+    assert asks.due(asks.ask_at) == ["a"]
+    assert asks.ask_at == NEVER_DUE
+
+
 def test_connection_after_the_first_request_starts_again() -> None:
     asks = made()
     asks.connected(["a"], 100.0)
