@@ -20,10 +20,12 @@ from _children import Child, Children, Line, attached
 from _processes import free_ports, poll
 
 from pubsub_lib import Replica, Settings, Store, Timing, Worker
+from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.model import Delta, SyncAnswer
-from pubsub_lib.sync.client import SyncClient
-from pubsub_lib.sync.question import SyncQuestion
+from pubsub_lib.core.transitions import Trigger
+from pubsub_lib.replica import engine
+from pubsub_lib.replica.sync_reader import SyncReader, read_all
 from pubsub_lib.testing.stream_proxy import StreamProxy
 
 TOPICS: Final = ("t0", "t1")
@@ -63,7 +65,7 @@ class Figures(msgspec.Struct, frozen=True):
 
     parents: Sequence[str]
     fulls: int
-    """Of all its time, as ``deltas``: answered deltas with links, by topic."""
+    """Of all its time, as ``deltas``: answered deltas with links, by topic, without the regular verifications."""
     deltas: dict[str, int]
     polling: bool
     worst: float
@@ -103,12 +105,11 @@ class Meter:
             with self._lock:
                 self._took.append(took)
 
-    def answered(self, answer: SyncAnswer) -> None:
+    def answered(self, job: StartSync, answer: SyncAnswer) -> None:
         """A sync was answered."""
+        deltas = [topic for topic, part in answer.chains.items() if isinstance(part, Delta) and part.links]
         with self._lock:
-            self._deltas.update(
-                topic for topic, part in answer.chains.items() if isinstance(part, Delta) and part.links
-            )
+            self._deltas.update(topic for topic in deltas if job.causes[topic] != Trigger.UNVERIFIED.value)
 
     def read_database(self) -> None:
         """The replica reads from the database."""
@@ -147,14 +148,13 @@ def follow(line: Line, config: Path, truth: Truth) -> None:
     """A replica, which reports its figures whenever it is asked."""
     line.wait()
     meter = Meter(truth)
-    ask: Callable[[SyncClient, SyncQuestion], SyncAnswer] = SyncClient.ask
 
-    def counted(client: SyncClient, question: SyncQuestion) -> SyncAnswer:
-        answer = ask(client, question)
-        meter.answered(answer)
+    def counted(reader: SyncReader, job: StartSync) -> SyncAnswer:
+        answer = read_all(reader, job)
+        meter.answered(job, answer)
         return answer
 
-    SyncClient.ask = counted  # type: ignore[method-assign,assignment]
+    engine.read_all = counted  # type: ignore[attr-defined]
     read: Callable[..., SyncAnswer] = Store.read_sync
 
     def noted(*arguments: Any) -> SyncAnswer:

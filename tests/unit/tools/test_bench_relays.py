@@ -7,6 +7,7 @@ import pytest
 from _measurements.relays_processes import Figures, Meter, Truth, joined, times
 
 from pubsub_lib import Timing
+from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.model import Delta, Full, Point, SyncAnswer
 from tests.unit.core.builders import History
 
@@ -35,11 +36,12 @@ def test_staleness_is_compared_with_the_oldest_missing_commit(
     assert meter.figures(child).least == float("inf"), "the figures begin again"
 
 
-def test_deltas_count_only_with_links() -> None:
-    meter, links = Meter(Truth()), History().some(2)
-    point = Point(2, 2)
-    meter.answered(SyncAnswer(point, {"t0": Delta(links, point), "t1": Delta([], point), "t2": Full({}, point)}))
-    assert meter.figures(replica(0.0)).deltas == {"t0": 1}
+@pytest.mark.parametrize(("cause", "deltas"), [("reconnected", {"t0": 1}), ("polled", {"t0": 1}), ("unverified", {})])
+def test_deltas_count_only_with_links_and_not_those_of_a_verification(cause: str, deltas: dict[str, int]) -> None:
+    meter, links, point = Meter(Truth()), History().some(2), Point(2, 2)
+    answer = SyncAnswer(point, {"t0": Delta(links, point), "t1": Delta([], point), "t2": Full({}, point)})
+    meter.answered(StartSync(1, {}, dict.fromkeys(answer.chains, cause)), answer)
+    assert meter.figures(replica(0.0)).deltas == deltas
 
 
 def test_figures_of_several_looks_have_their_extremes() -> None:
