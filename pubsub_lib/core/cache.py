@@ -20,6 +20,7 @@ from pubsub_lib.core.index import Extract, Index
 from pubsub_lib.core.merged_view import HeldObject, MergedView
 from pubsub_lib.core.model import ALL, Head, Link, Record, TopicSnapshot
 from pubsub_lib.core.objects import Object
+from pubsub_lib.core.topic_copy import TopicCopy
 from pubsub_lib.core.topic_objects import NO_TOPIC, TopicObjects, Walk
 from pubsub_lib.errors import NotSubscribedError, UsageError
 
@@ -92,15 +93,15 @@ class Cache:
         objects: dict[str, HeldObject] = {}
         shown: dict[str, HeldObject] = {}
         decode = plain
-        walk: Walk | None = None
+        watched = False
         for link in links:
             if link.topic != name:
                 name, table = link.topic, ""
                 known_topic = self._topics.get(name)
                 topic = self._topics.setdefault(name, TopicObjects()) if known_topic is None else known_topic
-                walk = topic.walk
-            if walk is not None:
-                walk.touch(link)
+                watched = topic.walk is not None or bool(topic.copies)
+            if watched:
+                topic.touch(link)
             known, count, digest = topic.position, topic.count, topic.digest
             position = link.point.position
             before = 0 if events is None else len(events)
@@ -194,7 +195,7 @@ class Cache:
         state = self._topics.get(topic)
         if state is None:
             state = self._topics[topic] = TopicObjects()
-        state.walk = None
+        state.end()
         position = snapshot.head.point.position
         with_events = with_events or bool(self._indexes)  # indexes are updated from events
         if not state.tables and not snapshot.changes:
@@ -310,12 +311,12 @@ class Cache:
         state = self._topics.get(topic)
         if state is None:
             return []
+        state.end()
         events = self._merged.drop_tombstones(topic, state.position)
         for table, key, _ in state.objects():
             event = self._merged.shift((table, key), topic, None, None, state.position)
             if event is not None:
                 events.append(event)
-        state.walk = None
         del self._topics[topic]
         self._merged.lagging.pop(topic, None)
         self._reindex(events)
@@ -379,6 +380,11 @@ class Cache:
         if state is None:
             return []
         return [Record(table, key, entry.version, entry.value) for table, key, entry in state.objects()]
+
+    def copy(self, topic: str) -> TopicCopy:
+        """:meth:`topic_records` of now, for a reader that takes them a few at a time."""
+        state = self._topics.get(topic)
+        return TopicCopy({}) if state is None else state.copy()
 
     # -- reading -------------------------------------------------------------------------------------------
 

@@ -136,7 +136,8 @@ class RelayContents:
 
     def answer(self, question: Question, now: float) -> SyncAnswer | None:
         """The answer to a question. The topics that this relay does not have now are missing in it; None when it has
-        none of them. Before its own first sync it does not know the store's id either.
+        none of them. Before its own first sync it does not know the store's id either. Its objects are a
+        :class:`.TopicCopy` of each topic.
         """
         chains: dict[str, Delta | Incomplete | Full] = {}
         ages: dict[str, AnswerAge] = {}
@@ -179,7 +180,7 @@ class RelayContents:
         log = self._log(topic)
         if want.after is None:
             contains = None if want.known is None else log.holds(want.known)
-            records = self.state.cache.topic_records(topic)
+            records = self.state.cache.copy(topic)
             return Full({topic: TopicSnapshot(head, records)}, head.point, contains), NEVER_YET
         found = log.after(want.after)
         if found is not None:

@@ -3,9 +3,10 @@
 A point names a state for every process, so a link needs no number of the relay that keeps it.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from pubsub_lib.core.model import ZERO, Link, Point
@@ -84,13 +85,17 @@ class TopicLog:
         """
         if point == self.head:
             return [], float("inf")
-        for number, (link, applied) in enumerate(self._links):
-            if link.prev == point:
-                return [each for each, _ in list(self._links)[number:]], applied
-        return None
+        number = bisect_left(self._links, point.position, key=_begins_at)
+        if number == len(self._links) or self._links[number][0].prev != point:
+            return None
+        return [each for each, _ in islice(self._links, number, None)], self._links[number][1]
 
     def holds(self, point: Point) -> bool | None:
         """Whether the topic's history up to its head contains a point; None: the log does not reach back to it."""
         if point in (ZERO, self.head) or any(link.prev == point for link, _ in self._links):
             return True
         return False if point.position > self._base.position or point.position == self.head.position else None
+
+
+def _begins_at(each: tuple[Link, float]) -> int:
+    return each[0].prev.position

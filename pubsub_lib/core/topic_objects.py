@@ -1,4 +1,4 @@
-"""The objects of one topic in a replica, with their number and digest, and the walk that counts them again.
+"""The objects of one topic in a replica, with their number and digest, and what reads them while links change them.
 
 Count and digest are running sums: an object that is altered in memory does not change them. A :class:`Walk` reads every
 object once, a bounded number at a time, and compares the result with the sums, while links go on changing the topic.
@@ -6,12 +6,14 @@ object once, a bounded number at a time, and compares the result with the sums, 
 
 from collections.abc import Iterator
 from typing import Final
+from weakref import ref
 
 import msgspec
 
 from pubsub_lib.core.digest import MASK, fingerprint
 from pubsub_lib.core.merged_view import HeldObject, Ident, MergedView
 from pubsub_lib.core.model import Link
+from pubsub_lib.core.topic_copy import TopicCopy
 
 MAX_NAMED: Final = 20
 """Maximum number of objects that a walk names; it counts all."""
@@ -20,7 +22,7 @@ MAX_NAMED: Final = 20
 class TopicObjects:
     """The objects of one topic, their number and digest, and the position up to which links were applied."""
 
-    __slots__ = ("count", "digest", "position", "tables", "walk")
+    __slots__ = ("copies", "count", "digest", "position", "tables", "walk")
 
     def __init__(self) -> None:
         self.tables: dict[str, dict[str, HeldObject]] = {}
@@ -28,7 +30,36 @@ class TopicObjects:
         self.digest = 0
         self.position = 0
         self.walk: Walk | None = None
-        """The running recount of the topic; its ``touch`` must be called with a link before that is applied."""
+        """The running recount of the topic."""
+        self.copies: list[ref[TopicCopy]] = []
+        """The copies that are not read yet. One without an owner ends by itself."""
+
+    def touch(self, link: Link) -> None:
+        """A link of this topic is about to be applied. Needed only for a walk or copies."""
+        if self.walk is not None:
+            self.walk.touch(link)
+        for copy in self._unread() if self.copies else ():
+            copy.touch(link)
+
+    def copy(self) -> TopicCopy:
+        """All objects as they are now."""
+        made = TopicCopy(self.tables)
+        self._unread()
+        self.copies.append(ref(made))
+        return made
+
+    def end(self) -> None:
+        """The topic is about to be replaced or dropped: the recount has no result, and the copies are read."""
+        self.walk = None
+        for copy in self._unread():
+            copy.finish()
+        self.copies.clear()
+
+    def _unread(self) -> list[TopicCopy]:
+        """The copies that need links; the others are forgotten."""
+        found = [copy for each in self.copies if (copy := each()) is not None and copy.needs_links]
+        self.copies = [ref(copy) for copy in found]
+        return found
 
     def objects(self) -> Iterator[tuple[str, str, HeldObject]]:
         """Every object: table, key, entry."""

@@ -2,16 +2,19 @@
 
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
+
+import msgspec
 
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope, HelloRequest
-from pubsub_lib.core.model import Incomplete, SyncAnswer, Want
+from pubsub_lib.core.model import Delta, Full, Incomplete, Record, SyncAnswer, Want
 from pubsub_lib.core.relay_contents import RelayedState
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.topic_copy import Part, TopicCopy
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.journal import Journal
 from pubsub_lib.logs import logger
@@ -24,7 +27,9 @@ from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.scheduling import Scheduler
 from pubsub_lib.replica.sync_reader import SyncReader, ask, interrupt
 from pubsub_lib.settings import Settings
+from pubsub_lib.sync.packing import pack
 from pubsub_lib.sync.question import SyncQuestion
+from pubsub_lib.threads.giving_way import giving_way
 
 _log = logger(__name__)
 
@@ -105,8 +110,14 @@ class RelayEngine(Engine):
     def answer(self, question: SyncQuestion) -> SyncAnswer | None:
         """Answer a sync of a replica below. None: the relay has nothing of it, or too many wait. Any thread; blocks for
         ``round_trip`` and ``SLACK`` at most, while the relay asks above for a newer proof, after its start also until
-        ``SETTLING``, and for readings of older links, of which one that fails ends the wait.
+        ``SETTLING``, and for readings of older links, of which one that fails ends the wait; then until all objects of
+        the answer are compressed.
         """
+        found = self._answer(question)
+        return None if found is None else self._packed(found)
+
+    def _answer(self, question: SyncQuestion) -> SyncAnswer | None:
+        """The answer with copies of topics, which are not read yet."""
         arrived = self.now()
         asker, answer = self.read(lambda state: self.core.sync_requested(question, self.now()))
         self._ask_above()
@@ -119,6 +130,25 @@ class RelayEngine(Engine):
         if found is None or not any(isinstance(part, Incomplete) for part in found.chains.values()):
             return found
         return self._with_older_links(question, found, arrived)
+
+    def _packed(self, answer: SyncAnswer) -> SyncAnswer:
+        """The answer with its objects compressed. A link waits for the lock while a few objects are read, at most."""
+        chains = {chain: self._packed_part(part) for chain, part in answer.chains.items()}
+        return msgspec.structs.replace(answer, chains=chains)
+
+    def _packed_part(self, part: Delta | Incomplete | Full) -> Delta | Incomplete | Full:
+        if not isinstance(part, Full):
+            return part
+        topics = {
+            topic: msgspec.structs.replace(each, records=pack(giving_way(self._parts(each.records))))
+            for topic, each in part.topics.items()
+        }
+        return msgspec.structs.replace(part, topics=topics)
+
+    def _parts(self, copy: Sequence[Record]) -> Iterator[Part]:
+        assert isinstance(copy, TopicCopy)
+        while (part := self.read(lambda state: copy.step())) is not None:
+            yield part
 
     def _with_older_links(self, question: SyncQuestion, found: SyncAnswer, arrived: float) -> SyncAnswer:
         """The answer again, after links from before the relay's start were read. One thread reads for all that wait."""

@@ -146,8 +146,8 @@ class RelayRuntime:
         self._sender.close()
 
     def answer(self, question: SyncQuestion) -> SyncAnswer | None:
-        """Answer a sync of a replica below; None: it fails. Any thread; blocks for ``round_trip`` and half a second at
-        most.
+        """Answer a sync of a replica below; None: it fails. Any thread; blocks as :meth:`.RelayEngine.answer`, and the
+        objects of the answer are compressed already.
         """
         return None if self._closed else self._engine.answer(question)
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pubsub_lib.config.service import STANDBY, ServiceSettings
-from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.http_routes import Route, Streaming
 from pubsub_lib.settings import Settings
 from pubsub_lib.sync.agents import Agents
@@ -57,9 +56,6 @@ def syncs_of(source: SyncSource, agents: AgentsRoute | None, settings: Settings,
     """
     if not service.serve_syncs:
         return Syncs(None, None)
-    once = service.role != RELAY  # a relay answers from its memory
     firsts = service.role == STANDBY
-    route = SyncRoute(
-        source, service.max_syncs, settings.timing.sync_timeout, service.snapshot_bytes, once=once, firsts=firsts
-    )
+    route = SyncRoute(source, service.max_syncs, settings.timing.sync_timeout, service.snapshot_bytes, firsts=firsts)
     return Syncs(route, agents)

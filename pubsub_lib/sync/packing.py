@@ -1,8 +1,9 @@
-"""The objects of a topic as a service reads them for its sync channel: compressed pages, ready to be sent.
+"""The objects of a topic as a service or a relay reads them for its sync channel: compressed pages, ready to be sent.
 
 A service keeps no objects. An entry in memory for each object takes several times the space of its compressed page, for
 each replica that reads at the same time. The database could be read while the answer is sent; then a slow replica would
-hold a transaction and a connection open.
+hold a transaction and a connection open. A relay reads its memory: a slow replica would hold the old values of objects
+that links have changed since.
 """
 
 import zlib
@@ -13,6 +14,7 @@ import msgspec
 
 from pubsub_lib.core.contents import Content, Row, Unknown
 from pubsub_lib.core.model import Record
+from pubsub_lib.core.topic_copy import Part
 from pubsub_lib.sync.pages import ITEM_BYTES, PAGE_BYTES, RecordsPage, encode_page
 from pubsub_lib.sync.stream import GZIP, LENGTH, packed
 
@@ -94,6 +96,27 @@ def read_packed(
             waiting = 0
     _close(opened, found)
     return found
+
+
+def pack(parts: Iterable[Part]) -> PackedRecords:
+    """The objects in these parts, those of a table in parts that follow one another. Compressing a page releases the
+    interpreter's lock, so other threads wait only until a page is full.
+    """
+    packed_ = PackedRecords()
+    table, waiting, room = "", list[tuple[str, int, bytes]](), PAGE_BYTES
+    for name, rows in parts:
+        beside = ITEM_BYTES + len(name)
+        for row in rows:
+            size = beside + len(row[0]) + len(row[2])
+            if waiting and (size > room or name != table):
+                packed_.add(RecordsPage(table, waiting))
+                waiting, room = [], PAGE_BYTES
+            table = name
+            waiting.append(row)
+            room -= size
+    if waiting:
+        packed_.add(RecordsPage(table, waiting))
+    return packed_
 
 
 def _close(opened: dict[Any, _Open], found: dict[str, PackedRecords]) -> None:

@@ -17,6 +17,7 @@ from pubsub_lib.sync.pages import pages_of
 from pubsub_lib.sync.question import MAX_QUESTION_BYTES, SyncQuestion, SyncSource, decode_question
 from pubsub_lib.sync.snapshots import BeingRead, Composition, Snapshot, SnapshotCache, answer_of
 from pubsub_lib.sync.stream import compressed, packed
+from pubsub_lib.threads.giving_way import giving_way
 
 _log = logger(__name__)
 
@@ -30,8 +31,8 @@ class SyncRoute:
     """Answers questions from a source, at most ``places`` at the same time; the other replicas get 503.
 
     ``max_seconds``: maximum time of one transfer, so that slow replicas do not hold the places. ``max_snapshot_bytes``:
-    of the prepared snapshots, compressed; 0: none is kept. ``once``: as of :class:`.SnapshotCache`. ``firsts``:
-    only first syncs are answered; the client asks another server for what is left out. Any thread.
+    of the prepared snapshots, compressed; 0: none is kept. ``firsts``: only first syncs are answered; the client asks
+    another server for what is left out. Any thread.
     """
 
     max_body_bytes: Final = MAX_QUESTION_BYTES
@@ -44,12 +45,11 @@ class SyncRoute:
         max_snapshot_bytes: int = 0,
         rng: random.Random | None = None,
         *,
-        once: bool = False,
         firsts: bool = False,
     ) -> None:
         self.max_seconds = max_seconds
         self._firsts = firsts
-        self._snapshots = SnapshotCache(max_snapshot_bytes, once=once)
+        self._snapshots = SnapshotCache(max_snapshot_bytes)
         self._source = source
         self._places = threading.BoundedSemaphore(places)
         self._rng = rng if rng is not None else random.SystemRandom()
@@ -123,7 +123,8 @@ class SyncRoute:
         done = False
         items = Composition(answer, question.wants, prepared, self._snapshots).items
         try:
-            for part in compressed(items()) if gzip else packed(pages_of(answer), gzip=False):
+            pages = compressed(giving_way(items())) if gzip else packed(giving_way(pages_of(answer)), gzip=False)
+            for part in pages:
                 yield part
                 size += len(part)
             done = True

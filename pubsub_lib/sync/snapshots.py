@@ -65,13 +65,12 @@ class BeingRead(StoreUnavailable):
 class SnapshotCache:
     """The snapshots that were used last, of at most ``max_bytes`` together. Any thread.
 
-    ``once``: the objects of a topic are read for one answer at a time, and the others wait for its snapshot. For a
-    database, which many replicas that begin at once would read several times; a relay reads its own memory.
+    With ``max_bytes`` above 0, the objects of a topic are read for one answer at a time, and the others wait for its
+    snapshot. Else many replicas that begin at once would have them read several times.
     """
 
-    def __init__(self, max_bytes: int, *, once: bool = False) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self._once = once
         self._lock = threading.Lock()
         self._read = threading.Condition(self._lock)
         self._reading: set[str] = set()
@@ -101,7 +100,7 @@ class SnapshotCache:
         """Around the reading of these wants. Waits while another one reads a topic of them; raises BeingRead when that
         takes longer than :data:`MAX_WAIT`.
         """
-        firsts = {topic for topic, want in wants.items() if self._once and topic != ALL and want == FIRST}
+        firsts = {topic for topic, want in wants.items() if self.max_bytes and topic != ALL and want == FIRST}
         with self._lock:
             if not self._read.wait_for(lambda: not self._reading & self._missing(firsts), MAX_WAIT):
                 raise BeingRead("the objects of a topic are being read for another replica")

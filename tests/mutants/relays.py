@@ -13,6 +13,8 @@ CORE = partial(_mutant, "relay/core", "relay/test_core")
 PARENTS = partial(_mutant, "replica/parent_subscriber", "replica/test_parent_subscriber")
 DISCOVERY = partial(_mutant, "replica/discovery", "replica/test_discovery")
 CHOICE = partial(_mutant, "core/parents", "core/test_parents")
+COPY = partial(_mutant, "core/topic_copy", "core/test_topic_copy")
+OBJECTS = partial(_mutant, "core/topic_objects", "core/test_topic_copy")
 LOG = partial(_mutant, "core/topic_log", "core/test_topic_log")
 CONTENTS = partial(_mutant, "core/relay_contents", "core/test_relaying")
 ENGINE = partial(_mutant, "relay/engine", "relay/test_engine")
@@ -24,6 +26,41 @@ ANSWER = partial(_mutant, "core/answer_time", "core/test_answer_time")
 FRESH = partial(_mutant, "core/freshness", "core/test_freshness")
 
 MUTANTS = (
+    COPY(
+        "copy_has_the_version_before_the_last_change",
+        ".setdefault(change.key, (entry.version, entry.value))",
+        "[change.key] = (entry.version, entry.value)",
+        "test_copies_have_the_objects_of_their_begin_whatever_links_change",
+        "a relay's answer has objects of several points, and its digest is not that of its head",
+    ),
+    OBJECTS(
+        "copy_misses_the_changes_of_links",
+        "            copy.touch(link)\n",
+        "            pass\n",
+        "test_copies_have_the_objects_of_their_begin_whatever_links_change",
+        "a relay's answer has objects of several points, and its digest is not that of its head",
+    ),
+    OBJECTS(
+        "copy_ends_when_the_topic_is_replaced",
+        "            copy.finish()\n",
+        "            pass\n",
+        "test_copy_has_its_objects_after_the_topic_was_replaced_or_dropped",
+        "a relay that syncs while it answers sends objects of another point",
+    ),
+    OBJECTS(
+        "copies_that_were_read_get_each_link",
+        " is not None and copy.needs_links]",
+        " is not None]",
+        "test_copies_have_the_objects_of_their_begin_whatever_links_change",
+        "a relay keeps the old values of all objects that change while an answer is sent",
+    ),
+    ENGINE(
+        "objects_of_an_answer_are_read_without_a_pause",
+        "pack(giving_way(self._parts(each.records)))",
+        "pack(self._parts(each.records))",
+        "test_objects_are_copied_once_for_replicas_that_begin_together",
+        "links wait for the interpreter's lock while a relay makes an answer",
+    ),
     RELAY(
         "links_count_from_the_begin_of_the_sync",
         "asked, ages = self.state.tracker.syncs.begun + answer.asked_after, answer.ages",

@@ -37,8 +37,8 @@ SLOW_TICKS = Timing(
     sync_timeout=600.0,
 )
 """The next regular tick is minutes away: an effect that depends on it comes far too late."""
-PUBLIC = ("apply_run", "bucket_digests", "drop", "get", "iterate", "lookup", "present", "prove", "record", "replace",
-          "topic_records", "topics", "walk")  # fmt: skip
+PUBLIC = ("apply_run", "bucket_digests", "copy", "drop", "get", "iterate", "lookup", "present", "prove", "record",
+          "replace", "topic_records", "topics", "walk")  # fmt: skip
 """Methods of the cache that read or write objects."""
 
 

@@ -1,8 +1,10 @@
-"""The relay's threads: questions wait for a bounded time, and hello requests of any step are sent above."""
+"""The relay's threads: questions wait for a bounded time, hello requests of any step are sent above, and the objects of
+an answer are those of one point, although links change them while they are read.
+"""
 
 import random
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -11,14 +13,20 @@ from _processes import poll
 
 from pubsub_lib import Publisher, Settings, Store, loader
 from pubsub_lib.api import Subscriber
+from pubsub_lib.core import topic_copy
+from pubsub_lib.core.contents import contents_of
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import Delta, Full, Incomplete, Point, SyncAnswer, Want
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.errors import StoreUnavailable
+from pubsub_lib.relay import engine as engine_module
 from pubsub_lib.relay.engine import SETTLING, SLACK, RelayEngine
 from pubsub_lib.replica.scheduling import Threads
 from pubsub_lib.replica.sync_reader import SyncReader
+from pubsub_lib.sync import snapshots
+from pubsub_lib.sync.packing import PackedRecords
 from pubsub_lib.sync.question import SyncQuestion
+from pubsub_lib.sync.snapshots import SnapshotCache, answer_of
 from tests.unit.world import LONG, settings
 
 UUID = "cd" * 16
@@ -217,3 +225,138 @@ def test_directory_reaches_the_relay(rig: Rig, store: Store) -> None:
     rig.engine.on_directory([publisher])
     links = [message.link for each in rig.sent for message in each.messages]
     assert [change.key for link in links for change in link.changes][-1] == "2"
+
+
+OBJECTS = 60
+"""Of the topic in the tests of whole answers."""
+
+
+def fill(rig: Rig, store: Store) -> None:
+    """Write the objects, and wait until the relay has them."""
+    with store.transaction() as tx:
+        for number in range(OBJECTS):
+            tx.set(f"table-{number % 2}", f"k{number}", number, topic="t")
+    wait_for(rig, store)
+
+
+def wait_for(rig: Rig, store: Store) -> None:
+    head = store.read_heads(["t"]).topics["t"].point
+    assert poll(lambda: rig.engine.read(lambda state: state.tracker.chain("t").known) == head, LONG)
+
+
+def whole(answer: SyncAnswer | None) -> Full:
+    """A full answer whose objects have the count and the digest of the head that it names: they are of one point."""
+    part = part_of(answer)
+    assert isinstance(part, Full)
+    contents = part.topics["t"]
+    assert isinstance(contents.records, PackedRecords)
+    found = contents_of("t", list(contents.records))
+    assert (len(found), found.digest) == (contents.head.count, contents.head.digest)
+    assert contents.head.point == part.head
+    return part
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_copy, "STEP", 7)
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_links_between_the_steps_of_an_answer_are_applied_and_not_in_it(
+    rig: Rig, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(rig, store)
+    seen = []
+
+    def changing(parts: Iterable[object]) -> Iterator[object]:
+        """After each step all objects change, one is deleted, and one is new, before the next step."""
+        for number, part in enumerate(parts):
+            seen.append(part)
+            with store.transaction() as tx:
+                for key in range(number + 1, OBJECTS):
+                    tx.set(f"table-{key % 2}", f"k{key}", [number, key], topic="t")
+                tx.delete(f"table-{number % 2}", f"k{number}")
+                tx.set("table-3", f"new-{number}", number, topic="t")
+            wait_for(rig, store)
+            yield part
+
+    monkeypatch.setattr(engine_module, "giving_way", changing)
+    before = store.read_heads(["t"]).topics["t"]
+    part = whole(rig.engine.answer(SyncQuestion({"t": Want()})))
+    assert part.topics["t"].head == before
+    assert len(seen) > OBJECTS // 7
+    monkeypatch.undo()
+    after = whole(rig.engine.answer(SyncQuestion({"t": Want()})))
+    assert after.topics["t"].head == store.read_heads(["t"]).topics["t"] != before
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_answers_of_several_threads_are_each_of_one_point_under_links(rig: Rig, store: Store) -> None:
+    fill(rig, store)
+    rng, stop = random.Random(2), threading.Event()
+
+    def write() -> int:
+        written = 0
+        while not stop.is_set():
+            keys = rng.sample(range(OBJECTS + 10), 5)
+            with store.transaction() as tx:
+                for key in keys:
+                    tx.set(f"table-{key % 2}", f"k{key}", [written], topic="t")
+                tx.delete(f"table-{keys[0] % 2}", f"k{keys[0]}")
+            written += 1
+        return written
+
+    def read() -> set[Point]:
+        answers = [whole(rig.engine.answer(SyncQuestion({"t": Want()}))) for _ in range(8)]
+        return {each.head for each in answers}
+
+    with ThreadPoolExecutor(4) as pool:
+        writer = pool.submit(write)
+        try:
+            points = [each.result(LONG) for each in [pool.submit(read) for _ in range(3)]]
+        finally:
+            stop.set()
+        assert writer.result(LONG) > 0
+    assert len(set().union(*points)) > 1, "the topic changed between the answers"
+    assert rig.engine.failure is None
+
+
+def test_objects_are_copied_once_for_replicas_that_begin_together(
+    rig: Rig, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(rig, store)
+    monkeypatch.setattr(snapshots, "MIN_BYTES", 1)
+    monkeypatch.setattr(snapshots, "MAX_WAIT", LONG)
+    cache, question, copies = SnapshotCache(2**20), SyncQuestion({"t": Want()}), []
+    entered, go = threading.Event(), threading.Event()
+
+    def stopping(parts: Iterable[object]) -> Iterable[object]:
+        copies.append(parts)
+        entered.set()
+        assert go.wait(LONG)
+        return parts
+
+    monkeypatch.setattr(engine_module, "giving_way", stopping)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(answer_of, rig.engine.answer, question, cache)
+        assert entered.wait(LONG)
+        others = [pool.submit(answer_of, rig.engine.answer, question, cache) for _ in range(3)]
+        go.set()
+        whole(first.result(LONG)[0])
+        for each in others:
+            answer, prepared = each.result(LONG)
+            assert isinstance(part_of(answer), Delta)
+            assert list(prepared) == ["t"]
+    assert len(copies) == 1
+
+
+def test_answer_that_is_given_up_leaves_no_copy(rig: Rig, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer came after its thread had given up waiting."""
+    fill(rig, store)
+    made = rig.engine.read(lambda state: rig.engine.core.answer_again(SyncQuestion({"t": Want()}), 0.0, 0.0))
+    assert made is not None
+    assert rig.engine.read(lambda state: state.cache._topics["t"].copies)
+    del made
+    written(store, 7)
+    wait_for(rig, store)
+    assert not rig.engine.read(lambda state: state.cache._topics["t"].copies)

@@ -35,14 +35,14 @@ def test_service_has_no_routes_without_the_option(config: Settings) -> None:
     assert syncs.gauges_with(lambda: {"leases": {"entry": 1.0}})() == {"leases": {"entry": 1.0}}
 
 
-@pytest.mark.parametrize(("role", "once"), [("origin", True), ("relay", False), ("standby", True)])
-def test_only_a_database_is_read_once_for_many(
-    config: Settings, monkeypatch: pytest.MonkeyPatch, role: Literal["origin", "relay", "standby"], once: bool
+@pytest.mark.parametrize("role", ["origin", "relay", "standby"])
+def test_only_a_standby_answers_first_syncs_alone(
+    config: Settings, monkeypatch: pytest.MonkeyPatch, role: Literal["origin", "relay", "standby"]
 ) -> None:
     given = []
-    monkeypatch.setattr(service_syncs, "SyncRoute", lambda *_, once, firsts: given.append((once, firsts)))
+    monkeypatch.setattr(service_syncs, "SyncRoute", lambda *_, firsts: given.append(firsts))
     syncs_of(lambda question: None, agents(), config, ServiceSettings(serve_syncs=True, role=role))
-    assert given == [(once, role == "standby")]
+    assert given == [role == "standby"]
 
 
 def test_service_without_announcements_has_only_the_route_of_syncs(config: Settings) -> None:

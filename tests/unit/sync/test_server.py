@@ -75,7 +75,7 @@ def test_question_about_a_topic_that_is_being_read_comes_again(monkeypatch: pyte
         assert go.wait(LONG)
         return ANSWER
 
-    served = SyncRoute(source, 2, LONG, 2**20, Random(1), once=True)
+    served = SyncRoute(source, 2, LONG, 2**20, Random(1))
     question = encode_question(SyncQuestion(wants))
 
     def status() -> int:

@@ -167,7 +167,7 @@ class Slow:
 
 
 def test_objects_are_read_once_for_replicas_that_begin_together(source: Source) -> None:
-    slow, cache = Slow(source.store), SnapshotCache(LARGE, once=True)
+    slow, cache = Slow(source.store), SnapshotCache(LARGE)
     with ThreadPoolExecutor(3) as threads:
         first = threads.submit(answer_of, slow, SyncQuestion(FIRST), cache)
         assert slow.entered.acquire(timeout=LONG)
@@ -183,7 +183,7 @@ def test_objects_are_read_once_for_replicas_that_begin_together(source: Source) 
 
 def test_replica_does_not_wait_for_long(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "MAX_WAIT", 0.01)
-    slow, cache = Slow(source.store), SnapshotCache(LARGE, once=True)
+    slow, cache = Slow(source.store), SnapshotCache(LARGE)
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(answer_of, slow, SyncQuestion(FIRST), cache)
         assert slow.entered.acquire(timeout=LONG)
@@ -194,11 +194,11 @@ def test_replica_does_not_wait_for_long(source: Source, monkeypatch: pytest.Monk
     assert sorted(answer_of(slow, SyncQuestion({"u": Want()}), cache)[1]) == ["u"]
 
 
-@pytest.mark.parametrize(("size", "once"), [(LARGE, False), (1, True)])
-def test_objects_are_read_for_each_replica(source: Source, size: int, once: bool) -> None:
-    """A relay's memory, and a topic whose snapshot is known not to be kept."""
-    slow, cache = Slow(source.store), SnapshotCache(size, once=once)
-    if once:
+@pytest.mark.parametrize("size", [0, 1])
+def test_objects_are_read_for_each_replica(source: Source, size: int) -> None:
+    """No snapshots, and a topic whose snapshot is known not to be kept."""
+    slow, cache = Slow(source.store), SnapshotCache(size)
+    if size:
         slow.go.set()
         answer_of(slow, SyncQuestion(FIRST), cache)
         assert slow.entered.acquire(timeout=LONG)
@@ -214,15 +214,49 @@ def test_failed_reading_lets_the_next_one_begin(source: Source) -> None:
     def failing(question: SyncQuestion) -> SyncAnswer:
         raise StoreUnavailable("it does not run")
 
-    cache = SnapshotCache(LARGE, once=True)
+    cache = SnapshotCache(LARGE)
     with pytest.raises(StoreUnavailable, match="does not run"):
         answer_of(failing, SyncQuestion(FIRST), cache)
     assert answer_of(source, SyncQuestion(FIRST), cache)[0] is not None
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_answers_that_wait_begin_after_a_reading_without_a_result(source: Source, fails: bool) -> None:
+    """It failed, or a relay did not have the topics then. One of those that wait reads; none gets that result."""
+    slow, cache = Slow(source.store), SnapshotCache(LARGE)
+    begun = threading.Event()
+    ends: list[SyncAnswer | None] = []
+
+    def without_result(question: SyncQuestion) -> SyncAnswer | None:
+        begun.set()
+        assert slow.go.wait(LONG)
+        if fails:
+            raise StoreUnavailable("it does not run")
+        return None
+
+    def first() -> None:
+        ends.append(answer_of(without_result, SyncQuestion(FIRST), cache)[0])
+
+    with ThreadPoolExecutor(4) as threads:
+        reading = threads.submit(first)
+        assert begun.wait(LONG)
+        others = [threads.submit(answer_of, slow, SyncQuestion(FIRST), cache) for _ in range(3)]
+        slow.go.set()
+        if fails:
+            with pytest.raises(StoreUnavailable):
+                reading.result(LONG)
+        else:
+            reading.result(LONG)
+        answers = [each.result(LONG) for each in others]
+    assert ends == ([] if fails else [None])
+    assert all(answer is not None for answer, _ in answers)
+    assert sorted(len(prepared) for _, prepared in answers) == [0, 2, 2]
+    assert [wants for wants in slow.asked if Want() in wants.values()] == [FIRST]
+
+
 def test_names_of_topics_without_a_snapshot_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "MAX_NAMES", 3)
-    cache = SnapshotCache(1, once=True)
+    cache = SnapshotCache(1)
     for number in range(10):
         cache.put(f"t{number}", snapshot(2))
     assert len(cache._not_kept) <= 3
