@@ -4,15 +4,21 @@ One process sends 1,000 transactions a second on all topics in turns; a replica 
 after the commit to its handler. After some seconds all children ask at once for all objects; who is sent away with 503
 comes again after the time in that answer. The relay has the endpoint and the limits of ``publisher-service``. The
 children stand for other hosts, so they run at the lowest priority.
+
+All processes share this machine's processors. So the same links go through a second relay at the same time, which
+answers no replica: its figures show what the processors cost, and the difference is the cost of answering.
 """
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
+import msgspec
 from _children import Children, Line
 from _processes import free_ports
 from prometheus_client.metrics_core import Metric
@@ -63,31 +69,61 @@ class NoMetrics(Collector):
         return ()
 
 
+class Figures(msgspec.Struct, frozen=True):
+    """The 99th percentiles of one round, in seconds."""
+
+    before: float
+    during: float
+    beside_before: float
+    beside_during: float
+    """Through the relay that answers no replica."""
+
+
 def run(sizes: Sizes, rounds: int, log: Log) -> Sequence[Row]:
-    """One row."""
-    values = []
+    """Two rows: the relay that is asked, and the one beside it, which is not judged."""
+    found = []
     for number in range(rounds):
         log(f"round {number + 1} of {rounds}")
-        idle, busy, _ = measure(sizes.keys, sizes.latency_messages)
-        values.append((busy * 1e6, idle * 1e6))
+        found.append(measure(sizes.keys, sizes.latency_messages))
     title = f"p99 through a relay while {CHILDREN} replicas read {sizes.keys:,} objects"
-    return [row("relay-syncs", title, "µs", "the same before", values, "most", MAX_FACTOR)]
+    asked = [(each.during * 1e6, each.before * 1e6) for each in found]
+    beside = [(each.beside_during * 1e6, each.beside_before * 1e6) for each in found]
+    other = "the same through a relay that answers none"
+    return [
+        row("relay-syncs", title, "µs", "the same before", asked, "most", MAX_FACTOR),
+        row("relay-syncs-beside", other, "µs", "the same before", beside, "most", None),
+    ]
 
 
-def measure(keys: int, count: int) -> tuple[float, float, float]:
-    """p99 of ``count`` transactions before the syncs and during them, and how long these took, in seconds."""
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Garbage collections skip what exists now, also in the processes that are started. The plans, which no relay and
+    no replica has otherwise, would make each full collection take 0.1 s and more.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def measure(keys: int, count: int) -> Figures:
+    """``count`` transactions before the syncs, and those during them."""
     links = MAX_SECONDS * RATE // TOPICS
     keys = max(keys, TOPICS)
     plans = [plan(f"tenant-{number}", keys // TOPICS, links, 1, number) for number in range(TOPICS)]
     stop = multiprocessing.get_context("fork").RawValue(ctypes.c_byte, 0)
-    with Children() as children:
-        above, below, http = free_ports(3)
+    with without_collecting(), Children() as children:
+        above, below, http, below_beside = free_ports(4)
         sender = children.fork(send, above, plans, stop)
         readers = [children.fork(read, http, plans) for _ in range(CHILDREN)]
         sender.receive()
         children.fork(serve, above, below, http, plans).receive()
-        replica = children.fork(replicate, below, plans)
-        replica.receive()
+        children.fork(beside, above, below_beside, plans).receive()
+        replicas = [children.fork(replicate, each, plans) for each in (below, below_beside)]
+        for each in replicas:
+            each.receive()
         for each in readers:
             each.receive()
         sender.send()
@@ -102,11 +138,13 @@ def measure(keys: int, count: int) -> tuple[float, float, float]:
         ended = time.monotonic()
         stop.value = 1
         sender.receive()
-        replica.send()
-        took: Sequence[tuple[float, float]] = replica.receive()
-    before = [each for at, each in took if begun <= at < asked]
-    during = [each for at, each in took if asked <= at < ended]
-    return p99(before), p99(during), ended - asked
+        figures: list[float] = []
+        for each in replicas:
+            each.send()
+            took: Sequence[tuple[float, float]] = each.receive()
+            figures.append(p99([value for at, value in took if begun <= at < asked]))
+            figures.append(p99([value for at, value in took if asked <= at < ended]))
+    return Figures(*figures)
 
 
 def p99(took: Sequence[float]) -> float:
@@ -143,6 +181,13 @@ def serve(line: Line, above: int, below: int, http: int, plans: Sequence[Plan]) 
         route = SyncRoute(running.answer, limits.max_syncs, TIMING.sync_timeout, limits.snapshot_bytes)
         endpoint = Endpoint("127.0.0.1", http, NoMetrics(), tuple, "metrics_port", streams={ROUTE: route})
         endpoint.start()
+        line.send()
+        line.wait()
+
+
+def beside(line: Line, above: int, below: int, plans: Sequence[Plan]) -> None:
+    """The relay that answers no replica."""
+    with relayed(above, below, plans):
         line.send()
         line.wait()
 
