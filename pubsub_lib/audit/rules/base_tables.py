@@ -116,7 +116,7 @@ def _gaps(rows: DataFrame) -> DataFrame:
 
 
 def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
-    """One row per domain with participants: the time until which windows are closed, the gaps of its publishers."""
+    """One row per domain with participants: until when windows are closed, the gaps of its publishers and replicas."""
     frontier = F.when(~F.col("over") & ~F.col("expired"), F.coalesce("last_mark", "first_wall"))
     publishing = F.col("side").isin("writer", "service")
     return (
@@ -127,6 +127,7 @@ def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
             F.min("first_wall").alias("begin"),
             F.max("last_wall").alias("latest"),
             F.flatten(F.collect_list(F.when(publishing, F.col("gaps")))).alias("publisher_gaps"),
+            F.flatten(F.collect_list(F.when(F.col("side") == "replica", F.col("gaps")))).alias("replica_gaps"),
             F.min(F.when(F.col("side") == "service", F.col("first_wall"))).alias("service_since"),
         )
     )

@@ -18,6 +18,14 @@ def requests(events: DataFrame) -> DataFrame:
     return found.filter(~F.col("recorded")).drop("recorded")
 
 
+def hidden(settings: AuditSettings) -> Column:
+    """Whether a gap of a replica may hide the request that was ``answered``. The row also needs ``replica_gaps``."""
+    answered = F.col("answered")
+    return F.exists(
+        "replica_gaps", lambda gap: (gap["lo_wall"] <= answered) & (gap["hi_wall"] >= answered - settings.grace)
+    )
+
+
 def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per domain: the number of its ``replicas`` (runs) and other ``participants``; the number of replicas'
     runs without their begin (``headless``) and of those that began during another (``overlaps``), with the first of

@@ -100,6 +100,19 @@ def one_of_two_replicas_has_no_journal(world: Scenario) -> list[Row]:
     return [row for row in world.rows() if row.run != lost.run]
 
 
+@case({}, 32)
+def requests_around_lost_records(world: Scenario) -> list[Row]:
+    """The disk of the replica is full between two marks. The first request and the last one cannot be its own."""
+    for answered in (1899, 1900, 2000, 2100 + GRACE, 2101 + GRACE):
+        world.service.record(BEGIN + answered, kind="hello", peer=f"n{answered}", uuid="u")
+    world.replica.record(BEGIN + 1900, kind="mark")
+    world.replica.record(BEGIN + 1990, kind="ask", peer="n2000")
+    world.replica.record(BEGIN + 2100, kind="mark")
+    world.follow()
+    world.deliver(5)
+    return [row for row in world.rows() if row.side != "replica" or row.peer != "n2000"]
+
+
 @case({("pending", "", ""): 5}, 32)
 def unknown_hello_requests_count_in_closed_windows_only(world: Scenario) -> list[Row]:
     """The journal of a running replica may have been read before the reply to its request was written."""
@@ -1332,6 +1345,7 @@ PROBLEMS: dict[str, Callable[[Oracle], list[Any]]] = {
     "lack the begin of the run with the replica's subscriptions, so losses may be missed": Oracle.headless,
     "began while another run of the same name still wrote": Oracle.overlaps,
     "are in no replica's journal": Oracle.unknown_requests,
+    "came while records of replicas were lost": Oracle.hidden_requests,
     "there is no journal of a replica": lambda one: [0] if one.without_replica() else [],
 }
 """A part of each sentence on missing evidence, and its causes by the oracle."""
@@ -1352,6 +1366,8 @@ def missing_participants_are_reported(summary: Summary, oracles: Mapping[str, Or
             if found != [0]:
                 assert re.search(rf"\b{len(found)} (replicas'|answered)", reported[name]), reported[name]
     assert not oracles["moved"].missing()
+    assert len(oracles["requests_around_lost_records"].unknown_requests()) == 2
+    assert len(oracles["requests_around_lost_records"].hidden_requests()) == 3
     ((run, other),) = oracles["two_replicas_share_a_name"].overlaps()
     assert f"(first: {run} during {other}, both r)" in " ".join(summary.problems)
 
