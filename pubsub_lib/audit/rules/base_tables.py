@@ -50,6 +50,7 @@ def overview(rows: DataFrame) -> DataFrame:
         F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
         F.max(F.col("kind") == "close").alias("ended"),
         F.max((F.col("kind") == "interest") & (F.col("cause") == "poll")).alias("polls"),
+        F.max(F.col("kind") == "interest").alias("follows"),
         F.max(F.col("kind") == "held").alias("holds"),
         F.max(F.col("kind") == "parent").alias("moves"),
         F.min("number").alias("first_number"),
@@ -91,7 +92,7 @@ def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
     whole = overview.groupBy(*RUN, "side", "name", "host").agg(
         *(F.min(name).alias(name) for name in ("first_wall", "first_number")),
         *(F.max(name).alias(name) for name in ("last_wall", "last_mark", "last_number")),
-        *(F.max(name).alias(name) for name in ("ended", "polls", "holds", "moves")),
+        *(F.max(name).alias(name) for name in ("ended", "polls", "follows", "holds", "moves")),
         F.sum("recorded").alias("recorded"),
     )
     whole = settled(whole)

@@ -151,6 +151,7 @@ class Oracle:
             and row.uuid
             and row.sequence
             and row.service not in self.named.get(row.run, ())
+            and self._is_receipt(row)
         ]
         self._skews: dict[tuple[str, str, int], int] = {}
         from tests.unit.audit.oracle_branches import branches_of
@@ -158,6 +159,18 @@ class Oracle:
         self.branches: list[Oracle] = branches_of(self)
 
     # -- definitions ---------------------------------------------------------------------------------------------
+
+    def _is_receipt(self, row: Row) -> bool:
+        """False: the run has lost its subscriptions, and the record may be of a change that it read by polling."""
+        return self.follows(row.run) or self.was_sent(row.uuid, row.topic)
+
+    @once
+    def follows(self, run: str) -> bool:
+        return any(row.kind == "interest" for row in self.runs[run])
+
+    @once
+    def was_sent(self, uuid: str, topic: str) -> bool:
+        return any(each[:2] == (uuid, topic) for each in self.publications)
 
     @once
     def first_wall(self, run: str) -> int:
@@ -1035,7 +1048,11 @@ class Oracle:
 
     def headless(self) -> list[str]:
         replicas = (run for run in self.participants() if self.runs[run][0].side == "replica")
-        return sorted(run for run in replicas if min(row.number for row in self.runs[run]) > 1)
+        return sorted(run for run in replicas if self._lost_its_begin(run))
+
+    def _lost_its_begin(self, run: str) -> bool:
+        numbers = [row.number for row in self.runs[run]]
+        return min(numbers) > 1 or (not self.follows(run) and len(set(numbers)) < max(numbers))
 
     def overlaps(self) -> list[tuple[str, str]]:
         """Each run of a replica that began during another one of its name, and the latest such other one."""

@@ -81,6 +81,26 @@ def retention_deleted_the_begin_of_a_replica(world: Scenario) -> list[Row]:
 
 
 @case({}, 32)
+def a_replica_lost_its_subscriptions(world: Scenario) -> list[Row]:
+    """One of five messages is lost, too. The first record is there, and the subscription is not."""
+    return [row for row in lose(world, 4) if row.kind != "interest"]
+
+
+@case({}, 32)
+def a_polling_replica_lost_the_begin_of_its_journal(world: Scenario) -> list[Row]:
+    """Nothing shows that it polls. What it read from the changelog is no message of an unknown publisher."""
+    world.follow(polls=True)
+    other = world.begin("replica", "other")
+    world.follow(replica=other)
+    for _ in range(3):
+        sent = world.publish()
+        world.receive(sent, replica=other)
+        polled = {**sent, "uuid": "polled", "service": "db-polling", "outcome": "applied"}
+        world.replica.record(world.time + WAY, **polled)
+    return [row for row in world.rows() if row.run != world.replica.run or row.number > 2]
+
+
+@case({}, 32)
 def no_replica_has_a_journal(world: Scenario) -> list[Row]:
     """Nothing is expected, so nothing is lost."""
     return [row for row in lose(world, 3) if row.side != "replica"]
