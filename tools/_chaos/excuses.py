@@ -25,6 +25,8 @@ CUTS_A_RECORD: Final = frozenset({"kill", "files", "clock"})
 """Kinds with a SIGKILL of a process."""
 REQUESTS: Final = "came while records of replicas were lost"
 """Of the audit's problem that hello requests are missing in the time of lost records."""
+BEGINS: Final = "lack the begin of the run"
+"""Of the audit's problem that the first records of replicas' runs are missing: a disk was full when they began."""
 STATUSES: Final = frozenset({1, 4})
 """Of workers and replicas, and of services, that cannot use the database at their start."""
 NO_BROKER: Final = 3
@@ -88,16 +90,20 @@ def unexplained_audit(
     found += [f"{count.count} of {count.of} unknown: {count.detail}" for count in summary.counts
               if count.verdict == "unknown" and count.of != "delivery"]  # fmt: skip
     lost_requests = [problem for problem in summary.problems if REQUESTS in problem]
+    lost_begins = [problem for problem in summary.problems if BEGINS in problem]
     if not losing:
         found += lost_requests
-    found += [problem for problem in summary.problems if problem not in cuts and problem not in lost_requests]
+    if not full:
+        found += lost_begins
+    explicable = (*cuts, *lost_requests, *lost_begins)
+    found += [problem for problem in summary.problems if problem not in explicable]
     if len(cuts) > len(full) + len(kills):
         found.append(f"{len(cuts)} journals are cut by {len(kills)} kills and {len(full)} full disks")
     found += [f"{each} is silent" for each in summary.silent]
     found += [
         f"the window of the first record of {each or 'the domain'} is not closed" for each in summary.open_domains
     ]
-    if not found and not unknown and not cuts and not lost_requests:
+    if not found and not unknown and not explicable:
         found.append("evidence is incomplete, and the summary does not name the reason")
     return found
 

@@ -170,6 +170,13 @@ def test_lost_records_explain_hello_requests_in_their_time_and_no_others() -> No
     assert unexplained(summary(problems=[others]), unknown, FULL_DISK) == [others]
 
 
+def test_a_full_disk_explains_the_missing_begin_of_a_run() -> None:
+    begin = "the journals of 1 replicas' runs (first: 14fe871f of replica-5) lack the begin of the run with …"
+    unknown = [Unknown("replica-1", "gap", BEGAN + 301.0)]
+    assert unexplained(summary(problems=[begin]), unknown, FULL_DISK) == []
+    assert unexplained(summary(problems=[begin, CUT]), [], KILL) == [begin]
+
+
 @pytest.mark.parametrize("exit_code", [0, INCOMPLETE])
 def test_full_disks_that_the_audit_does_not_see_are_a_failure(exit_code: int) -> None:
     of = summary(exit_code, problems=[CUT] if exit_code else [])
