@@ -7,6 +7,7 @@ and the journals of all processes are audited.
     tools/chaos --minutes 5 --seed 7               # the same faults as each other run with this seed
     tools/chaos --minutes 30 --database postgresql # also kills and pauses the database server
     tools/chaos --minutes 5 --driver nats          # over a NATS server, which is killed and paused, too
+    tools/chaos --minutes 5 --full-disks           # replicas lose records of their journals, which the audit must see
     tools/chaos --minutes 5 --seed 7 --show-plan   # print the faults, and start nothing
 
 All files are in a temporary folder, which is removed afterwards. The tables (or JSON) go to stdout, progress to stderr.
@@ -23,7 +24,7 @@ import _databases
 import msgspec
 from _chaos import report as reports
 from _chaos.draw import drawn
-from _chaos.plan import DEFAULT, KINDS, ZMQ, Cast, Kind, Plan
+from _chaos.plan import DEFAULT, DISK, KINDS, ZMQ, Cast, Kind, Plan
 from _chaos.run import BOUND, Options, Run
 from _chaos.starting import Storm
 from _chaos.striking import LIBFAKETIME, missing
@@ -98,7 +99,17 @@ def add_faults(parser: Parser) -> None:
     parser.add_argument("--seed", type=at_least(0), metavar="S", help="of the faults (default: random, printed)")
     parser.add_argument("--faults", type=at_least(1), default=40, metavar="N", help="faults per minute (40)")
     parser.add_argument(
-        "--only", type=kinds, default=DEFAULT, metavar="KIND,…", help="only these kinds (default: all but clock)"
+        "--only",
+        type=kinds,
+        default=DEFAULT,
+        metavar="KIND,…",
+        help="only these kinds (default: all but disk and clock)",
+    )
+    parser.add_argument(
+        "--full-disks",
+        action="store_true",
+        help="also the kind disk: the audit must give the verdict unknown for what the lost records would have shown, "
+        "and no other fault (exit code 32)",
     )
     parser.add_argument(
         "--storm-topics",
@@ -153,6 +164,8 @@ def check(parser: Parser, options: argparse.Namespace) -> None:
     if needed != DATABASES[0] and options.database not in (None, needed):
         parser.error(f"--driver {options.driver} needs --database {needed}")
     options.database = options.database or needed
+    if options.full_disks:
+        options.only = (*options.only, DISK)
     if options.no_audit and options.out is not None:
         parser.error("--out is an option without --no-audit")
     if options.storm_topics > MAX_TOPICS:

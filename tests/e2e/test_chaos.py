@@ -16,7 +16,7 @@ from tests.e2e.test_demo_drivers import SERVED, skip_without_servers
 
 SHORT = ("--minutes", "0.1", "--faults", "80", "--seed", "3", "-f", "json")
 SERVED_RUN = ("--minutes", "0.15", "--faults", "80", "-f", "json")
-SEEDS = {"nats": 277, "pgnotify": 402, "redis": 277}
+SEEDS = {"nats": 277, "pgnotify": 49, "redis": 277}
 """The server is killed and paused, and, if it is a broker, a replica is slow while the broker runs."""
 
 
@@ -47,6 +47,18 @@ def test_short_run_ends_equal_and_audited(tmp_path: Path) -> None:
     assert not (tmp_path / "results-run").exists()
     assert list(folder.iterdir()) == []
     assert processes_of(folder) == []
+
+
+@pytest.mark.slow
+def test_full_disks_give_unknown_deliveries_and_no_other_fault(tmp_path: Path) -> None:
+    options = ("--minutes", "0.1", "--faults", "40", "--only", "disk", "--seed", "3", "-f", "json")
+    done = call("chaos_app.py", *options, "--out", str(tmp_path / "results"), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = report_of(done)
+    assert (report["broken"], report["audit_problems"], report["audit"]["exit_code"]) == ([], [], 32)
+    assert [row["kind"] for row in report["faults"]] == ["disk"]
+    verdicts = {count["verdict"] for count in report["audit"]["counts"] if count["of"] == "delivery"}
+    assert "unknown" in verdicts <= {"ok", "repaired", "excused", "unknown"}
 
 
 @pytest.mark.slow

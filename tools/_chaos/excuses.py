@@ -2,7 +2,8 @@
 
 A SIGKILL may cut the record that was being written, and a replica with a full disk loses records. For both the audit
 has the verdict ``unknown``, and bit 32. They are explained when the delivery falls into the time of such a fault of the
-same replica (or, for an unpublished change, of a service or worker). No fault explains another bit.
+same replica (or, for an unpublished change, of a service or worker); a SIGKILL only when a journal is cut. Full disks
+must show: without any ``unknown`` delivery the audit has missed the lost records. No fault explains another bit.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Final
 import msgspec
 
 from _chaos.crew import Ended
-from _chaos.plan import BROKER, DATABASE, Fault, Kind, Plan
+from _chaos.plan import BROKER, DATABASE, DISK, Fault, Kind, Plan
 from pubsub_lib.audit.report.summary import BITS, INCOMPLETE, Summary
 
 MORE: Final = 3
@@ -20,9 +21,12 @@ BEFORE: Final = 40.0
 """Seconds before a fault in which a delivery may be unknown because of it: the audit's grace, and the last mark."""
 AFTER: Final = 30.0
 """Seconds after a fault in which a process has its next record, or notices that the database is back."""
-LOSES_RECORDS: Final = frozenset({"kill", "files", "disk", "clock"})
-REQUESTS: Final = "answered hello requests"
-"""Of the audit's problem that the journals of replicas lack the requests: a full disk loses these records, too."""
+CUTS_A_RECORD: Final = frozenset({"kill", "files", "clock"})
+"""Kinds with a SIGKILL of a process."""
+REQUESTS: Final = "came while records of replicas were lost"
+"""Of the audit's problem that hello requests are missing in the time of lost records."""
+BEGINS: Final = "lack the begin of the run"
+"""Of the audit's problem that the first records of replicas' runs are missing: a disk was full when they began."""
 STATUSES: Final = frozenset({1, 4})
 """Of workers and replicas, and of services, that cannot use the database at their start."""
 NO_BROKER: Final = 3
@@ -70,31 +74,36 @@ def unexplained_audit(
     time, in Unix seconds. ``late``: as of ``unexplained_ends``.
     """
     found = _faults(summary)
+    executed = [fault for fault in plan.faults if fault.kind not in left_out]
+    full = [fault for fault in executed if fault.kind == DISK]
+    if full and not unknown:
+        found.append(f"{len(full)} full disks lost records, and no delivery is unknown")
     if not summary.exit_code & INCOMPLETE:
         return found
-    losing = [
-        fault
-        for fault in plan.faults
-        if fault.kind in LOSES_RECORDS and fault.kind not in left_out and fault.victim not in (DATABASE, BROKER)
-    ]
+    kills = [fault for fault in executed if fault.kind in CUTS_A_RECORD and fault.victim not in (DATABASE, BROKER)]
+    cuts = [problem for problem in summary.problems if _is_cut(problem)]
+    losing = full + kills if cuts else full
     strange = [each for each in unknown if not _explained(each, losing, plan, began_at, late)]
     found += [f"unknown ({each.detail}): {each.name} at {each.at:.3f}" for each in strange[:MORE]]
     if len(strange) > MORE:
         found.append(f"{len(strange) - MORE} more deliveries are unknown")
     found += [f"{count.count} of {count.of} unknown: {count.detail}" for count in summary.counts
               if count.verdict == "unknown" and count.of != "delivery"]  # fmt: skip
-    cuts = [problem for problem in summary.problems if _is_cut(problem)]
     lost_requests = [problem for problem in summary.problems if REQUESTS in problem]
-    if not any(fault.kind == "disk" for fault in losing):
+    lost_begins = [problem for problem in summary.problems if BEGINS in problem]
+    if not losing:
         found += lost_requests
-    found += [problem for problem in summary.problems if problem not in cuts and problem not in lost_requests]
-    if len(cuts) > len(losing):
-        found.append(f"{len(cuts)} journals are cut by {len(losing)} kills")
+    if not full:
+        found += lost_begins
+    explicable = (*cuts, *lost_requests, *lost_begins)
+    found += [problem for problem in summary.problems if problem not in explicable]
+    if len(cuts) > len(full) + len(kills):
+        found.append(f"{len(cuts)} journals are cut by {len(kills)} kills and {len(full)} full disks")
     found += [f"{each} is silent" for each in summary.silent]
     found += [
         f"the window of the first record of {each or 'the domain'} is not closed" for each in summary.open_domains
     ]
-    if not found and not unknown and not cuts and not lost_requests:
+    if not found and not unknown and not explicable:
         found.append("evidence is incomplete, and the summary does not name the reason")
     return found
 

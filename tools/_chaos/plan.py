@@ -18,14 +18,18 @@ KINDS: Final[Mapping[Kind, str]] = {
     "slow": "a replica reads nothing while messages flood it, and the broker cuts it off",
     "storm": "many subscribers with many topics connect, and leave or are killed",
     "files": "a service runs with few open files",
-    "disk": "a replica cannot write to its journal",
+    "disk": "a replica cannot write to its journal, so the audit lacks records",
     "garbage": "a hostile process sends garbage to services, and through the broker to all",
     "imposter": "a hostile process sends garbage to replicas at the address of a service",
     "clock": "a process runs with a clock that is a day ahead or behind",
 }
 """Every kind of fault, for people."""
-DEFAULT: Final = tuple(kind for kind in KINDS if kind != "clock")
-"""The kinds of a run that names none. With wrong clocks no audit is possible."""
+DISK: Final = "disk"
+"""The kind of the option ``--full-disks``."""
+DEFAULT: Final = tuple(kind for kind in KINDS if kind not in ("clock", DISK))
+"""The kinds of a run that names none. They leave all records to the audit, whose exit code must be 0. A full disk
+destroys records on purpose, and with wrong clocks no audit is possible.
+"""
 SERVER: Final = frozenset({"cut_database", "commit", "clock"})
 """Kinds that need a database server. SQLite's clock is that of each process, which a host cannot have."""
 DATABASE: Final = "database"

@@ -50,7 +50,8 @@ def evidence(
         for domain, row in every.items()
         for text in (_headless(domain, row), _overlaps(domain, row), _no_replica(domain, row))
     ]
-    problems += [_unknown_requests(domain, row) for domain, row in known.items()]
+    for domain, row in known.items():
+        problems += [_unknown_requests(domain, row), _hidden_requests(domain, row)]
     problems += _unknown_parents(tables) if any(row["moves"] for row in every.values()) else []
     problems += _absent(tables, list(expected))
     begun = {domain for domain, row in known.items() if row["closed"]}
@@ -64,12 +65,22 @@ def evidence(
 
 
 def _with_requests(tables: Tables, settings: AuditSettings, known_until: Column) -> list[Row]:
-    """The domains with participants: whether the first window is closed, and the unknown requests."""
-    until = tables.domains.select("domain", "closed_until", (known_until - settings.grace).alias("known_until"))
+    """The domains with participants: whether the first window is closed, and the unknown requests; of these, those that
+    a gap may hide.
+    """
+    about = (F.col("domain"), F.col("closed_until"), F.col("replica_gaps"))
+    until = tables.domains.select(*about, (known_until - settings.grace).alias("known_until"))
     unknown = participants.requests(tables.events).join(lookup(until), "domain")
     ended = closed(F.col("answered"), F.col("closed_until"), settings)
     unknown = unknown.filter(ended & (F.col("answered") <= F.col("known_until")))
-    counted = unknown.groupBy("domain").agg(F.count("*").alias("unknown"), F.min("peer").alias("first_unknown"))
+    hidden = participants.hidden(settings)
+    of_gaps, others = F.when(hidden, F.col("peer")), F.when(~hidden, F.col("peer"))
+    counted = unknown.groupBy("domain").agg(
+        F.count(others).alias("unknown"),
+        F.min(others).alias("first_unknown"),
+        F.count(of_gaps).alias("hidden"),
+        F.min(of_gaps).alias("first_hidden"),
+    )
     begun = closed(F.col("begin"), F.col("closed_until"), settings)
     domains = tables.domains.select("domain", begun.alias("closed"))
     return domains.join(hashed(counted), "domain", "left").collect()
@@ -138,6 +149,16 @@ def _unknown_requests(domain: str, row: Row) -> str:
     return (
         f"{row['unknown']} answered hello requests{_of(domain)} (first: {row['first_unknown']}) are in no replica's "
         "journal, so the deliveries of one replica or more were not audited; add all replicas' journals"
+    )
+
+
+def _hidden_requests(domain: str, row: Row) -> str:
+    if not row["hidden"]:
+        return ""
+    return (
+        f"{row['hidden']} answered hello requests{_of(domain)} (first: {row['first_hidden']}) came while records of "
+        "replicas were lost, so it is not known whether a replica without a journal sent them; free disk space, or add "
+        "the missing files"
     )
 
 

@@ -50,6 +50,7 @@ def overview(rows: DataFrame) -> DataFrame:
         F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
         F.max(F.col("kind") == "close").alias("ended"),
         F.max((F.col("kind") == "interest") & (F.col("cause") == "poll")).alias("polls"),
+        F.max(F.col("kind") == "interest").alias("follows"),
         F.max(F.col("kind") == "held").alias("holds"),
         F.max(F.col("kind") == "parent").alias("moves"),
         F.min("number").alias("first_number"),
@@ -91,7 +92,7 @@ def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
     whole = overview.groupBy(*RUN, "side", "name", "host").agg(
         *(F.min(name).alias(name) for name in ("first_wall", "first_number")),
         *(F.max(name).alias(name) for name in ("last_wall", "last_mark", "last_number")),
-        *(F.max(name).alias(name) for name in ("ended", "polls", "holds", "moves")),
+        *(F.max(name).alias(name) for name in ("ended", "polls", "follows", "holds", "moves")),
         F.sum("recorded").alias("recorded"),
     )
     whole = settled(whole)
@@ -116,7 +117,7 @@ def _gaps(rows: DataFrame) -> DataFrame:
 
 
 def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
-    """One row per domain with participants: the time until which windows are closed, the gaps of its publishers."""
+    """One row per domain with participants: until when windows are closed, the gaps of its publishers and replicas."""
     frontier = F.when(~F.col("over") & ~F.col("expired"), F.coalesce("last_mark", "first_wall"))
     publishing = F.col("side").isin("writer", "service")
     return (
@@ -127,6 +128,7 @@ def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
             F.min("first_wall").alias("begin"),
             F.max("last_wall").alias("latest"),
             F.flatten(F.collect_list(F.when(publishing, F.col("gaps")))).alias("publisher_gaps"),
+            F.flatten(F.collect_list(F.when(F.col("side") == "replica", F.col("gaps")))).alias("replica_gaps"),
             F.min(F.when(F.col("side") == "service", F.col("first_wall"))).alias("service_since"),
         )
     )

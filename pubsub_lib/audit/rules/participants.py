@@ -18,6 +18,14 @@ def requests(events: DataFrame) -> DataFrame:
     return found.filter(~F.col("recorded")).drop("recorded")
 
 
+def hidden(settings: AuditSettings) -> Column:
+    """Whether a gap of a replica may hide the request that was ``answered``. The row also needs ``replica_gaps``."""
+    answered = F.col("answered")
+    return F.exists(
+        "replica_gaps", lambda gap: (gap["lo_wall"] <= answered) & (gap["hi_wall"] >= answered - settings.grace)
+    )
+
+
 def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per domain: the number of its ``replicas`` (runs) and other ``participants``; the number of replicas'
     runs without their begin (``headless``) and of those that began during another (``overlaps``), with the first of
@@ -27,11 +35,13 @@ def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> D
     listing = events.filter((F.col("kind") == "listing") & (F.col("side") == "replica")).select("domain", "run")
     listing = listing.distinct().withColumn("listing", F.lit(True))
     replica = F.col("side") == "replica"
-    headless = F.when(replica & (F.col("first_number") > 1), F.struct("run", "name"))
+    inside = F.exists("gaps", lambda gap: gap["hi"] <= F.col("last_number"))
+    beheaded = (F.col("first_number") > 1) | (~F.col("follows") & inside)
+    headless = F.when(replica & beheaded, F.struct("run", "name"))
     during = F.when(replica, _during(settings))
     overlap = F.when(during.isNotNull(), F.struct("run", "name", during.alias("other")))
     about = ("domain", "run", "side", "name", "holds", "moves")
-    named = runs.select(*about, "host", "first_wall", "last_wall", "first_number")
+    named = runs.select(*about, "host", "first_wall", "last_wall", "first_number", "last_number", "follows", "gaps")
     each = named.select(*about, headless.alias("headless"), overlap.alias("overlap"))
     each = each.join(lookup(listing), ["domain", "run"], "left")
     listed = F.collect_set(F.when(F.col("listing"), F.col("name")))

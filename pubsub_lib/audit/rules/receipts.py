@@ -26,13 +26,13 @@ def sent_streams(publications: DataFrame) -> DataFrame:
 
 def raw_receipts(rows: DataFrame, runs: DataFrame, intervals: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per receipt, with the name, first wall and ``turn`` (its number among the runs of its participant) of its
-    run, and ``astray``.
+    run, ``astray``, and ``follows``: whether its run has an ``interest`` record.
     """
     around = intervals.groupBy(*RUN, "topic").agg(F.collect_list(F.struct("begin", "end", "drop_mono")).alias("around"))
     everything = around.filter(F.col("topic") == "").select(*RUN, F.col("around").alias("around_all"))
     turn = F.row_number().over(Window.partitionBy("domain", "side", "name").orderBy("first_wall", "run"))
     about = runs.withColumn("turn", turn.cast("bigint")).filter(~F.col("polls"))
-    about = about.select(*RUN, "first_wall", (F.size("gaps") > 0).alias("holed"), "turn").join(
+    about = about.select(*RUN, "first_wall", (F.size("gaps") > 0).alias("holed"), "turn", "follows").join(
         hashed(everything), RUN, "left"
     )
     found = rows.filter(
@@ -47,7 +47,7 @@ def raw_receipts(rows: DataFrame, runs: DataFrame, intervals: DataFrame, setting
 
 
 def receipts(raw: DataFrame, streams: DataFrame) -> DataFrame:
-    """The raw receipts with ``overtaken`` and ``published``.
+    """The raw receipts with ``overtaken`` and ``published``; without those of runs that may poll.
 
     ``streams``: see ``sent_streams``. ``published`` is null where only the table of publications can decide.
     """
@@ -55,6 +55,7 @@ def receipts(raw: DataFrame, streams: DataFrame) -> DataFrame:
     counts = ~F.col("astray") & (F.col("sequence") <= F.col("last_sent"))
     highest = F.max(F.when(counts, F.col("sequence"))).over(earlier)
     joined = raw.join(lookup(streams), ["domain", "uuid", "topic"], "left")
+    joined = joined.filter(F.col("follows") | F.col("last_sent").isNotNull()).drop("follows")
     among = F.col("sequence").between(F.col("first_sent"), F.col("last_sent"))
     published = F.when(F.coalesce(~among, F.lit(True)), F.lit(False)).when(F.col("whole"), F.lit(True))
     return (

@@ -151,6 +151,7 @@ class Oracle:
             and row.uuid
             and row.sequence
             and row.service not in self.named.get(row.run, ())
+            and self._is_receipt(row)
         ]
         self._skews: dict[tuple[str, str, int], int] = {}
         from tests.unit.audit.oracle_branches import branches_of
@@ -158,6 +159,18 @@ class Oracle:
         self.branches: list[Oracle] = branches_of(self)
 
     # -- definitions ---------------------------------------------------------------------------------------------
+
+    def _is_receipt(self, row: Row) -> bool:
+        """False: the run has lost its subscriptions, and the record may be of a change that it read by polling."""
+        return self.follows(row.run) or self.was_sent(row.uuid, row.topic)
+
+    @once
+    def follows(self, run: str) -> bool:
+        return any(row.kind == "interest" for row in self.runs[run])
+
+    @once
+    def was_sent(self, uuid: str, topic: str) -> bool:
+        return any(each[:2] == (uuid, topic) for each in self.publications)
 
     @once
     def first_wall(self, run: str) -> int:
@@ -1035,7 +1048,11 @@ class Oracle:
 
     def headless(self) -> list[str]:
         replicas = (run for run in self.participants() if self.runs[run][0].side == "replica")
-        return sorted(run for run in replicas if min(row.number for row in self.runs[run]) > 1)
+        return sorted(run for run in replicas if self._lost_its_begin(run))
+
+    def _lost_its_begin(self, run: str) -> bool:
+        numbers = [row.number for row in self.runs[run]]
+        return min(numbers) > 1 or (not self.follows(run) and len(set(numbers)) < max(numbers))
 
     def overlaps(self) -> list[tuple[str, str]]:
         """Each run of a replica that began during another one of its name, and the latest such other one."""
@@ -1055,6 +1072,20 @@ class Oracle:
         return sorted(found)
 
     def unknown_requests(self) -> list[str]:
+        """Nonces of hello requests that no replica recorded, although its journal had no gap then."""
+        return sorted(peer for peer, wall in self._unrecorded_requests().items() if not self._hides(wall))
+
+    def hidden_requests(self) -> list[str]:
+        """Nonces of hello requests that no replica recorded, while records of a replica were lost."""
+        return sorted(peer for peer, wall in self._unrecorded_requests().items() if self._hides(wall))
+
+    def _hides(self, answered: int) -> bool:
+        """Whether a replica's journal has a gap around the reply or up to the grace before it."""
+        replicas = [run for run in self.participants() if self.runs[run][0].side == "replica"]
+        gaps = [gap for run in replicas for gap in self.gaps(run)]
+        return any(lo_wall <= answered <= hi_wall + self.grace for _, lo_wall, _, hi_wall in gaps)
+
+    def _unrecorded_requests(self) -> dict[str, int]:
         """Nonces of hello requests that were answered in closed windows, and that no replica recorded."""
         answered: dict[str, int] = {}
         recorded = set()
@@ -1065,8 +1096,8 @@ class Oracle:
                 elif row.side in ("writer", "service", "relay"):
                     answered[row.peer] = min(row.wall, answered.get(row.peer, row.wall))
         until = self.listed_at() - self.grace
-        known = {peer for peer, wall in answered.items() if peer not in recorded and wall <= until}
-        return sorted(peer for peer in known if self.closed(answered[peer]))
+        known = {peer: wall for peer, wall in answered.items() if peer not in recorded and wall <= until}
+        return {peer: wall for peer, wall in known.items() if self.closed(wall)}
 
     def without_replica(self) -> bool:
         sides = {self.runs[run][0].side for run in self.participants()}
@@ -1074,7 +1105,7 @@ class Oracle:
 
     def missing(self) -> bool:
         """Whether participants or parts of their journals are missing, or two replicas share a name."""
-        strange = self.headless() or self.overlaps() or self.unknown_requests() or self.unknown_parents()
+        strange = self.headless() or self.overlaps() or self._unrecorded_requests() or self.unknown_parents()
         return bool(strange) or self.without_replica()
 
     def unknown_parents(self) -> list[str]:

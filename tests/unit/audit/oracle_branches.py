@@ -70,7 +70,11 @@ class Branch(Oracle):
         self.receipts = [
             row
             for row in self.rows
-            if row.kind == "data" and row.side == "replica" and row.uuid and row.run not in self.polling
+            if row.kind == "data"
+            and row.side == "replica"
+            and row.uuid
+            and row.run not in self.polling
+            and self._is_receipt(row)
         ]
 
     def _of_child(self, rows: list[Row]) -> list[Row]:

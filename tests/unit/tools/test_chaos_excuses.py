@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from _chaos.crew import Ended
 from _chaos.excuses import Unknown, unexplained_audit, unexplained_ends, unexplained_stops
-from _chaos.plan import BROKER, DATABASE, Cast, Fault, Plan
+from _chaos.plan import BROKER, DATABASE, Cast, Fault, Kind, Plan
 
 from pubsub_lib.audit.report.summary import INCOMPLETE, LATE, LOSS, Count, Summary
 
@@ -32,6 +32,9 @@ def unexplained(of: Summary, unknown: list[Unknown], *faults: Fault, left_out: t
 
 
 KILL = Fault(300.0, "kill", "replica-1", 2.0)
+KILL_ELSEWHERE = Fault(590.0, "kill", "worker-4", 1.0)
+FULL_DISK = Fault(300.0, "disk", "replica-1", 2.0)
+NAMED = "unknown (gap): replica-1 at 1000301.000"
 
 
 def test_audit_without_a_fault_needs_no_explanation() -> None:
@@ -50,24 +53,36 @@ def test_audit_without_a_fault_needs_no_explanation() -> None:
         (KILL, Unknown("replica-1", "gap of a publisher", BEGAN + 301.0), False),
         (Fault(300.0, "kill", "worker-2", 2.0), Unknown("replica-1", "gap of a publisher", BEGAN + 301.0), True),
         (Fault(300.0, "kill", "service-1", 2.0), Unknown("replica-1", "unrecorded", BEGAN + 301.0), True),
-        (Fault(300.0, "disk", "replica-1", 2.0), Unknown("replica-1", "gap", BEGAN + 301.0), True),
+        (FULL_DISK, Unknown("replica-1", "gap", BEGAN + 301.0), True),
+        (FULL_DISK, Unknown("replica-1", "gap", BEGAN + 200.0), False),
+        (FULL_DISK, Unknown("replica-1", "gap", BEGAN + 340.0), False),
+        (FULL_DISK, Unknown("replica-2", "gap", BEGAN + 301.0), False),
         (Fault(300.0, "pause", "replica-1", 2.0), Unknown("replica-1", "gap", BEGAN + 301.0), False),
     ],
 )
 def test_unknown_delivery_is_explained_by_a_fault_that_loses_records_there(
     fault: Fault, unknown: Unknown, explained: bool
 ) -> None:
-    assert (unexplained(summary(), [unknown], fault) == []) is explained
+    assert (unexplained(summary(problems=[CUT]), [unknown], fault, KILL_ELSEWHERE) == []) is explained
+
+
+@pytest.mark.parametrize("kind", ["kill", "files", "clock"])
+def test_a_kill_that_cut_no_journal_explains_no_unknown_delivery(kind: Kind) -> None:
+    fault, unknown = Fault(300.0, kind, "replica-1", 2.0), [Unknown("replica-1", "gap", BEGAN + 301.0)]
+    assert unexplained(summary(), unknown, fault) == [NAMED]
+    assert unexplained(summary(problems=[CUT]), unknown, fault) == []
 
 
 def test_fault_that_was_left_out_explains_nothing() -> None:
     unknown = [Unknown("replica-1", "gap", BEGAN + 301.0)]
-    assert unexplained(summary(), unknown, KILL, left_out=("kill",)) == ["unknown (gap): replica-1 at 1000301.000"]
+    left = unexplained(summary(problems=[CUT]), unknown, KILL, KILL_ELSEWHERE, left_out=("kill",))
+    assert left == [NAMED, "1 journals are cut by 0 kills and 0 full disks"]
+    assert unexplained(summary(), unknown, FULL_DISK, left_out=("disk",)) == [NAMED]
 
 
 def test_a_kill_explains_one_cut_journal_and_no_damaged_one() -> None:
     assert unexplained(summary(problems=[CUT]), [], KILL) == []
-    assert unexplained(summary(problems=[CUT, CUT]), [], KILL) == ["2 journals are cut by 1 kills"]
+    assert unexplained(summary(problems=[CUT, CUT]), [], KILL) == ["2 journals are cut by 1 kills and 0 full disks"]
     assert unexplained(summary(problems=[CUT, DAMAGED]), [], KILL) == [DAMAGED]
 
 
@@ -135,20 +150,38 @@ def test_service_may_end_only_while_it_cannot_use_the_broker(ended: Ended, expla
 @pytest.mark.parametrize("server", [BROKER, DATABASE])
 def test_a_killed_server_cuts_no_journal(server: str) -> None:
     killed = Fault(300.0, "kill", server, 2.0)
-    assert unexplained(summary(problems=[CUT]), [], killed) == ["1 journals are cut by 0 kills"]
+    assert unexplained(summary(problems=[CUT]), [], killed) == ["1 journals are cut by 0 kills and 0 full disks"]
 
 
 def test_faults_that_came_late_explain_later_ends_and_unknown_deliveries() -> None:
     ended = Ended("service-1", 50.0, 4, "the database is unavailable")
     assert unexplained_ends([ended], plan(Fault(10.0, "kill", DATABASE, 2.0)), 8.0) == []
     unknown = [Unknown("replica-1", "gap", BEGAN + 340.0)]
-    assert unexplained_audit(summary(), unknown, plan(KILL), BEGAN, 8.0, ()) == []
+    assert unexplained_audit(summary(), unknown, plan(FULL_DISK), BEGAN, 8.0, ()) == []
 
 
-def test_a_full_disk_explains_hello_requests_that_no_journal_has() -> None:
-    requests = "13 answered hello requests (first: 045ad7db) are in no replica's journal, so …"
-    assert unexplained(summary(problems=[requests]), [], KILL) == [requests]
-    assert unexplained(summary(problems=[requests]), [], Fault(300.0, "disk", "replica-1", 2.0)) == []
+def test_lost_records_explain_hello_requests_in_their_time_and_no_others() -> None:
+    hidden = "13 answered hello requests (first: 045ad7db) came while records of replicas were lost, so …"
+    others = "13 answered hello requests (first: 045ad7db) are in no replica's journal, so …"
+    unknown = [Unknown("replica-1", "gap", BEGAN + 301.0)]
+    assert unexplained(summary(problems=[hidden]), [], KILL) == [hidden]
+    assert unexplained(summary(problems=[hidden, CUT]), [], KILL) == []
+    assert unexplained(summary(problems=[hidden]), unknown, FULL_DISK) == []
+    assert unexplained(summary(problems=[others]), unknown, FULL_DISK) == [others]
+
+
+def test_a_full_disk_explains_the_missing_begin_of_a_run() -> None:
+    begin = "the journals of 1 replicas' runs (first: 14fe871f of replica-5) lack the begin of the run with …"
+    unknown = [Unknown("replica-1", "gap", BEGAN + 301.0)]
+    assert unexplained(summary(problems=[begin]), unknown, FULL_DISK) == []
+    assert unexplained(summary(problems=[begin, CUT]), [], KILL) == [begin]
+
+
+@pytest.mark.parametrize("exit_code", [0, INCOMPLETE])
+def test_full_disks_that_the_audit_does_not_see_are_a_failure(exit_code: int) -> None:
+    of = summary(exit_code, problems=[CUT] if exit_code else [])
+    assert unexplained(of, [], FULL_DISK, KILL) == ["1 full disks lost records, and no delivery is unknown"]
+    assert unexplained(of, [], FULL_DISK, KILL, left_out=("disk",)) == []
 
 
 def test_only_a_replica_that_was_started_again_may_have_stopped() -> None:

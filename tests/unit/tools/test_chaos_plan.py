@@ -10,7 +10,7 @@ import chaos_app
 import pytest
 from _chaos.brokers import BROKERS
 from _chaos.draw import DRAWS, PAUSE, drawn
-from _chaos.plan import BROKER, BROKERED, DATABASE, DEFAULT, KINDS, ZMQ, Cast, Fault, Kind
+from _chaos.plan import BROKER, BROKERED, DATABASE, DEFAULT, DISK, KINDS, ZMQ, Cast, Fault, Kind
 from _chaos.run import fingerprint
 from _chaos.schedule import Schedule, Step
 from _routes.drivers import DRIVERS
@@ -87,7 +87,14 @@ def test_kinds_without_a_victim_have_a_reason(cast: Cast, lacking: set[str]) -> 
 
 
 def test_plan_of_zeromq_is_as_before_the_other_drivers() -> None:
-    assert fingerprint(drawn(7, 60.0, 40, Cast())) == "03d7df47bfcd5e19"
+    assert fingerprint(drawn(7, 60.0, 40, Cast(), (*DEFAULT, DISK))) == "03d7df47bfcd5e19"
+
+
+def test_full_disks_destroy_evidence_so_that_only_an_option_plans_them() -> None:
+    for options, planned in (([], False), (["--full-disks"], True), (["--only", "kill", "--full-disks"], True)):
+        chosen = chaos_app.parse(["--minutes", "30", "--seed", "1", *options])
+        assert ("disk" in {fault.kind for fault in chaos_app.planned(chosen).faults}) is planned
+    assert chaos_app.parse(["--only", "kill", "--full-disks"]).only == ("kill", DISK)
 
 
 def test_driver_decides_the_database() -> None:

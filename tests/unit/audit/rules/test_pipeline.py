@@ -81,6 +81,26 @@ def retention_deleted_the_begin_of_a_replica(world: Scenario) -> list[Row]:
 
 
 @case({}, 32)
+def a_replica_lost_its_subscriptions(world: Scenario) -> list[Row]:
+    """One of five messages is lost, too. The first record is there, and the subscription is not."""
+    return [row for row in lose(world, 4) if row.kind != "interest"]
+
+
+@case({}, 32)
+def a_polling_replica_lost_the_begin_of_its_journal(world: Scenario) -> list[Row]:
+    """Nothing shows that it polls. What it read from the changelog is no message of an unknown publisher."""
+    world.follow(polls=True)
+    other = world.begin("replica", "other")
+    world.follow(replica=other)
+    for _ in range(3):
+        sent = world.publish()
+        world.receive(sent, replica=other)
+        polled = {**sent, "uuid": "polled", "service": "db-polling", "outcome": "applied"}
+        world.replica.record(world.time + WAY, **polled)
+    return [row for row in world.rows() if row.run != world.replica.run or row.number > 2]
+
+
+@case({}, 32)
 def no_replica_has_a_journal(world: Scenario) -> list[Row]:
     """Nothing is expected, so nothing is lost."""
     return [row for row in lose(world, 3) if row.side != "replica"]
@@ -98,6 +118,19 @@ def one_of_two_replicas_has_no_journal(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(5)
     return [row for row in world.rows() if row.run != lost.run]
+
+
+@case({}, 32)
+def requests_around_lost_records(world: Scenario) -> list[Row]:
+    """The disk of the replica is full between two marks. The first request and the last one cannot be its own."""
+    for answered in (1899, 1900, 2000, 2100 + GRACE, 2101 + GRACE):
+        world.service.record(BEGIN + answered, kind="hello", peer=f"n{answered}", uuid="u")
+    world.replica.record(BEGIN + 1900, kind="mark")
+    world.replica.record(BEGIN + 1990, kind="ask", peer="n2000")
+    world.replica.record(BEGIN + 2100, kind="mark")
+    world.follow()
+    world.deliver(5)
+    return [row for row in world.rows() if row.side != "replica" or row.peer != "n2000"]
 
 
 @case({("pending", "", ""): 5}, 32)
@@ -1332,6 +1365,7 @@ PROBLEMS: dict[str, Callable[[Oracle], list[Any]]] = {
     "lack the begin of the run with the replica's subscriptions, so losses may be missed": Oracle.headless,
     "began while another run of the same name still wrote": Oracle.overlaps,
     "are in no replica's journal": Oracle.unknown_requests,
+    "came while records of replicas were lost": Oracle.hidden_requests,
     "there is no journal of a replica": lambda one: [0] if one.without_replica() else [],
 }
 """A part of each sentence on missing evidence, and its causes by the oracle."""
@@ -1352,6 +1386,8 @@ def missing_participants_are_reported(summary: Summary, oracles: Mapping[str, Or
             if found != [0]:
                 assert re.search(rf"\b{len(found)} (replicas'|answered)", reported[name]), reported[name]
     assert not oracles["moved"].missing()
+    assert len(oracles["requests_around_lost_records"].unknown_requests()) == 2
+    assert len(oracles["requests_around_lost_records"].hidden_requests()) == 3
     ((run, other),) = oracles["two_replicas_share_a_name"].overlaps()
     assert f"(first: {run} during {other}, both r)" in " ".join(summary.problems)
 
