@@ -24,10 +24,10 @@ class WatchedReplicaState(ReplicaState):
         self.monitor.received(self.owner, envelope, now)
         return super().feed(envelope, now)
 
-    def mismatched(self, topic: str, now: float, *, by_link: bool = False, paced: bool = False) -> None:
+    def mismatched(self, topic: str, now: float, *, by_link: bool = False, waited: bool = False) -> None:
         """Rule 10 is an invariant here, in runs without liars."""
         self.monitor.mismatched(self.owner, topic)
-        super().mismatched(topic, now, by_link=by_link, paced=paced)
+        super().mismatched(topic, now, by_link=by_link, waited=waited)
 
     def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
         self.owner.replaced.append(chain)

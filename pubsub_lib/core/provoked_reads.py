@@ -23,8 +23,6 @@ FORGET: Final = 600.0
 """Seconds without a further reading after which a publisher's next pause is the first one again."""
 MAX_KEPT: Final = 1000
 """Maximum number of publishers whose pauses are kept; the oldest is forgotten first."""
-_SEVERAL: Final = ""
-"""In place of the UUID of the only publisher."""
 
 
 class Cause(msgspec.Struct):
@@ -36,11 +34,8 @@ class Cause(msgspec.Struct):
     """When it differed."""
     topic: str = ""
     claim: Head | None = None
-    """Topic, point, count and digest of a link or hello, when links of other publishers were applied, too. One of these
-    may have altered an object that a later link set again, so only the store's own count and digest at the same point
-    show that this publisher's were false."""
-    paused: bool = False
-    """The comparison of the publisher's hellos has a pause for this cause."""
+    """Topic, point, count and digest of a link that had waited. Links of other publishers were applied with it, so only
+    the store's own count and digest at the same point show that the link was false."""
 
 
 class ProvokedReads:
@@ -52,33 +47,16 @@ class ProvokedReads:
         """By UUID: the length and the end of the last pause."""
         self._causes: dict[str, Cause] = {}
         """By chain."""
-        self._sole: dict[str, str] = {}
-        """By chain: UUID of the only publisher whose links were applied since the last reading of objects."""
 
     def may_compare(self, uuid: str, now: float) -> bool:
         """Whether the counts and digests in a hello of this publisher are to be compared now."""
         pause = self._pauses.get(uuid)
         return pause is None or now >= pause[1]
 
-    def applied(self, chain: str, uuid: str, *, waited: bool) -> None:
-        """A message of this publisher led to links that are applied now. ``waited``: some had waited, perhaps those of
-        others.
-        """
-        if self._sole.setdefault(chain, uuid) != uuid or waited:
-            self._sole[chain] = _SEVERAL
-
-    def dropped(self, chain: str) -> None:
-        """A chain is not followed any more."""
-        self._sole.pop(chain, None)
-        self._causes.pop(chain, None)
-
-    def differed(self, chain: str, publisher: Publisher, topic: str, head: Head, now: float) -> None:
-        """A count or digest in a message of this publisher differs, so the chain will be read. ``head``: what the
-        message has.
-        """
+    def differed(self, chain: str, publisher: Publisher, now: float) -> None:
+        """A count or digest in a message of this publisher differs, so the chain will be read."""
         uuid = publisher[1]
-        claim = head if self._several(chain, uuid) else None
-        self._remember(chain, Cause(publisher, now, topic, claim, paused=True))
+        self._remember(chain, Cause(publisher, now))
         length, until = self._pauses.get(uuid, (0.0, float("-inf")))
         if now < until:
             return
@@ -91,28 +69,21 @@ class ProvokedReads:
     def link_differed(
         self, chain: str, link: Link, waited: Mapping[tuple[str, Point], Publisher | None] | None,
         envelope: Envelope | None, now: float,
-    ) -> bool:  # fmt: skip
+    ) -> None:  # fmt: skip
         """Count or digest of an applied link differ. ``waited``: the publishers of those that had waited.
-        ``envelope``: that of the others; None: the store sent them. Returns whether links of several publishers may be
-        the reason: then the reading that follows may prove nothing, and further ones need a pause.
+        ``envelope``: that of the others; None: the store sent them.
         """
-        claim = Head(link.point, link.count, link.digest)
         if waited is not None and (link.topic, link.point) in waited:
             publisher = waited[link.topic, link.point]
             if publisher is not None:
+                claim = Head(link.point, link.count, link.digest)
                 self._remember(chain, Cause(publisher, now, link.topic, claim))
-            return True
-        if envelope is None:
-            return False
-        self.differed(chain, (envelope.service, envelope.uuid), link.topic, claim, now)
-        return self._several(chain, envelope.uuid)
-
-    def _several(self, chain: str, uuid: str) -> bool:
-        return self._sole.get(chain, uuid) != uuid
+        elif envelope is not None:
+            self.differed(chain, (envelope.service, envelope.uuid), now)
 
     def _remember(self, chain: str, cause: Cause) -> None:
         before = self._causes.get(chain)
-        if before is None or before.claim is not None:  # a claim at one point is overtaken by what follows it
+        if before is None or before.claim is not None:  # a link that had waited is overtaken by what follows it
             self._causes[chain] = cause
 
     def answered(
@@ -122,14 +93,13 @@ class ProvokedReads:
         false: returned if its quarantine begins. ``differs``: whether a topic's own count or digest differs from these.
         """
         cause = self._causes.pop(read.chain, None)
-        self._sole.pop(read.chain, None)
         if cause is None:
             return []
         uuid, topics = cause.publisher[1], read.answer.topics
         if read.answer.contains_known is False or any(
             each.buckets or differs(topic, each.head) for topic, each in topics.items()
         ):
-            if cause.paused:
+            if cause.claim is None:
                 self._pauses.pop(uuid, None)  # it was right
             return []
         if any(each.buckets is None for each in topics.values()):

@@ -69,7 +69,6 @@ class ReplicaState:
         """Drop a topic and its objects; reported to handlers as deletes. Raises NotSubscribedError."""
         self._check_subscribed(topic)
         self.tracker.unsubscribe(topic)
-        self.provoked.dropped(topic)
         dropped = list(self.cache.topics()) if topic == ALL else [topic]
         events = [event for name in dropped for event in self.cache.drop(name)]
         return StepResult(events, by_sync=len(events))
@@ -195,14 +194,11 @@ class ReplicaState:
         return StepResult(steps, hello_requests, sync, by_sync=len(read), history=history, quarantined=quarantined)
 
     def _apply(self, effect: Apply, events: list[Event], now: float, envelope: Envelope | None) -> None:
-        if envelope is not None:
-            chain = self._chain_of(effect.links[0].topic)
-            self.provoked.applied(chain, envelope.uuid, waited=bool(effect.waited))
         for link, guarded, intact in self.cache.apply_run(effect.links, events if self.listens() else None):
-            paced = not intact and self.provoked.link_differed(
-                self._chain_of(link.topic), link, effect.waited, envelope, now
-            )
-            self._faulty(link.topic, guarded, intact, now, by_link=True, paced=paced)
+            waited = effect.waited is not None and (link.topic, link.point) in effect.waited
+            if not intact:
+                self.provoked.link_differed(self._chain_of(link.topic), link, effect.waited, envelope, now)
+            self._faulty(link.topic, guarded, intact, now, by_link=True, waited=waited)
 
     def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
         """Take a full sync's answer. Returns whether its history contains the known point.
@@ -223,12 +219,12 @@ class ReplicaState:
         return not back if answer.contains_known is None else answer.contains_known
 
     def _faulty(
-        self, topic: str, guarded: int, intact: bool, now: float, *, by_link: bool = False, paced: bool = False
+        self, topic: str, guarded: int, intact: bool, now: float, *, by_link: bool = False, waited: bool = False
     ) -> None:
         self.faults.guarded += guarded
         if not intact:
             self.faults.mismatches += 1
-            self.mismatched(topic, now, by_link=by_link, paced=paced)
+            self.mismatched(topic, now, by_link=by_link, waited=waited)
 
     def _compare(self, heads: Mapping[str, Head], now: float, envelope: Envelope | None) -> None:
         if envelope is not None and not self.provoked.may_compare(envelope.uuid, now):
@@ -236,8 +232,7 @@ class ReplicaState:
         for topic, head in heads.items():
             if self.cache.differs(topic, head):
                 if envelope is not None:
-                    publisher = envelope.service, envelope.uuid
-                    self.provoked.differed(self._chain_of(topic), publisher, topic, head, now)
+                    self.provoked.differed(self._chain_of(topic), (envelope.service, envelope.uuid), now)
                 self._faulty(topic, 0, False, now)
 
     def _recount(self, now: float) -> Sequence[Rot]:
@@ -273,9 +268,9 @@ class ReplicaState:
         self.tracker.counters.history_changes += len(changed)
         return msgspec.structs.replace(outcome, then=StepResult(events, history=HistoryChange(changed)))
 
-    def mismatched(self, topic: str, now: float, *, by_link: bool = False, paced: bool = False) -> None:
+    def mismatched(self, topic: str, now: float, *, by_link: bool = False, waited: bool = False) -> None:
         """A topic's count or digest differs from the store's: fetch the differing buckets (rule 10)."""
-        self.tracker.mismatched(topic, now, by_link=by_link, paced=paced)
+        self.tracker.mismatched(topic, now, by_link=by_link, waited=waited)
 
     def resync(self, topics: Collection[str], now: float) -> None:
         """Read these chains again as soon as the rate limit allows. Raises NotSubscribedError and then reads none."""

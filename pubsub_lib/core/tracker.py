@@ -233,16 +233,16 @@ class Tracker:
                 self._trigger(chain, Trigger.FAILED, now)
         self._remember_needs(now)
 
-    def mismatched(self, topic: str, now: float, *, by_link: bool = False, paced: bool = False) -> None:
+    def mismatched(self, topic: str, now: float, *, by_link: bool = False, waited: bool = False) -> None:
         """Count or digest of a topic differ after a link or a sync (rule 10): fetch the differing buckets. After a
-        sync, call it before the next input. ``by_link``: those of a link. ``paced``: a repetition needs a pause.
+        sync, call it before the next input. ``by_link``: those of a link. ``waited``: it had waited.
         """
         chain = self._chains.get(self._chain_of(topic))
         if chain is None or chain.name in self._persistent:
             return  # a mismatching chain is read again at its time (rule 9), and links go on meanwhile
         if chain.frozen and (by_link or chain.state in SYNCING):
             return  # a link that was applied when this repair began: the digests of its request include the link
-        if paced and not self._pauses.may_read(chain.name, now):
+        if waited and not self._pauses.may_read(chain.name, now):
             return
         # First the differing buckets; if the topic still differs after them, everything.
         after_reading = chain.read_in == self._turn and not by_link

@@ -225,17 +225,6 @@ MUTANTS = (
         wrong="a liar alters true transactions, and the publisher of the next ones is excluded",
     ),
     Mutant(
-        name="link_after_an_altered_one_accuses",
-        path="pubsub_lib/core/provoked_reads.py",
-        before="        return self._sole.get(chain, uuid) != uuid",
-        after="        return False",
-        tests=(
-            f"{PROVOKED}::test_rule_14_link_after_an_altered_one_accuses_no_publisher",
-            f"{PROVOKED}::test_rule_14_hello_after_an_altered_link_accuses_no_publisher",
-        ),
-        wrong="a liar alters true transactions, and the publisher of the next ones is excluded",
-    ),
-    Mutant(
         name="waiting_parts_accuse_the_first_publisher",
         path="pubsub_lib/core/reorder_buffer.py",
         before="                step.publishers[message.link.topic] = None\n",
