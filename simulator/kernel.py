@@ -149,7 +149,7 @@ class Process:
             task.wake(token)
 
     def since(self, seconds: float) -> float:
-        """The true time after which the process, which is not paused now, has run for so many seconds."""
+        """The true time after which the process, which is not paused now, has run for these seconds."""
         found = self.kernel.now - seconds
         for begin, end in reversed(self._pauses):
             if end <= found:

@@ -26,9 +26,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             "'origin': the service publishes what this host's workers commit. 'relay': it publishes what it receives "
             "from its parents, or from the origin services in the directory (without store_url: those of "
             "publishers_ips), to the replicas that name it in their parents. A relay follows the topics of [pubsub]. "
-            "'standby': it publishes "
-            "nothing, and answers the first syncs of replicas (serve_syncs) from the database of store_url, which may "
-            "be a standby or another copy that is read only."
+            "'standby': it publishes nothing, and answers the first syncs of replicas (serve_syncs) from the database "
+            "of store_url, which may be a standby or another copy that is read only."
         ),
     ] = "origin"
     drain_to: Annotated[

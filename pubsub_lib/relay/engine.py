@@ -15,7 +15,7 @@ from pubsub_lib.core.relay_contents import RelayedState
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.topic_copy import Part, TopicCopy
-from pubsub_lib.errors import PubSubError
+from pubsub_lib.errors import PubSubError, StoreUnavailable
 from pubsub_lib.journal import Journal
 from pubsub_lib.logs import logger
 from pubsub_lib.relay.core import RelayCore
@@ -148,6 +148,8 @@ class RelayEngine(Engine):
     def _parts(self, copy: Sequence[Record]) -> Iterator[Part]:
         assert isinstance(copy, TopicCopy)
         while (part := self.read(lambda state: copy.step())) is not None:
+            if self._ending:  # who asked may have left long ago
+                raise StoreUnavailable("the relay is stopping")
             yield part
 
     def _with_older_links(self, question: SyncQuestion, found: SyncAnswer, arrived: float) -> SyncAnswer:

@@ -58,6 +58,7 @@ class StandbyService:
         self._name = settings.service_name
         self._store = Store(settings, read_only=True)
         self._interval = service.follow_interval
+        self._lease = service.lease
         self._max_quiet = max_quiet(service.lease, service.follow_interval)
         self._max_busy = longest_step(settings.store)
         self._position = 0
@@ -90,9 +91,9 @@ class StandbyService:
         self._store.close()
 
     def adjust(self, service: ServiceSettings) -> None:
-        """Use the interval of these settings from now on. Any thread, does not block."""
+        """Use the interval of these settings from now on, and no other one. Any thread, does not block."""
         self._interval = service.follow_interval
-        self._max_quiet = max_quiet(service.lease, service.follow_interval)
+        self._max_quiet = max_quiet(self._lease, service.follow_interval)
         self._loops["standby"].wake()
 
     def answer_sync(self, question: SyncQuestion) -> SyncAnswer:

@@ -63,6 +63,7 @@ _SYNCS: Final = {
     "answered": "syncs that were answered",
     "prepared": "topics that were answered from a prepared snapshot",
     "busy": "syncs that were sent away for some seconds",
+    "refused": "questions that are no first sync, or cannot be decoded",
     "failed": "syncs that failed",
     "bytes": "bytes that were sent",
 }

@@ -47,6 +47,10 @@ class Busy(StoreUnavailable):
         return Busy, (str(self), self.seconds)
 
 
+class Misdirected(StoreUnavailable):
+    """A server answers no questions of this kind: that of a standby answers first syncs alone."""
+
+
 class SyncClient:
     """Reads from the sync channels at these URLs (``sync_url``, or those that a function knows at each question): from
     the first one that answers, beginning with the one that answered last. One that failed or hung is asked last, and so
@@ -91,8 +95,8 @@ class SyncClient:
         self._max_page = max_page_bytes(max_frame_bytes)
         self._max_bytes = max_bytes
         self._now = now
-        self._answered = False
-        """Whether the first of them answered the last question."""
+        self._answered: ChannelUrl | None = None
+        """The one that answered the last question, if it is to be asked again."""
         self._nothing_after: dict[str, Point] = {}
         """The points after which a relay had nothing in its last answer."""
         self._not_before: dict[ChannelUrl, float] = {}
@@ -121,23 +125,27 @@ class SyncClient:
         begun = self._now()
         self._use_known()
         last: StoreError | None = None
-        if self._answered and (question.refresh or self._asks_again(question.wants)):
-            self._ask_first_last()
-        left = self._left()
+        useless = question.refresh or self._asks_again(question.wants)
+        left = self._left() if not useless else ("", 0)  # it may know more again than the one that was of no use
+        if self._answered is not None and useless:
+            self._ask_last(self._answered)
         self._urls.sort(key=lambda url: self._failing.get(url, begun) > begun or (url.host, url.port) == left)
-        for _ in range(len(self._urls)):
+        for url in [*self._urls]:
             asked = self._now()
             try:
-                answer = self._ask(self._urls[0], question, begun)
+                answer = self._ask(url, question, begun)
+            except Misdirected as error:  # it answers other questions, so it keeps its place
+                last = _clearer(last, error)
+                continue
             except StoreError as error:
                 failed = self._now()
-                self._failing[self._urls[0]] = failed + (failed - asked)
-                self._ask_first_last()  # also when it took all the time: else no other one would ever be asked
+                self._failing[url] = failed + (failed - asked)
+                self._ask_last(url)  # also when it took all the time: else no other one would ever be asked
                 if self._closed or failed >= begun + self._timeout:
                     raise
                 last = _clearer(last, error)
                 continue
-            self._answered = True
+            self._answered = url
             self._nothing_after = {} if answer.ages is None else _nothing_after(answer)
             return answer
         assert last is not None  # there is at least one URL
@@ -146,16 +154,17 @@ class SyncClient:
     def _use_known(self) -> None:
         known = self._known()
         if set(known) != set(self._urls):
-            self._urls, self._answered = list(known), False
+            self._urls, self._answered = list(known), None
 
     def _asks_again(self, wants: Mapping[str, Want]) -> bool:
         """Whether the last answer brought nothing to a topic that needs something: another relay may know more."""
         points = self._nothing_after
         return any(chain in points and want.after == points[chain] for chain, want in wants.items())
 
-    def _ask_first_last(self) -> None:
-        self._urls.append(self._urls.pop(0))
-        self._answered = False
+    def _ask_last(self, url: ChannelUrl) -> None:
+        self._urls.remove(url)
+        self._urls.append(url)
+        self._answered = None
 
     def close(self) -> None:
         """End a running request, and refuse all later ones. Idempotent."""
@@ -244,6 +253,8 @@ class SyncClient:
 
     def _refusal(self, url: ChannelUrl, response: HTTPResponse) -> StoreError:
         message = f"the sync channel {url} answers {response.status}: {reason_in(response)}"
+        if response.status == HTTPStatus.MISDIRECTED_REQUEST:
+            return Misdirected(message)
         seconds = _seconds(response.getheader("Retry-After"))
         if seconds is None:
             return StoreUnavailable(message)

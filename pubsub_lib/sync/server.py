@@ -15,7 +15,7 @@ from pubsub_lib.http_routes import Body, Streamed
 from pubsub_lib.logs import logger
 from pubsub_lib.sync.pages import pages_of
 from pubsub_lib.sync.question import MAX_QUESTION_BYTES, SyncQuestion, SyncSource, decode_question
-from pubsub_lib.sync.snapshots import BeingRead, Composition, Snapshot, SnapshotCache, answer_of
+from pubsub_lib.sync.snapshots import FIRST, BeingRead, Composition, Snapshot, SnapshotCache, answer_of
 from pubsub_lib.sync.stream import compressed, packed
 from pubsub_lib.threads.giving_way import giving_way
 
@@ -97,7 +97,7 @@ class SyncRoute:
             question = msgspec.structs.replace(question, wants=_firsts_of(question.wants))
             if not question.wants:
                 self._count("refused")
-                return self._come_again("this service answers first syncs only")
+                return _text(HTTPStatus.MISDIRECTED_REQUEST, "this service answers first syncs only")
         try:
             answer, prepared = self._read(question, gzip=gzip)
         except BeingRead as error:
@@ -143,7 +143,7 @@ class SyncRoute:
 
 def _firsts_of(wants: Mapping[str, Want]) -> Mapping[str, Want]:
     """Those that ask for all objects."""
-    return {chain: want for chain, want in wants.items() if want == Want()}
+    return {chain: want for chain, want in wants.items() if want == FIRST}
 
 
 def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> Streamed:

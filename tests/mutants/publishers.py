@@ -235,7 +235,7 @@ MUTANTS = (
     Mutant(
         name="waiting_links_are_read_without_pause",
         path="pubsub_lib/core/tracker.py",
-        before="if paced and not self._pauses.may_read(chain.name, now):",
+        before="if waited and not self._pauses.may_read(chain.name, now):",
         after="if False:",
         tests=(
             f"{PROVOKED}::test_rule_14_pauses_between_readings_grow_while_links_of_many_publishers_wait_for_them",

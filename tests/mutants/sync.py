@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     CLIENT(
         "server_of_the_old_parent_is_asked",
-        "            self._urls, self._answered = list(known), False\n",
+        "            self._urls, self._answered = list(known), None\n",
         "            self._urls = self._urls or list(known)\n",
         "test_server_that_is_known_at_the_time_of_the_question_is_asked",
         "a replica with parents alone asks the first one for ever",
@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     CLIENT(
         "silent_server_is_asked_first_again",
-        "                self._ask_first_last()  # also when",
+        "                self._ask_last(url)  # also when",
         "                # also when",
         "test_server_that_hangs_until_the_timeout_is_asked_last_next_time",
         "a hanging server takes the whole time of every sync, and no other one is ever asked",
@@ -182,7 +182,7 @@ MUTANTS = (
     ),
     SERVER(
         "standby_answers_deltas",
-        "if want == Want()}",
+        "if want == FIRST}",
         "if want is not None}",
         "test_route_of_first_syncs_leaves_out_what_another_server_must_answer",
         "a copy that is behind does not contain the replica's point, which then reads all objects from the primary",

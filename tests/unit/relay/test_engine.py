@@ -360,3 +360,18 @@ def test_answer_that_is_given_up_leaves_no_copy(rig: Rig, store: Store, monkeypa
     written(store, 7)
     wait_for(rig, store)
     assert not rig.engine.read(lambda state: state.cache._topics["t"].copies)
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_answer_that_is_being_made_ends_with_the_relay(rig: Rig, store: Store) -> None:
+    """Else close would wait for a large topic, for which no replica waits any more."""
+    fill(rig, store)
+    found = rig.engine._answer(SyncQuestion({"t": Want()}))
+    assert found is not None
+    part = found.chains["t"]
+    assert isinstance(part, Full)
+    parts = rig.engine._parts(part.topics["t"].records)
+    next(parts)
+    rig.engine._ending = True
+    with pytest.raises(StoreUnavailable, match="the relay is stopping"):
+        list(parts)

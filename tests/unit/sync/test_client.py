@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from pubsub_lib.core.model import AnswerAge, Delta, Point, SyncAnswer, Want
 from pubsub_lib.errors import ConfigError, StoreError, StoreUnavailable
 from pubsub_lib.http_endpoint import Endpoint
-from pubsub_lib.sync.client import MAX_RETRY_AFTER, Busy, SyncClient
+from pubsub_lib.sync.client import MAX_RETRY_AFTER, Busy, Misdirected, SyncClient
 from pubsub_lib.sync.pages import pages_of
 from pubsub_lib.sync.question import SyncQuestion, encode_question
 from pubsub_lib.sync.server import ROUTE, SyncRoute
@@ -40,9 +40,11 @@ def service(
     source: Callable[[SyncQuestion], SyncAnswer | None] = lambda question: ANSWER,
     places: int = 2,
     seconds: float = LONG,
+    *,
+    firsts: bool = False,
 ) -> Iterator[tuple[str, SyncRoute]]:
     """The URL of an endpoint that serves syncs, and its route."""
-    route = SyncRoute(source, places, seconds)
+    route = SyncRoute(source, places, seconds, firsts=firsts)
     endpoint = Endpoint("127.0.0.1", 0, Nothing(), list, "the_port", streams={ROUTE: route})
     endpoint.start()
     try:
@@ -206,11 +208,42 @@ def test_server_of_the_parent_that_was_left_is_asked_last() -> None:
         reading.ask_last(lambda: left[0])
         reading.read_sync(WANTS)
         left[0] = reading._urls[0].host, reading._urls[0].port
-        for refresh in (False, True):
-            reading.ask(SyncQuestion(WANTS, refresh))
+        for _ in range(2):
+            reading.ask(SyncQuestion(WANTS))
         assert (first.counters()["answered"], second.counters()["answered"]) == (1, 2)
+        reading.ask(SyncQuestion(WANTS, refresh=True))
+        assert (first.counters()["answered"], second.counters()["answered"]) == (2, 2), "the other one was of no use"
     with pytest.raises(StoreUnavailable):
         reading.read_sync(WANTS)
+
+
+def test_server_of_first_syncs_keeps_its_place_while_another_one_answers_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, later = {"t": Want()}, {"t": Want(after=Point(1, 1))}
+    asked: list[str] = []
+
+    def ask(url: ChannelUrl, question: SyncQuestion, begun: float) -> SyncAnswer:
+        asked.append(url.host)
+        if url.host == "standby" and question.wants == later:
+            raise Misdirected("this service answers first syncs only")
+        return ANSWER
+
+    reading = client("http://standby:1,http://origin:1")
+    monkeypatch.setattr(reading, "_ask", ask)
+    for wants, refresh in ((first, False), (later, False), (first, False), (later, False), (later, True)):
+        reading.ask(SyncQuestion(wants, refresh))
+    assert asked == ["standby", "standby", "origin", "standby", "standby", "origin", "standby", "origin"]
+    assert reading._urls[0].host == "standby", "the one that was of no use is asked last"
+    alone = client("http://standby:1")
+    monkeypatch.setattr(alone, "_ask", ask)
+    with pytest.raises(Misdirected):
+        alone.read_sync(later)
+
+
+def test_standby_answers_421_to_other_questions_than_first_syncs() -> None:
+    with service(firsts=True) as (url, _), pytest.raises(Misdirected, match="answers 421: this service answers first"):
+        client(url).read_sync({"t": Want(after=Point(1, 1))})
 
 
 def test_server_that_is_known_at_the_time_of_the_question_is_asked() -> None:
