@@ -7,11 +7,12 @@ replica's lock, and the cache takes them over.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, Protocol, overload
+from typing import Any, Final, Protocol
 
 from xxhash import xxh3_64_intdigest as xxh3
 
 from pubsub_lib.core.digest import MASK
+from pubsub_lib.core.made_records import MadeRecords
 from pubsub_lib.core.merged_view import HeldObject
 from pubsub_lib.core.model import Record
 
@@ -43,7 +44,7 @@ _FEW: Final = 500
 _fingerprint: Final = attrgetter("fingerprint")
 
 
-class Contents(Sequence[Record]):
+class Contents(MadeRecords):
     """The objects of one topic, in the order in which they were read. As a sequence: a record for each object.
 
     The replica changes the entries, so only one may have them: after :meth:`take` the contents cannot be read.
@@ -80,20 +81,6 @@ class Contents(Sequence[Record]):
         for table, objects in self.tables.items():
             for key, entry in objects.items():
                 yield Record(table, key, entry.version, entry.value)
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Record]: ...
-    def __getitem__(self, index: int | slice) -> Record | list[Record]:
-        return list(self)[index]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def read_contents(

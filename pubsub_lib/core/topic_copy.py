@@ -6,9 +6,10 @@ million objects, and each step reads a bounded number of objects. An object that
 copied first, with the version and value that it has at the begin (:meth:`TopicCopy.touch`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, overload
+from collections.abc import Iterator, Mapping
+from typing import Final
 
+from pubsub_lib.core.made_records import MadeRecords
 from pubsub_lib.core.merged_view import HeldObject
 from pubsub_lib.core.model import Link, Record
 
@@ -21,7 +22,7 @@ STEP: Final = 250
 """Objects of one step: it takes less than 0.1 ms."""
 
 
-class TopicCopy(Sequence[Record]):
+class TopicCopy(MadeRecords):
     """Not thread-safe: the caller of every method holds the lock of the cache, also of those of a sequence.
 
     It is read either by steps, once, or as a sequence of records, any number of times.
@@ -97,17 +98,3 @@ class TopicCopy(Sequence[Record]):
             raise RuntimeError("the copy of the topic was read by steps, which return each object once")
         self.finish()
         return (Record(table, *row) for table, rows in self._ahead for row in rows)
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Record]: ...
-    def __getitem__(self, index: int | slice) -> Record | list[Record]:
-        return list(self)[index]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]

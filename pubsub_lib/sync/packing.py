@@ -7,12 +7,13 @@ that links have changed since.
 """
 
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, Final, overload
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final
 
 import msgspec
 
 from pubsub_lib.core.contents import Content, Row, Unknown
+from pubsub_lib.core.made_records import MadeRecords
 from pubsub_lib.core.model import Record
 from pubsub_lib.core.topic_copy import Part
 from pubsub_lib.sync.pages import ITEM_BYTES, PAGE_BYTES, RecordsPage, encode_page
@@ -23,7 +24,7 @@ MAX_OPEN: Final = 8 * 1024 * 1024
 _decode: Final = msgspec.msgpack.Decoder(RecordsPage).decode
 
 
-class PackedRecords(Sequence[Record]):
+class PackedRecords(MadeRecords):
     """The objects of one topic. As a sequence: a record for each object, which is made when it is read."""
 
     __slots__ = ("_count", "parts")
@@ -46,13 +47,6 @@ class PackedRecords(Sequence[Record]):
             page = _decode(zlib.decompress(part, GZIP)[LENGTH:])
             for key, version, value in page.rows:
                 yield Record(page.table, key, version, value)
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Record]: ...
-    def __getitem__(self, index: int | slice) -> Record | list[Record]:
-        return list(self)[index]
 
 
 class _Open:

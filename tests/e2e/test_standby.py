@@ -1,5 +1,6 @@
 """``role = standby``: a service on a real standby of PostgreSQL answers first syncs, and nothing older is believed."""
 
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -43,6 +44,15 @@ class World:
         return msgspec.structs.replace(
             own, store_url="", sync_url=urls, addresses=(own.bind_address,), timing=timing, service_name=""
         )
+
+    def begun(self) -> tuple["subprocess.Popen[str]", int]:
+        """Start everything. Returns a worker, and the position of what it wrote, which the standby has, too."""
+        self.origin.service()
+        self.standby.service()
+        worker = self.origin.worker()
+        position = write(worker, 20)
+        assert poll(lambda: self.reaches(position), LONG)
+        return worker, position
 
     def answered(self, host: Host) -> float:
         """Syncs that this server has answered."""
@@ -88,11 +98,7 @@ def store(world: World) -> Iterator[Store]:
 
 
 def test_first_sync_comes_from_the_standby_and_changes_from_the_origin(world: World, store: Store) -> None:
-    world.origin.service()
-    world.standby.service()
-    worker = world.origin.worker()
-    position = write(worker, 20)
-    assert poll(lambda: world.reaches(position), LONG)
+    worker, position = world.begun()
     with Watched(world.below(world.standby, world.origin)) as watched:
         watched.must_come_to(position, store)
         assert world.answered(world.standby) >= 1
@@ -103,11 +109,7 @@ def test_first_sync_comes_from_the_standby_and_changes_from_the_origin(world: Wo
 
 
 def test_lagging_standby_costs_a_delta_and_contradicts_nothing(world: World, store: Store) -> None:
-    world.origin.service()
-    world.standby.service()
-    worker = world.origin.worker()
-    position = write(worker, 20)
-    assert poll(lambda: world.reaches(position), LONG)
+    worker, position = world.begun()
     world.replay("pause")
     position = write(worker, 20)
     assert not world.reaches(position)
