@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+import uuid
 import warnings
 from collections.abc import Callable
 from typing import Final
@@ -10,7 +11,7 @@ from typing import Final
 import pytest
 
 from pubsub_lib.errors import PubSubError
-from pubsub_lib.testing.rig import Rig
+from pubsub_lib.testing.rig import FIRST_PAUSE, MAX_PAUSE, Listener, Rig
 
 ROOM: Final = 0.5
 """Seconds added to the contract's deadlines, because a busy machine is not a driver's fault."""
@@ -76,6 +77,25 @@ def eventually(condition: Callable[[], bool], patience: float, what: str) -> Non
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"after {patience} s still not: {what}")
+
+
+def until_answered(listener: Listener, rig: Rig) -> None:
+    """Request hellos until a publisher answers one. AssertionError after the patience.
+
+    Before ``on_connected`` a driver may drop a request, and an envelope may come before that call.
+    """
+    began, pause, nonces = time.monotonic(), FIRST_PAUSE, [uuid.uuid4().hex]
+
+    def answered() -> bool:
+        return any(listener.received.hellos(nonce) for nonce in nonces)
+
+    while not answered():
+        if time.monotonic() - began > rig.patience:
+            raise AssertionError(f"no hello request was answered in {rig.patience} s")
+        listener.subscriber.request_hello(nonces[-1], ["tenant-1"])
+        listener.received.waits(answered, pause)
+        nonces.append(uuid.uuid4().hex)
+        pause = min(2 * pause, MAX_PAUSE)
 
 
 def all_at_once(calls: list[Callable[[], object]], seconds: float) -> None:

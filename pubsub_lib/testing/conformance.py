@@ -38,6 +38,7 @@ from pubsub_lib.testing.checks import (
     needs_fan_out,
     only_ours,
     raiser,
+    until_answered,
 )
 from pubsub_lib.testing.connection_conformance import ConnectionConformance
 from pubsub_lib.testing.rig import Rig, Scene, scene
@@ -182,6 +183,7 @@ class PublisherConformance:
 
             publisher = on.publisher(answer)
             listener = on.listening("tenant-1")
+            until_answered(listener, rig)
             listener.subscriber.request_hello("bad", ["tenant-1"])
             listener.subscriber.request_hello("good", ["tenant-1"])
             listener.received.until(lambda: listener.received.hellos("good"), "the hello reply after a failed one came")
@@ -344,13 +346,10 @@ class SubscriberConformance:
     def test_request_hello_must_be_answered_to_the_asker_alone(self, rig: Rig) -> None:
         needs_fan_out(rig)
         with scene(rig) as on:
-            asker, other, everything = on.listening("tenant-1"), on.listening("tenant-1"), on.listening(ALL)
             if rig.driver.capabilities.carries_envelopes:
-
-                def answer(ask: HelloRequest) -> None:
-                    publisher.publisher.send_event(publisher.hello(ask.nonce))
-
-                publisher = on.publisher(answer)
+                publisher = on.answering()
+            asker, other, everything = on.listening("tenant-1"), on.listening("tenant-1"), on.listening(ALL)
+            until_answered(asker, rig)
             for number in range(20):
                 nonce = f"nonce-{number}"
                 asker.subscriber.request_hello(nonce, ["tenant-1", ALL])
