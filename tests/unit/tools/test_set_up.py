@@ -217,10 +217,12 @@ def test_no_server_is_left_after(
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}"}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as tests:
         assert tests.stdout is not None
-        assert poll((tmp_path / "report").exists, 300)
+        report = tmp_path / "report"
+        assert poll(lambda: report.exists() or tests.poll() is not None, 300)
         tests.send_signal(ending)
         rest = tests.stdout.read()
-    pid, folder = (tmp_path / "report").read_text().split()
+    assert report.exists(), rest
+    pid, folder = report.read_text().split()
     assert not Path(folder).exists(), rest
     assert not Path(f"/proc/{pid}").exists(), rest
     assert tests.returncode == 2, rest
