@@ -228,7 +228,16 @@ class ModelStore:
         names = [*self.state.heads] if chain == ALL else [chain]
         contains = None if want.known is None else self._holds(chain, want.known)
         topics = {topic: self.snapshot(topic, want.buckets) for topic in names}
-        return Full(topics, self._chain_head(chain), contains)
+        return Full(topics, self._chain_head(chain), contains, self._recorded(want))
+
+    def _recorded(self, want: Want) -> Head | None:
+        """The count and digest at the point that is to be judged; None: the changelog does not have it."""
+        if want.judged is None:
+            return None
+        topic, point = want.judged
+        made = (Head(link.point, link.count, link.digest) for link in self.state.links if link.topic == topic)
+        heads = [self.head(topic), *made]
+        return next((head for head in heads if head.point == point), None)
 
     def _links_after(self, position: int) -> list[Link]:
         return self.state.links[bisect_right(self.state.links, position, key=_position) :]

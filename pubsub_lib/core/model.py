@@ -151,12 +151,14 @@ class Want(msgspec.Struct, frozen=True):
     ``after``: the links after this point. None: all objects; or, when ``buckets`` holds the replica's own bucket
     digests (``{bucket: digest}``), only the objects of the buckets that differ. ``known`` is the point up to which the
     replica has everything, and at which its bucket digests hold. The answer shows whether the history contains that
-    point, and may give the changes since then in place of the buckets that differ by them.
+    point, and may give the changes since then in place of the buckets that differ by them. ``judged``: a topic of the
+    chain and a point of it, at which a publisher's count or digest differed from the replica's.
     """
 
     after: Point | None = None
     buckets: Mapping[int, int] | None = None
     known: Point | None = None
+    judged: tuple[str, Point] | None = None
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -180,11 +182,15 @@ class Full(msgspec.Struct, frozen=True):
 
     ``contains_known``: whether the chain's history up to ``head`` contains the point ``known`` of the :class:`Want`.
     None: no point was given, or the changelog no longer reaches back to it.
+    ``recorded``: the count and digest that the store recorded at the point ``judged``. None: no point was given, the
+    history does not contain it, the changelog no longer reaches back to it, or a relay answers, which has only what
+    publishers sent.
     """
 
     topics: Mapping[str, TopicSnapshot]
     head: Point
     contains_known: bool | None = None
+    recorded: Head | None = None
 
 
 class AnswerAge(msgspec.Struct, frozen=True):

@@ -1,7 +1,11 @@
 """Readings of differing buckets that a publisher's count or digest caused (rules 10 and 14).
 
-A message of 150 bytes causes such a reading, which costs the database far more. So a publisher whose reading finds no
-difference is contradicted, and the counts and digests in its hellos are compared less often.
+A message of 150 bytes causes such a reading, which costs the database far more. So the counts and digests in the hellos
+of a publisher whose reading finds no difference are compared less often.
+
+That the reading finds none accuses nobody: another publisher may have altered an object, which a later link sets again.
+So the store is asked which count and digest it recorded at the message's point. Others than the message's contradict
+its publisher.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,10 +36,13 @@ class Cause(msgspec.Struct):
     """The publisher whose count or digest differed."""
     at: float
     """When it differed."""
-    topic: str = ""
-    claim: Head | None = None
-    """Topic, point, count and digest of a link that had waited. Links of other publishers were applied with it, so only
-    the store's own count and digest at the same point show that the link was false."""
+    topic: str
+    claim: Head
+    """The message's point of this topic, with its count and digest."""
+    waited: bool = False
+    """It is of a link that had waited."""
+    asked: bool = False
+    """The question of a reading names the point."""
 
 
 class ProvokedReads:
@@ -53,10 +60,10 @@ class ProvokedReads:
         pause = self._pauses.get(uuid)
         return pause is None or now >= pause[1]
 
-    def differed(self, chain: str, publisher: Publisher, now: float) -> None:
+    def differed(self, chain: str, publisher: Publisher, topic: str, claim: Head, now: float) -> None:
         """A count or digest in a message of this publisher differs, so the chain will be read."""
         uuid = publisher[1]
-        self._remember(chain, Cause(publisher, now))
+        self._remember(chain, Cause(publisher, now, topic, claim))
         length, until = self._pauses.get(uuid, (0.0, float("-inf")))
         if now < until:
             return
@@ -73,40 +80,49 @@ class ProvokedReads:
         """Count or digest of an applied link differ. ``waited``: the publishers of those that had waited.
         ``envelope``: that of the others; None: the store sent them.
         """
+        claim = Head(link.point, link.count, link.digest)
         if waited is not None and (link.topic, link.point) in waited:
             publisher = waited[link.topic, link.point]
             if publisher is not None:
-                claim = Head(link.point, link.count, link.digest)
-                self._remember(chain, Cause(publisher, now, link.topic, claim))
+                self._remember(chain, Cause(publisher, now, link.topic, claim, waited=True))
         elif envelope is not None:
-            self.differed(chain, (envelope.service, envelope.uuid), now)
+            self.differed(chain, (envelope.service, envelope.uuid), link.topic, claim, now)
 
     def _remember(self, chain: str, cause: Cause) -> None:
         before = self._causes.get(chain)
-        if before is None or before.claim is not None:  # a link that had waited is overtaken by what follows it
+        if before is None or (before.waited and not before.asked):  # in order or in a hello, it may end a pause
             self._causes[chain] = cause
+
+    def judged(self, chain: str) -> tuple[str, Point] | None:
+        """The topic and point that the question of a reading of this chain names, which is about to be sent."""
+        cause = self._causes.get(chain)
+        if cause is None:
+            return None
+        cause.asked = True
+        return cause.topic, cause.claim.point
+
+    def forget(self, chain: str) -> None:
+        """The chain is not followed any more."""
+        self._causes.pop(chain, None)
 
     def answered(
         self, read: Replace, differs: Callable[[str, Head], bool], quarantine: Quarantine, now: float
     ) -> list[Publisher]:
-        """A full sync is about to be used. If nothing differs, the count or digest of the publisher that caused it was
-        false: returned if its quarantine begins. ``differs``: whether a topic's own count or digest differs from these.
+        """A full sync is about to be used. If the store recorded another count or digest than the publisher's that
+        caused it, the publisher is contradicted: returned if its quarantine begins. ``differs``: whether a topic's own
+        count or digest differs from these.
         """
-        cause = self._causes.pop(read.chain, None)
-        if cause is None:
+        cause = self._causes.get(read.chain)
+        if cause is None or not cause.asked:
             return []
-        uuid, topics = cause.publisher[1], read.answer.topics
+        del self._causes[read.chain]
+        recorded, topics = read.answer.recorded, read.answer.topics
+        false = recorded is not None and recorded != cause.claim
         if read.answer.contains_known is False or any(
             each.buckets or differs(topic, each.head) for topic, each in topics.items()
         ):
-            if cause.claim is None:
-                self._pauses.pop(uuid, None)  # it was right
-            return []
-        if any(each.buckets is None for each in topics.values()):
-            return []  # All objects were read, for another reason: this shows nothing about the publisher.
-        self._counters.useless += 1
-        if cause.claim is not None:
-            head = topics[cause.topic].head if cause.topic in topics else None
-            if head is None or head.point != cause.claim.point or head == cause.claim:
-                return []
-        return [cause.publisher] if quarantine.contradicted(cause.publisher, cause.at, now) else []
+            if not (false or cause.waited):
+                self._pauses.pop(cause.publisher[1], None)  # it was right
+        elif all(each.buckets is not None for each in topics.values()):  # else all objects were read, and none compared
+            self._counters.useless += 1
+        return [cause.publisher] if false and quarantine.contradicted(cause.publisher, cause.at, now) else []

@@ -69,6 +69,7 @@ class ReplicaState:
         """Drop a topic and its objects; reported to handlers as deletes. Raises NotSubscribedError."""
         self._check_subscribed(topic)
         self.tracker.unsubscribe(topic)
+        self.provoked.forget(topic)
         dropped = list(self.cache.topics()) if topic == ALL else [topic]
         events = [event for name in dropped for event in self.cache.drop(name)]
         return StepResult(events, by_sync=len(events))
@@ -232,7 +233,7 @@ class ReplicaState:
         for topic, head in heads.items():
             if self.cache.differs(topic, head):
                 if envelope is not None:
-                    self.provoked.differed(self._chain_of(topic), (envelope.service, envelope.uuid), now)
+                    self.provoked.differed(self._chain_of(topic), (envelope.service, envelope.uuid), topic, head, now)
                 self._faulty(topic, 0, False, now)
 
     def _recount(self, now: float) -> Sequence[Rot]:
@@ -287,4 +288,5 @@ class ReplicaState:
         if want.after is not None:
             return want
         buckets = None if want.buckets is None else self.cache.bucket_digests(topic)
-        return Want(buckets=buckets, known=self.tracker.chain(topic).known)
+        known = self.tracker.chain(topic).known
+        return Want(buckets=buckets, known=known, judged=None if known is None else self.provoked.judged(topic))

@@ -149,6 +149,16 @@ def _holds(
     return False if begin is not None and begin < point.position else None
 
 
+def recorded(connection: Connection, topic: str, point: Point) -> Head | None:
+    """The count and digest that the changelog has of a topic at a point; None: it does not have the point."""
+    links = schema.links.c
+    columns = [links[each.name] for each in schema.topics.columns]
+    query = select(*columns).where(links.topic == topic, links.position == point.position)
+    found = connection.execute(query).first()
+    head = None if found is None else rows.head(found)
+    return head if head is not None and head.point == point else None
+
+
 def newest(executor: Executor, topic: str) -> Head | None:
     """The head that the topic's newest link records."""
     (found,) = executor.run(Call(executor.made.newest_head, [{"of_topic": topic}]))

@@ -78,10 +78,11 @@ def read_sync(
             chains[chain] = _delta(connection, chain, want.after, current, point, settings)
         elif want.buckets is not None:
             topics = _repair(connection, chain, want, current, point, settings, read)
-            chains[chain] = Full(topics, _head(chain, current, point), contains.get(chain))
+            recorded = _recorded(connection, want, current)
+            chains[chain] = Full(topics, _head(chain, current, point), contains.get(chain), recorded)
         elif chain == ALL:
             topics = _snapshots(connection, None, _written(current), page, read or _reads(first=want.known is None))
-            chains[ALL] = Full(topics, point, contains.get(ALL))
+            chains[ALL] = Full(topics, point, contains.get(ALL), _recorded(connection, want, current))
         else:
             whole[want.known is None].append(chain)
     for first, names in whole.items():
@@ -89,7 +90,8 @@ def read_sync(
             heads_of = {topic: current[topic] for topic in part}
             found = _snapshots(connection, part, heads_of, page, read or _reads(first=first))
             for topic, each in found.items():
-                chains[topic] = Full({topic: each}, each.head.point, contains.get(topic))
+                recorded = _recorded(connection, wants[topic], current)
+                chains[topic] = Full({topic: each}, each.head.point, contains.get(topic), recorded)
     return SyncAnswer(point, chains, store_id)
 
 
@@ -107,6 +109,15 @@ def _contain_known(
         if want.after is None and want.known is not None
     ]
     return dict(zip([chain for chain, _, _ in asked], changelog.holds(connection, asked), strict=True))
+
+
+def _recorded(connection: Connection, want: Want, current: Mapping[str, Head]) -> Head | None:
+    """The store's own count and digest at the point that is to be judged. The changelog may lack the newest point."""
+    if want.judged is None:
+        return None
+    topic, point = want.judged
+    head = current.get(topic)
+    return head if head is not None and head.point == point else changelog.recorded(connection, topic, point)
 
 
 def _written(current: Mapping[str, Head]) -> dict[str, Head]:

@@ -65,6 +65,7 @@ class ChainPage(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
     least: float = 0.0
     applied: float = 0.0
     contains_known: bool | None = None
+    recorded: Head | None = None
 
 
 class HeadsPage(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
@@ -155,7 +156,7 @@ def begin_page(answer: SyncAnswer, chain: str, part: Delta | Incomplete | Full) 
         return ChainPage(chain, "incomplete", None, *ages)
     if isinstance(part, Delta):
         return ChainPage(chain, "delta", part.head, *ages)
-    return ChainPage(chain, "full", part.head, *ages, part.contains_known)
+    return ChainPage(chain, "full", part.head, *ages, part.contains_known, part.recorded)
 
 
 def link_pages(links: Iterable[Link]) -> Iterator[LinksPage]:

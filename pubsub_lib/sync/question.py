@@ -8,12 +8,12 @@ import msgspec
 from pubsub_lib.core.codec import MAX_NONCE_BYTES
 from pubsub_lib.core.digest import BUCKETS, MASK
 from pubsub_lib.core.limits import check_name
-from pubsub_lib.core.model import ALL, MAX_NAME_BYTES, Point, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, MAX_NAME_BYTES, Name, Point, SyncAnswer, Want
 from pubsub_lib.errors import FrameError, InvalidValueError
 
 MAJOR: Final = 1
 """Version of questions and answers that both ends must share."""
-MINOR: Final = 1
+MINOR: Final = 2
 """Grows when a field is appended; for information only."""
 MAX_QUESTION_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of a question: more than 10,000 topics with the longest names."""
@@ -53,6 +53,7 @@ class _Want(msgspec.Struct, frozen=True, array_like=True, gc=False):
     after: Point | None = None
     buckets: dict[_Bucket, _Sum] | None = None
     known: Point | None = None
+    judged: tuple[Name, Point] | None = None
 
 
 class _Question(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -77,7 +78,7 @@ def encode_question(question: SyncQuestion) -> bytes:
             f"a sync's question is about {len(question.wants)} topics, but at most {MAX_WANTS} are allowed; follow "
             "fewer topics, or all of them"
         )
-    wants = [_Want(chain, each.after, _plain(each.buckets), each.known) for chain, each in question.wants.items()]
+    wants = [_want(chain, each) for chain, each in question.wants.items()]
     try:
         data = _encode(_Question(MAJOR, MINOR, question.refresh, wants, question.nonce))
         if len(data) > MAX_QUESTION_BYTES:
@@ -111,7 +112,7 @@ def decode_question(data: bytes) -> SyncQuestion:
             wrong = "it is named twice"
         if wrong is not None:
             raise FrameError(f"a sync's question about {each.chain[:80]!r} is inconsistent: {wrong}", "foreign")
-        wants[each.chain] = Want(each.after, each.buckets, each.known)
+        wants[each.chain] = Want(each.after, each.buckets, each.known, each.judged)
     if not wants:
         raise FrameError("a sync's question names no topic", "foreign")
     return SyncQuestion(wants, decoded.refresh, decoded.nonce)
@@ -140,11 +141,17 @@ def _complaint(want: _Want) -> str | None:
             check_name("topic", want.chain)
         except InvalidValueError as error:
             return str(error)
-    if want.after is not None and (want.buckets is not None or want.known is not None):
+    if want.after is not None and (want.buckets is not None or want.known is not None or want.judged is not None):
         return "it asks for links and for objects"
+    if want.judged is not None and want.chain not in (ALL, want.judged[0]):
+        return "it asks for a point of another topic"
     if want.buckets is not None and max(want.buckets.values(), default=0) > MASK:
         return "a digest has more than 64 bits"
     return None
+
+
+def _want(chain: str, want: Want) -> _Want:
+    return _Want(chain, want.after, _plain(want.buckets), want.known, want.judged)
 
 
 def _plain(buckets: Mapping[int, int] | None) -> dict[int, int] | None:

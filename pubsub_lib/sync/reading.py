@@ -140,7 +140,14 @@ class _Chain:
             return Delta(self.links, head, self.heads)
         self._end_topic()
         self._check_topics(head)
-        return Full(self.topics, head, self.page.contains_known)
+        return Full(self.topics, head, self.page.contains_known, self._recorded())
+
+    def _recorded(self) -> Head | None:
+        """The count and digest at the point that is to be judged; another point is not what was asked for."""
+        recorded, judged = self.page.recorded, self.want.judged
+        if recorded is not None and (judged is None or recorded.point != judged[1]):
+            raise foreign("it records a count and a digest at another point than the one that was asked for")
+        return recorded
 
     def _end_topic(self) -> None:
         topic, self.topic = self.topic, None

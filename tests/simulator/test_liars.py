@@ -45,6 +45,11 @@ def test_database_that_is_down_while_no_replica_runs_delays_the_judgement_of_wor
     assert run_seed(93002082, LIARS).what == ""
 
 
+def test_link_after_an_altered_one_excludes_no_honest_publisher() -> None:
+    """A liar alters a transaction, a true link shows it, and a further one sets the object again. Two restores."""
+    assert run_seed(93002699, LIARS).what == ""
+
+
 def test_bounds_count_the_time_in_which_a_replica_runs() -> None:
     """A replica was paused, ran for 0.1 s, and was paused again: it could not have the changes of these 10 s."""
     assert run_seed(92200662, LIARS).what == ""

@@ -67,7 +67,8 @@ class Names:
             return "delta", self.links(part.links), self.point(part.head), heads
         if isinstance(part, Full):
             topics = {topic: self.snapshot(at) for topic, at in sorted(part.topics.items())}
-            return "full", topics, self.point(part.head), part.contains_known
+            recorded = part.recorded and (self.point(part.recorded.point), part.recorded.count)
+            return "full", topics, self.point(part.head), part.contains_known, recorded
         return "incomplete"
 
 
@@ -125,6 +126,10 @@ class Both:
         real_after, model_after = rng.choice(self.points)
         for topic in (ALL, *some):
             assert self._answer({topic: Want(known=real_after)}, {topic: Want(known=model_after)})
+        for topic in some:
+            real_judged, model_judged = (topic, real_after), (topic, model_after)
+            assert self._answer({topic: Want(judged=real_judged)}, {topic: Want(judged=model_judged)})
+            assert self._answer({ALL: Want(judged=real_judged)}, {ALL: Want(judged=model_judged)})
         for topic in (ALL, *some):
             # Some of these are points of another topic, and some were trimmed; the last ones were never committed.
             strangers = [Point(real.read_heads(()).store.position + beyond, 5) for beyond in (-1, 0, 1)]

@@ -123,7 +123,17 @@ class History:
             return self._delta(chain, want.after)
         topics = list(self.heads) if chain == ALL else [chain]
         contains = None if want.known is None else self.holds(chain, want.known)
-        return Full({topic: self._snapshot(topic, want.buckets) for topic in topics}, self.head(chain), contains)
+        topics_of = {topic: self._snapshot(topic, want.buckets) for topic in topics}
+        return Full(topics_of, self.head(chain), contains, self._recorded(want))
+
+    def _recorded(self, want: Want) -> Head | None:
+        """The count and digest at the point that is to be judged; None: it was trimmed, or is of no link."""
+        if want.judged is None:
+            return None
+        topic, point = want.judged
+        kept = [link for link in self.links if link.topic == topic and link.point.position > self.floor]
+        made = (Head(link.point, link.count, link.digest) for link in kept)
+        return next((head for head in [self.heads.get(topic, EMPTY), *made] if head.point == point), None)
 
     def holds(self, chain: str, point: Point) -> bool | None:
         """Whether a chain's history contains a point; None: it was trimmed."""

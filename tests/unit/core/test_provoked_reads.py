@@ -8,7 +8,7 @@ import pytest
 
 from pubsub_lib.core.digest import add, fingerprint, subtract
 from pubsub_lib.core.envelope import Message
-from pubsub_lib.core.model import Full, Head, Heads, Link, SyncAnswer
+from pubsub_lib.core.model import Full, Head, Heads, Link, Point, SyncAnswer
 from pubsub_lib.core.provoked_reads import MAX_KEPT, MAX_PAUSE, ProvokedReads
 from pubsub_lib.core.quarantine import SPACING
 from pubsub_lib.core.step_result import StepResult
@@ -17,6 +17,7 @@ from tests.unit.core.builders import CALM, UUID, History, envelope, hello
 from tests.unit.core.timed import TimedReplica
 
 OTHER = "f" * 32
+CLAIM = Head(Point(1, 1), 1, 1)
 
 
 class Misled(TimedReplica):
@@ -77,6 +78,17 @@ class Misled(TimedReplica):
         head = true.topics["t"]
         false = Heads(true.store, {"t": Head(head.point, head.count, head.digest ^ 1)}, true.store_id)
         self.take(self.state.feed(hello(false, nonce=nonce), self.now))
+
+    def altered(self, link: Link) -> Link:
+        """A true link of one change with another value, and the digest that fits."""
+        (change,) = link.changes
+        true, false = (
+            fingerprint("port", change.key, change.version, value) for value in (change.value or b"", b'"lie"')
+        )
+        return msgspec.structs.replace(
+            link, changes=[msgspec.structs.replace(change, value=b'"lie"')],
+            digest=add(subtract(link.digest, true), false),
+        )  # fmt: skip
 
     def false_link(self) -> Link:
         """A true link with a false digest."""
@@ -243,26 +255,75 @@ def test_rule_14_parts_of_one_publisher_accuse_it() -> None:
     assert list(replica.state.quarantine._times) == [OTHER]
 
 
-def test_rule_14_link_after_an_altered_one_accuses_no_publisher() -> None:
+@pytest.mark.parametrize("waits", [False, True])
+def test_rule_14_link_after_an_altered_one_accuses_no_publisher(waits: bool) -> None:
     """A liar sends the first of three transactions with another value and the digest that fits. The second one's digest
-    shows it, and the third one sets the object again, so the reading finds no difference.
+    shows it, and the third one sets the object again, so the reading finds no difference. Found by the simulator's seed
+    93002699 with liars.
     """
     replica = Misled()
     for number in range(5):
         first, honest, last = (replica.history.one("t", key, f"{number}") for key in "aba")
-        (change,) = first.changes
-        true, altered = (fingerprint("port", "a", change.version, value) for value in (change.value or b"", b'"lie"'))
-        lie = msgspec.structs.replace(
-            first, changes=[msgspec.structs.replace(change, value=b'"lie"')],
-            digest=add(subtract(first.digest, true), altered),
-        )  # fmt: skip
-        replica.send(last)
-        replica.send(honest)
-        replica.send(lie, OTHER)
+        sent = [(replica.altered(first), OTHER), (honest, UUID), (last, UUID)]
+        for link, uuid in reversed(sent) if waits else sent:
+            replica.send(link, uuid)
         replica.pass_time(SPACING + 5.0)
     assert replica.state.faults.mismatches == 5
     assert len(replica.read) == replica.state.tracker.counters.useless == 5
     assert replica.state.quarantine._times == {}
+
+
+def test_rule_14_hello_after_an_altered_link_accuses_no_publisher() -> None:
+    replica = Misled()
+    for _ in range(5):
+        replica.send(replica.altered(replica.history.one("t", "a")))
+        replica.answering = False
+        replica.pass_time(CALM.max_idle_time + 1.0)  # the other publisher's hello shows it
+        replica.send(replica.history.one("t", "a"))
+        replica.answer()
+        replica.answering = True
+        replica.pass_time(SPACING + 5.0)
+    assert len(replica.read) >= 5
+    assert replica.state.quarantine._times == {}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_rule_14_false_link_on_a_busy_topic_leads_to_the_quarantine(waits: bool) -> None:
+    """True links follow before the reading, so it shows another point of the topic as its head."""
+    replica = Misled()
+    for _ in range(3):
+        before, false, after = replica.history.one("t", "a"), replica.false_link(), replica.history.one("t", "b")
+        sent = [(before, OTHER), (false, UUID), (after, OTHER)]
+        for link, uuid in reversed(sent) if waits else sent:
+            replica.send(link, uuid)
+        replica.history.one("t", "c")
+        replica.pass_time(SPACING + 5.0)
+    assert replica.quarantined == [("api-1", UUID)]
+
+
+def test_rule_14_publisher_is_not_judged_when_the_store_has_no_record() -> None:
+    """The changelog was trimmed."""
+    replica = Misled()
+    for _ in range(5):
+        replica.send(replica.false_link())
+        replica.history.trim(replica.history.one("t", "a").point.position)
+        replica.pass_time(SPACING + 5.0)
+    assert len(replica.read) == 5
+    assert replica.state.quarantine._times == {}
+
+
+def test_answer_to_a_question_that_did_not_name_the_point_judges_nobody() -> None:
+    """A false hello is received while all objects are read for another reason."""
+    replica = Misled()
+    replica.answering = False
+    replica.state.resync(["t"], replica.now)
+    replica.pass_time(0.1)
+    replica.state.provoked.differed("t", ("api-1", UUID), "t", CLAIM, replica.now)
+    replica.answer()
+    assert replica.state.quarantine._times == {}
+    assert "t" in replica.state.provoked._causes, "the next question names it"
+    replica.state.unsubscribe("t")
+    assert replica.state.provoked._causes == {}
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -306,8 +367,8 @@ def test_pauses_double_and_end() -> None:
     sent = "api-1", UUID
     now, pauses = 0.0, []
     for _ in range(8):
-        provoked.differed("t", sent, now)
-        provoked.differed("t", sent, now + 0.5)
+        provoked.differed("t", sent, "t", CLAIM, now)
+        provoked.differed("t", sent, "t", CLAIM, now + 0.5)
         begun = now
         while not provoked.may_compare(UUID, now):
             now += 1.0
@@ -315,13 +376,13 @@ def test_pauses_double_and_end() -> None:
     assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, MAX_PAUSE, MAX_PAUSE]
     assert provoked.may_compare(OTHER, now)
     now += 700.0
-    provoked.differed("t", sent, now)
+    provoked.differed("t", sent, "t", CLAIM, now)
     assert provoked.may_compare(UUID, now + 1.0)
 
 
 def test_number_of_remembered_publishers_is_bounded() -> None:
     provoked = ProvokedReads(Counters())
     for number in range(2 * MAX_KEPT):
-        provoked.differed("t", ("api-1", f"{number:032x}"), 0.0)
+        provoked.differed("t", ("api-1", f"{number:032x}"), "t", CLAIM, 0.0)
     assert len(provoked._pauses) == MAX_KEPT
     assert len(provoked._causes) == 1

@@ -221,7 +221,8 @@ def test_rule_10_repair_request_has_the_caches_bucket_digests() -> None:
     assert replica_state.faults.mismatches == 1
     sync = replica_state.tick(1.1).sync
     assert sync is not None
-    assert sync.wants == {"t": Want(buckets=replica_state.cache.bucket_digests("t"), known=link.point)}
+    buckets = replica_state.cache.bucket_digests("t")
+    assert sync.wants == {"t": Want(buckets=buckets, known=link.point, judged=("t", link.point))}
     answer = history.answer(sync.wants)
     replica_state.sync_done(sync.number, answer, 1.2)
     assert replica_state.cache.head("t") == (history.heads["t"].count, history.heads["t"].digest)

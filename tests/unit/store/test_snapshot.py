@@ -277,6 +277,42 @@ def test_rule_10_repair_from_a_trimmed_point_reads_all_differing_buckets(
     assert cache.replace("topic", read).intact
 
 
+@pytest.mark.parametrize("chain", ["topic", ALL], ids=["of a topic", "of everything"])
+@pytest.mark.parametrize("buckets", [{1: 2}, None], ids=["buckets", "all objects"])
+def test_rule_14_answer_has_what_the_store_recorded_at_the_point(
+    store: Store, chain: str, buckets: dict[int, int] | None
+) -> None:
+    commits = []
+    for number in range(4):
+        with store.transaction() as tx:
+            tx.set("t", "k", number, topic="topic")
+            tx.set("t", "k2", number, topic="other")
+        commits.append(tx.commit)
+    heads = {
+        link.topic: Head(link.point, link.count, link.digest)
+        for each in commits[1:3]
+        if each is not None
+        for link in each.links
+    }
+
+    def recorded(topic: str, point: Point) -> Head | None:
+        known = full(store, chain).head
+        return full(store, chain, buckets=buckets, known=known, judged=(topic, point)).recorded
+
+    point = heads["topic"].point
+    assert recorded("topic", point) == heads["topic"]
+    assert full(store, chain, buckets=buckets, known=point).recorded is None
+    assert recorded("topic", Point(point.position, point.nonce + 1)) is None
+    assert recorded("topic", Point(point.position + 1, point.nonce)) is None
+    assert recorded("never-written", point) is None
+    if chain == ALL:
+        assert recorded("other", point) == heads["other"] != heads["topic"]
+    newest = store.read_heads(["topic"]).topics["topic"]
+    store.trim(keep_links=0)
+    assert recorded("topic", point) is None
+    assert recorded("topic", newest.point) == newest, "the changelog does not have it, but the topic does"
+
+
 def test_full_sync_reads_small_topics_together(store: Store) -> None:
     """A statement for each topic would take most of the time with 10,000 topics. The page size is 3."""
     sizes = [0, 1, 1, 1, 5, 0, 0, 2, 3, 0, 1]

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from random import Random
 
+import msgspec
+
 from pubsub_lib.core.model import (
     ALL,
     AnswerAge,
@@ -97,6 +99,9 @@ def _part(rng: Random, name: str) -> tuple[Want, Delta | Incomplete | Full]:
         "again": Want(known=after),
         "repair": Want(buckets={number: rng.getrandbits(64) for number in range(9)}, known=after),
     }[kind]
+    if kind != "first" and topics and rng.random() < 0.5:
+        want = msgspec.structs.replace(want, judged=(topics[0], after))
+        return want, Full(snapshots, point, rng.choice((None, True, False)), head(rng, after))
     return want, Full(snapshots, point, rng.choice((None, True, False)))
 
 
@@ -110,6 +115,7 @@ def plain(answer: SyncAnswer) -> SyncAnswer:
             },
             part.head,
             part.contains_known,
+            part.recorded,
         )
         if isinstance(part, Full)
         else part

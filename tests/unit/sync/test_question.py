@@ -19,6 +19,7 @@ def test_rule_w6_question_is_read_as_it_was_asked() -> None:
         "ü" * 127: Want(buckets={0: 0, 255: 2**64 - 1}, known=AFTER),
         "u": Want(known=AFTER),
         "v": Want(buckets={}),
+        "w": Want(buckets={1: 2}, known=AFTER, judged=("w", AFTER)),
     }
     for refresh, nonce in ((False, ""), (True, "ab" * 12)):
         asked = SyncQuestion(wants, refresh, nonce)
@@ -26,8 +27,13 @@ def test_rule_w6_question_is_read_as_it_was_asked() -> None:
 
 
 def test_question_of_a_newer_minor_version_is_read() -> None:
-    data = msgspec.msgpack.encode([1, 9, True, [["t", None, None, None, "new"]], "nonce", "new"])
+    data = msgspec.msgpack.encode([1, 9, True, [["t", None, None, None, None, "new"]], "nonce", "new"])
     assert decode_question(data) == SyncQuestion({"t": Want()}, refresh=True, nonce="nonce")
+
+
+def test_question_about_everything_names_the_topic_that_is_to_be_judged() -> None:
+    asked = SyncQuestion({ALL: Want(known=AFTER, judged=("t", AFTER))})
+    assert decode_question(encode_question(asked)) == asked
 
 
 def test_question_of_version_1_0_is_read() -> None:
@@ -46,6 +52,9 @@ def test_question_of_version_1_0_is_read() -> None:
         ([1, 0, False, [["t", [-1, 0]]]], "foreign"),
         ([1, 0, False, [["t", [7, 77], {1: 1}]]], "foreign"),
         ([1, 0, False, [["t", [7, 77], None, [7, 77]]]], "foreign"),
+        ([1, 2, False, [["t", [7, 77], None, None, ["t", [7, 77]]]]], "foreign"),
+        ([1, 2, False, [["t", None, None, None, ["u", [7, 77]]]]], "foreign"),
+        ([1, 2, False, [["t", None, None, None, ["t", None]]]], "foreign"),
         ([1, 0, False, [["t", None, {256: 1}]]], "foreign"),
         ([1, 0, False, [["t", None, {1: -1}]]], "foreign"),
         ([1, 0, "yes", [["t"]]], "foreign"),
