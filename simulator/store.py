@@ -228,16 +228,12 @@ class ModelStore:
         names = [*self.state.heads] if chain == ALL else [chain]
         contains = None if want.known is None else self._holds(chain, want.known)
         topics = {topic: self.snapshot(topic, want.buckets) for topic in names}
-        return Full(topics, self._chain_head(chain), contains, self._recorded(want))
+        return Full(topics, self._chain_head(chain), contains, self._recorded(*(want.judged or ("", None))))
 
-    def _recorded(self, want: Want) -> Head | None:
-        """The count and digest at the point that is to be judged; None: the changelog does not have it."""
-        if want.judged is None:
-            return None
-        topic, point = want.judged
+    def _recorded(self, topic: str, point: Point | None) -> Head | None:
+        """The count and digest at the point that is to be judged, as far as the changelog has it."""
         made = (Head(link.point, link.count, link.digest) for link in self.state.links if link.topic == topic)
-        heads = [self.head(topic), *made]
-        return next((head for head in heads if head.point == point), None)
+        return next((head for head in (self.head(topic), *made) if head.point == point), None)
 
     def _links_after(self, position: int) -> list[Link]:
         return self.state.links[bisect_right(self.state.links, position, key=_position) :]

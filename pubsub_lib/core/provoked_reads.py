@@ -3,7 +3,7 @@
 A message of 150 bytes causes such a reading, which costs the database far more. So the counts and digests in the hellos
 of a publisher whose reading finds no difference are compared less often.
 
-That the reading finds none accuses nobody: another publisher may have altered an object, which a later link sets again.
+That the reading finds none accuses no publisher: another one may have altered an object, which a later link sets again.
 So the store is asked which count and digest it recorded at the message's point. Others than the message's contradict
 its publisher.
 """

@@ -248,7 +248,7 @@ MUTANTS = (
         path="pubsub_lib/core/provoked_reads.py",
         before="if cause is None or not cause.asked:",
         after="if cause is None:",
-        tests=(f"{PROVOKED}::test_answer_to_a_question_that_did_not_name_the_point_judges_nobody",),
+        tests=(f"{PROVOKED}::test_answer_to_a_question_that_did_not_name_the_point_judges_no_publisher",),
         wrong="the answer to an earlier question has no record of the point, so the publisher is never judged",
     ),
     Mutant(

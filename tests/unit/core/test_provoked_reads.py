@@ -312,7 +312,7 @@ def test_rule_14_publisher_is_not_judged_when_the_store_has_no_record() -> None:
     assert replica.state.quarantine._times == {}
 
 
-def test_answer_to_a_question_that_did_not_name_the_point_judges_nobody() -> None:
+def test_answer_to_a_question_that_did_not_name_the_point_judges_no_publisher() -> None:
     """A false hello is received while all objects are read for another reason."""
     replica = Misled()
     replica.answering = False
