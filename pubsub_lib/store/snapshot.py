@@ -116,8 +116,8 @@ def _recorded(connection: Connection, want: Want, current: Mapping[str, Head]) -
     if want.judged is None:
         return None
     topic, point = want.judged
-    head = current.get(topic)
-    return head if head is not None and head.point == point else changelog.recorded(connection, topic, point)
+    head = current.get(topic, EMPTY)
+    return head if head.point == point else changelog.recorded(connection, topic, point)
 
 
 def _written(current: Mapping[str, Head]) -> dict[str, Head]:

@@ -254,8 +254,8 @@ MUTANTS = (
     Mutant(
         name="record_of_another_point",
         path="pubsub_lib/store/snapshot.py",
-        before="return head if head is not None and head.point == point else",
-        after="return head if head is not None else",
+        before="return head if head.point == point else",
+        after="return head if head != EMPTY else",
         tests=("tests/unit/store/test_snapshot.py::test_rule_14_answer_has_what_the_store_recorded_at_the_point",),
         wrong="a true publisher is contradicted by the topic's newest count and digest",
     ),
