@@ -27,11 +27,13 @@ from pubsub_lib.core.model import (
     Link,
     Point,
     Record,
+    Recorded,
     SyncAnswer,
     TopicSnapshot,
     Want,
 )
 from pubsub_lib.errors import AlreadyExists, NotFound, VersionMismatch
+from simulator.judged_point import recorded
 
 Ident = tuple[str, str]
 STORE_ID = bytes(range(16))
@@ -228,12 +230,10 @@ class ModelStore:
         names = [*self.state.heads] if chain == ALL else [chain]
         contains = None if want.known is None else self._holds(chain, want.known)
         topics = {topic: self.snapshot(topic, want.buckets) for topic in names}
-        return Full(topics, self._chain_head(chain), contains, self._recorded(*(want.judged or ("", None))))
+        return Full(topics, self._chain_head(chain), contains, want.judged and self._recorded(*want.judged))
 
-    def _recorded(self, topic: str, point: Point | None) -> Head | None:
-        """The count and digest at the point that is to be judged, as far as the changelog has it."""
-        made = (Head(link.point, link.count, link.digest) for link in self.state.links if link.topic == topic)
-        return next((head for head in (self.head(topic), *made) if head.point == point), None)
+    def _recorded(self, topic: str, point: Point) -> Recorded | None:
+        return recorded(topic, point, self._holds(topic, point), self.head(topic), self.state.links)
 
     def _links_after(self, position: int) -> list[Link]:
         return self.state.links[bisect_right(self.state.links, position, key=_position) :]

@@ -131,6 +131,21 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     value: bytes
 
 
+class Recorded(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What the store has of a topic at the point ``judged`` of a :class:`Want`.
+
+    ``held``: the topic's history contains the point; else the other fields mean nothing. ``changes``: the sum of the
+    fingerprints of the link's changes (:func:`.digest.of_changes`); None when the changelog does not have the link, and
+    count and digest are those of the topic's head.
+    """
+
+    point: Point
+    held: bool
+    count: Position = 0
+    digest: Digest = 0
+    changes: Digest | None = None
+
+
 class TopicSnapshot(msgspec.Struct, frozen=True):
     """All objects of one topic and its head, of one consistent reading.
 
@@ -182,15 +197,14 @@ class Full(msgspec.Struct, frozen=True):
 
     ``contains_known``: whether the chain's history up to ``head`` contains the point ``known`` of the :class:`Want`.
     None: no point was given, or the changelog no longer reaches back to it.
-    ``recorded``: the count and digest that the store recorded at the point ``judged``. None: no point was given, the
-    history does not contain it, the changelog no longer reaches back to it, or a relay answers, which has only what
-    publishers sent.
+    ``recorded``: what the store has at the point ``judged``. None: no point was given, the changelog no longer reaches
+    back to it, its rows contradict each other, or a relay answers, which has only what publishers sent.
     """
 
     topics: Mapping[str, TopicSnapshot]
     head: Point
     contains_known: bool | None = None
-    recorded: Head | None = None
+    recorded: Recorded | None = None
 
 
 class AnswerAge(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ A message of 150 bytes causes such a reading, which costs the database far more.
 of a publisher whose reading finds no difference are compared less often.
 
 That the reading finds none accuses no publisher: another one may have altered an object, which a later link sets again.
-So the store is asked which count and digest it recorded at the message's point. Others than the message's contradict
-its publisher.
+So the store is asked what it recorded at the message's point. Another count or digest, other changes, or no such point
+contradict its publisher.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,16 +13,17 @@ from typing import Final
 
 import msgspec
 
+from pubsub_lib.core.digest import of_changes
 from pubsub_lib.core.effects import Replace
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.core.model import Head, Link, Point
+from pubsub_lib.core.model import Full, Head, Link, Point
 from pubsub_lib.core.quarantine import Publisher, Quarantine
 from pubsub_lib.core.tracker_counters import Counters
 
 FIRST_PAUSE: Final = 1.0
 MAX_PAUSE: Final = 60.0
 """Pauses in seconds after which the hellos of a publisher are compared again: doubled with each reading, and ended by
-one that finds a difference."""
+one that finds a difference and does not contradict the publisher."""
 FORGET: Final = 600.0
 """Seconds without a further reading after which a publisher's next pause is the first one again."""
 MAX_KEPT: Final = 1000
@@ -39,10 +40,20 @@ class Cause(msgspec.Struct):
     topic: str
     claim: Head
     """The message's point of this topic, with its count and digest."""
+    changes: int | None = None
+    """The digest of the link's changes; None: a hello."""
     waited: bool = False
     """It is of a link that had waited."""
-    asked: bool = False
-    """The question of a reading names the point."""
+
+    def is_false(self, answer: Full) -> bool:
+        """Whether the store's answer shows that the message is false."""
+        recorded, claim = answer.recorded, self.claim
+        if recorded is None or recorded.point != claim.point:
+            return False
+        if not recorded.held:
+            return answer.contains_known is True  # else the whole history is another one
+        altered = None not in (self.changes, recorded.changes) and self.changes != recorded.changes
+        return altered or (recorded.count, recorded.digest) != (claim.count, claim.digest)
 
 
 class ProvokedReads:
@@ -60,10 +71,14 @@ class ProvokedReads:
         pause = self._pauses.get(uuid)
         return pause is None or now >= pause[1]
 
-    def differed(self, chain: str, publisher: Publisher, topic: str, claim: Head, now: float) -> None:
-        """A count or digest in a message of this publisher differs, so the chain will be read."""
+    def differed(
+        self, chain: str, publisher: Publisher, topic: str, claim: Head, now: float, changes: int | None = None
+    ) -> None:
+        """A count or digest in a message of this publisher differs, so the chain will be read. ``changes``: the digest
+        of a link's changes.
+        """
         uuid = publisher[1]
-        self._remember(chain, Cause(publisher, now, topic, claim))
+        self._remember(chain, Cause(publisher, now, topic, claim, changes))
         length, until = self._pauses.get(uuid, (0.0, float("-inf")))
         if now < until:
             return
@@ -80,26 +95,23 @@ class ProvokedReads:
         """Count or digest of an applied link differ. ``waited``: the publishers of those that had waited.
         ``envelope``: that of the others; None: the store sent them.
         """
-        claim = Head(link.point, link.count, link.digest)
+        claim, changes = Head(link.point, link.count, link.digest), of_changes(link.changes)
         if waited is not None and (link.topic, link.point) in waited:
             publisher = waited[link.topic, link.point]
             if publisher is not None:
-                self._remember(chain, Cause(publisher, now, link.topic, claim, waited=True))
+                self._remember(chain, Cause(publisher, now, link.topic, claim, changes, waited=True))
         elif envelope is not None:
-            self.differed(chain, (envelope.service, envelope.uuid), link.topic, claim, now)
+            self.differed(chain, (envelope.service, envelope.uuid), link.topic, claim, now, changes)
 
     def _remember(self, chain: str, cause: Cause) -> None:
         before = self._causes.get(chain)
-        if before is None or (before.waited and not before.asked):  # in order or in a hello, it may end a pause
+        if before is None or before.waited:  # the others may have begun a pause, which the answer may end
             self._causes[chain] = cause
 
     def judged(self, chain: str) -> tuple[str, Point] | None:
         """The topic and point that the question of a reading of this chain names, which is about to be sent."""
         cause = self._causes.get(chain)
-        if cause is None:
-            return None
-        cause.asked = True
-        return cause.topic, cause.claim.point
+        return None if cause is None else (cause.topic, cause.claim.point)
 
     def forget(self, chain: str) -> None:
         """The chain is not followed any more."""
@@ -108,16 +120,15 @@ class ProvokedReads:
     def answered(
         self, read: Replace, differs: Callable[[str, Head], bool], quarantine: Quarantine, now: float
     ) -> list[Publisher]:
-        """A full sync is about to be used. If the store recorded another count or digest than the publisher's that
-        caused it, the publisher is contradicted: returned if its quarantine begins. ``differs``: whether a topic's own
-        count or digest differs from these.
+        """A full sync is about to be used. If it shows that the message which caused it is false, the publisher is
+        contradicted: returned if its quarantine begins. ``differs``: whether a topic's own count or digest differs from
+        these.
         """
-        cause = self._causes.get(read.chain)
-        if cause is None or not cause.asked:
+        cause = self._causes.pop(read.chain, None)
+        if cause is None:
             return []
-        del self._causes[read.chain]
-        recorded, topics = read.answer.recorded, read.answer.topics
-        false = recorded is not None and recorded != cause.claim
+        false, topics = cause.is_false(read.answer), read.answer.topics
+        self._counters.contradicted += false
         if read.answer.contains_known is False or any(
             each.buckets or differs(topic, each.head) for topic, each in topics.items()
         ):

@@ -447,14 +447,13 @@ class Tracker:
         """The heads that known equals, or that it has certainly passed."""
         everything = self._chains.get(ALL)
         if everything is None:
-            chains = ((topic, head, self._chains.get(topic)) for topic, head in hello.heads.items())
             return {
-                topic: head
-                for topic, head, chain in chains
-                if chain is not None and chain.known == head.point and self._may_compare(chain)
-            }
+                topic: head for topic, head in hello.heads.items()
+                if (chain := self._chains.get(topic)) and chain.known == head.point and self._may_compare(chain)
+            }  # fmt: skip
         passed = hello.store is not None and everything.passed(hello.store) and self._may_compare(everything)
-        return dict(hello.heads) if passed else {}
+        limit = hello.store.position if passed and hello.store is not None else -1  # of a reading, no head is beyond
+        return {topic: head for topic, head in hello.heads.items() if head.point.position <= limit}
 
     def _may_compare(self, chain: Chain) -> bool:
         # A mismatching chain was compared without success, and is read again at its time.

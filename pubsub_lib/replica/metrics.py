@@ -92,7 +92,7 @@ def _syncs(now: Status) -> Iterable[Metric]:
     yield _counter("contradicted", "Times that a publisher's message led to a false point.", counters.contradicted)
     yield _gauge("quarantined_publishers", "Publishers whose messages are not used now.", len(now.quarantined))
     yield _counter("unleased", "Messages and hello replies of publishers without a live lease.", counters.unleased)
-    yield _counter("useless_reads", "Readings that a false count or digest of a publisher caused.", counters.useless)
+    yield _counter("useless_reads", "Readings for a count or digest that found no difference.", counters.useless)
     yield _counter("syncs_failed", "Syncs that failed or timed out.", counters.syncs_failed)
     seen = msgspec.structs.asdict(now.sequences)
     yield _counters("sequences", "Events found by publishers' sequences.", "what", seen)

@@ -5,10 +5,11 @@ head equals that point (rule S3). This one check covers trimming, restored backu
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
 
-from pubsub_lib.core.model import ALL, ZERO, Delta, Head, Incomplete, Link, Point
+from pubsub_lib.core.model import ALL, EMPTY, ZERO, Delta, Head, Incomplete, Link, Point, Recorded
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import rows, schema
 from pubsub_lib.store.engine import BINARY_RESULT
@@ -149,14 +150,41 @@ def _holds(
     return False if begin is not None and begin < point.position else None
 
 
-def recorded(connection: Connection, topic: str, point: Point) -> Head | None:
-    """The count and digest that the changelog has of a topic at a point; None: it does not have the point."""
+def recorded(connection: Connection, asked: Sequence[tuple[str, Point, Head | None]]) -> list[Recorded | None]:
+    """For each (topic, point, head of the topic): what the store has at the point. Costs as much as ``holds``, and one
+    look-up for each ``rows.CHUNK`` points.
+    """
+    held = holds(connection, [(topic, point, (head or EMPTY).point) for topic, point, head in asked])
+    kept = _links_at(connection, sorted({point.position for _, point, _ in asked}))
+    return [
+        _recorded(point, is_held, head, kept.get((topic, point.position)))
+        for (topic, point, head), is_held in zip(asked, held, strict=True)
+    ]
+
+
+def _recorded(point: Point, held: bool | None, head: Head | None, link: Sequence[Any] | None) -> Recorded | None:
+    if not held:
+        # A topic whose row was lost has no head, and everything seems to lie beyond it.
+        return None if held is None or (head is None and link is not None) else Recorded(point, held=False)
+    newest = head if head is not None and head.point == point else None
+    found = None if link is None else rows.recorded(link)
+    if found is None:
+        return None if newest is None else Recorded(point, True, newest.count, newest.digest)
+    if newest is not None and (newest.count, newest.digest) != (found.count, found.digest):
+        return None  # a repair of the topic's row: what was published before it was true then
+    return found
+
+
+def _links_at(connection: Connection, positions: Sequence[int]) -> dict[tuple[str, int], Sequence[Any]]:
+    """Of the links at these positions what ``rows.recorded`` reads, by topic and position."""
     links = schema.links.c
-    columns = [links[each.name] for each in schema.topics.columns]
-    query = select(*columns).where(links.topic == topic, links.position == point.position)
-    found = connection.execute(query).first()
-    head = None if found is None else rows.head(found)
-    return head if head is not None and head.point == point else None
+    found: dict[tuple[str, int], Sequence[Any]] = {}
+    for part in rows.chunks(positions):
+        columns = (links.topic, links.position, links.nonce, links.count, links.digest_lo, links.digest_hi)
+        query = select(*columns, links.changes).where(links.position.in_(part))
+        for topic, *row in connection.execute(query, execution_options=BINARY_RESULT):
+            found[topic, row[0]] = row
+    return found
 
 
 def newest(executor: Executor, topic: str) -> Head | None:

@@ -20,6 +20,7 @@ from pubsub_lib.core.model import (
     Heads,
     Incomplete,
     Point,
+    Recorded,
     SyncAnswer,
     TopicSnapshot,
     Want,
@@ -73,16 +74,16 @@ def read_sync(
     whole: dict[bool, list[str]] = {True: [], False: []}
     """The chains whose objects are read for the first time, and the others."""
     contains = _contain_known(connection, wants, current, point)
+    recorded = _recorded(connection, wants, current)
     for chain, want in wants.items():
         if want.after is not None:
             chains[chain] = _delta(connection, chain, want.after, current, point, settings)
         elif want.buckets is not None:
             topics = _repair(connection, chain, want, current, point, settings, read)
-            recorded = _recorded(connection, want, current)
-            chains[chain] = Full(topics, _head(chain, current, point), contains.get(chain), recorded)
+            chains[chain] = Full(topics, _head(chain, current, point), contains.get(chain), recorded.get(chain))
         elif chain == ALL:
             topics = _snapshots(connection, None, _written(current), page, read or _reads(first=want.known is None))
-            chains[ALL] = Full(topics, point, contains.get(ALL), _recorded(connection, want, current))
+            chains[ALL] = Full(topics, point, contains.get(ALL), recorded.get(ALL))
         else:
             whole[want.known is None].append(chain)
     for first, names in whole.items():
@@ -90,8 +91,7 @@ def read_sync(
             heads_of = {topic: current[topic] for topic in part}
             found = _snapshots(connection, part, heads_of, page, read or _reads(first=first))
             for topic, each in found.items():
-                recorded = _recorded(connection, wants[topic], current)
-                chains[topic] = Full({topic: each}, each.head.point, contains.get(topic), recorded)
+                chains[topic] = Full({topic: each}, each.head.point, contains.get(topic), recorded.get(topic))
     return SyncAnswer(point, chains, store_id)
 
 
@@ -111,13 +111,13 @@ def _contain_known(
     return dict(zip([chain for chain, _, _ in asked], changelog.holds(connection, asked), strict=True))
 
 
-def _recorded(connection: Connection, want: Want, current: Mapping[str, Head]) -> Head | None:
-    """The store's own count and digest at the point that is to be judged. The changelog may lack the newest point."""
-    if want.judged is None:
-        return None
-    topic, point = want.judged
-    head = current.get(topic, EMPTY)
-    return head if head.point == point else changelog.recorded(connection, topic, point)
+def _recorded(
+    connection: Connection, wants: Mapping[str, Want], current: Mapping[str, Head]
+) -> dict[str, Recorded | None]:
+    """For each chain with a point that is to be judged: what the store has there."""
+    judged = {chain: want.judged for chain, want in wants.items() if want.after is None and want.judged is not None}
+    asked = [(topic, point, current.get(topic)) for topic, point in judged.values()]
+    return dict(zip(judged, changelog.recorded(connection, asked), strict=True)) if asked else {}
 
 
 def _written(current: Mapping[str, Head]) -> dict[str, Head]:

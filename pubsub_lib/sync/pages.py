@@ -26,6 +26,7 @@ from pubsub_lib.core.model import (
     Point,
     Position,
     Record,
+    Recorded,
     SyncAnswer,
     TopicSnapshot,
 )
@@ -65,7 +66,7 @@ class ChainPage(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
     least: float = 0.0
     applied: float = 0.0
     contains_known: bool | None = None
-    recorded: Head | None = None
+    recorded: Recorded | None = None
 
 
 class HeadsPage(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):

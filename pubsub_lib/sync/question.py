@@ -53,7 +53,8 @@ class _Want(msgspec.Struct, frozen=True, array_like=True, gc=False):
     after: Point | None = None
     buckets: dict[_Bucket, _Sum] | None = None
     known: Point | None = None
-    judged: tuple[Name, Point] | None = None
+    judged: tuple[Name | None, Point] | None = None
+    """None in place of the topic: it is the chain."""
 
 
 class _Question(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -69,7 +70,8 @@ _decode = msgspec.msgpack.Decoder(_Question).decode
 
 
 def encode_question(question: SyncQuestion) -> bytes:
-    """The bytes of a question. One that would be too large asks for all objects in place of the buckets that differ.
+    """The bytes of a question. One that would be too large asks for all objects in place of the buckets that differ,
+    and names no point that is to be judged.
 
     Raises InvalidValueError for a question that is too large also then, or that no source accepts.
     """
@@ -82,7 +84,7 @@ def encode_question(question: SyncQuestion) -> bytes:
     try:
         data = _encode(_Question(MAJOR, MINOR, question.refresh, wants, question.nonce))
         if len(data) > MAX_QUESTION_BYTES:
-            wants = [msgspec.structs.replace(each, buckets=None) for each in wants]
+            wants = [msgspec.structs.replace(each, buckets=None, judged=None) for each in wants]
             data = _encode(_Question(MAJOR, MINOR, question.refresh, wants, question.nonce))
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
         raise InvalidValueError(f"a sync's question cannot be sent: {error}; check the names of the topics") from error
@@ -112,7 +114,8 @@ def decode_question(data: bytes) -> SyncQuestion:
             wrong = "it is named twice"
         if wrong is not None:
             raise FrameError(f"a sync's question about {each.chain[:80]!r} is inconsistent: {wrong}", "foreign")
-        wants[each.chain] = Want(each.after, each.buckets, each.known, each.judged)
+        judged = each.judged and (each.judged[0] or each.chain, each.judged[1])
+        wants[each.chain] = Want(each.after, each.buckets, each.known, judged)
     if not wants:
         raise FrameError("a sync's question names no topic", "foreign")
     return SyncQuestion(wants, decoded.refresh, decoded.nonce)
@@ -136,22 +139,24 @@ def unreadable(what: str, error: Exception) -> FrameError:
 
 
 def _complaint(want: _Want) -> str | None:
-    if want.chain != ALL:
+    topic = want.chain if want.chain != ALL or want.judged is None else want.judged[0]
+    if topic:
         try:
-            check_name("topic", want.chain)
+            check_name("topic", topic)
         except InvalidValueError as error:
             return str(error)
     if want.after is not None and (want.buckets is not None or want.known is not None or want.judged is not None):
         return "it asks for links and for objects"
-    if want.judged is not None and want.chain not in (ALL, want.judged[0]):
-        return "it asks for a point of another topic"
+    if want.judged is not None and (want.chain == ALL) == (want.judged[0] is None):
+        return "it asks for a point of another topic, or of none"
     if want.buckets is not None and max(want.buckets.values(), default=0) > MASK:
         return "a digest has more than 64 bits"
     return None
 
 
 def _want(chain: str, want: Want) -> _Want:
-    return _Want(chain, want.after, _plain(want.buckets), want.known, want.judged)
+    judged = want.judged and (None if want.judged[0] == chain else want.judged[0], want.judged[1])
+    return _Want(chain, want.after, _plain(want.buckets), want.known, judged)
 
 
 def _plain(buckets: Mapping[int, int] | None) -> dict[int, int] | None:

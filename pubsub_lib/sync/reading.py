@@ -18,6 +18,7 @@ from pubsub_lib.core.model import (
     Link,
     Point,
     Record,
+    Recorded,
     SyncAnswer,
     TopicSnapshot,
     Want,
@@ -142,11 +143,11 @@ class _Chain:
         self._check_topics(head)
         return Full(self.topics, head, self.page.contains_known, self._recorded())
 
-    def _recorded(self) -> Head | None:
-        """The count and digest at the point that is to be judged; another point is not what was asked for."""
+    def _recorded(self) -> Recorded | None:
+        """What the store has at the point that is to be judged."""
         recorded, judged = self.page.recorded, self.want.judged
         if recorded is not None and (judged is None or recorded.point != judged[1]):
-            raise foreign("it records a count and a digest at another point than the one that was asked for")
+            raise foreign("it judges another point than the one that was asked for")
         return recorded
 
     def _end_topic(self) -> None:

@@ -26,6 +26,7 @@ from pubsub_lib.core.model import (
     Link,
     Point,
     Record,
+    Recorded,
     SyncAnswer,
     TopicSnapshot,
     Want,
@@ -33,6 +34,7 @@ from pubsub_lib.core.model import (
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import State
+from simulator.judged_point import recorded
 
 UUID = "00112233445566778899aabbccddeeff"
 STORE = bytes.fromhex("0f" * 16)
@@ -124,16 +126,11 @@ class History:
         topics = list(self.heads) if chain == ALL else [chain]
         contains = None if want.known is None else self.holds(chain, want.known)
         topics_of = {topic: self._snapshot(topic, want.buckets) for topic in topics}
-        return Full(topics_of, self.head(chain), contains, self._recorded(want))
+        return Full(topics_of, self.head(chain), contains, want.judged and self._recorded(*want.judged))
 
-    def _recorded(self, want: Want) -> Head | None:
-        """The count and digest at the point that is to be judged; None: it was trimmed, or is of no link."""
-        if want.judged is None:
-            return None
-        topic, point = want.judged
-        kept = [link for link in self.links if link.topic == topic and link.point.position > self.floor]
-        made = (Head(link.point, link.count, link.digest) for link in kept)
-        return next((head for head in [self.heads.get(topic, EMPTY), *made] if head.point == point), None)
+    def _recorded(self, topic: str, point: Point) -> Recorded | None:
+        kept = [link for link in self.links if link.point.position > self.floor]
+        return recorded(topic, point, self.holds(topic, point), self.heads.get(topic, EMPTY), kept)
 
     def holds(self, chain: str, point: Point) -> bool | None:
         """Whether a chain's history contains a point; None: it was trimmed."""

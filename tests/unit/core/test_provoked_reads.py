@@ -8,7 +8,7 @@ import pytest
 
 from pubsub_lib.core.digest import add, fingerprint, subtract
 from pubsub_lib.core.envelope import Message
-from pubsub_lib.core.model import Full, Head, Heads, Link, Point, SyncAnswer
+from pubsub_lib.core.model import ALL, Full, Head, Heads, Link, Point, SyncAnswer
 from pubsub_lib.core.provoked_reads import MAX_KEPT, MAX_PAUSE, ProvokedReads
 from pubsub_lib.core.quarantine import SPACING
 from pubsub_lib.core.step_result import StepResult
@@ -21,11 +21,11 @@ CLAIM = Head(Point(1, 1), 1, 1)
 
 
 class Misled(TimedReplica):
-    """A replica of one topic. ``liar`` answers its hello requests with a false digest while ``lies``; another publisher
-    answers truly.
+    """A replica of one topic, or of everything. ``liar`` answers its hello requests with a false digest while ``lies``;
+    another publisher answers truly.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str = "t") -> None:
         super().__init__(CALM)
         self.history = History()
         self.history.some(5)
@@ -35,7 +35,7 @@ class Misled(TimedReplica):
         self.answering = True
         self.unanswered: list[tuple[int, SyncAnswer]] = []
         self.quarantined: list[tuple[str, str]] = []
-        self.take(self.state.subscribe(["t"], 0.0))
+        self.take(self.state.subscribe([topic], 0.0))
         self.pass_time(3.0)
         self.read.clear()
         self.objects = 0
@@ -103,7 +103,7 @@ def test_rule_14_publisher_with_false_digests_is_quarantined() -> None:
     assert replica.quarantined == [("api-1", UUID)]
     assert 3 <= len(replica.read) <= 8
     assert replica.state.tracker.counters.useless == len(replica.read)
-    assert replica.state.tracker.counters.contradicted == 0
+    assert replica.state.tracker.counters.contradicted == len(replica.read)
     assert replica.state.tracker.staleness(replica.now) <= CALM.max_idle_time + 1.0, "the other publisher proves it"
 
 
@@ -274,16 +274,69 @@ def test_rule_14_link_after_an_altered_one_accuses_no_publisher(waits: bool) -> 
 
 
 def test_rule_14_hello_after_an_altered_link_accuses_no_publisher() -> None:
+    """The other publisher's hello shows it, and a further link sets the object again before the reading."""
     replica = Misled()
     for _ in range(5):
         replica.send(replica.altered(replica.history.one("t", "a")))
-        replica.answering = False
-        replica.pass_time(CALM.max_idle_time + 1.0)  # the other publisher's hello shows it
+        [request] = replica.state.tick(replica.now + CALM.max_idle_time).hello_requests
+        replica.now += CALM.max_idle_time
+        replica.state.feed(hello(replica.history.reading(), nonce=request.nonce, uuid=OTHER), replica.now)
         replica.send(replica.history.one("t", "a"))
-        replica.answer()
-        replica.answering = True
         replica.pass_time(SPACING + 5.0)
-    assert len(replica.read) >= 5
+    assert replica.state.tracker.counters.useless == 5
+    assert replica.state.quarantine._times == {}
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_rule_14_altered_changes_with_the_true_digest_lead_to_the_quarantine(again: bool) -> None:
+    replica = Misled()
+    for _ in range(3):
+        true = replica.history.one("t", "a")
+        replica.send(msgspec.structs.replace(replica.altered(true), digest=true.digest))
+        if again:
+            replica.send(replica.history.one("t", "a"), OTHER)
+        replica.pass_time(SPACING + 5.0)
+    assert replica.quarantined == [("api-1", UUID)]
+
+
+@pytest.mark.parametrize("claim", ["another nonce", "an unknown topic", "beyond the store"])
+def test_rule_14_heads_that_the_store_does_not_have_lead_to_the_quarantine(claim: str) -> None:
+    """Of a replica of everything, which has a point of the store only, and none of each topic."""
+    replica = Misled(ALL)
+    position = replica.history.point.position
+    false = {
+        "another nonce": {"t": Head(Point(position, 5), 5, 1)},
+        "an unknown topic": {"unknown": Head(Point(position, 5), 5, 1)},
+        "beyond the store": {"t": Head(Point(position + 5, 5), 5, 1)},
+    }[claim]
+    for _ in range(40):
+        [request] = replica.state.tick(replica.now + CALM.max_idle_time).hello_requests
+        replica.now += CALM.max_idle_time
+        store = replica.history.reading()
+        replica.take(replica.state.feed(hello(store, nonce=request.nonce, uuid=OTHER), replica.now))
+        replica.take(replica.state.feed(hello(Heads(store.store, false), nonce=request.nonce), replica.now))
+        replica.pass_time(CALM.max_idle_time)
+    if claim == "beyond the store":
+        assert replica.read == []
+        assert replica.quarantined == []
+    else:
+        assert replica.quarantined == [("api-1", UUID)]
+        assert replica.state.tracker.counters.contradicted == len(replica.read) >= 3
+
+
+def test_rule_14_restored_backup_contradicts_no_hello() -> None:
+    """The replica and the hello are of the undone history, so that the point is gone says nothing of the publisher."""
+    replica = Misled(ALL)
+    undone = replica.history
+    for _ in range(5):
+        replica.history = undone.restored(undone.point.position - 1, seed=9)
+        replica.history.one("t", "other")
+        replica.state.provoked.differed("", ("api-1", UUID), "t", undone.heads["t"], replica.now)
+        replica.state.resync([ALL], replica.now)
+        replica.pass_time(SPACING + 5.0)
+        undone = replica.history
+    assert replica.state.provoked._causes == {}
+    assert replica.quarantined == []
     assert replica.state.quarantine._times == {}
 
 
@@ -312,16 +365,11 @@ def test_rule_14_publisher_is_not_judged_when_the_store_has_no_record() -> None:
     assert replica.state.quarantine._times == {}
 
 
-def test_answer_to_a_question_that_did_not_name_the_point_judges_no_publisher() -> None:
-    """A false hello is received while all objects are read for another reason."""
+def test_cause_of_a_topic_that_is_not_followed_is_forgotten() -> None:
     replica = Misled()
     replica.answering = False
-    replica.state.resync(["t"], replica.now)
-    replica.pass_time(0.1)
-    replica.state.provoked.differed("t", ("api-1", UUID), "t", CLAIM, replica.now)
-    replica.answer()
-    assert replica.state.quarantine._times == {}
-    assert "t" in replica.state.provoked._causes, "the next question names it"
+    replica.send(replica.false_link())
+    assert [*replica.state.provoked._causes] == ["t"]
     replica.state.unsubscribe("t")
     assert replica.state.provoked._causes == {}
 

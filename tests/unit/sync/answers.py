@@ -16,6 +16,7 @@ from pubsub_lib.core.model import (
     Link,
     Point,
     Record,
+    Recorded,
     SyncAnswer,
     TopicSnapshot,
     Want,
@@ -101,7 +102,8 @@ def _part(rng: Random, name: str) -> tuple[Want, Delta | Incomplete | Full]:
     }[kind]
     if kind != "first" and topics and rng.random() < 0.5:
         want = msgspec.structs.replace(want, judged=(topics[0], after))
-        return want, Full(snapshots, point, rng.choice((None, True, False)), head(rng, after))
+        recorded = Recorded(after, rng.random() < 0.5, rng.randrange(9), rng.getrandbits(64), rng.choice((None, 5)))
+        return want, Full(snapshots, point, rng.choice((None, True, False)), recorded)
     return want, Full(snapshots, point, rng.choice((None, True, False)))
 
 

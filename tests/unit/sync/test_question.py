@@ -52,9 +52,12 @@ def test_question_of_version_1_0_is_read() -> None:
         ([1, 0, False, [["t", [-1, 0]]]], "foreign"),
         ([1, 0, False, [["t", [7, 77], {1: 1}]]], "foreign"),
         ([1, 0, False, [["t", [7, 77], None, [7, 77]]]], "foreign"),
-        ([1, 2, False, [["t", [7, 77], None, None, ["t", [7, 77]]]]], "foreign"),
+        ([1, 2, False, [["t", [7, 77], None, None, [None, [7, 77]]]]], "foreign"),
         ([1, 2, False, [["t", None, None, None, ["u", [7, 77]]]]], "foreign"),
-        ([1, 2, False, [["t", None, None, None, ["t", None]]]], "foreign"),
+        ([1, 2, False, [["", None, None, None, [None, [7, 77]]]]], "foreign"),
+        ([1, 2, False, [["", None, None, None, ["a\0b", [7, 77]]]]], "foreign"),
+        ([1, 2, False, [["", None, None, None, ["ü" * 200, [7, 77]]]]], "foreign"),
+        ([1, 2, False, [["t", None, None, None, [None, None]]]], "foreign"),
         ([1, 0, False, [["t", None, {256: 1}]]], "foreign"),
         ([1, 0, False, [["t", None, {1: -1}]]], "foreign"),
         ([1, 0, "yes", [["t"]]], "foreign"),
@@ -101,6 +104,17 @@ def test_question_with_too_many_buckets_asks_for_all_objects(monkeypatch: pytest
     monkeypatch.setattr(module, "MAX_QUESTION_BYTES", 100)
     wants = {"t": Want(buckets=dict.fromkeys(range(256), 2**63), known=AFTER)}
     assert decode_question(encode_question(SyncQuestion(wants))).wants == {"t": Want(known=AFTER)}
+
+
+def test_question_that_is_too_large_names_no_point_to_judge() -> None:
+    """A liar causes a point in each topic: the replica must be able to ask nevertheless."""
+    point = Point(2**60, 2**62)
+    for number, named in ((10_000, True), (14_000, False)):
+        names = [f"{number:05d}".ljust(255, "x") for number in range(number)]
+        asked = SyncQuestion({name: Want(known=point, judged=(name, point)) for name in names})
+        read = decode_question(encode_question(asked)).wants
+        assert len(read) == number
+        assert {each.judged is not None for each in read.values()} == {named}
 
 
 def test_question_about_too_many_topics_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

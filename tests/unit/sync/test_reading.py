@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pubsub_lib.core.contents import Contents
-from pubsub_lib.core.model import ALL, Head, Point, Record, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, Point, Record, Recorded, SyncAnswer, Want
 from pubsub_lib.errors import FrameError
 from pubsub_lib.sync.pages import pages_of
 from pubsub_lib.sync.reading import read_answer
@@ -20,8 +20,8 @@ AFTER, HEAD = [3, 33], [9, 99]
 LINK = ["t", AFTER, HEAD, [["lport", "p1", "set", 9, b"1"]], 1, 5, AFTER, 1]
 DELTA = [1, "t", "delta", HEAD]
 FULL = [1, "t", "full", HEAD]
-RECORDED = [AFTER, 1, 5]
-"""The count and digest of the point that "judged" asks for."""
+RECORDED = [AFTER, True, 1, 5]
+"""Of the point that "judged" asks for."""
 TOPIC = [4, "t", [HEAD, 1, 5], None]
 RECORDS = [5, "lport", [["p1", 9, b"1"]]]
 WANTS = {
@@ -61,7 +61,7 @@ def test_good_pages_are_read() -> None:
     assert isinstance(full.topics["t"].records, Contents), "a first sync's entries are made here"  # type: ignore[union-attr]
     assert read("full", AGED).chains == {}, "a relay may have nothing of it"
     judged = read("judged", HEADER, [*FULL, 0.0, 0.0, 0.0, None, RECORDED], TOPIC).chains["t"]
-    assert judged.recorded == Head(Point(3, 33), 1, 5)  # type: ignore[union-attr]
+    assert judged.recorded == Recorded(Point(3, 33), True, 1, 5)  # type: ignore[union-attr]
     assert read("repair", HEADER, FULL, edited(TOPIC, 3, [1]), RECORDS, [6, [["lport", "q", "delete", 8, None]]]).chains
 
 
@@ -106,7 +106,7 @@ def test_good_pages_are_read() -> None:
         ("repair", [HEADER, FULL, edited(TOPIC, 3, [1]), [6, [["lport", "q", "set", 8, None]]]]),
         ("all", [HEADER, edited(FULL, 1, ""), edited(TOPIC, 2, [[10, 1], 1, 5])]),  # above the whole
         ("full", [HEADER, [*FULL, 0.0, 0.0, 0.0, None, RECORDED], TOPIC]),  # nothing is to be judged
-        ("judged", [HEADER, [*FULL, 0.0, 0.0, 0.0, None, [[3, 34], 1, 5]], TOPIC]),  # of another point
+        ("judged", [HEADER, [*FULL, 0.0, 0.0, 0.0, None, [[3, 34], True, 1, 5]], TOPIC]),  # of another point
         ("delta", [HEADER, FULL, TOPIC]),
         ("delta", [HEADER, edited(DELTA, 2, "incomplete")]),  # with a head
         ("delta", [HEADER, DELTA, [2, {"u": [HEAD, 1, 5]}]]),
