@@ -89,7 +89,7 @@ def _syncs(now: Status) -> Iterable[Metric]:
             syncs.add_metric([kind, cause], value)
     yield syncs
     yield _counter("history_changes", "Topics read again after the store's history changed.", counters.history_changes)
-    yield _counter("contradicted", "Times that a publisher's message led to a false point.", counters.contradicted)
+    yield _counter("contradicted", "Times that the store contradicted a message.", counters.contradicted)
     yield _gauge("quarantined_publishers", "Publishers whose messages are not used now.", len(now.quarantined))
     yield _counter("unleased", "Messages and hello replies of publishers without a live lease.", counters.unleased)
     yield _counter("useless_reads", "Readings for a count or digest that found no difference.", counters.useless)
