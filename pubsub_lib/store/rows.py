@@ -149,6 +149,8 @@ def recorded(row: Sequence[Any]) -> Recorded | None:
         changes = _DECODER.decode(encoded)
     except (StoreError, msgspec.DecodeError, TypeError):  # TypeError: text, which SQLite lets in
         return None
+    if min(numbers) < 0:
+        return None
     return Recorded(Point(position, nonce), True, count, join(low, high), digest.of_changes(changes))
 
 

@@ -10,7 +10,7 @@ import msgspec
 from _fuzz.mutation import changed_list, changed_tree, edge
 from _fuzz.target import Target
 from pubsub_lib import Store
-from pubsub_lib.core.model import ALL, ZERO, Want
+from pubsub_lib.core.model import ALL, ZERO, Point, Want
 from pubsub_lib.errors import PubSubError
 
 Alteration = list[Any]
@@ -25,6 +25,8 @@ class _Altered:
         self._store: Store | None = None
         self._raw: sqlite3.Connection | None = None
         self._columns: list[tuple[str, list[str]]] = []
+        self._points: list[Point] = []
+        """The points of the topic "t"."""
 
     def _open(self) -> tuple[Store, sqlite3.Connection]:
         if self._store is None or self._raw is None:
@@ -33,6 +35,7 @@ class _Altered:
                 with self._store.transaction() as tx:
                     tx.set("port", f"p{number % 2}", {"n": number}, topic="t")
                     tx.set("net", "é", [number], topic="u")
+                self._points.append(self._store.read_heads(["t"]).topics["t"].point)
             self._store.unique_id("x")
             self._raw = sqlite3.connect(self._path, isolation_level=None)
             self._raw.execute("PRAGMA synchronous = OFF")
@@ -90,6 +93,7 @@ class _Altered:
             lambda: store.read_sync({ALL: Want()}),
             lambda: store.read_sync({"t": Want(), "u": Want(after=ZERO)}),
             lambda: store.read_sync({"t": Want(buckets={0: 1}, known=ZERO)}),
+            lambda: [store.read_sync({ALL: Want(known=ZERO, judged=("t", each))}) for each in self._points],
             lambda: store.recount("t"),
             lambda: store.bucket_digests("t"),
             lambda: store.unfit(["t", "u"]),

@@ -331,9 +331,9 @@ def test_rule_14_rows_that_contradict_each_other_judge_no_publisher(open_store: 
         connection.execute(delete(schema.objects))
     assert recorded(ALL) is None
     if engine.dialect.name == "sqlite":  # it lets text into a number's column
-        for column in (links.c.count, links.c.changes):
+        for column, value in ((links.c.count, "-1"), (links.c.count, "'text'"), (links.c.changes, "'text'")):
             with engine.begin() as connection:
-                connection.execute(text(f"UPDATE {links.name} SET {column.name} = 'text'"))
+                connection.execute(text(f"UPDATE {links.name} SET {column.name} = {value}"))
             assert recorded(ALL) is None
     engine.dispose()
 
