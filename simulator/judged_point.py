@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from pubsub_lib.core.digest import of_changes
 from pubsub_lib.core.model import Head, Link, Point, Recorded
 
 
@@ -14,5 +13,5 @@ def recorded(topic: str, point: Point, held: bool | None, head: Head, links: Ite
         return Recorded(point, held=False)
     link = next((each for each in links if each.topic == topic and each.point == point), None)
     if link is not None:
-        return Recorded(point, True, link.count, link.digest, of_changes(link.changes))
+        return Recorded(point, True, link.count, link.digest)
     return Recorded(point, True, head.count, head.digest) if head.point == point else None

@@ -233,7 +233,8 @@ class ModelStore:
         return Full(topics, self._chain_head(chain), contains, want.judged and self._recorded(*want.judged))
 
     def _recorded(self, topic: str, point: Point) -> Recorded | None:
-        return recorded(topic, point, self._holds(topic, point), self.head(topic), self.state.links)
+        held = self._holds(topic, point, None if topic in self.state.heads else self.state.point)
+        return recorded(topic, point, held, self.head(topic), self.state.links)
 
     def _links_after(self, position: int) -> list[Link]:
         return self.state.links[bisect_right(self.state.links, position, key=_position) :]
@@ -281,8 +282,8 @@ class ModelStore:
         """For each point whether it lies in the history of a topic (``ALL``: of the store); None: unknown."""
         return [self._holds(topic, point) for point in points]
 
-    def _holds(self, topic: str, point: Point) -> bool | None:
-        head = self._chain_head(topic)
+    def _holds(self, topic: str, point: Point, head: Point | None = None) -> bool | None:
+        head = head or self._chain_head(topic)
         if point in (head, ZERO):
             return True
         if point.position >= head.position:

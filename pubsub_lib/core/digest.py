@@ -3,13 +3,7 @@
 Order does not matter. So writers add and subtract under the topic's lock, and replicas do the same when they apply.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
 import xxhash
-
-if TYPE_CHECKING:
-    from pubsub_lib.core.model import Change
 
 MASK = (1 << 64) - 1
 BUCKETS = 256
@@ -19,14 +13,6 @@ BUCKETS = 256
 def fingerprint(table: str, key: str, version: int, value: bytes) -> int:
     """64-bit fingerprint (XXH3) of one object in one version."""
     return xxhash.xxh3_64_intdigest(f"{table}\0{key}\0{version}\0".encode() + value)
-
-
-def of_changes(changes: "Iterable[Change]") -> int:
-    """The sum of the fingerprints of a link's changes. A delete has no value."""
-    total = 0
-    for each in changes:
-        total = add(total, fingerprint(each.table, each.key, each.version, each.value or b""))
-    return total
 
 
 def bucket_of(table: str, key: str) -> int:

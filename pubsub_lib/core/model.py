@@ -134,16 +134,13 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Recorded(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the store has of a topic at the point ``judged`` of a :class:`Want`.
 
-    ``held``: the topic's history contains the point; else the other fields mean nothing. ``changes``: the sum of the
-    fingerprints of the link's changes (:func:`.digest.of_changes`); None when the changelog does not have the link, and
-    count and digest are those of the topic's head.
+    ``held``: the topic's history contains the point; else the other fields mean nothing.
     """
 
     point: Point
     held: bool
     count: Position = 0
     digest: Digest = 0
-    changes: Digest | None = None
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True):

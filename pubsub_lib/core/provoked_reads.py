@@ -4,8 +4,8 @@ A message of 150 bytes causes such a reading, which costs the database far more.
 of a publisher whose reading finds no difference are compared less often.
 
 That the reading finds none accuses no publisher: another one may have altered an object, which a later link sets again.
-So the store is asked what it recorded at the message's point. Another count or digest, other changes, or no such point
-contradict its publisher.
+So the store is asked what it recorded at the message's point. Another count or digest, or no such point, contradicts
+its publisher.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from pubsub_lib.core.digest import of_changes
 from pubsub_lib.core.effects import Replace
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import Full, Head, Link, Point
@@ -40,10 +39,11 @@ class Cause(msgspec.Struct):
     topic: str
     claim: Head
     """The message's point of this topic, with its count and digest."""
-    changes: int | None = None
-    """The digest of the link's changes; None: a hello."""
+    by_link: bool = False
     waited: bool = False
     """It is of a link that had waited."""
+    asked: bool = False
+    """The question of a reading named the point."""
 
     def is_false(self, answer: Full) -> bool:
         """Whether the store's answer shows that the message is false."""
@@ -52,8 +52,10 @@ class Cause(msgspec.Struct):
             return False
         if not recorded.held:
             return answer.contains_known is True  # else the whole history is another one
-        altered = None not in (self.changes, recorded.changes) and self.changes != recorded.changes
-        return altered or (recorded.count, recorded.digest) != (claim.count, claim.digest)
+        topic = answer.topics.get(self.topic)
+        if not self.by_link and (topic is None or topic.head.point != claim.point):
+            return False  # a hello has the topic's row, which may have been altered and repaired since
+        return (recorded.count, recorded.digest) != (claim.count, claim.digest)
 
 
 class ProvokedReads:
@@ -72,13 +74,11 @@ class ProvokedReads:
         return pause is None or now >= pause[1]
 
     def differed(
-        self, chain: str, publisher: Publisher, topic: str, claim: Head, now: float, changes: int | None = None
+        self, chain: str, publisher: Publisher, topic: str, claim: Head, now: float, *, by_link: bool = False
     ) -> None:
-        """A count or digest in a message of this publisher differs, so the chain will be read. ``changes``: the digest
-        of a link's changes.
-        """
+        """A count or digest in a message of this publisher differs, so the chain will be read."""
         uuid = publisher[1]
-        self._remember(chain, Cause(publisher, now, topic, claim, changes))
+        self._remember(chain, Cause(publisher, now, topic, claim, by_link))
         length, until = self._pauses.get(uuid, (0.0, float("-inf")))
         if now < until:
             return
@@ -95,23 +95,26 @@ class ProvokedReads:
         """Count or digest of an applied link differ. ``waited``: the publishers of those that had waited.
         ``envelope``: that of the others; None: the store sent them.
         """
-        claim, changes = Head(link.point, link.count, link.digest), of_changes(link.changes)
+        claim = Head(link.point, link.count, link.digest)
         if waited is not None and (link.topic, link.point) in waited:
             publisher = waited[link.topic, link.point]
             if publisher is not None:
-                self._remember(chain, Cause(publisher, now, link.topic, claim, changes, waited=True))
+                self._remember(chain, Cause(publisher, now, link.topic, claim, True, waited=True))
         elif envelope is not None:
-            self.differed(chain, (envelope.service, envelope.uuid), link.topic, claim, now, changes)
+            self.differed(chain, (envelope.service, envelope.uuid), link.topic, claim, now, by_link=True)
 
     def _remember(self, chain: str, cause: Cause) -> None:
         before = self._causes.get(chain)
-        if before is None or before.waited:  # the others may have begun a pause, which the answer may end
+        if before is None or before.waited or before.asked:  # those that waited have begun no pause, which may end
             self._causes[chain] = cause
 
     def judged(self, chain: str) -> tuple[str, Point] | None:
         """The topic and point that the question of a reading of this chain names, which is about to be sent."""
         cause = self._causes.get(chain)
-        return None if cause is None else (cause.topic, cause.claim.point)
+        if cause is None or cause.asked:  # the answer did not come: what is optional must not be the reason
+            return None
+        cause.asked = True
+        return cause.topic, cause.claim.point
 
     def forget(self, chain: str) -> None:
         """The chain is not followed any more."""

@@ -21,8 +21,8 @@ class Counters(msgspec.Struct):
     history_changes: int = 0
     """Times that a chain was read again because the store's history changed."""
     contradicted: int = 0
-    """Times that the store contradicted a message: the history does not contain its point, or the changelog has another
-    link, count or digest there."""
+    """Times that the store contradicted a message: the history does not contain its point, or has another count or
+    digest there."""
     useless: int = 0
     """Readings of differing buckets that a publisher's count or digest caused and that found no difference."""
     quarantined: int = 0

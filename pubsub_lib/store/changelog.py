@@ -150,11 +150,14 @@ def _holds(
     return False if begin is not None and begin < point.position else None
 
 
-def recorded(connection: Connection, asked: Sequence[tuple[str, Point, Head | None]]) -> list[Recorded | None]:
-    """For each (topic, point, head of the topic): what the store has at the point. Costs as much as ``holds``, and one
-    look-up for each ``rows.CHUNK`` points.
+def recorded(
+    connection: Connection, asked: Sequence[tuple[str, Point, Head]], store: Point
+) -> list[Recorded | None]:
+    """For each (topic, point, head of the topic): what the store, with this head, has at the point. Costs as much as
+    ``holds``, and one look-up for each ``rows.CHUNK`` points.
     """
-    held = holds(connection, [(topic, point, (head or EMPTY).point) for topic, point, head in asked])
+    # A topic without a row was never written, or its row was lost: then only the changelog has its points.
+    held = holds(connection, [(topic, point, store if head == EMPTY else head.point) for topic, point, head in asked])
     kept = _links_at(connection, sorted({point.position for _, point, _ in asked}))
     return [
         _recorded(point, is_held, head, kept.get((topic, point.position)))
@@ -162,27 +165,24 @@ def recorded(connection: Connection, asked: Sequence[tuple[str, Point, Head | No
     ]
 
 
-def _recorded(point: Point, held: bool | None, head: Head | None, link: Sequence[Any] | None) -> Recorded | None:
+def _recorded(point: Point, held: bool | None, head: Head, link: Sequence[Any] | None) -> Recorded | None:
     if not held:
-        # A topic whose row was lost has no head, and everything seems to lie beyond it.
-        return None if held is None or (head is None and link is not None) else Recorded(point, held=False)
-    newest = head if head is not None and head.point == point else None
-    found = None if link is None else rows.recorded(link)
-    if found is None:
-        return None if newest is None else Recorded(point, True, newest.count, newest.digest)
-    if newest is not None and (newest.count, newest.digest) != (found.count, found.digest):
-        return None  # a repair of the topic's row: what was published before it was true then
-    return found
+        return None if held is None else Recorded(point, held=False)
+    own = head if head.point == point else None
+    logged = None if link is None else rows.recorded(link)
+    if own is not None and logged is not None and own != logged:
+        return None  # the topic's row was altered or repaired, or the changelog's: none of them can be relied on
+    found = logged or own
+    return None if found is None or found.point != point else Recorded(point, True, found.count, found.digest)
 
 
 def _links_at(connection: Connection, positions: Sequence[int]) -> dict[tuple[str, int], Sequence[Any]]:
     """Of the links at these positions what ``rows.recorded`` reads, by topic and position."""
     links = schema.links.c
+    columns = (links.topic, links.position, links.nonce, links.count, links.digest_lo, links.digest_hi)
     found: dict[tuple[str, int], Sequence[Any]] = {}
     for part in rows.chunks(positions):
-        columns = (links.topic, links.position, links.nonce, links.count, links.digest_lo, links.digest_hi)
-        query = select(*columns, links.changes).where(links.position.in_(part))
-        for topic, *row in connection.execute(query, execution_options=BINARY_RESULT):
+        for topic, *row in connection.execute(select(*columns).where(links.position.in_(part))):
             found[topic, row[0]] = row
     return found
 

@@ -74,7 +74,7 @@ def read_sync(
     whole: dict[bool, list[str]] = {True: [], False: []}
     """The chains whose objects are read for the first time, and the others."""
     contains = _contain_known(connection, wants, current, point)
-    recorded = _recorded(connection, wants, current)
+    recorded = _recorded(connection, wants, current, point)
     for chain, want in wants.items():
         if want.after is not None:
             chains[chain] = _delta(connection, chain, want.after, current, point, settings)
@@ -112,12 +112,12 @@ def _contain_known(
 
 
 def _recorded(
-    connection: Connection, wants: Mapping[str, Want], current: Mapping[str, Head]
+    connection: Connection, wants: Mapping[str, Want], current: Mapping[str, Head], store: Point
 ) -> dict[str, Recorded | None]:
     """For each chain with a point that is to be judged: what the store has there."""
     judged = {chain: want.judged for chain, want in wants.items() if want.after is None and want.judged is not None}
-    asked = [(topic, point, current.get(topic)) for topic, point in judged.values()]
-    return dict(zip(judged, changelog.recorded(connection, asked), strict=True)) if asked else {}
+    asked = [(topic, point, current.get(topic, EMPTY)) for topic, point in judged.values()]
+    return dict(zip(judged, changelog.recorded(connection, asked, store), strict=True)) if asked else {}
 
 
 def _written(current: Mapping[str, Head]) -> dict[str, Head]:

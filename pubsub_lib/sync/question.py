@@ -70,8 +70,8 @@ _decode = msgspec.msgpack.Decoder(_Question).decode
 
 
 def encode_question(question: SyncQuestion) -> bytes:
-    """The bytes of a question. One that would be too large asks for all objects in place of the buckets that differ,
-    and names no point that is to be judged.
+    """The bytes of a question. One that would be too large names no point that is to be judged, and if that is not
+    enough, asks for all objects in place of the buckets that differ.
 
     Raises InvalidValueError for a question that is too large also then, or that no source accepts.
     """
@@ -83,9 +83,10 @@ def encode_question(question: SyncQuestion) -> bytes:
     wants = [_want(chain, each) for chain, each in question.wants.items()]
     try:
         data = _encode(_Question(MAJOR, MINOR, question.refresh, wants, question.nonce))
-        if len(data) > MAX_QUESTION_BYTES:
-            wants = [msgspec.structs.replace(each, buckets=None, judged=None) for each in wants]
-            data = _encode(_Question(MAJOR, MINOR, question.refresh, wants, question.nonce))
+        for without in ({"judged": None}, {"buckets": None}):
+            if len(data) > MAX_QUESTION_BYTES:
+                wants = [msgspec.structs.replace(each, **without) for each in wants]
+                data = _encode(_Question(MAJOR, MINOR, question.refresh, wants, question.nonce))
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
         raise InvalidValueError(f"a sync's question cannot be sent: {error}; check the names of the topics") from error
     if len(data) > MAX_QUESTION_BYTES:
@@ -114,8 +115,7 @@ def decode_question(data: bytes) -> SyncQuestion:
             wrong = "it is named twice"
         if wrong is not None:
             raise FrameError(f"a sync's question about {each.chain[:80]!r} is inconsistent: {wrong}", "foreign")
-        judged = each.judged and (each.judged[0] or each.chain, each.judged[1])
-        wants[each.chain] = Want(each.after, each.buckets, each.known, judged)
+        wants[each.chain] = Want(each.after, each.buckets, each.known, _judged(each))
     if not wants:
         raise FrameError("a sync's question names no topic", "foreign")
     return SyncQuestion(wants, decoded.refresh, decoded.nonce)
@@ -139,19 +139,32 @@ def unreadable(what: str, error: Exception) -> FrameError:
 
 
 def _complaint(want: _Want) -> str | None:
-    topic = want.chain if want.chain != ALL or want.judged is None else want.judged[0]
-    if topic:
+    if want.chain != ALL:
         try:
-            check_name("topic", topic)
+            check_name("topic", want.chain)
         except InvalidValueError as error:
             return str(error)
     if want.after is not None and (want.buckets is not None or want.known is not None or want.judged is not None):
         return "it asks for links and for objects"
-    if want.judged is not None and (want.chain == ALL) == (want.judged[0] is None):
-        return "it asks for a point of another topic, or of none"
     if want.buckets is not None and max(want.buckets.values(), default=0) > MASK:
         return "a digest has more than 64 bits"
     return None
+
+
+def _judged(want: _Want) -> tuple[str, Point] | None:
+    """The topic and point that are to be judged. A name that no topic can have comes from a hello that lies. It is left
+    out, because the rest of the question must be answered nevertheless.
+    """
+    if want.judged is None:
+        return None
+    topic, point = want.judged[0] or want.chain, want.judged[1]
+    if topic == ALL or want.chain not in (ALL, topic):
+        return None
+    try:
+        check_name("topic", topic)
+    except InvalidValueError:
+        return None
+    return topic, point
 
 
 def _want(chain: str, want: Want) -> _Want:

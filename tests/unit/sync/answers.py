@@ -102,7 +102,7 @@ def _part(rng: Random, name: str) -> tuple[Want, Delta | Incomplete | Full]:
     }[kind]
     if kind != "first" and topics and rng.random() < 0.5:
         want = msgspec.structs.replace(want, judged=(topics[0], after))
-        recorded = Recorded(after, rng.random() < 0.5, rng.randrange(9), rng.getrandbits(64), rng.choice((None, 5)))
+        recorded = Recorded(after, rng.random() < 0.5, rng.randrange(9), rng.getrandbits(64))
         return want, Full(snapshots, point, rng.choice((None, True, False)), recorded)
     return want, Full(snapshots, point, rng.choice((None, True, False)))
 

@@ -62,6 +62,9 @@ def test_good_pages_are_read() -> None:
     assert read("full", AGED).chains == {}, "a relay may have nothing of it"
     judged = read("judged", HEADER, [*FULL, 0.0, 0.0, 0.0, None, RECORDED], TOPIC).chains["t"]
     assert judged.recorded == Recorded(Point(3, 33), True, 1, 5)  # type: ignore[union-attr]
+    for wants, record in (("full", RECORDED), ("judged", [[3, 34], True, 1, 5])):
+        other = read(wants, HEADER, [*FULL, 0.0, 0.0, 0.0, None, record], TOPIC).chains["t"]
+        assert other.recorded is None, "not what was asked for"  # type: ignore[union-attr]
     assert read("repair", HEADER, FULL, edited(TOPIC, 3, [1]), RECORDS, [6, [["lport", "q", "delete", 8, None]]]).chains
 
 
@@ -105,8 +108,6 @@ def test_good_pages_are_read() -> None:
         ("repair", [HEADER, FULL, edited(TOPIC, 3, [1]), [6, [["lport", "q", "delete", 8, b"1"]]]]),
         ("repair", [HEADER, FULL, edited(TOPIC, 3, [1]), [6, [["lport", "q", "set", 8, None]]]]),
         ("all", [HEADER, edited(FULL, 1, ""), edited(TOPIC, 2, [[10, 1], 1, 5])]),  # above the whole
-        ("full", [HEADER, [*FULL, 0.0, 0.0, 0.0, None, RECORDED], TOPIC]),  # nothing is to be judged
-        ("judged", [HEADER, [*FULL, 0.0, 0.0, 0.0, None, [[3, 34], True, 1, 5]], TOPIC]),  # of another point
         ("delta", [HEADER, FULL, TOPIC]),
         ("delta", [HEADER, edited(DELTA, 2, "incomplete")]),  # with a head
         ("delta", [HEADER, DELTA, [2, {"u": [HEAD, 1, 5]}]]),
