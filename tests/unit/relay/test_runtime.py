@@ -69,14 +69,14 @@ def test_changes_reach_a_replica_through_two_relays(origin: Settings, store: Sto
         assert replica.publishers == (second.bind_address,)
         assert lower.listens_to == (first.bind_address,)
         assert poll(lambda: replica.status().staleness < 2.0 and not replica.status().polling, LONG)
-        asked = reads.number
+        before = reads.links
         for value in range(1, 50):
             write(store, value)
         replica.wait_for(store.read_heads(()).store.position, LONG, topics=TOPICS)
         assert replica.get("a", "1") == 49
         # On a busy machine a relay or the replica may read a few links, because a hello was overdue.
         assert lower.counters()["relayed"]["links"] >= 80
-        assert reads.number - asked <= 5, "the changes did not come through the relays"
+        assert reads.links - before <= 40, "most changes did not come through the relays"
         assert lower.reading().above == 2, "the relay above, and the publisher above that one"
 
 
@@ -124,15 +124,16 @@ def test_relays_record_what_they_receive_and_what_they_send(origin: Settings, st
 
 
 class Counted:
-    """A reader that counts its readings."""
+    """A reader that counts the links that it reads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.number = 0
+        self.links = 0
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
-        self.number += 1
-        return self._store.read_sync(wants)
+        answer = self._store.read_sync(wants)
+        self.links += sum(len(part.links) for part in answer.chains.values() if isinstance(part, Delta))
+        return answer
 
 
 def test_relay_answers_full_and_delta_syncs_from_memory(origin: Settings, store: Store) -> None:
