@@ -23,7 +23,7 @@ EXECUTIONS = {
     "parquet": 400,
     "ini": 60,
     "json_lines": 300,
-    "store_rows": 60,
+    "store_rows": 300,
 }
 
 
