@@ -105,7 +105,8 @@ class ProvokedReads:
 
     def _remember(self, chain: str, cause: Cause) -> None:
         before = self._causes.get(chain)
-        if before is None or before.waited or before.asked:  # those that waited have begun no pause, which may end
+        # A link that had waited began no pause, which this reading may end; one that was asked is not asked again.
+        if before is None or before.waited or before.asked:
             self._causes[chain] = cause
 
     def judged(self, chain: str) -> tuple[str, Point] | None:
