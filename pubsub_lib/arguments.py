@@ -3,11 +3,15 @@
 For methods that are called once, or that wait; not for those that a program calls for each object.
 """
 
+import inspect
 import threading
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeGuard, TypeVar
 
 from pubsub_lib.errors import UsageError
 from pubsub_lib.masking import masked
+
+T = TypeVar("T")
 
 _MAX_SHOWN: Final = 80
 MAX_SECONDS: Final = threading.TIMEOUT_MAX
@@ -47,3 +51,8 @@ def check_timeout(timeout: Any) -> None:
     number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if not number or not timeout <= MAX_SECONDS:  # also for nan, which compares as False
         raise wrong("timeout", timeout, f"a number of seconds up to {MAX_SECONDS:.0f}, or None for no limit")
+
+
+def is_coroutine_function(fn: Callable[[T], object]) -> TypeGuard[Callable[[T], Coroutine[Any, Any, object]]]:
+    """True when a call of ``fn`` returns a coroutine: an ``async def``, or an object whose ``__call__`` is one."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)

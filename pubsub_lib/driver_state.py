@@ -48,8 +48,10 @@ class PublisherState:
 
     def check_new(self) -> None:
         """For the start of ``initialize``: raises TransportError when it was called before, or closed."""
-        if self.process or self.closed:
+        if self.process:
             raise TransportError("this publisher was initialized before; make a new one")
+        if self.closed:
+            raise TransportError("this publisher is closed; make a new one")
 
     def begin(self) -> None:
         """For ``initialize``, before a thread can call back: from now on the publisher may send, only in this process.

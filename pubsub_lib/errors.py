@@ -1,4 +1,4 @@
-"""Every error class of this library.
+"""Every error class of this library, and the text of any error.
 
 ::
 
@@ -127,7 +127,8 @@ class StoreBusy(StoreError):
 
 class OutcomeUnknown(StoreError):
     """It is unknown whether a transaction is committed: the connection was lost during COMMIT, and the store could not
-    be queried for the outcome. From ``Replica.wait_for``: the changelog was trimmed beyond the transaction.
+    be queried for the outcome. From ``Replica.wait_for``: the changelog was trimmed beyond the transaction, or the
+    replica has no database to query.
 
     ``nonce`` identifies the transaction: ``Store.committed(nonce)`` returns later whether it is committed.
     """
@@ -173,3 +174,16 @@ class NotFound(ConditionFailed):
 
 class VersionMismatch(ConditionFailed):
     """Compare-and-set: the object's version is not the expected one."""
+
+
+def described(error: BaseException) -> str:
+    """An error's type and message, as in ``"KeyError: 'mac'"``; only the type when the error has no message.
+
+    Does not raise: the message of another program's error is made by a method of that program, which may raise.
+    """
+    kind = type(error).__name__
+    try:
+        message = str(error)
+        return f"{kind}: {message}" if message else kind
+    except BaseException:  # noqa: BLE001 - SystemExit too: the caller is handling an error already
+        return kind

@@ -95,10 +95,13 @@ class HelloRequests:
 
     def put(self, frames: Sequence[bytes], peer: int | None = None) -> int:
         """Queue hello requests of this peer; None: the driver does not know it. Return the number dropped because the
-        queue is full, or because the peer has as many in it as there is room left. Does not wait.
+        queue is full, or because the peer has as many in it as there is room left. After :meth:`close` none is queued.
+        Does not wait.
         """
         dropped = 0
         with self._changed:
+            if self._closed:
+                return 0
             own = self._waiting.get(peer) or deque()
             for frame in frames:
                 room = MAX_WAITING - self._number

@@ -1,8 +1,11 @@
 """Logging by the standard library: every module has its logger by :func:`logger`, and gives fields by :func:`fields`.
 
-The library adds no handler and sets no level; the program does. Repeated lines of one kind are logged at most ``BURST``
-times in ``INTERVAL``. The last of these lines announces that more will be left out, because no line may follow. The
-next line that is logged ends with the number of lines that were left out.
+The library adds no handler and sets no level; the program does. The exception is the logger of the library's connection
+pool, which has the level WARNING like those of SQLAlchemy (:data:`pubsub_lib.store.fork_safety.pool_log`).
+
+Repeated lines of one kind are logged at most ``BURST`` times in ``INTERVAL``. The last of these lines announces that
+more will be left out, because no line may follow. The next line that is logged ends with the number of lines that were
+left out.
 
 Values are escaped where they are not printable, so that names and addresses of other programs cannot forge a line.
 """

@@ -84,6 +84,12 @@ class SendQueue:
             self._changed.notify_all()
 
 
+def number_lost(dropped: Sequence[QueuedMessage]) -> int:
+    """The number of these envelopes that a publisher counts as lost: those of messages. A hello has no change, and the
+    next one replaces it."""
+    return sum(item.envelope.hello is None for item in dropped)
+
+
 def frames(waiting: Sequence[QueuedMessage], limits: Limits) -> Iterator[tuple[bytes, bytes]]:
     """Yield the frames for these envelopes. Consecutive messages of one publisher on one topic share a frame while it
     has room.
@@ -96,11 +102,11 @@ def frames(waiting: Sequence[QueuedMessage], limits: Limits) -> Iterator[tuple[b
 
 
 def counted_frames(waiting: Sequence[QueuedMessage], limits: Limits) -> Iterator[tuple[bytes, bytes, int]]:
-    """As :func:`frames`, each with the number of its envelopes."""
+    """As :func:`frames`, each with the number of its envelopes as :func:`number_lost` counts them."""
     for start in range(0, len(waiting), WINDOW):
         window = waiting[start : start + WINDOW]
         if len(window) == 1:
-            yield window[0].head, window[0].body, 1
+            yield window[0].head, window[0].body, number_lost(window)
         else:
             yield from _shared(window, limits)
 
@@ -113,7 +119,7 @@ def _shared(window: Sequence[QueuedMessage], limits: Limits) -> Iterator[tuple[b
             for run in runs.values():
                 yield run.frame()
             runs.clear()
-            yield item.head, item.body, 1
+            yield item.head, item.body, 0
             continue
         key = (item.envelope.uuid, item.envelope.topic)
         found = runs.get(key)

@@ -9,7 +9,7 @@ import msgspec
 from oslo_config import cfg
 
 from pubsub_lib.api import DriverSettings
-from pubsub_lib.config import options
+from pubsub_lib.config import installed_drivers, options
 from pubsub_lib.config.fields import values_of
 from pubsub_lib.config.program import (
     HANDLER_PREFIX,
@@ -208,7 +208,10 @@ class Settings(ProgramSettings, frozen=True, forbid_unknown_fields=True, kw_only
                 "with publisher_port = 0 replicas find publishers in the directory only; set discovery_interval above "
                 f"0 in [{GROUP}], or publisher_port"
             )
-        if values["service_name"]:  # without a name this program cannot publish, and so does not bind
+        if configuration.sets(GROUP, "pub_sub_driver"):
+            pubsub.warn_of_unused_driver()
+        # Without a name this program cannot publish, and so does not bind.
+        if values["service_name"] and installed_drivers.binds(pubsub.driver):
             pubsub.warn_of_restriction()
         if not any(values[name] for name in ("store_url", "sync_url", "parents")):
             raise ConfigError(

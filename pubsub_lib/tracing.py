@@ -16,9 +16,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final
 
+from pubsub_lib.arguments import is_coroutine_function
 from pubsub_lib.core.events import Event
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.replica.handlers import is_coroutine_function
 
 try:
     from opentelemetry import trace

@@ -102,6 +102,7 @@ enable_pub_sub = true
 local_ip = 10.0.0.7
 publishers_ips = 10.0.0.7, 10.0.0.8
 publisher_bind_address = 10.0.0.7
+insecure = true
 
 [pubsub_zmq]
 send_hwm = 50000
@@ -112,11 +113,14 @@ assert settings.addresses == ("tcp://10.0.0.7:8866", "tcp://10.0.0.8:8866")
 assert settings.driver_options["send_hwm"] == 50_000
 ```
 
+The last line of `[pubsub]` is needed for every address but loopback, unless `keys = true`
+([listeners](security.md#listeners)).
+
 Without a file, use `Settings(...)`. Options of the program have the same names. The others are
 fields of `timing=Timing(…)` and `limits=Limits(…)`, and, without their prefix, of
 `store=StoreSettings(…)`, `handling=HandlerPolicy(…)` and `journal=JournalSettings(…)`. In place of
 the publish-subscribe options there are `driver`, `addresses`, `bind_address`, `multiproc_driver`,
-`multiproc_socket`, `insecure`, and the dicts `driver_options` and `multiproc_options`.
+`multiproc_socket`, `keys`, `insecure`, and the dicts `driver_options` and `multiproc_options`.
 
 - Type, range and default of an option are in parentheses. A value outside the range is rejected. A
   list is separated by commas.
@@ -146,21 +150,31 @@ The message names the reason. Every program rejects:
 - `reading_age` + `round_trip` of 3 × `max_idle_time` or more: no hello could be fresh;
 - `max_sync_backoff` below `sync_backoff`, `handler_max_backoff` below `handler_backoff`,
   `max_reconnect_interval` below `reconnect_interval`;
-- no `store_url`; `publisher-service` without `service_name` or with `enable_pub_sub = false`;
-- a driver that is not installed, or that cannot serve the addresses;
-- a listener that others can reach, without `insecure = true` ([security](security.md#listeners));
-  only the program that would listen rejects it;
+- no `store_url`, unless `sync_url` or `parents` is set;
+- `keys = true` without `store_url`, or with `discovery_interval = 0`;
+- `publisher_port = 0` with other hosts in `publishers_ips`, with another `publisher_transport` than
+  `tcp`, or with `discovery_interval = 0` and no `parents`;
+- `parents` with an address without `tcp://`, with the port 0, or with one address twice;
+- `announce_interval` above 0 and below 0.1;
+- `group_commit = host` without `pub_sub_use_multiproc`;
+- a driver that is not installed, that cannot serve the addresses, or that has no keys while
+  `keys = true`;
+- a listener that others can reach, without `insecure = true` or, of a publisher, `keys = true`
+  ([security](security.md#listeners)); only the program that would listen rejects it;
+- `publisher-service` without `service_name`, or with `enable_pub_sub = false` unless
+  `role = standby`;
 - an option in `[DEFAULT]` or `[df]` that is read from another group only.
 
 `publisher_bind_address = *` (or `0.0.0.0`, `[::]`) binds only `local_ip`, by default loopback, with
-a warning, unless `insecure = true`. When `local_ip` is an address of the network, that needs
-`insecure = true`, too: name `publisher_bind_address = $local_ip` to bind that address alone.
+a warning, unless `keys = true` or `insecure = true`. If `local_ip` is not loopback, the service is
+refused without one of them. With one of them, `*` binds every interface. To bind only `local_ip`
+then, set `publisher_bind_address = $local_ip`.
 
 `publisher-service --check` also rejects (exit code 2):
 
 - `publishers_ips` with an address of this host (`local_ip`, loopback) that is not bound;
 - `publishers_ips` with other hosts while loopback is bound, or with an SQLite file as `store_url`;
-- every interface bound (`insecure = true`) while `local_ip` is loopback;
+- every interface bound (`keys = true` or `insecure = true`) while `local_ip` is loopback;
 - a loopback `address` in `[publisher_service]` while another address is bound (any other `address`
   is accepted: it may be a translated address, or that of a tunnel);
 - `discovery_interval = 0` and `publishers_ips` without this service;
@@ -174,8 +188,8 @@ a warning, unless `insecure = true`. When `local_ip` is an address of the networ
 - settings without effect: an option that is set twice, an unknown group `[pubsub_…]` or
   `[publisher_…]`, a typo in `[df]`.
 
-`publisher-service --check --connect` also tests the database, folders, sockets and ports
-([operating](operating.md#set-up)).
+`publisher-service --check --connect` also tests the database, the driver, folders, sockets and
+ports ([operating](operating.md#set-up)).
 """
 
 

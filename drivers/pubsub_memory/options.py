@@ -10,6 +10,9 @@ from pubsub_lib.core.limits import Positive
 from pubsub_lib.core.timing import SecondsOrNone
 from pubsub_lib.fault_injection import Chance
 
+BINDS: Final = False
+"""Publishers bind no address."""
+
 
 class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The driver's own options. In ``DriverSettings.options``, ``bus`` may also be a ``MemoryBus`` itself."""

@@ -38,6 +38,8 @@ class MemoryPublisher(Publisher):
             self._thread = ready.thread
             ready.run(partial(self._asks.answer, on_hello_request, on_connected))
         self._bus.attach_desk(self)
+        if self._life.closed:
+            self._bus.detach_desk(self)
 
     def send_event(self, envelope: Envelope) -> None:
         """Put one envelope on the bus. See :meth:`pubsub_lib.api.Publisher.send_event`."""
@@ -64,10 +66,10 @@ class MemoryPublisher(Publisher):
         """Leave the bus. See :meth:`pubsub_lib.api.Publisher.close`."""
         if self._life.inherited:
             return
-        self._bus.detach_desk(self)
         with self._lock:
             self._life.closed = True
             thread = self._thread
+        self._bus.detach_desk(self)  # after ``closed``, which initialize() reads after it has joined
         self._asks.close()
         if thread is not None and thread is not threading.current_thread():
             thread.join(_STOP)

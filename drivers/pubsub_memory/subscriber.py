@@ -78,8 +78,8 @@ class MemorySubscriber(Subscriber):
         """See :meth:`pubsub_lib.api.Subscriber.close`."""
         if self._life.inherited:
             return  # the bus's lock is the parent's, too
-        self._bus.detach_inbox(self)
         self._life.close(self._wake, _STOP)
+        self._bus.detach_inbox(self)  # after ``closed``, which daemonize() reads after it has joined
 
     def _wake(self) -> None:
         self._queue.clear()

@@ -60,9 +60,11 @@ class Connection:
         self.settled = threading.Event()
         """Set when the first connection was made, or refused."""
         self.is_connected = False
+        self._failures: dict[str, NoConnectionError] = {}
+        """The last failure of each server since the last connection."""
         servers = ", ".join(access.options.servers)
         self.reason = f"no NATS server of {servers} has answered; start one, or correct servers in [pubsub_nats]"
-        """Why there is no connection."""
+        """Why there is no connection: the first of the failures, but a refusal before the others."""
         self.counts = {"connected": 0, "disconnected": 0, "refused": 0}
 
     # -- any thread ----------------------------------------------------------------------------------------------
@@ -145,21 +147,20 @@ class Connection:
 
     async def _one_of(self, servers: list[str]) -> None:
         """One connection to the first of these servers that accepts one, from its begin to its end."""
-        refused = False
         for url in servers:
             try:
                 await self._one(url)
                 return
             except NoConnectionError as error:
-                self._failed(str(error))
-                refused = refused or isinstance(error, RefusedError)
-        if refused:
+                self._failed(url, error)
+        if any(isinstance(each, RefusedError) for each in self._failures.values()):
             self.settled.set()
 
-    def _failed(self, reason: str) -> None:
-        if reason != self.reason:
-            self.reason = reason
-            _log.warning("%s; connecting is retried", reason)
+    def _failed(self, url: str, error: NoConnectionError) -> None:
+        if str(error) != str(self._failures.get(url)):
+            _log.warning("%s; connecting is retried", error)
+        self._failures[url] = error
+        self.reason = str(max(self._failures.values(), key=lambda each: isinstance(each, RefusedError)))
 
     async def _one(self, url: str) -> None:
         client = NatsClient(self._access, url, self._calls.on_message, self._on_error)
@@ -167,6 +168,7 @@ class Connection:
             await self._prepared(client, url)
             if not self._stopping.done():
                 self.is_connected = True
+                self._failures.clear()
                 self.counts["connected"] += 1
                 if self.counts["connected"] > 1:
                     _log.info("connected to the NATS server %s again", url)
@@ -181,7 +183,7 @@ class Connection:
                 self._discovered = [each for each in found if each not in self._options.servers]
                 if not self._stopping.done():
                     why = client.last_error or "silence, or an invalid line"
-                    self._failed(f"the connection to the NATS server {url} was lost ({why})")
+                    self._failed(url, NoConnectionError(f"the connection to the NATS server {url} was lost ({why})"))
             await client.end()
 
     async def _prepared(self, client: NatsClient, url: str) -> None:

@@ -14,6 +14,8 @@ from pubsub_lib.masking import masked_url
 
 EXTRA: Final = "nats"
 """The extra of this distribution that brings the NATS client."""
+BINDS: Final = False
+"""Publishers bind no address."""
 
 _Count = Annotated[int, Meta(ge=1, le=2**40)]
 _Seconds = Annotated[float, Meta(ge=0.01, le=3600)]

@@ -17,7 +17,7 @@ from pubsub_lib.core.sequencer import MAX_REQUESTS
 from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.hello_requests import HelloRequests, request_limits
-from pubsub_lib.send_queue import QueuedMessage, SendQueue, counted_frames
+from pubsub_lib.send_queue import QueuedMessage, SendQueue, counted_frames, number_lost
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_nats.client import Access, NatsClient
 from pubsub_nats.connection import Calls, Connection
@@ -77,8 +77,9 @@ class NatsPublisher(Publisher):
         self._queue.put(QueuedMessage(envelope, head, body), self._options.send_wait)
 
     def counters(self) -> Mapping[str, int]:
-        """See :meth:`pubsub_lib.api.Publisher.counters`. ``lost``: envelopes that were accepted, and not sent when the
-        connection or the publisher ended. ``unrequested``: hello replies that no subscriber requested."""
+        """See :meth:`pubsub_lib.api.Publisher.counters`. ``lost``: envelopes, without hellos, that were accepted,
+        and not sent when the connection or the publisher ended. ``unrequested``: hello replies that no subscriber
+        requested."""
         return {"sent": self._queue.accepted, **self._counts, **self._connection.counts, **self._asks.counters()}
 
     def sending_for(self, now: float) -> float:
@@ -96,7 +97,7 @@ class NatsPublisher(Publisher):
         self._asks.close()
         self._connection.stop(_LINGER)
         self._connection.join(_STOP)
-        self._lose(len(self._queue.take()))
+        self._lose(number_lost(self._queue.take()))
         if thread is not None and thread is not threading.current_thread():
             thread.join(_STOP)
 
@@ -136,8 +137,7 @@ class NatsPublisher(Publisher):
         try:
             for head, body, number in packed:
                 self._sending_since = time.monotonic()
-                subject = self._subjects.subject(head, self._inboxes)
-                if subject:
+                if subject := self._subjects.subject(head, self._inboxes):
                     await client.publish(subject, body)
                 else:
                     self._counts["unrequested"] += 1

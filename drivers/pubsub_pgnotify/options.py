@@ -10,6 +10,8 @@ from pubsub_lib.core.timing import Seconds
 
 EXTRA: Final = "postgresql"
 """The extra of this distribution that brings psycopg."""
+BINDS: Final = False
+"""Publishers bind no address."""
 
 
 class PgNotifyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,6 +14,7 @@ from psycopg.pq import ExecStatus
 from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
 
+from pubsub_lib.core.backoff import doubled
 from pubsub_lib.errors import PubSubError, TransportError
 from pubsub_lib.logs import logger
 from pubsub_lib.store import StoreSettings, engine
@@ -226,8 +227,7 @@ class Session:
     def _failed(self, error: Exception, doing: str) -> None:
         self.disconnect()
         self._failures += 1
-        wait = min(self._max_backoff, _FIRST_BACKOFF * 2.0 ** min(self._failures - 1, 40))
-        self._retry_at = time.monotonic() + wait
+        self._retry_at = time.monotonic() + doubled(_FIRST_BACKOFF, self._failures - 1, self._max_backoff)
         if self._failing:
             return
         self._failing = True

@@ -14,6 +14,8 @@ from pubsub_lib.masking import masked, masked_repr
 
 EXTRA: Final = "redis"
 """The extra of this distribution that brings the client library."""
+BINDS: Final = False
+"""Publishers bind no address."""
 GROUP: Final = "pubsub_redis"
 
 TCP, TLS, UNIX = "redis", "rediss", "unix"

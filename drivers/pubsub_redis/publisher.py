@@ -14,7 +14,7 @@ from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.hello_requests import MAX_WAITING, HelloRequests, request_limits
 from pubsub_lib.logs import logger
-from pubsub_lib.send_queue import QueuedMessage, SendQueue, frames
+from pubsub_lib.send_queue import QueuedMessage, SendQueue, frames, number_lost
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_redis.connection import Command, Link
 from pubsub_redis.frames import Channels, encode_pair, nonce_of, read_request
@@ -88,8 +88,9 @@ class RedisPublisher(Publisher):
 
     def counters(self) -> Mapping[str, int]:
         """The counters that the API requires, and: ``messages`` (fewer than ``sent`` when envelopes shared them),
-        ``lost`` (queued envelopes that a lost connection dropped), ``unrequested`` (hello replies that no subscriber
-        requested), ``asks`` (hello requests) with their errors, and those of :class:`.connection.Link`."""
+        ``lost`` (queued envelopes, without hellos, that a lost connection dropped), ``unrequested`` (hello replies that
+        no subscriber requested), ``asks`` (hello requests) with their errors, and those of :class:`.connection.Link`.
+        """
         link = self._link.counts if self._link is not None else {}
         return {"sent": self._queue.accepted, "lost": self._lost, **self._counts, **self._asks.counters(), **link}
 
@@ -124,10 +125,10 @@ class RedisPublisher(Publisher):
             raise TransportError(f"{self._reason}; connecting is retried")
 
     def _drop(self) -> None:
-        """Count the queued envelopes as lost, unless there is a connection again, which sends them."""
+        """Drop and count the queued envelopes, unless there is a connection again, which sends them."""
         with self._losing:
             if not self._connected:
-                self._lost += len(self._queue.take())
+                self._lost += number_lost(self._queue.take())
 
     def _wake(self) -> None:
         if self._link is not None:

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Final, Protocol
 
 from pubsub_lib.core import codec
+from pubsub_lib.core.backoff import doubled
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, NO_STORE, Heads, Link, Point
@@ -167,4 +168,4 @@ class Pace:
     def failed(self) -> float:
         """The database did not answer. The wait doubles with each further failure."""
         self._failures += 1
-        return min(self._max_backoff, self._fastest * 2.0 ** min(self._failures, 40))
+        return doubled(self._fastest, self._failures, self._max_backoff)

@@ -8,6 +8,9 @@ from pubsub_lib.config.fields import option, opts_of
 from pubsub_lib.core.limits import Positive
 from pubsub_lib.core.timing import Seconds
 
+BINDS: Final = False
+"""Publishers bind no address."""
+
 
 class PollingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The driver's own options. Times in seconds."""

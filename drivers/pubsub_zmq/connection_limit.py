@@ -44,7 +44,8 @@ class ConnectionLimit:
     """Follows the events of one listening socket. One thread, and :meth:`hold` another one."""
 
     def __init__(self, address: str, maximum: int) -> None:
-        self._address = address
+        self.address = address
+        """For the log; a publisher sets the bound one."""
         self.maximum = maximum
         self._open: set[int] = set()
         """The descriptors of the accepted connections."""
@@ -77,12 +78,12 @@ class ConnectionLimit:
         except OSError as error:
             _log.error(
                 "cannot limit the connections to %s: %s; raise this process's limit of open files",
-                self._address,
+                self.address,
                 error.strerror,
             )
             return
         self._bound_to = _local(listening)
-        if not self._address.startswith(addresses.TCP):
+        if not self.address.startswith(addresses.TCP):
             listening.close()  # the kernel has no filter for it
             return
         with self._lock:
@@ -139,7 +140,7 @@ class ConnectionLimit:
             "%d connections are open at %s, the maximum (max_connections, or half of this process's limit of open "
             "files): %s; see which hosts hold them, and let a firewall refuse strangers",
             len(self._open),
-            self._address,
+            self.address,
             "new ones are not accepted" if refused else "new ones cannot be refused at this address",
         )
 
@@ -147,7 +148,7 @@ class ConnectionLimit:
         with self._lock:
             self._limited = False
             self._apply()
-        _log.warning("new connections to %s are accepted again: %d are open", self._address, len(self._open))
+        _log.warning("new connections to %s are accepted again: %d are open", self.address, len(self._open))
 
     def _apply(self) -> None:
         """Give the listening socket the filter, or take it away. Under the lock."""
@@ -160,7 +161,7 @@ class ConnectionLimit:
         try:
             self._listening.setsockopt(socket.SOL_SOCKET, option, value)
         except OSError as error:
-            _log.error("the kernel refuses a filter for connections to %s: %s", self._address, error.strerror)
+            _log.error("the kernel refuses a filter for connections to %s: %s", self.address, error.strerror)
             return
         self._dropping = wanted
 

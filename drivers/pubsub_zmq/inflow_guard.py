@@ -33,7 +33,7 @@ _BUSY: Final = 0.05
 """Seconds in one call after which the counters are read."""
 _STEP: Final = 0.05
 """Seconds between two readings of the counters while the call lasts; connections are compared from the second on."""
-_HOLD: Final = 0.3
+_HOLD: Final = 0.15
 """Seconds in one call after which new connections are dropped until it ends. Clients connect again by themselves, after
 about a second."""
 PAUSE: Final = 0.5
@@ -118,8 +118,8 @@ class InflowGuard:
                 now = time.monotonic()
                 self._resume(now)
                 busy = self._busy_for(now)
+                self._hold(busy >= _HOLD)  # first: comparing thousands of connections takes long
                 before = self.compare(before) if busy >= _BUSY else {}
-                self._hold(busy >= _HOLD)
                 if self._paused or busy >= _HOLD:
                     self._alarmed_until = now + ALARM
                 self.alarmed = now < self._alarmed_until

@@ -79,7 +79,7 @@ class KeyedBudget(SubscriptionBudget):
         _log.warning(
             "subscriptions to %s still have %d bytes after connections were ended, over max_subscription_bytes (%d): "
             "every connection is made again; raise it in [pubsub_zmq] if they are those of replicas",
-            self._address,
+            self.address,
             self.total,
             self.maximum,
         )

@@ -144,7 +144,7 @@ class KeyedPublisher(ZmqPublisher):
             assert self._waker is not None  # initialize() made it
             with self._socket_lock:
                 self._used = in_use(xpub, self._waker)
-            _log.info("every client of %s connects again, because grants or subscriptions need it", self._address)
+            _log.info("every client of %s connects again, because grants or subscriptions need it", self.endpoint)
             break
         return context, xpub, monitor
 

@@ -187,7 +187,7 @@ class ZmqPublisher(Publisher):
 
     def _bind(self) -> Bound:
         bound, self._ipc_lock = bind(self._address, self._new_context, self._make_socket, self._end_context)
-        self.endpoint = bound[1].getsockopt_string(zmq.LAST_ENDPOINT)
+        self.endpoint = self._connections.address = self._budget.address = bound[1].getsockopt_string(zmq.LAST_ENDPOINT)
         return bound
 
     def _new_context(self) -> "zmq.Context[zmq.Socket[bytes]]":
@@ -231,7 +231,7 @@ class ZmqPublisher(Publisher):
                 self._budget.enforce(time.monotonic(), self._connections)
             except Exception:  # noqa: BLE001 - without this thread, no message would be sent again
                 self._sending["send_errors"] += 1
-                _log.exception("the sending thread of %s continues after an error", self._address)
+                _log.exception("the sending thread of %s continues after an error", self.endpoint)
 
     def _release(self, bound: Bound, waker: Waker) -> None:
         context, xpub, monitor = bound
@@ -277,8 +277,8 @@ class ZmqPublisher(Publisher):
                 more = False
                 break
             frame = received.bytes
-            size = len(frame) - 1 if frame[:1] == b"\1" else 1 - len(frame)
-            self._budget.add(received, size)
+            if not self._budget.received(received, frame):
+                continue
             # 1: subscribed. The private prefix alone, which ends with NUL, is not a hello request.
             if frame[:1] == b"\1" and frame[1:2] == b"H" and frame[-1:] != b"\0":
                 self._sending["overflow"] += self._asks.put((frame[1:],), descriptor_of(received))

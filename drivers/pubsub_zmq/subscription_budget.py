@@ -1,8 +1,9 @@
 """Bounds the memory for subscriptions, which ZeroMQ keeps without a limit: chooses the connections that must end.
 
 Without keys, ZeroMQ reports each different subscription once, with the descriptor of the connection that made it first,
-and its end once, without a descriptor when its last connection has ended. So the total is exact, and a connection's
-share is not: when the shares do not explain the total, all connections end. With keys: see :mod:`.keyed_budget`.
+and its end once, without a descriptor when its last connection has ended. So the total is right, and a connection's
+share is not: when the shares do not explain the total, all connections end. A program that ends subscriptions which it
+never made lowers the total, because ZeroMQ reports that, too. With keys: see :mod:`.keyed_budget`.
 """
 
 import ctypes
@@ -45,13 +46,34 @@ class SubscriptionBudget:
     """The shares of the connections. One thread."""
 
     def __init__(self, address: str, maximum: int) -> None:
-        self._address = address
+        self.address = address
+        """For the log; a publisher sets the bound one."""
         self.maximum = maximum
         self.total = 0
         """Bytes of all different subscriptions now."""
         self._shares = Counter[int]()
+        self._invalid: set[int] = set()
+        """Connections that sent something else and are to be ended."""
+        self._refused: set[int] = set()
+        """Those that were ended for it: what they had sent before still arrives."""
         self._not_before = 0.0
         self._ended = False
+
+    def received(self, frame: "zmq.Frame", data: bytes) -> bool:
+        """A message arrived: 1 and the prefix of a subscription, or 0 and that of its end. False: it is neither, which
+        ZeroMQ passes on, too. :meth:`enforce` ends the connection.
+        """
+        kind = data[:1]
+        if kind == b"\1":
+            self.add(frame, len(data) - 1)
+            return True
+        if kind == b"\0":
+            self.add(frame, 1 - len(data))
+            return True
+        descriptor = descriptor_of(frame)
+        if descriptor is not None and descriptor not in self._refused:
+            self._invalid.add(descriptor)
+        return False
 
     def add(self, frame: "zmq.Frame", size: int) -> None:
         """A subscription (``size`` > 0) or its end (< 0) was reported."""
@@ -60,12 +82,12 @@ class SubscriptionBudget:
 
     def grow(self, size: int) -> None:
         """All different subscriptions together have this number of bytes more."""
-        before, self.total = self.total, self.total + size
+        before, self.total = self.total, max(0, self.total + size)  # forged ends must not leave room below 0
         if before <= MUCH < self.total:
             _log.warning(
                 "subscribers of %s ask for %d bytes of different topics and hello requests, which need 40 times the "
                 "memory: allow only replicas to reach this address",
-                self._address,
+                self.address,
                 self.total,
             )
 
@@ -83,13 +105,25 @@ class SubscriptionBudget:
         """All connections have ended with their socket."""
         self.total = 0
         self._shares.clear()
+        self._invalid.clear()
+        self._refused.clear()
 
     def disconnected(self, descriptor: int) -> None:
         """A connection has ended."""
         self._shares.pop(descriptor, None)
+        self._invalid.discard(descriptor)
+        self._refused.discard(descriptor)
 
     def enforce(self, now: float, connections: ConnectionLimit) -> None:
         """End the connections that must end; when their subscriptions are gone, return the memory to the system."""
+        if self._invalid:
+            number = sum(connections.end(each) for each in self._invalid)
+            self._refused |= self._invalid
+            self._invalid.clear()
+            if number:
+                _log.warning(
+                    "%d connections to %s were ended: they sent what is no subscription", number, self.address
+                )
         if self._ended and self.total <= self.maximum // 2:
             self._ended = False
             return_memory()
@@ -101,7 +135,7 @@ class SubscriptionBudget:
                 "%d connections to %s were ended: all subscriptions together have %d bytes, over "
                 "max_subscription_bytes (%d); raise it in [pubsub_zmq] if they are those of replicas",
                 ended,
-                self._address,
+                self.address,
                 self.total,
                 self.maximum,
             )

@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     of_lake.add_append_options(run)
     _add_settings(run)
     following = commands.add_parser("follow", help="audit journals while they grow: print each window when it closes")
-    _add_journals(following, "only journal_folder is used")
+    _add_journals(following, "journal_folder and the times are used, from which the bound follows")
     command.add_options(following)
     of_lake.add_append_options(following)
     _add_settings(following)

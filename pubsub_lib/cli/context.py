@@ -18,6 +18,8 @@ from pubsub_lib.masking import has_password, masked
 
 if TYPE_CHECKING:
     from pubsub_lib.config.reading import Configuration
+    from pubsub_lib.publisher.publisher import Publisher
+    from pubsub_lib.publisher.worker import Worker
     from pubsub_lib.settings import Settings
     from pubsub_lib.store import Store
 
@@ -35,14 +37,18 @@ class HandingOver:
     """Hands every commit to a sender until the sender fails once. Later commits are only in the changelog."""
 
     def __init__(self, how: str, send: Sender | None, error: PubSubError | None = None) -> None:
-        self.how = how
-        """Who is notified of a commit, as text for people."""
+        self._how = how
         self.sent = 0
         """Number of transactions that were handed over."""
         self.error = error
-        """The failure after which no transaction is handed over; None without one."""
+        """The failure after which no transaction is handed over; None without one. Complete after the sender's end."""
         self._send = send
         self._warned = False
+
+    @property
+    def how(self) -> str:
+        """Who is notified of a commit, or is not after a failure, as text for people."""
+        return self._how if self.error is None else f"{self._how}, not notified"
 
     def __call__(self, links: Sequence[Link]) -> None:
         """For ``Store.on_commit``."""
@@ -52,6 +58,20 @@ class HandingOver:
                 self.sent += 1
             except PubSubError as error:
                 self.error = error
+        self._warn()
+
+    def ended(self, lost: int, receiver: str) -> None:
+        """The sender was closed, and has dropped this number of messages for this receiver that it had accepted."""
+        if not lost:
+            return
+        error = TransportError(f"{receiver} did not take all messages, {lost} were dropped; check whether it runs")
+        if self.error is None:
+            self.error = error
+            self._warn()
+        else:
+            _log.warning("%s", error)
+
+    def _warn(self) -> None:
         if self.error is not None and not self._warned:
             # Once: after the first failure no further transaction waits for the sender.
             self._warned = True
@@ -202,8 +222,9 @@ def _handing_over(settings: "Settings", store: "Store", stack: ExitStack) -> Han
     if not _publishes(settings):
         return HandingOver("no process: replicas poll, or a service publishes changes without an origin", None)
     if not is_bound(settings):
-        publisher = stack.enter_context(Publisher(settings, _WithoutCommits(store)))
-        return HandingOver(f"replicas, by {settings.driver}", publisher.publish)
+        publisher = Publisher(settings, _WithoutCommits(store))
+        to_replicas = HandingOver(f"replicas, by {settings.driver}", publisher.publish)
+        return _opened(publisher, to_replicas, f"the server of {settings.driver}", stack)
     if hands_over(settings):
         how = f"the service {settings.service_name!r}, by {settings.multiproc_driver}"
         if settings.service_name not in {each.service for each in store.directory.live()}:
@@ -212,6 +233,15 @@ def _handing_over(settings: "Settings", store: "Store", stack: ExitStack) -> Han
                 f"the publisher service {settings.service_name!r} does not run (it has no live lease)"
             )
             return HandingOver(how, None, away)
-        worker = stack.enter_context(Worker(settings, _WithoutCommits(store)))
-        return HandingOver(how, worker.hand_over)
+        worker = Worker(settings, _WithoutCommits(store))
+        return _opened(worker, HandingOver(how, worker.hand_over), f"the service {settings.service_name!r}", stack)
     return HandingOver(f"no process: {settings.driver} needs a service, and pub_sub_use_multiproc is off", None)
+
+
+def _opened(
+    sender: "Publisher | Worker", handing_over: HandingOver, receiver: str, stack: ExitStack
+) -> HandingOver:
+    """Start the sender. At its end ``handing_over`` gets the number of messages that its driver accepted and lost."""
+    stack.callback(lambda: handing_over.ended(sender.counters().get("lost", 0), receiver))
+    stack.enter_context(sender)
+    return handing_over

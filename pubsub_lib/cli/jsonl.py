@@ -114,14 +114,16 @@ class Reader:
             number += 1
             try:
                 data = self._lines.readline(self._longest)
+                while number < first and len(data) >= self._longest and not data.endswith(b"\n"):
+                    data = self._lines.readline(self._longest)  # the rest of a line that is skipped
             except _DAMAGE as error:
                 raise FileError(f"{self.name} cannot be read at line {number} ({error}); copy it again") from error
             if not data:
                 return
-            if len(data) >= self._longest:
-                raise self.broken(number, f"it is longer than {self._longest} bytes")
             if number < first:
                 continue
+            if len(data) >= self._longest:
+                raise self.broken(number, f"it is longer than {self._longest} bytes")
             if data.strip():
                 allowed += BLANKS_PER_OBJECT
                 yield self.numbered(number, data)

@@ -17,6 +17,8 @@ WINDOW: Final = 10
 """Seconds over which a rate is an average."""
 MAX_REQUESTS: Final = 64
 """Maximum number of hello requests whose replies are used; older ones are dropped."""
+MAX_UNANSWERED: Final = 5
+"""Intervals, and seconds, after a service's last reply after which its lag is unknown."""
 
 
 class Rate:
@@ -70,7 +72,8 @@ class ServiceRow(msgspec.Struct, frozen=True):
     latency: float | None
     """Seconds, of the last message."""
     lag: int | None
-    """Number of positions by which its reading of the store was behind, at its last hello reply."""
+    """Number of positions by which its reading of the store was behind, at its last hello reply. None: it has not
+    replied for some time."""
     holes: int
 
 
@@ -104,7 +107,7 @@ class _Topic:
 
 
 class _Service:
-    __slots__ = ("entry", "holes", "lag", "latency", "messages", "read_at")
+    __slots__ = ("answered", "entry", "holes", "lag", "latency", "messages", "read_at", "replied_at")
 
     def __init__(self, now: float) -> None:
         self.entry: Service | None = None
@@ -112,14 +115,18 @@ class _Service:
         self.messages = Rate(now)
         self.latency: float | None = None
         self.lag: int | None = None
+        self.answered = 0
+        """The round of requests of its newest reply."""
+        self.replied_at = now
         self.holes = 0
 
 
 class TopModel:
     """Not thread-safe: the caller holds one lock around every call."""
 
-    def __init__(self, now: float, topics: Collection[str] = ()) -> None:
-        """``topics``: show only these; none: all."""
+    def __init__(self, now: float, topics: Collection[str] = (), interval: float = 1.0) -> None:
+        """``topics``: show only these; none: all. ``interval``: seconds between two rounds of hello requests."""
+        self._patience = MAX_UNANSWERED * max(1.0, interval)
         self._only = frozenset(topics)
         self._topics: dict[str, _Topic] = {}
         self._services: dict[str, _Service] = {}
@@ -128,7 +135,9 @@ class TopModel:
         self._head: int | None = None
         self._holes = 0
         self._error = ""
-        self._requests: dict[str, int] = {}
+        self._requests: dict[str, tuple[int, int]] = {}
+        """By nonce: the head that was known, and the round."""
+        self._rounds = 0
 
     def stored(self, heads: Heads, entries: Iterable[Service], now: float) -> None:
         """The store was read."""
@@ -179,16 +188,22 @@ class TopModel:
 
     def asked(self, nonces: Iterable[str]) -> None:
         """Hello requests were sent. A service that replies has read the store after the head that is known now."""
+        self._rounds += 1
         for nonce in nonces:
-            self._requests[nonce] = self._head or 0
+            self._requests[nonce] = self._head or 0, self._rounds
             if len(self._requests) > MAX_REQUESTS:
                 del self._requests[next(iter(self._requests))]
 
     def answered(self, service: str, nonce: str, position: int, now: float) -> None:
         """A service reported up to which position it has read the store."""
-        head = self._requests.get(nonce)
-        if head is not None:
-            self._service(service, now).lag = max(0, head - position)
+        request = self._requests.get(nonce)
+        if request is None:
+            return
+        head, number = request
+        found = self._service(service, now)
+        found.replied_at = now
+        if number >= found.answered:
+            found.lag, found.answered = max(0, head - position), number
 
     def view(self, now: float) -> View:
         """The data to show now."""
@@ -229,12 +244,13 @@ class TopModel:
 
     def _service_row(self, name: str, service: _Service, now: float) -> ServiceRow:
         entry = service.entry
+        replies = now - service.replied_at <= self._patience
         return ServiceRow(
             service=name,
             address="" if entry is None else entry.address,
             lease_left=None if entry is None else entry.seconds_left - (now - service.read_at),
             messages=service.messages.per_second(now),
             latency=service.latency,
-            lag=service.lag,
+            lag=service.lag if replies else None,
             holes=service.holes,
         )

@@ -67,6 +67,16 @@ def extra_of(package: str) -> str:
     return str(getattr(module, "EXTRA", ""))
 
 
+def binds(driver: str) -> bool:
+    """Whether publishers of this driver may bind an address: not when its module ``options`` sets ``BINDS = False``.
+    The driver's capability ``bind_based`` has the same meaning, but needs the driver itself.
+
+    Raises DriverError when the driver's options cannot be imported.
+    """
+    known = packages()
+    return bool(getattr(_options_module(known[driver]), "BINDS", True)) if driver in known else True
+
+
 def _options_in(package: str) -> tuple[str, Sequence[cfg.Opt]]:
     module = _options_module(package)
     if module is None:

@@ -193,6 +193,16 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
                 "loopback only" if is_loopback(f"{alone}:0") else f"local_ip ({alone}) only",
             )
 
+    def warn_of_unused_driver(self) -> None:
+        """Log that replicas poll although a driver is set; to be called if ``pub_sub_driver`` is not a default."""
+        if not self.enable_pub_sub and self.pub_sub_driver != POLLING_DRIVER:
+            _log.warning(
+                "pub_sub_driver is %r but enable_pub_sub is false, so replicas poll the database; "
+                "set enable_pub_sub = true in [%s], or remove pub_sub_driver",
+                self.pub_sub_driver,
+                GROUP,
+            )
+
     @property
     def _restricted(self) -> bool:
         return self.publisher_bind_address in WILDCARDS and not (self.insecure or self.keys)

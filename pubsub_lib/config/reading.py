@@ -74,6 +74,11 @@ class Configuration(msgspec.Struct, frozen=True):
         self.conf.register_opts(opts, group=group)
         return {option.dest: _value(self.conf, group, option) for option in opts}
 
+    def sets(self, group: str, option: str) -> bool:
+        """Whether a file or the environment sets this option, which is registered in ``conf``."""
+        found = self.conf.get_location(option, group)
+        return found is not None and found.location.is_user_controlled
+
     def driver_options(self, driver: str) -> dict[str, Any]:
         """The values of a driver's own options. Raises ConfigError, DriverError."""
         return self.values(*installed_drivers.options_of(driver))

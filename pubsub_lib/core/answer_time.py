@@ -5,6 +5,7 @@ what the replica has: than its last proof, or than the links that it applied sin
 the server that answered was asked, and not from the begin of the sync: others may have hung before.
 """
 
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -16,6 +17,8 @@ from pubsub_lib.core.model import AnswerAge, Delta, Full, Incomplete, Point, Syn
 from pubsub_lib.core.sync_scheduler import SyncScheduler
 
 UNKNOWN: Final = AnswerAge(float("inf"), float("inf"))
+MAX_NAMED: Final = 5
+"""Maximum number of topics that a sentence names."""
 
 
 class AnswerTime(msgspec.Struct, frozen=True):
@@ -39,7 +42,9 @@ class Verdict(Enum):
 
     USED = "used"
     REFUSED = "refused"
-    """It is missing, or not newer than what the replica has (rule R3): as if the sync had failed."""
+    """It is not newer than what the replica has (rule R3): as if the sync had failed. Ordinary below relays."""
+    LACKING = "lacking"
+    """The answer does not contain the chain: the sync failed."""
     ANOTHER_HISTORY = "another history"
     """The store's history changed (rule R2): all objects are to be read."""
 
@@ -50,6 +55,38 @@ class Judged(NamedTuple):
     verdict: Verdict
     at: AnswerTime
     part: Delta | Incomplete | Full | None
+
+
+def judge_all(
+    chains: Iterable[Chain], fresh: Mapping[str, Freshness], answer: SyncAnswer, syncs: SyncScheduler, turn: int,
+    now: float,
+) -> list[tuple[Chain, Judged]]:  # fmt: skip
+    """Judge the parts of the running sync's answer, and end the sync. The next one waits as after a failure when a part
+    is not used.
+    """
+    judged = [(chain, judge(chain, fresh[chain.name], answer, syncs, turn, now)) for chain in chains]
+    left_out = [chain.name for chain, each in judged if each.verdict is Verdict.LACKING]
+    if left_out:
+        syncs.failed(now, why=lacking(left_out))
+    elif any(each.verdict is Verdict.REFUSED for _, each in judged):
+        syncs.failed(now)
+    else:
+        syncs.ended(now)
+    return judged
+
+
+def lacking(topics: Collection[str]) -> str:
+    """The sentence about topics that an answer does not contain."""
+    return (
+        f"the answer lacks the topic{'s' * (len(topics) > 1)} {names(topics)}; the relay that answered does not follow "
+        "each of them, or does not have its objects yet: compare its topics with those of this replica"
+    )
+
+
+def names(topics: Collection[str]) -> str:
+    """The names of a few of these topics, and the number of the others."""
+    named = ", ".join(map(repr, sorted(topics)[:MAX_NAMED]))
+    return f"{named} and {len(topics) - MAX_NAMED} more" if len(topics) > MAX_NAMED else named
 
 
 def judge(chain: Chain, fresh: Freshness, answer: SyncAnswer, syncs: SyncScheduler, turn: int, now: float) -> Judged:
@@ -91,7 +128,7 @@ def _verdict(
     chain: Chain, fresh: Freshness, part: Delta | Incomplete | Full | None, at: AnswerTime, begun: float
 ) -> Verdict:
     if part is None:
-        return Verdict.REFUSED
+        return Verdict.LACKING
     if isinstance(part, Incomplete) or chain.known is None:
         return Verdict.USED
     if isinstance(part, Full):

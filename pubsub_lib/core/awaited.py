@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from pubsub_lib.core.chain import Chain
-from pubsub_lib.core.model import Point
+from pubsub_lib.core.model import ALL, Point
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown
 
@@ -52,6 +52,15 @@ class Awaited:
             else:
                 waits = True
         return not waits
+
+    def in_history(self) -> bool | HistoryQuery:
+        """True: the store's history had the commit. Else the query to send to the store, without the lock. For topics
+        that the commit did not write to: their chains do not show whether it was undone.
+        """
+        if ALL in self._settled:
+            return True
+        self._asked[ALL] = self._point, self._begun, None
+        return HistoryQuery(ALL, (self._point, self._point))
 
     def _may_be_lost(self, chain: Chain, known: Point, proof: float) -> bool:
         """True when known is beyond the commit and the remembered points do not show how, or when the store was read

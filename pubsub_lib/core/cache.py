@@ -462,7 +462,7 @@ class Cache:
             raise UsageError(f"an index {name!r} exists already; choose another name")
         index = Index(name, table, extract, self._merged.decoders.get(table, plain))
         for _, key, entry in self._view(table, None):
-            index.put(key, entry.value)
+            index.put(key, entry.value, Exception)  # the caller's thread gets SystemExit and KeyboardInterrupt
         self._indexes[name] = index
 
     def lookup(self, name: str, value: object) -> list[tuple[str, bytes]]:

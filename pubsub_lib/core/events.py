@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from pubsub_lib.core.model import Action
+from pubsub_lib.core.values import DECODE_ERRORS
 from pubsub_lib.errors import InvalidValueError
 
 Decode = Callable[[bytes], Any]
@@ -24,7 +25,7 @@ def decoded(decode: Decode, table: str, key: str, value: bytes) -> Any:
     """The value as a new object. Raises InvalidValueError for invalid JSON, or if it does not fit the type."""
     try:
         return decode(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise InvalidValueError(
             f"the value of {table} {key!r} cannot be decoded ({error}); declare another type for the "
             "table or write the object again"

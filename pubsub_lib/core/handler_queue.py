@@ -11,7 +11,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from pubsub_lib.core.events import Event
-from pubsub_lib.core.history_change import BARRIER_TABLE
+from pubsub_lib.core.history_change import BARRIER_TABLE, PARKED_NOTICE
 from pubsub_lib.core.limits import Positive
 from pubsub_lib.core.timing import Seconds
 from pubsub_lib.errors import ConfigError, UsageError
@@ -114,6 +114,8 @@ class Parked(msgspec.Struct, frozen=True):
 
     event: Event
     error: BaseException
+    text: str
+    """The error's type and message, made without a lock: a method of a program's exception may block or raise."""
 
 
 class _Item(msgspec.Struct, gc=False):
@@ -134,7 +136,7 @@ class _Item(msgspec.Struct, gc=False):
     tries: int = 0
     is_barrier: bool = False
     dead: bool = False
-    error: BaseException | None = None
+    parked: Parked | None = None
     earlier: "_Item | None" = None
     later: "_Item | None" = None
 
@@ -332,26 +334,28 @@ class HandlerQueue:
         """The event of the last :meth:`next` was handled."""
         self.handled += 1
         item = self._take_running()
-        self.barriers -= item.is_barrier
+        if item.is_barrier:
+            self._parked.pop(PARKED_NOTICE, None)  # the handler knows of a later change of the history now
         self._settle(item)
 
-    def failed(self, now: float, error: BaseException) -> Parked | None:
+    def failed(self, now: float, error: BaseException, text: str = "") -> Parked | None:
         """The handler raised on the event of the last :meth:`next`. Returns the event when that was its last try."""
         item = self._take_running()
-        event, item.error = item.tried, error
-        assert event is not None
+        assert item.tried is not None
         self.failures += 1
         item.tries += 1
         newer = self._take_waiting(item)
         if item.tries >= self.policy.tries:
             if not newer:
                 self.parked_count += 1
-                self._parked[item.ident] = item
+                ident = PARKED_NOTICE if item.is_barrier else item.ident
+                self._parked[ident] = item
+                self._parked.move_to_end(ident)
                 if len(self._parked) > self.policy.queue_limit:
                     self._parked.popitem(last=False)
-                self.barriers -= item.is_barrier
                 self._settle(item)
-                return Parked(event, error)
+                item.parked = Parked(item.tried, error, text)
+                return item.parked
             item.tries = 0  # the newer event gets all tries again
         wait = min(self.policy.backoff * 2.0 ** min(max(item.tries - 1, 0), 60), self.policy.max_backoff)
         self._retrying[item.ident] = item
@@ -386,6 +390,7 @@ class HandlerQueue:
         return True
 
     def _settle(self, item: _Item) -> None:
+        self.barriers -= item.is_barrier
         if item.initial:
             item.initial = False
             self.initial_left -= 1
@@ -429,11 +434,7 @@ class HandlerQueue:
 
     def parked(self) -> list[Parked]:
         """The parked events, oldest first: the newest ``queue_limit`` of them."""
-        return [
-            Parked(item.tried, item.error)
-            for item in self._parked.values()
-            if item.tried is not None and item.error is not None
-        ]
+        return [item.parked for item in self._parked.values() if item.parked is not None]
 
     def clear(self) -> None:
         """Forget all waiting and parked events. The event of the last :meth:`next` may still be answered."""

@@ -16,6 +16,8 @@ from pubsub_lib.core.model import ALL, Point
 
 BARRIER_TABLE: Final = ""
 """The table of an event that is a notice. No real table can have this name."""
+PARKED_NOTICE: Final = BARRIER_TABLE, ""
+"""The table and key under which a queue keeps a parked notice, until a later notice is handled or parked."""
 
 
 class HistoryChange(msgspec.Struct, frozen=True):

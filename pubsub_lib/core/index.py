@@ -8,7 +8,7 @@ import msgspec
 
 from pubsub_lib.arguments import check_function
 from pubsub_lib.core.events import Decode, decoded
-from pubsub_lib.errors import UsageError
+from pubsub_lib.errors import UsageError, described
 
 Extract = Callable[[Any], Any] | str
 """Returns the index values of a decoded value: a field path (``"switch"``, ``"binding.chassis"``), or a function that
@@ -73,12 +73,16 @@ class Index:
 
     def status(self, examples: int) -> IndexStatus:
         """The objects that the index lacks, with at most ``examples`` of them by name."""
-        described = dict(islice((item for item in self._failing.items() if item[1]), examples))
-        named = described or dict(islice(self._failing.items(), examples))
+        with_text = dict(islice((item for item in self._failing.items() if item[1]), examples))
+        named = with_text or dict(islice(self._failing.items(), examples))
         return IndexStatus(self.table, self.left_out, self.failures, named)
 
-    def put(self, key: str, value: bytes | None) -> None:
-        """Set the value of an object; None: it is deleted. Does not raise when ``extract`` raises."""
+    def put(self, key: str, value: bytes | None, caught: type[BaseException] = BaseException) -> None:
+        """Set the value of an object; None: it is deleted. Does not raise when ``extract`` raises.
+
+        By default SystemExit and KeyboardInterrupt are caught, too: this is called in the middle of a step, also of a
+        thread that unsubscribes, and the rest of the step would be lost. ``caught``: what is caught where it would not.
+        """
         for term in self._terms.pop(key, ()):
             keys = self._keys[term]
             del keys[key]
@@ -89,15 +93,15 @@ class Index:
             return
         try:
             terms = _terms(self._extract(decoded(self._decode, self.table, key, value)))
-        except Exception as error:  # noqa: BLE001 - a user's function; the fault concerns this object only
+            found = [self._keys.setdefault(term, {}) for term in terms]  # compares terms, which may raise, too
+        except caught as error:  # a user's function; the fault concerns this object only
             self.failures += 1
-            described = len(self._failing) < MAX_DESCRIBED
-            self._failing[key] = f"{type(error).__name__}: {error}"[:MAX_TEXT] if described else ""
+            self._failing[key] = described(error)[:MAX_TEXT] if len(self._failing) < MAX_DESCRIBED else ""
             return
         if terms:
             self._terms[key] = terms
-            for term in terms:
-                self._keys.setdefault(term, {})[key] = None
+            for keys in found:
+                keys[key] = None
 
     def keys(self, value: object) -> list[str]:
         """The keys found under a value. Raises UsageError when the value is not hashable."""

@@ -5,7 +5,7 @@ a UUID of its own and numbers its messages itself. It sends a link on as it is, 
 so what leaves it is in chain order, and it can serve what it has announced. Not thread-safe: the caller holds one lock.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -90,7 +90,8 @@ class Relay:
         self.oversized = 0
         """Links that were too large to send on: replicas below read them by a sync."""
         self.unserved = 0
-        """Questions about topics that this relay does not follow. They get no answer."""
+        """Hello requests that name no topic that this relay follows, and syncs that want a topic that it does not
+        follow. They get no answer about it."""
         self._timing = timing
         self.contents = RelayContents(self.state)
         self._questions: list[Question] = []
@@ -194,12 +195,17 @@ class Relay:
         Just started, the relay answers with deltas after the replica's last hello request has arrived: the replica was
         connected to the start before this one, and would lack all links between the answer and its new connection.
         """
+        self.unserved += bool(self.unfollowed(start.wants))
         full = any(want.after is None for want in start.wants.values())
         proofs = {topic: self.contents.proof(topic) for topic in start.wants}
         until = now + self._timing.round_trip
         question = Question(asker, start.wants, start.refresh or full, now, proofs, start.nonce, until)
         (self._held if start.nonce and not full else self._questions).append(question)
         return self._step(NOTHING, now, now)
+
+    def unfollowed(self, topics: Iterable[str]) -> list[str]:
+        """Those of the topics that this relay does not follow."""
+        return [topic for topic in topics if topic not in self.state.tracker.topics]
 
     def _release(self, now: float) -> None:
         """Answer the held questions of the replicas that receive the links, and all of them after some time."""

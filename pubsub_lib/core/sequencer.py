@@ -13,6 +13,7 @@ from operator import attrgetter
 
 import msgspec
 
+from pubsub_lib.core.backoff import doubled
 from pubsub_lib.core.codec import packed
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.hello_portions import portions
@@ -166,7 +167,7 @@ class Sequencer:
         and their replicas request them again. Returns their number. A broadcast is retried after a growing pause.
         """
         if self._broadcast_last:
-            pause = min(HELLO_SPACING * 2.0 ** min(self._refusals, 32), MAX_BACKOFF)
+            pause = doubled(HELLO_SPACING, self._refusals, MAX_BACKOFF)
             self._hello_at = min(self._hello_at, self._broadcast_at + pause)
             self._refusals += 1
             self._refused_last = True
@@ -217,7 +218,7 @@ class Sequencer:
         """The store did not answer. Requests are answered from the last reading, with its true age."""
         self._reading = False
         self._failed = now >= self._due()
-        self._read_from = now + min(self._timing.reading_age * 2.0 ** min(self._failures, 32), MAX_BACKOFF)
+        self._read_from = now + doubled(self._timing.reading_age, self._failures, MAX_BACKOFF)
         self._failures += 1
         if self._heads is None:
             self._requests.clear()

@@ -2,6 +2,7 @@
 
 import random
 
+from pubsub_lib.core.backoff import doubled
 from pubsub_lib.core.timing import Timing
 
 
@@ -9,8 +10,7 @@ def backoff(timing: Timing, failures: int) -> float:
     """Seconds to wait after a failure. ``failures``: number of failures before it; each doubles the wait, up to
     ``max_sync_backoff``.
     """
-    # The exponent is bounded because 2.0**1024 overflows after a long outage.
-    return min(timing.sync_backoff * 2.0 ** min(failures, 32), timing.max_sync_backoff)
+    return doubled(timing.sync_backoff, failures, timing.max_sync_backoff)
 
 
 class SyncScheduler:
@@ -28,6 +28,8 @@ class SyncScheduler:
         self.running = False
         self.begun = 0.0
         self.turn = 0
+        self.failure = ""
+        """Why the last sync failed, as one sentence; "" when it did not, or when nothing was wrong with the answer."""
 
     def need(self, now: float) -> None:
         """A chain needs a sync. Another call has no effect: the first need keeps its time."""
@@ -41,6 +43,7 @@ class SyncScheduler:
     def no_need(self) -> None:
         """No sync is due any more (the topic was dropped)."""
         self.due = None
+        self.failure = ""
 
     def may_begin(self, now: float) -> bool:
         """True when a sync is due and none runs."""
@@ -58,14 +61,16 @@ class SyncScheduler:
     def ended(self, now: float) -> None:
         """The sync ended, and all of its answer is used."""
         self.running = False
+        self.failure = ""
         self._failures = 0
         self._free_from = now + self._timing.sync_interval
 
-    def failed(self, now: float, pause: float | None = None) -> None:
+    def failed(self, now: float, pause: float | None = None, why: str = "") -> None:
         """The sync failed: each failure doubles the wait before the next. ``pause``: the wait that the source asked
-        for, in place of that: it does its work, and knows how long others need it.
+        for, in place of that: it does its work, and knows how long others need it. ``why``: the ``failure``.
         """
         self.running = False
+        self.failure = why
         if pause is not None:
             self._free_from = now + max(pause, self._timing.sync_backoff)
             return

@@ -51,8 +51,8 @@ class TableTypes:
         if isinstance(table, Table):
             if self.types.get(table.name) != table.type:
                 raise InvalidValueError(
-                    f"the table {table.name!r} is not declared with the type {_name(table.type)} here; put its handle "
-                    "into tables=[…]"
+                    f"the table {table.name!r} is not declared with the type {type_name(table.type)} here; put its "
+                    "handle into tables=[…]"
                 )
             return table.name
         check_name("table", table)
@@ -89,5 +89,6 @@ def _check_type(name: str, kind: type[Any]) -> None:
         raise ConfigError(f"the type {kind!r} of the table {name!r} cannot be decoded: {error}") from error
 
 
-def _name(kind: type[Any]) -> str:
+def type_name(kind: type[Any]) -> str:
+    """The type as text; a union, for example, has no name."""
     return getattr(kind, "__name__", repr(kind))

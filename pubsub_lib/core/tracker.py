@@ -8,7 +8,7 @@ Not thread-safe: the caller holds one lock around tracker and cache.
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from pubsub_lib.core.answer_time import AnswerTime, Verdict, judge
+from pubsub_lib.core.answer_time import AnswerTime, Verdict, judge_all
 from pubsub_lib.core.chain import Chain, HelloHead, steps
 from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, Hello, Message
@@ -184,7 +184,8 @@ class Tracker:
         for topic in self.freshness.to_verify(now):
             self._read_store(self._chains[topic], Trigger.UNVERIFIED, now)
         if self.syncs.timed_out(now):
-            self.sync_failed(self.syncs.number, now)
+            late = f"no complete answer was received within {self._timing.sync_timeout:g} s (sync_timeout)"
+            self.sync_failed(self.syncs.number, now, why=late)
         if self.syncs.may_begin(now):
             effects.extend(self._begin_sync(now))
         return effects
@@ -196,15 +197,12 @@ class Tracker:
             self.counters.late_answers += 1
             return []
         chains = [chain for chain in self._chains.values() if chain.state in SYNCING]
-        judged = [judge(chain, self.freshness.of[chain.name], answer, self.syncs, self._turn, now) for chain in chains]
-        if any(each.verdict is Verdict.REFUSED for each in judged):
-            self.syncs.failed(now)  # a part of the answer is not used, so the next sync waits as after a failure
-        else:
-            self.syncs.ended(now)
+        judged = judge_all(chains, self.freshness.of, answer, self.syncs, self._turn, now)
+        self.counters.syncs_failed += self.syncs.failure != ""
         effects: list[Effect] = []
-        for chain, (verdict, at, part) in zip(chains, judged, strict=True):
-            if verdict is Verdict.REFUSED:
-                self.counters.refused += 1
+        for chain, (verdict, at, part) in judged:
+            if verdict in (Verdict.REFUSED, Verdict.LACKING):
+                self.counters.refused += verdict is Verdict.REFUSED
                 self._trigger(chain, Trigger.FAILED, now)
                 continue
             self._reconnection.read(chain.name, at.earliest, relayed=at.relayed)
@@ -220,14 +218,16 @@ class Tracker:
         self._remember_needs(now)
         return effects
 
-    def sync_failed(self, number: int, now: float, pause: float | None = None) -> None:
-        """The store could not answer a ``StartSync``. ``pause``: seconds after which it is to be asked again."""
+    def sync_failed(self, number: int, now: float, pause: float | None = None, why: str = "") -> None:
+        """The store could not answer a ``StartSync``. ``pause``: seconds after which it is to be asked again. ``why``:
+        see ``SyncScheduler.failure``.
+        """
         self._turn += 1
         if not self.syncs.running or number != self.syncs.number:
             self.counters.late_answers += 1
             return
         self.counters.syncs_failed += 1
-        self.syncs.failed(now, pause)
+        self.syncs.failed(now, pause, why)
         for chain in self._chains.values():
             if chain.state in SYNCING:
                 self._trigger(chain, Trigger.FAILED, now)

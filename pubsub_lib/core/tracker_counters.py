@@ -36,7 +36,7 @@ class Counters(msgspec.Struct):
     refused: int = 0
     """Parts of a relay's answers that were not newer than what the replica has (rule R3)."""
     syncs_failed: int = 0
-    """Syncs that failed or timed out."""
+    """Syncs that failed or timed out, or whose answer lacked a topic."""
     deltas: dict[str, int] = {}
     """Deltas begun, by cause."""
     fulls: dict[str, int] = {}

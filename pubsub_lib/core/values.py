@@ -23,6 +23,8 @@ _MIN: Final = -(2**63)
 _MAX: Final = 2**64 - 1
 _PLAIN_DEPTH: Final = 2
 """Levels of a value that is only checked by its types."""
+DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for JSON that is invalid, that does not fit a type, or that is nested too deeply."""
 
 
 def encode(value: object, limits: Limits) -> bytes:
@@ -53,7 +55,7 @@ def decode(data: bytes) -> Any:
     """Return the value of canonical (or any other) JSON. Raises InvalidValueError for invalid JSON. Any thread."""
     try:
         return _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise InvalidValueError(f"the bytes {data[:40]!r} are not valid JSON: {error}") from error
 
 

@@ -117,17 +117,17 @@ class _Run:
         """Try to open a file. After a failure only marks retry it: a broken disk must not be tried for each message."""
         if self.error and not self._may_try_again():
             return
-        self._part += 1
+        part = self._part + 1  # a number without a file would look like a lost file
         self._opened = time.monotonic()
-        path = self._folder / f"{self.run}-{self._part:06d}{OPEN_SUFFIX}"
+        path = self._folder / f"{self.run}-{part:06d}{OPEN_SUFFIX}"
         try:
-            header = Header(*self._about, socket.gethostname(), self.run, self._part)
+            header = Header(*self._about, socket.gethostname(), self.run, part)
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = AppendFile(path, beginning(header))
         except Exception as error:  # noqa: BLE001 - a name that is not valid Unicode must not stop the sync either
             self._failed(error)
         else:
-            self.error = ""
+            self._part, self.error = part, ""
 
     def _may_try_again(self) -> bool:
         return time.monotonic() - self._opened >= self._settings.mark_seconds

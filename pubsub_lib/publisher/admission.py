@@ -10,11 +10,12 @@ from pubsub_lib import loader
 from pubsub_lib.api import Client
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.config.pubsub import WILDCARDS
-from pubsub_lib.errors import ConfigError, PubSubError, UsageError
+from pubsub_lib.errors import ConfigError, PubSubError, TransportError, UsageError
 from pubsub_lib.free_port import has_free_port
 from pubsub_lib.logs import logger
 from pubsub_lib.settings import Settings
 from pubsub_lib.threads.periodic_thread import PeriodicThread
+from pubsub_lib.threads.start import start_thread
 
 _log = logger(__name__)
 
@@ -83,8 +84,12 @@ class Admission:
         if self._entry is not None and self._renew_at != _NEVER_YET:
             # A daemon thread, because with a stopped server a query waits without end.
             leaving = threading.Thread(target=self._leave, args=(self._entry,), name="pubsub-leaving", daemon=True)
-            leaving.start()
-            leaving.join(_LEAVE)
+            try:
+                start_thread(leaving)
+            except TransportError as error:
+                _log_expires(error)
+            else:
+                leaving.join(_LEAVE)
 
     @property
     def clients(self) -> frozenset[Client]:
@@ -115,7 +120,11 @@ class Admission:
         try:
             self._directory.unregister(own.uuid)
         except PubSubError as error:
-            _log.warning("cannot leave the directory; the entry expires by itself: %s", error)
+            _log_expires(error)
+
+
+def _log_expires(error: PubSubError) -> None:
+    _log.warning("cannot leave the directory; the entry expires by itself: %s", error)
 
 
 def admission_of(settings: Settings, store: object, driver: DriverPublisher, own_uuid: str) -> Admission | None:

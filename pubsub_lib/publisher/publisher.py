@@ -11,20 +11,20 @@ from typing import Final
 
 from pubsub_lib import contract, loader
 from pubsub_lib.api import Publisher as DriverPublisher
-from pubsub_lib.arguments import check_function
+from pubsub_lib.closing import close_all
 from pubsub_lib.constructor_checks import check_limits, check_settings, check_store
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import ALL, Heads, Link
 from pubsub_lib.core.sequencer import Progress, Sequencer
-from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, PubSubError, StoreError, TransportError, UsageError
+from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, PubSubError, TransportError, UsageError
 from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
 from pubsub_lib.latency import NO_LATENCIES, Latencies, LatencyHistogram
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.admission import admission_of
 from pubsub_lib.publisher.required_store import PublishedStore
-from pubsub_lib.publisher.trace_context import TraceSource, with_trace
-from pubsub_lib.publisher.unsent import unsent
+from pubsub_lib.publisher.trace_context import TraceSource, check_source, with_trace
+from pubsub_lib.publisher.unsent import note_unsent
 from pubsub_lib.settings import Settings
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 
@@ -32,8 +32,8 @@ _log = logger(__name__)
 
 _SENT: Final[tuple[Outcome]] = ("sent",)
 _SEND_TIMEOUT: Final = 0.5
-"""Seconds after which a commit starts to send no further message. By default a driver waits for half a second at most,
-so the total is one second."""
+"""Seconds after which a commit starts no further send. A driver waits half a second by default: one second in all."""
+_INHERITED: Final = "this publisher belongs to the process before the fork; make a new one in this process"
 
 
 class Publisher:
@@ -62,8 +62,7 @@ class Publisher:
         """
         check_settings(settings)
         check_store(store, "read_heads", "on_commit")
-        if trace is not None:
-            check_function("trace", trace, "no argument")
+        check_source(trace)
         if not settings.service_name:
             raise ConfigError("a publisher needs a stable name; set service_name (Settings.service_name)")
         check_limits(settings, store)
@@ -106,8 +105,10 @@ class Publisher:
 
     def start(self) -> None:
         """Bind or connect, send a hello, and send every commit from now on. Raises TransportError, or ClosedError when
-        the publisher was closed before or meanwhile. After an error it is closed.
+        the publisher was closed before or meanwhile, or made before a fork. After an error it is closed.
         """
+        if os.getpid() != self._pid:  # a copy would have the UUID and the driver's connections of the parent
+            raise ClosedError(_INHERITED)
         with self._lock:
             closed = self._closing
             if closed:
@@ -137,24 +138,22 @@ class Publisher:
         """Name this port in all later hellos: the sync channel at this host. 0: there is none. Any thread."""
         self._core.serves = port
 
-    def publish(self, links: Sequence[Link]) -> None:
+    def publish(self, links: Sequence[Link], sent: list[Envelope] | None = None) -> None:
         """Send these links, in this order; called by the store after each commit, in the writer's thread.
 
         Blocks for at most one second, if the driver's ``send_wait`` is at most half a second: half a second for other
-        commits and all messages but the last, and half a second for the last message. Raises TransportError,
-        FrameError, NotStarted or ClosedError; the change is in the changelog anyway.
+        commits and all messages but the last, and as long for the last one. Adds the sent envelopes to ``sent``. Raises
+        TransportError, FrameError, NotStarted or ClosedError; the change is in the changelog anyway.
         """
         if os.getpid() != self._pid:
-            raise ClosedError("this publisher belongs to the process before the fork; make a new one in this process")
+            raise ClosedError(_INHERITED)
         if self._trace is not None:
             links = with_trace(links, self._trace)
-        sent: list[Envelope] = []
+        sent = [] if sent is None else sent
         try:
             self._publish(links, sent)  # it delays the next hello and never advances it, so no thread has to wake
         except PubSubError:
-            if self._own_journal is not None:
-                # Links that were sent have a record "sent"; a second record would only cost time.
-                self._own_journal.links("handed", unsent(links, sent))
+            note_unsent(self._own_journal, links, sent)
             raise
 
     def _publish(self, links: Sequence[Link], sent: list[Envelope]) -> None:
@@ -218,16 +217,14 @@ class Publisher:
                 return
             self._closing = True
             goodbye = self._core.goodbye(time.monotonic()) if self._initialized else None
-        if goodbye is not None:
-            with self._hello_lock:  # after the hello that is being sent now
-                self._send_hello(goodbye)
-        self._stop_callback()  # again: start() may have registered the callback since
-        self._loop.close(1.0)
-        if self.admission is not None:
-            self.admission.close()
-        self._driver.close()
-        if self._own_journal is not None:
-            self._own_journal.close()
+        close_all(
+            lambda: None if goodbye is None else self._send_goodbye(goodbye),
+            lambda: self._stop_callback(),  # again: start() may have registered the callback since
+            lambda: self._loop.close(1.0),
+            None if self.admission is None else self.admission.close,
+            self._driver.close,
+            None if self._own_journal is None else self._own_journal.close,
+        )
 
     def _on_hello_request(self, ask: HelloRequest) -> None:
         with self._lock:
@@ -263,7 +260,7 @@ class Publisher:
             if heads is None:
                 began = time.monotonic()
                 heads = self._store.read_heads([ALL])
-        except StoreError as error:
+        except PubSubError as error:
             _log.warning("cannot read the heads for hellos, trying again: %s", error)
         except Exception:  # noqa: BLE001 - no exception may end this thread, which sends the hellos
             _log.exception("internal error while reading the heads; please report this")
@@ -293,6 +290,10 @@ class Publisher:
                     self._counts["unsent"] += self._core.refused()
                 return False
             return True
+
+    def _send_goodbye(self, goodbye: Envelope) -> None:
+        with self._hello_lock:  # after the hello that is being sent now
+            self._send_hello(goodbye)
 
     def _send_hello(self, envelope: Envelope) -> bool:
         """Send this hello, without the lock. Returns whether the transport took it."""

@@ -14,7 +14,9 @@ class PublishedStore(Protocol):
         """The id of the store, as it was last read or written."""
 
     def read_heads(self, topics: Collection[str]) -> Heads:
-        """The heads in one consistent reading. Blocks; raises StoreError."""
+        """The heads in one consistent reading. Blocks; raises PubSubError: StoreError, ConfigError when the database
+        refuses the login or a right, ClosedError.
+        """
 
     def on_commit(self, callback: Callable[[Sequence[Link]], None]) -> Callable[[], None]:
         """Call back with the links of every commit, in the writer's thread. Returns a function that stops the calls."""

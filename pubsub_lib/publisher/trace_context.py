@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from pubsub_lib.arguments import check_function
 from pubsub_lib.core.model import MAX_TRACE_CHARACTERS, Link
 from pubsub_lib.logs import logger
 
@@ -13,6 +14,12 @@ _log = logger(__name__)
 
 TraceSource = Callable[[], str]
 """Returns the calling thread's trace context in the format of a link, "" when there is none. Must not block."""
+
+
+def check_source(trace: TraceSource | None) -> None:
+    """Raises UsageError for a source that is not callable; None is a program without traces."""
+    if trace is not None:
+        check_function("trace", trace, "no argument")
 
 
 def with_trace(links: Sequence[Link], source: TraceSource) -> Sequence[Link]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from pubsub_lib import contract, loader
 from pubsub_lib.api import Publisher as DriverPublisher
-from pubsub_lib.arguments import check_function
+from pubsub_lib.closing import close_all
 from pubsub_lib.constructor_checks import check_limits, check_settings, check_store
 from pubsub_lib.core.model import Link
 from pubsub_lib.core.sequencer import Sequencer
@@ -18,7 +18,7 @@ from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, TransportErr
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import open_journal
 from pubsub_lib.publisher.required_store import CommittingStore
-from pubsub_lib.publisher.trace_context import TraceSource, with_trace
+from pubsub_lib.publisher.trace_context import TraceSource, check_source, with_trace
 from pubsub_lib.settings import Settings
 
 LOCK_TIMEOUT: Final = 0.5
@@ -95,8 +95,7 @@ class Worker:
         """
         check_settings(settings)
         check_store(store, "on_commit")
-        if trace is not None:
-            check_function("trace", trace, "no argument")
+        check_source(trace)
         if not settings.service_name:
             raise ConfigError(
                 "a worker needs the name of its publisher service; set service_name (Settings.service_name)"
@@ -174,16 +173,17 @@ class Worker:
         hit("worker.after_push")
 
     def counters(self) -> Mapping[str, int]:
-        """The driver's counters in this process, and ``unsent``: transactions that could not be handed over."""
+        """The driver's counters in this process, and ``unsent``: transactions that the driver did not accept. Accepted
+        messages that waited for a service until ``close`` are in the driver's ``lost``.
+        """
         return {**self._hop().counters(), "unsent": self._unsent}
 
     def close(self) -> None:
-        """Stop the callback, and wait shortly until the service took the buffered messages. Idempotent."""
+        """Stop the callback, and wait shortly until the service took the buffered messages. The driver drops the others
+        and logs that. Idempotent.
+        """
         self._closed = True
-        self._stop_callback()
-        self._hop().close()
-        if self._journal is not None:
-            self._journal.close()
+        close_all(self._stop_callback, self._hop().close, None if self._journal is None else self._journal.close)
 
     def _hop(self) -> _Hop:
         mine = os.getpid()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Final
 
+from pubsub_lib.core.answer_time import names
 from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import SyncAnswer, Want
@@ -13,13 +14,15 @@ from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.journal import Journal
 from pubsub_lib.journal.rows import Outcome
-from pubsub_lib.logs import logger
+from pubsub_lib.logs import fields, logger
 from pubsub_lib.sync.question import SyncQuestion
 
 _log = logger(__name__)
 
 MAX_WAITING: Final = 1000
 """Maximum number of questions that wait for an answer; further ones are refused, and their replicas ask again."""
+MAX_UNFOLLOWED: Final = 1000
+"""Number of topics that this relay does not follow, after which no further ones are logged."""
 
 Answer = Future[SyncAnswer | None]
 _SENT: Final[tuple[Outcome]] = ("sent",)
@@ -46,6 +49,8 @@ class RelayCore:
         self._asked = 0
         self._closed = False
         self._refused = ""
+        self._unfollowed: set[str] = set()
+        """Topics that were logged because a replica below wants them and this relay does not follow them."""
         self.counts = dict.fromkeys(("links", "hellos", "answers", "unsent", "questions", "answered", "joined"), 0)
         """Sent links, broadcast hellos and hello replies (``answers``), messages that the transport refused, the
         questions of replicas below, and readings of older links for them. Changed under the lock; any thread may copy
@@ -104,8 +109,21 @@ class RelayCore:
             return asker, answer
         self._waiting[asker] = answer
         start = StartSync(self._asked, question.wants, {}, question.refresh, question.nonce)
+        self._log_unfollowed(question)
         self._kept(self._out(self.relay.sync_requested(asker, start, now), now))
         return asker, answer
+
+    def _log_unfollowed(self, question: SyncQuestion) -> None:
+        """Log each topic once: a replica below that wants it is not synced by this relay."""
+        fresh = set(self.relay.unfollowed(question.wants)) - self._unfollowed
+        if fresh and len(self._unfollowed) < MAX_UNFOLLOWED:
+            self._unfollowed |= fresh
+            _log.warning(
+                "a replica below wants topics that this relay does not follow: %s; add them to the option topics of "
+                "this relay and of the relays above it, or remove them at the replica",
+                names(fresh),
+                extra=fields(topics=len(fresh)),
+            )
 
     def lacking(self, question: SyncQuestion) -> Mapping[str, Want]:
         """The deltas of a question that begin before the relay's own links."""

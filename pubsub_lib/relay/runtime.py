@@ -11,6 +11,7 @@ import msgspec
 
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
+from pubsub_lib.closing import close_all
 from pubsub_lib.core.model import SyncAnswer
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.sequencer import Progress
@@ -136,14 +137,14 @@ class RelayRuntime:
         if self._closed:
             return
         self._closed = True
-        if self._started:
-            self._engine.send_goodbye(self._drain_to)
-        self._engine.close(time.monotonic() + CLOSE_TIMEOUT)
-        if self._received is not None:
-            self._engine.read(self._received.list_objects)
-        for each in self._journals:
-            each.close()
-        self._sender.close()
+        received = self._received
+        close_all(
+            partial(self._engine.send_goodbye, self._drain_to) if self._started else None,
+            lambda: self._engine.close(time.monotonic() + CLOSE_TIMEOUT),
+            None if received is None else partial(self._engine.read, received.list_objects),
+            *(each.close for each in self._journals),
+            self._sender.close,
+        )
 
     def answer(self, question: SyncQuestion) -> SyncAnswer | None:
         """Answer a sync of a replica below; None: it fails. Any thread; blocks as :meth:`.RelayEngine.answer`, and the
@@ -181,7 +182,7 @@ class RelayRuntime:
             self._timing,
             synced=reading.synced,
             staleness=reading.staleness,
-            last_error=self._engine.last_error,
+            last_error=self._engine.sync_failures.last,
             failure=self._engine.failure,
             mismatching=reading.mismatching,
         )

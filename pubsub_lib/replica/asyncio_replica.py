@@ -6,14 +6,13 @@ and never blocks the loop: a call that has to wait for a lock, or that reads man
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar, overload
 
-from pubsub_lib.arguments import check_timeout
+from pubsub_lib.arguments import check_timeout, is_coroutine_function
 from pubsub_lib.constructor_checks import check_settings
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import HistoryChange
@@ -21,10 +20,11 @@ from pubsub_lib.core.index import Extract
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Table
 from pubsub_lib.errors import ClosedError, NotStarted, UsageError, WaitTimeout
-from pubsub_lib.replica.futures import shielded
-from pubsub_lib.replica.handlers import Handle, is_coroutine_function
+from pubsub_lib.replica.futures import shielded, submitted
+from pubsub_lib.replica.handlers import Handle
 from pubsub_lib.replica.inspection_routes import Contents
-from pubsub_lib.replica.readback import RETRY, Committed, check_position
+from pubsub_lib.replica.notifier import Notifier
+from pubsub_lib.replica.readback import Committed, check_position, pause_after
 from pubsub_lib.replica.replica import OnError, Order, Replica
 from pubsub_lib.replica.status import Status
 from pubsub_lib.settings import Settings
@@ -33,7 +33,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 THREADS: Final = 4
-"""Number of threads for calls that may block; each replica has its own."""
+"""Number of threads of a replica for calls that may wait for a lock or the driver, and as many for the database."""
 
 CLOSED: Final = "this replica is closed; make a new one"
 NOT_STARTED: Final = "this replica was not started; use `async with`, or await start() first"
@@ -43,39 +43,6 @@ AsyncHandler = Callable[[Event], Coroutine[Any, Any, object]]
 
 Inbox = asyncio.Queue[tuple[Event, "asyncio.Future[None]"] | None]
 """Holds at most one change, and None at the end."""
-
-
-class Notifier:
-    """Thread-safe notifier for the event loop. Several notifications at nearly the same time may cause one wake-up."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._notified = False
-        self._waiters: set[asyncio.Event] = set()
-
-    def notify(self) -> None:
-        """Wake the waiters. Any thread; does not block, and does nothing while there are no waiters."""
-        if self._waiters and not self._notified:
-            self._notified = True
-            try:
-                self._loop.call_soon_threadsafe(self._wake_waiters)
-            except RuntimeError:  # the loop was closed meanwhile, so there are no waiters
-                self._waiters = set()
-
-    def _wake_waiters(self) -> None:
-        self._notified = False  # first: later changes must notify again
-        for waiter in self._waiters:
-            waiter.set()
-
-    @contextmanager
-    def listening(self) -> Iterator[asyncio.Event]:
-        """An event that every later notification sets. The waiter clears it, checks its condition, and waits for it."""
-        waiter = asyncio.Event()
-        self._waiters = {*self._waiters, waiter}
-        try:
-            yield waiter
-        finally:
-            self._waiters = self._waiters - {waiter}
 
 
 class AsyncHandle:
@@ -89,7 +56,7 @@ class AsyncHandle:
         """Stop this handler: no call starts after this. A running call continues to its end. Idempotent. Completed even
         if this call is cancelled.
         """
-        await shielded(self._owner._open_pool().submit(self._handle.remove))
+        await self._owner._complete(self._handle.remove)
 
 
 class AsyncReplica:
@@ -108,6 +75,8 @@ class AsyncReplica:
         self._replica: Replica | None = None
         self._notifier: Notifier | None = None
         self._pool: ThreadPoolExecutor | None = None
+        self._store_pool = ThreadPoolExecutor(THREADS, "pubsub-aio-store")
+        """For queries of the database, which may hang: no other call may wait for these."""
         self._starting: Future[Replica] | None = None
         self._ending: Future[None] | None = None
         self._closing = False
@@ -184,19 +153,22 @@ class AsyncReplica:
         """Close the started replica on a thread, once, even if the loop ends. None: it was not started."""
         self._closing = True
         if self._ending is None and self._pool is not None and self._starting is not None:
-            self._ending = self._pool.submit(_close_started, self._starting)
-            self._pool.shutdown(wait=False)
+            # A thread of its own, because the threads of the others may all be waiting.
+            pools = ThreadPoolExecutor(1, "pubsub-aio-close"), self._pool, self._store_pool
+            self._ending = submitted(pools, partial(_close_started, self._starting))
+            for pool in pools:
+                pool.shutdown(wait=False)
         return self._ending
 
     # -- topics --------------------------------------------------------------------------------------------------
 
     async def subscribe(self, *topics: str) -> None:
         """As :meth:`.Replica.subscribe`."""
-        await self._call(self.threaded.subscribe, *topics)
+        await self._complete(self.threaded.subscribe, *topics)
 
     async def unsubscribe(self, topic: str) -> bool:
         """As :meth:`.Replica.unsubscribe`."""
-        return await self._call(self.threaded.unsubscribe, topic)
+        return await self._complete(self.threaded.unsubscribe, topic)
 
     async def topics(self) -> tuple[str, ...]:
         """As :attr:`.Replica.topics`; at once, as ``get``."""
@@ -420,8 +392,9 @@ class AsyncReplica:
             await self._wait(lambda: _ended(lambda: look(0.0)), left, look)
             if readback.question is None:
                 return
-            if await self._call(readback.ask) is not None:
-                await asyncio.sleep(RETRY if left is None else max(0.0, min(left, RETRY)))
+            self._open_pool()  # raises after close
+            if (error := await loop.run_in_executor(self._store_pool, readback.ask)) is not None:
+                await asyncio.sleep(pause_after(error, None if until is None else until - loop.time()))
 
     async def wait_handled(
         self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
@@ -476,6 +449,10 @@ class AsyncReplica:
         """Call a function that may block, on a thread."""
         pool = self._open_pool()
         return await asyncio.get_running_loop().run_in_executor(pool, partial(fn, *args, **kwargs))
+
+    async def _complete(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As ``_call``; the function is also called when the caller is cancelled."""
+        return await shielded(self._open_pool().submit(partial(fn, *args, **kwargs)))
 
     @property
     def _is_new(self) -> bool:

@@ -1,12 +1,14 @@
 """Discovery of publishers: a replica also listens to the publishers that are registered in the directory."""
 
 import ipaddress
+import random
 import socket
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.api import Subscriber
+from pubsub_lib.core.backoff import doubled
 from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.logs import fields, logger
@@ -22,6 +24,8 @@ restart, or an entry that was removed while its service ran, does not end a conn
 
 RETRY: Final = 1.0
 """Seconds between a handshake without the expected key and the next reading of the directory."""
+FIRST_PAUSE: Final = 0.5
+"""Maximum seconds between a reading that failed, after one that did not, and the next one."""
 
 
 class DirectoryEntry(Protocol):
@@ -100,9 +104,10 @@ def discovery_of(
 class Discovery:
     """Reads the directory every ``interval`` seconds, on its own thread.
 
-    While the directory cannot be read, nothing changes. ``configured`` addresses are never removed; the driver listens
-    to them from its start. A publisher that is configured by host name and registered by IP address, or the reverse,
-    is one publisher.
+    While the directory cannot be read, nothing changes, and it is read again after pauses that double up to
+    ``interval``: many replicas must not delay the recovery of their database. ``configured`` addresses are never
+    removed; the driver listens to them from its start. A publisher that is configured by host name and registered by IP
+    address, or the reverse, is one publisher.
 
     With keys, only publishers with a key in the directory are used, each with this key. A publisher has a new key after
     each start. So the directory is also read within ``RETRY`` seconds of a handshake without the expected key. Such an
@@ -118,10 +123,11 @@ class Discovery:
         resolve: Callable[[str], str] = resolved,
         pins: Pins | None = None,
         parents: Collection[str] = (),
+        rng: random.Random | None = None,
     ) -> None:
         """``live()`` reads the directory; it blocks and raises StoreError. ``resolve`` makes addresses comparable; it
         may block. ``pins``: the subscriber, with keys. ``parents``: with them, only the leases and the parents' keys
-        are used; the subscriber listens to a parent by itself."""
+        are used; the subscriber listens to a parent by itself. ``rng`` makes jitter; None: the system's."""
         self._live = live
         self._subscriber = subscriber
         self._configured = frozenset(configured)
@@ -137,7 +143,10 @@ class Discovery:
         self._woken = threading.Event()
         self._regular_at = float("-inf")
         self._on_read: Callable[[Sequence[str]], None] = lambda uuids: None
-        self._loop = PeriodicThread("discovery", self.step)
+        self._rng = random.SystemRandom() if rng is None else rng
+        self._failures = 0
+        """Readings in a row that failed."""
+        self._loop = PeriodicThread("discovery", self.step, self.pause)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -171,13 +180,19 @@ class Discovery:
         try:
             self._read(extra)
         except BaseException:
+            self._failures += 1
             if woken:
                 self._woken.set()  # the reading is still wanted
             raise
+        self._failures = 0
         self._unproven = unproven
         if not extra:
             self._regular_at = now + self._interval
         return self._regular_at if self._pins is None else min(now + RETRY, self._regular_at)
+
+    def pause(self) -> float:
+        """Seconds until the next step after one that raised."""
+        return doubled(FIRST_PAUSE, self._failures - 1, self._interval) * (1.0 + self._rng.random()) / 2
 
     def _read(self, extra: bool) -> None:
         """Read the directory, and listen to the publishers in it. An ``extra`` reading ends no connection."""

@@ -13,9 +13,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar, TypeVarTuple
 
 from pubsub_lib.api import Subscriber
+from pubsub_lib.closing import close_all
 from pubsub_lib.core.cache import Cache, Read
 from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope
@@ -30,12 +32,13 @@ from pubsub_lib.errors import PubSubError, WaitTimeout
 from pubsub_lib.replica.consistency_check import found_differences, read_whole
 from pubsub_lib.replica.core import Core
 from pubsub_lib.replica.discovery import Discovery
-from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_publishers, log_rot
+from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_publishers, report_rot
 from pubsub_lib.replica.handlers import Handlers
 from pubsub_lib.replica.hello_requests import send_hello_request
 from pubsub_lib.replica.history_log import log_history_change
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.scheduling import Scheduler
+from pubsub_lib.replica.sync_failures import SyncFailures
 from pubsub_lib.replica.sync_reader import SyncReader, interrupt, read_all
 from pubsub_lib.settings import Settings
 from pubsub_lib.sync.client import Busy
@@ -65,10 +68,8 @@ class Engine:
     ) -> None:
         self.now = scheduler.now
         """The clock, in seconds, for all state."""
-        self.last_error: PubSubError | None = None
-        """The last sync's failure; None after a success. Only the engine sets it, as also ``failure``."""
         self.failure: PubSubError | None = None
-        """The failure of the consistency check (option ``paranoid``)."""
+        """The failure of the consistency check (option ``paranoid``). Only the engine sets it."""
         self._discovery = discovery
         self._reader = reader
         self._subscriber = subscriber
@@ -80,6 +81,7 @@ class Engine:
         self._watchers: tuple[Callable[[], None], ...] = ()
         """Called at the same times. Replaced, never changed."""
         self._state, self._core = self._make_state(settings, rng, cache)
+        self.sync_failures = SyncFailures(self._state.tracker.syncs)
         self._state.tracker.freshness.poll_delay = settings.timing.parent_wait if settings.parents else 0.0
         self._state.listens = handlers.listening
         self._state.witness = self._journal = journal
@@ -119,12 +121,13 @@ class Engine:
         with self._lock:
             self._closing = True
             self._announce()
-        interrupt(self._reader)
-        if self._discovery is not None:
-            self._discovery.close(0.0)  # does not wait: a thread that reads now ends later, without effect
-        self._subscriber.close()
-        self.clock.close(until - time.monotonic())
-        self._syncs.close(until - time.monotonic())
+        close_all(
+            partial(interrupt, self._reader),
+            None if self._discovery is None else partial(self._discovery.close, 0.0),  # a running reading ends later
+            self._subscriber.close,
+            lambda: self.clock.close(until - time.monotonic()),
+            lambda: self._syncs.close(until - time.monotonic()),
+        )
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Add a user to these topics, and subscribe to the new ones. Raises NotSubscribedError without any change."""
@@ -196,18 +199,13 @@ class Engine:
             while not done(self._state):
                 left = None if until is None else until - self.now()
                 if left is not None and left <= 0:
-                    raise WaitTimeout(f"timed out waiting for {what}{self.why()}")
+                    raise WaitTimeout(f"timed out waiting for {what}{self.sync_failures.why()}")
                 self._changed.wait(left)
 
     def wait_for_step(self, seconds: float) -> None:
         """Block until the next step, at most ``seconds``."""
         with self._lock:
             self._changed.wait(seconds)
-
-    def why(self) -> str:
-        """Why the replica may wait longer than expected, as the end of a sentence; "" without a reason."""
-        error = self.last_error
-        return "" if error is None else f": the last sync failed because {error}"
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call ``watcher``, which must be quick, after every step that may end a wait. Before ``start``."""
@@ -259,14 +257,13 @@ class Engine:
     def _tick(self, now: float) -> float:
         with self._lock:
             outcome = self._core.tick(now)
+            failed = self.sync_failures.found()
             self._notify_handlers(outcome)
             self._restless = self._state.tracker.restless
             again = self._core.next_time()
         self._carry_out(outcome)
-        for rot in outcome.rotted:
-            if self._journal is not None:
-                self._journal.rotted(rot)
-            log_rot(rot)
+        log_failed_sync(None, failed, logged=self._closing)
+        report_rot(outcome.rotted, self._journal)
         self._report_indexes()
         return again
 
@@ -307,12 +304,13 @@ class Engine:
         with self._lock:
             first = not self._state.tracker.synced
             outcome = self._core.sync_done(job.number, answer, self.now())
-            self.last_error = None
+            failed = self.sync_failures.answered()
             mismatching = frozenset(self._state.tracker.mismatching)
             self._notify_handlers(outcome, first=first)
         self._carry_out(outcome)
         self.clock.wake()
         self._faults.log_mismatching(mismatching)
+        log_failed_sync(job, failed, logged=self._closing)
         self._report_indexes()
         if self._paranoid:
             self._compare(tuple(job.wants))
@@ -327,8 +325,7 @@ class Engine:
 
     def _sync_failed(self, job: StartSync, error: Exception) -> None:
         with self._lock:
-            repeated = self.last_error is not None and str(self.last_error) == str(error)
-            self.last_error = error if isinstance(error, PubSubError) else PubSubError(f"internal error: {error!r}")
+            repeated = self.sync_failures.raised(error)
             self._core.sync_failed(job.number, self.now(), error.seconds if isinstance(error, Busy) else None)
             if self._journal is not None:
                 self._journal.sync_failed(job, type(error).__name__)

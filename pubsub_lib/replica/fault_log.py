@@ -1,6 +1,6 @@
 """Log lines about the faults of a replica. A fault that lasts is logged once, until it is over."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.foreign_stores import ForeignPublisher
@@ -78,6 +78,14 @@ def log_foreign_publisher(found: ForeignPublisher) -> None:
     )
 
 
+def report_rot(rotted: Sequence[Rot], journal: ReplicaJournal | None) -> None:
+    """Journal and log the objects that a step found to be altered or lost in memory."""
+    for rot in rotted:
+        if journal is not None:
+            journal.rotted(rot)
+        log_rot(rot)
+
+
 def log_rot(rot: Rot) -> None:
     """Objects in memory were altered or lost."""
     named = ", ".join(f"{table} {key!r}" for table, key in rot.names) or "names unknown"
@@ -91,9 +99,13 @@ def log_rot(rot: Rot) -> None:
     )
 
 
-def log_failed_sync(job: StartSync, error: Exception, *, logged: bool) -> None:
-    """``logged``: an equal failure was logged before. An internal error is logged each time."""
-    more = fields(topics=len(job.wants), error=type(error).__name__)
+def log_failed_sync(job: StartSync | None, error: Exception | None, *, logged: bool) -> None:
+    """``job``: None for one that still waits for its source. ``error``: None when no line is due. ``logged``: an equal
+    failure was logged before. An internal error is logged each time.
+    """
+    if error is None:
+        return
+    more = fields(error=type(error).__name__, **({} if job is None else {"topics": len(job.wants)}))
     if not isinstance(error, PubSubError):
         _log.error("internal error in a sync, which will be retried; please report this", exc_info=error, extra=more)
     elif not logged:

@@ -1,7 +1,8 @@
 """Work on threads that coroutines wait for."""
 
 import asyncio
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -16,3 +17,16 @@ def shielded(work: Future[T]) -> "asyncio.Future[T]":
     # asyncio.shield retrieves the exception only while a coroutine waits.
     inner.add_done_callback(lambda done: done.cancelled() or done.exception())
     return asyncio.shield(inner)
+
+
+def submitted(pools: Sequence[ThreadPoolExecutor], fn: Callable[[], T]) -> Future[T]:
+    """Call ``fn`` on a thread of the first pool that has one, or for which the system starts one. Raises RuntimeError
+    when there is none.
+    """
+    first, *others = pools
+    try:
+        return first.submit(fn)
+    except RuntimeError:
+        if not others:
+            raise
+        return submitted(others, fn)

@@ -1,24 +1,21 @@
 """Handlers' threads: one per handler, so that a handler that blocks or raises stops neither the others nor the sync."""
 
-import inspect
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeGuard, TypeVar
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from pubsub_lib.arguments import is_coroutine_function
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.full_sync_order import in_order
 from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue, Parked, Selector
 from pubsub_lib.core.history_change import HistoryChange, is_barrier, of_event
-from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
+from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout, described
 from pubsub_lib.failpoints import armed, hit
 from pubsub_lib.latency import NO_LATENCIES, Latencies, LatencyHistogram
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.threads.start import start_thread
-
-T = TypeVar("T")
 
 _log = logger(__name__)
 
@@ -77,8 +74,8 @@ class Handle:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True) if owner.threaded else None
 
     def remove(self) -> None:
-        """Stop this handler. No call starts after this method returned; a running call may still end. Does not block.
-        Idempotent; may be called by the handler itself.
+        """Stop this handler. No call starts after this method returned, also not for a change that was taken before; a
+        running call may still end. Does not block. Idempotent; may be called by the handler itself.
         """
         self._owner.forget(self)
         self.stop()
@@ -215,8 +212,13 @@ class Handle:
         try:
             if armed:
                 hit("replica.in_handler")
-            if self._on_history_changed is not None and is_barrier(event):
-                self._on_history_changed(of_event(event))
+            notice = self._on_history_changed
+            if notice is not None and not is_barrier(event):
+                notice = None
+            if self._gone:  # removed since the event was taken
+                return
+            if notice is not None:
+                notice(of_event(event))
             else:
                 self._fn(event)
         except BaseException as raised:  # noqa: BLE001 - SystemExit too: a handler must not end its thread
@@ -228,7 +230,7 @@ class Handle:
             raise error  # it is for the calling thread, which is not the handler's own
 
     def _answer(self, event: Event, error: BaseException | None) -> None:
-        now = self._clock()
+        now, text = self._clock(), "" if error is None else described(error)
         with self._changed:
             if error is None:
                 self._queue.done(now)
@@ -236,7 +238,7 @@ class Handle:
                     self._latencies.observe((event,), time.time())
                 parked = None
             else:
-                parked = self._queue.failed(now, error)
+                parked = self._queue.failed(now, error, text)
             self._changed.notify_all()
         for watcher in self._owner.watchers:
             watcher()
@@ -475,11 +477,6 @@ class Handlers:
                 )
         if self._closed:
             raise ClosedError("the handlers were closed, waiting events were not handled; make a new replica")
-
-
-def is_coroutine_function(fn: Callable[[T], object]) -> TypeGuard[Callable[[T], Coroutine[Any, Any, object]]]:
-    """True when a call of ``fn`` returns a coroutine: an ``async def``, or an object whose ``__call__`` is one."""
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
 
 
 def _sum(one: HandlerCounters, other: HandlerCounters) -> HandlerCounters:

@@ -93,7 +93,7 @@ def _syncs(now: Status) -> Iterable[Metric]:
     yield _gauge("quarantined_publishers", "Publishers whose messages are not used now.", len(now.quarantined))
     yield _counter("unleased", "Messages and hello replies of publishers without a live lease.", counters.unleased)
     yield _counter("useless_reads", "Readings for a count or digest that found no difference.", counters.useless)
-    yield _counter("syncs_failed", "Syncs that failed or timed out.", counters.syncs_failed)
+    yield _counter("syncs_failed", "Syncs that failed, timed out, or lacked a topic.", counters.syncs_failed)
     seen = msgspec.structs.asdict(now.sequences)
     yield _counters("sequences", "Events found by publishers' sequences.", "what", seen)
     faults = msgspec.structs.asdict(now.faults)

@@ -14,6 +14,7 @@ import msgspec
 
 from pubsub_lib.api import Subscriber
 from pubsub_lib.arguments import check_kind, check_timeout
+from pubsub_lib.closing import close_all
 from pubsub_lib.constructor_checks import check_settings, check_store
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
@@ -25,7 +26,6 @@ from pubsub_lib.core.model import ALL, DEFAULT_TOPIC
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.table import Declared, Table, TableTypes
-from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.errors import (
     ClosedError,
     ConfigError,
@@ -34,7 +34,6 @@ from pubsub_lib.errors import (
     NotSubscribedError,
     PubSubError,
     UsageError,
-    WaitTimeout,
 )
 from pubsub_lib.replica import inspection_routes
 from pubsub_lib.replica.discovery import Discovery, discovery_of
@@ -44,11 +43,11 @@ from pubsub_lib.replica.inspection_routes import Contents
 from pubsub_lib.replica.journaling import journal_of
 from pubsub_lib.replica.measured_cache import applied_latencies, cache_of
 from pubsub_lib.replica.parent_subscriber import unheard
-from pubsub_lib.replica.readback import RETRY, Committed, Readback, check_position
+from pubsub_lib.replica.readback import Committed, Readback, check_position, pause_after
 from pubsub_lib.replica.receiving_half import receiving_half
 from pubsub_lib.replica.scheduling import Scheduler, Threads
 from pubsub_lib.replica.sources import Sources
-from pubsub_lib.replica.status import ChainStatus, ParkedObject, Status, parked_objects, problems, rejected
+from pubsub_lib.replica.status import ParkedObject, Status, chain_status, parked_objects, problems, rejected
 from pubsub_lib.replica.sync_reader import SyncReader
 from pubsub_lib.replica.unreadable import Unreadable
 from pubsub_lib.settings import Settings
@@ -69,6 +68,8 @@ MAX_EXAMPLES: Final = 5
 
 CLOSE_TIMEOUT = 5.0
 """Maximum seconds that ``close`` waits for a running sync or handler."""
+MAX_CLOSE: Final = CLOSE_TIMEOUT + 2.0 + 1.0
+"""Maximum seconds that ``close`` takes: also for the driver, and for the last announcement."""
 
 
 class Replica:
@@ -151,7 +152,7 @@ class Replica:
 
     def start(self) -> None:
         """Subscribe, and sync in the background. Raises TransportError when the driver cannot start, or when the
-        configured endpoint for metrics cannot bind its port.
+        configured endpoint for metrics cannot bind its port; ClosedError when the replica is closed meanwhile.
         """
         with self._state_lock:
             self._check()
@@ -166,15 +167,18 @@ class Replica:
             self._sources.announce(self._engine, self._parents, self._discovery)
             if self._journal is not None:
                 self._journal.watch(self._rejected, self._engine)
-        except BaseException:
+        except BaseException as error:
+            closed = self._closed
             self.close()  # __exit__ is not called when __enter__ raises
+            if closed and isinstance(error, PubSubError):  # of a part that another thread has closed
+                raise ClosedError("this replica was closed while it started; make a new one") from error
             raise
 
     def close(self) -> None:
         """Stop every thread and release everything, within ``CLOSE_TIMEOUT``, the driver's 2 s, and 1 s for the last
         announcement. Idempotent (a later call waits for the first), from any thread; called by a handler, it does not
         wait for that handler. A sync or handler call that still runs then ends by itself. Objects cannot be read
-        afterwards.
+        afterwards. An exception (Ctrl-C, or one of a driver) is raised after everything else was released.
         """
         if os.getpid() != self._pid:
             return
@@ -183,17 +187,18 @@ class Replica:
             first, self._closed = not self._closed, True
         if not first:
             if not self._handlers.in_handler():
-                self._ended.wait(CLOSE_TIMEOUT)
+                self._ended.wait(MAX_CLOSE)
             return
-        if self._endpoint is not None:
-            self._endpoint.close()
-        self._engine.close(until)
-        if self._journal is not None:
-            self._engine.read(self._journal.list_objects)
-            self._journal.close()
-        self._handlers.close(max(0.0, until - time.monotonic()))
-        self._sources.close()
-        self._ended.set()
+        endpoint, journal = self._endpoint, self._journal
+        close_all(
+            None if endpoint is None else endpoint.close,
+            partial(self._engine.close, until),
+            None if journal is None else partial(self._engine.read, journal.list_objects),
+            None if journal is None else journal.close,
+            lambda: self._handlers.close(max(0.0, until - time.monotonic())),
+            self._sources.close,
+            self._ended.set,
+        )
 
     def __enter__(self) -> "Replica":
         self.start()
@@ -405,12 +410,12 @@ class Replica:
         Given ``tx.commit``, the call waits only for the topics that the transaction wrote to, which is fastest. None
         (the commit of a transaction that changed nothing) does not wait. Given a number, it waits for all subscribed
         topics (or ``topics``): a topic without a change reaches the position only at its next hello, poll or sync, and
-        a number does not identify a history. If a full sync may have passed over the commit, the store is queried,
-        which may exceed the timeout by one query.
+        a number does not identify a history. If a full sync may have passed over the commit, or it wrote to none of
+        ``topics``, the store is queried, which may exceed the timeout by one query, and waits for the database.
 
         Raises WaitTimeout, ClosedError, NotStarted, NotSubscribedError (also when one of the topics is dropped
         meanwhile), and UsageError for topics that are not a list of names. Given a commit also HistoryChanged when the
-        store does not have it any more, and OutcomeUnknown when the changelog was trimmed beyond it.
+        store lost it, and OutcomeUnknown when the changelog was trimmed beyond it, or there is no database to query.
         """
         until = self._deadline(timeout)
         if position is None:
@@ -420,7 +425,7 @@ class Replica:
         while not self._read_back(readback, until):
             error = readback.ask()
             if error is not None:
-                self._pause(until, error)
+                self._engine.wait_for_step(pause_after(error, self._left(until)))
 
     def wait_handled(
         self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
@@ -448,8 +453,8 @@ class Replica:
     def _status(self, state: ReplicaState, parked: Sequence[ParkedObject]) -> Status:
         now = self._engine.now()
         tracker, cache = state.tracker, state.cache
-        chains = {name: _chain_status(tracker, name, now) for name in tracker.topics}
-        error = self._engine.last_error
+        chains = {name: chain_status(tracker, name, now) for name in tracker.topics}
+        error = self._engine.sync_failures.last
         synced, staleness = self.synced, tracker.staleness(now)
         return Status(
             synced=synced,
@@ -506,7 +511,7 @@ class Replica:
             raise NotSubscribedError(
                 f"the replica is not subscribed to the topic {topic!r}; its topics are {sorted(subscribed)[:5]}"
             )
-        status = _chain_status(state.tracker, chain, self._engine.now())
+        status = chain_status(state.tracker, chain, self._engine.now())
         return Contents(topic, status.state, status.known, status.staleness, state.cache.topic_records(topic))
 
     def resync(self, *topics: str) -> None:
@@ -567,13 +572,6 @@ class Replica:
 
         self._wait(ready, until, f"position {readback.number}")
         return readback.question is None
-
-    def _pause(self, until: float | None, error: PubSubError) -> None:
-        """Wait before the store is queried again."""
-        left = self._left(until)
-        if left is not None and left <= 0:
-            raise WaitTimeout(f"the store could not be queried for the commit in time: {error}")
-        self._engine.wait_for_step(RETRY if left is None else min(left, RETRY))
 
     def _wait(self, done: Callable[[ReplicaState], bool], until: float | None, what: str) -> None:
         def ready(state: ReplicaState) -> bool:
@@ -638,13 +636,6 @@ class Replica:
     def _order(self, order: Order) -> Sequence[str]:
         check_kind("order", order, Iterable, "a list of tables")
         return order if isinstance(order, str) else [self._tables.name(each) for each in order]
-
-
-def _chain_status(tracker: Tracker, name: str, now: float) -> ChainStatus:
-    chain = tracker.chain(name)
-    return ChainStatus(
-        chain.state.value, chain.known, tracker.freshness.staleness(name, now), chain.reorder_buffer.messages
-    )
 
 
 def _version_of(cache: Cache, table: str, key: str) -> int | None:

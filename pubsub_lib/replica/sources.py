@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from pubsub_lib.api import Capabilities
+from pubsub_lib.closing import close_all
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.replica.discovery import Discovery
 from pubsub_lib.replica.engine import Engine
@@ -80,12 +81,7 @@ class Sources:
         """
         with self._lock:
             self._closed = True
-        if self._announcer is not None:
-            self._announcer.close()
-        if self._client is not None:
-            self._client.close()
-        if self._own is not None:
-            self._own.close()
+        close_all(*(each.close for each in (self._announcer, self._client, self._own) if each is not None))
 
 
 def check_driver(settings: Settings, capabilities: Capabilities) -> None:

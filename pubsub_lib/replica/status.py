@@ -12,6 +12,7 @@ from pubsub_lib.core.model import Point
 from pubsub_lib.core.quarantine import QuarantinedPublisher
 from pubsub_lib.core.sequence_gaps import Tally
 from pubsub_lib.core.timing import Timing, no_publisher_bound
+from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.tracker_counters import Counters, Faults
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.latency import NO_LATENCIES, Latencies
@@ -20,6 +21,8 @@ from pubsub_lib.replica.unreadable import UnreadableObject
 
 DRIVER_DROPS: Final = ("truncated", "oversized", "version", "foreign", "overflow")
 """Reasons why a driver drops a received message, as in :meth:`pubsub_lib.api.Subscriber.counters`."""
+MAX_TEXT: Final = 500
+"""Maximum number of characters of a handler's exception in the status."""
 
 
 class ChainStatus(msgspec.Struct, frozen=True):
@@ -42,7 +45,7 @@ class ParkedObject(msgspec.Struct, frozen=True):
     version: int | None
     """The change's version; None for a delete that a sync found."""
     error: str
-    """The handler's exception at the last attempt."""
+    """The handler's exception at the last attempt: its type and message."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -114,11 +117,19 @@ class Status(msgspec.Struct, frozen=True):
         }
 
 
+def chain_status(tracker: Tracker, name: str, now: float) -> ChainStatus:
+    """The state of this chain."""
+    chain = tracker.chain(name)
+    return ChainStatus(
+        chain.state.value, chain.known, tracker.freshness.staleness(name, now), chain.reorder_buffer.messages
+    )
+
+
 def parked_objects(parked: Iterable[tuple[str, Parked]]) -> tuple[ParkedObject, ...]:
     """(handler's name, event and error) as plain data."""
     return tuple(
         ParkedObject(
-            name, each.event.topic, each.event.table, each.event.key, each.event.version, f"{each.error!r:.500}"
+            name, each.event.topic, each.event.table, each.event.key, each.event.version, each.text[:MAX_TEXT]
         )
         for name, each in parked
     )

@@ -121,7 +121,8 @@ def _driver(found: _Found) -> Iterator[str]:
             settings.driver,
             {**settings.needs(), "cross_process": "the publisher service, which is a process of its own"},
         )
-        contract.subscriber(driver, settings.for_driver())  # as a replica does with the same file
+        keys = settings.keys and bool(settings.client_key_file)  # each replica has a key; the service needs none
+        contract.subscriber(driver, msgspec.structs.replace(settings.for_driver(), keys=keys))  # as a replica does
     except PubSubError as error:
         yield str(error)
         return
@@ -221,6 +222,7 @@ def _listeners(found: _Found) -> Iterator[str]:
 def _paths(found: _Found) -> Iterator[str]:
     """No two options name one path, or one folder with different rights. A socket would replace a file."""
     settings = found.settings
+    scheme, _, rest = settings.bind_address.partition("://")
     database = found.database if settings.store_url else None  # a relay may have none
     wanted: dict[Path, str] = {}
     named = {
@@ -229,9 +231,7 @@ def _paths(found: _Found) -> Iterator[str]:
         else None,
         "journal_folder": _path(settings.journal.folder),
         "publisher_multiproc_socket": _path(settings.multiproc_socket),
-        "publisher_bind_address": _path(settings.bind_address.removeprefix("ipc://"))
-        if settings.bind_address.startswith("ipc://")
-        else None,
+        "publisher_bind_address": _path(rest) if scheme == "ipc" else None,
     }
     for name, path in named.items():
         if path is None:

@@ -7,9 +7,10 @@ from typing import Final, Protocol
 
 from pubsub_lib.core.lease import Lease
 from pubsub_lib.core.leased_publishers import ORIGIN
-from pubsub_lib.errors import PubSubError
+from pubsub_lib.errors import PubSubError, TransportError
 from pubsub_lib.logs import logger
 from pubsub_lib.service.name_conflicts import NameConflicts, ServiceLease, lease_of
+from pubsub_lib.threads.start import start_thread
 
 _log = logger(__name__)
 
@@ -121,16 +122,20 @@ class Leases:
         process: with a stopped server a query waits without end.
         """
         leaving = threading.Thread(target=self._leave, name="pubsub-leaving", daemon=True)
-        leaving.start()
+        try:
+            start_thread(leaving)
+        except TransportError as error:
+            _log_expires(error)
+            return
         leaving.join(seconds)
         if leaving.is_alive():
-            _log.warning("cannot leave the directory; the entry expires by itself: the database does not answer")
+            _log_expires("the database does not answer")
 
     def _leave(self) -> None:
         try:
             self.leave()
         except PubSubError as error:
-            _log.warning("cannot leave the directory; the entry expires by itself: %s", error)
+            _log_expires(error)
 
     def _renew(self, name: str, lease: Lease) -> None:
         asked = time.monotonic()
@@ -143,3 +148,7 @@ class Leases:
             lease.granted(asked)
         else:
             lease.refused()
+
+
+def _log_expires(why: object) -> None:
+    _log.warning("cannot leave the directory; the entry expires by itself: %s", why)

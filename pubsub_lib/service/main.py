@@ -118,10 +118,7 @@ def _check(configuration: Configuration, settings: Settings, service: ServiceSet
             entry.report_error(PROGRAM, error)
         if failures:
             return code_of(failures[0])
-        if service.role == STANDBY:
-            good += "; database and port are available"
-        else:
-            good += f"; {'database, ' if settings.store_url else ''}folders, sockets and ports are available"
+        good += f"; {probing.tested(settings, service)} are available"
     return _answer(good, "the configuration is good, but ")
 
 
@@ -289,7 +286,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--connect",
         action="store_true",
-        help="with --check: also try the database, folders, sockets and ports; run it while the service is stopped",
+        help="with --check: also try the database, the driver, folders, sockets and ports; run it while the service is "
+        "stopped",
     )
     parser.add_argument(
         "--log-level",

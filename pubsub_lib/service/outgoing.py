@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
+from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.handoffs import SECONDS, Handoffs, Worker
 from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
@@ -12,6 +13,7 @@ from pubsub_lib.errors import PubSubError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import Journal
 from pubsub_lib.logs import fields, logger
+from pubsub_lib.publisher.unsent import unsent
 
 _log = logger(__name__)
 
@@ -21,8 +23,10 @@ COUNTERS: Final = ("handed", "repeated", "followed", "took_over", "unsent")
 class Publishes(Protocol):
     """Sends links: :class:`pubsub_lib.publisher.publisher.Publisher`."""
 
-    def publish(self, links: Sequence[Link]) -> None:
-        """Number and send these links. Raises TransportError, FrameError, ClosedError."""
+    def publish(self, links: Sequence[Link], sent: list[Envelope]) -> None:
+        """Number and send these links. The sent envelopes are added to ``sent``, also when an error is raised. Raises
+        TransportError, FrameError, ClosedError.
+        """
 
 
 class Outgoing:
@@ -125,7 +129,8 @@ class Outgoing:
 
     def counters(self) -> Mapping[str, int]:
         """Links: ``handed`` over by workers, ``repeated`` (handed over, but sent before), ``followed`` (own, found in
-        the changelog), ``took_over`` (orphans found there), ``unsent`` (the driver refused them).
+        the changelog), ``took_over`` (orphans found there). ``unsent``: those of ``handed``, ``followed`` and
+        ``took_over`` that could not be sent.
         """
         return dict(self._counts)
 
@@ -144,15 +149,17 @@ class Outgoing:
         if not links:
             return
         hit("service.before_send")
+        sent: list[Envelope] = []
         try:
-            self._publisher.publish(links)
+            self._publisher.publish(links, sent)
         except PubSubError as error:
             # Not retried: the next hello shows the head, and replicas read the missing links from the store.
-            self._counts["unsent"] += len(links)
+            left = len(unsent(links, sent))
+            self._counts["unsent"] += left
             _log.warning(
                 "%d links could not be sent; replicas will read them from the store: %s",
-                len(links),
+                left,
                 error,
-                extra=fields(links=len(links), position=links[-1].point.position),
+                extra=fields(links=left, position=links[-1].point.position),
             )
         hit("service.after_send")

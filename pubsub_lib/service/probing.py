@@ -1,12 +1,14 @@
-"""Checks of ``publisher-service --check --connect``: database, folders, sockets and ports, used as by the service.
+"""Checks of ``publisher-service --check --connect``: database, name, driver, folders, sockets and ports, used as by the
+service.
 
-The checks leave no table, no file, no folder, and no listener.
+The checks leave no table, no file, no folder, and no listener. They send no message.
 """
 
 import errno
 import os
 import socket
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,31 +17,43 @@ from typing import Final
 import msgspec
 from sqlalchemy import URL
 
+from pubsub_lib import loader
 from pubsub_lib.config.service import STANDBY, ServiceSettings
 from pubsub_lib.core.leased_publishers import RELAY
 from pubsub_lib.errors import PubSubError, StoreUnavailable, TransportError
+from pubsub_lib.logs import logger
 from pubsub_lib.port_owner import owner_of_lock, owner_of_port
 from pubsub_lib.publisher.opening import is_bound
+from pubsub_lib.service.name_conflicts import RENEWALS, Renewals, conflict
 from pubsub_lib.service.writing import reason_of, try_making, try_opening, try_writing
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store, administration, sqlite, url
+from pubsub_lib.store.directory import Directory
 from pubsub_lib.store.host_commit import socket_of
+
+_log = logger(__name__)
 
 CONNECT_TIMEOUT: Final = 2.0
 """Seconds to find out whether a process listens at a socket file."""
+_PAUSE: Final = 0.2
+"""Seconds between two readings of the directory."""
 _EVERY: Final = ("*", "0.0.0.0")  # noqa: S104 - recognized
 
 
 def failures(settings: Settings, service: ServiceSettings) -> Iterator[PubSubError]:
     """The resources that the service could not use if it started now; each error names the resource and the remedy.
 
-    StoreError for the database, TransportError for all else. Blocks for the database's timeouts, and for 2 s a socket.
-    Raises DriverError, ConfigError for settings that were not checked before.
+    StoreError for the database, ConfigError for a name that a live service has, TransportError for all else. Blocks for
+    the timeouts of the database and the driver, for 2 s a socket, and while the directory has an entry of this name:
+    until its lease was renewed, or expires. Raises DriverError, ConfigError for settings that were not checked
+    before.
     """
     if service.role == STANDBY:
         yield from _tried(_copy, settings)
     elif settings.store_url:  # a relay may have none
         yield from _tried(_database, settings)
+    if _connects(settings, service):
+        yield from _tried(_driver, settings)
     if settings.journal.folder and service.role != STANDBY:
         yield from _tried(_folder, Path(settings.journal.folder), "journal_folder")
     if settings.multiproc_driver and settings.multiproc_socket and service.role != RELAY:
@@ -54,6 +68,20 @@ def failures(settings: Settings, service: ServiceSettings) -> Iterator[PubSubErr
         yield from _tried(_port, host, int(port), "publisher_port")
     if service.metrics_port > 0:
         yield from _tried(_port, service.metrics_address, service.metrics_port, "metrics_port")
+
+
+def tested(settings: Settings, service: ServiceSettings) -> str:
+    """The resources that ``failures`` tries, for people. Raises DriverError."""
+    if service.role == STANDBY:
+        return "database and port"
+    database, driver = "database, " if settings.store_url else "", "driver, " if _connects(settings, service) else ""
+    return f"{database}{driver}folders, sockets and ports"
+
+
+def _connects(settings: Settings, service: ServiceSettings) -> bool:
+    """Whether the driver connects to a server of its own. Others bind ports, or use the database."""
+    carries = loader.load(settings.driver).capabilities.carries_envelopes
+    return service.role != STANDBY and not is_bound(settings) and carries
 
 
 def _tried(probe: Callable[..., None], *arguments: object) -> Iterator[PubSubError]:
@@ -74,6 +102,42 @@ def _database(settings: Settings) -> None:
     with Store(msgspec.structs.replace(settings, store=once), create=False) as store:
         # Locks the counter's row, as every writer does, and releases it.
         store.committed(store.read_heads([]).store.nonce)
+        _name(settings.service_name, store.directory)
+
+
+def _name(service: str, directory: Directory) -> None:
+    """Raises ConfigError if a live service or publisher has this name: its entry is renewed. The entry of a killed one
+    is not, and expires.
+    """
+    renewals = Renewals()
+    until = None
+    while entries := [each for each in directory.live() if each.service == service]:
+        counts = renewals.seen(entries)
+        for each in entries:
+            if counts[each.uuid] >= RENEWALS:
+                raise conflict(each)
+        if until is None:
+            left = max(each.seconds_left for each in entries)
+            until = time.monotonic() + left + _PAUSE
+            _log.info(
+                "a service %r is registered at %s; waiting for at most %.0f s until it renews its lease, or the lease "
+                "of a killed service expires",
+                service,
+                entries[0].address or "no address",
+                left,
+            )
+        elif time.monotonic() >= until:
+            raise conflict(entries[0])  # it began meanwhile, or its lease would have expired
+        time.sleep(_PAUSE)
+
+
+def _driver(settings: Settings) -> None:
+    """Connect as the service does. A publisher that is opened and closed sends no message."""
+    sender = loader.load_publisher(settings)
+    try:
+        sender.initialize(lambda ask: None, lambda: None)
+    finally:
+        sender.close()
 
 
 def _copy(settings: Settings) -> None:

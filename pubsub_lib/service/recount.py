@@ -139,10 +139,10 @@ class StoreRecount:
         self._failed_before, self._failed = {}, {}
 
     def _begin(self, now: float, period: float) -> None:
+        heads = self._store.topics()  # first: when it raises, the next step begins the round again
         self._running, self._rows, self._after = True, True, None
         self._begun_at = now
         self._found, self._failed = {}, {}
-        heads = self._store.topics()
         self._topics = sorted(heads)
         self._known = set(heads)
         steps = 2 + sum(head.count for head in heads.values()) / PAGE + len(heads) / TOPICS

@@ -43,7 +43,7 @@ _LINKS: Final = {
     "handed": "handed over by workers, or committed for them",
     "followed": "found in the changelog: no worker handed them over",
     "took_over": "of origins without a live service",
-    "unsent": "refused by the driver: replicas read them from the database",
+    "unsent": "of these, could not be sent: replicas read them from the database",
 }
 _RELAYED: Final = {
     "links": "changes that were sent on",

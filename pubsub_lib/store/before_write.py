@@ -109,8 +109,8 @@ class WriteHooks:
     def review(self, effects: Sequence[Effect]) -> list[Effect]:
         """Run the hooks on each effect, in the order in which they were added; returns the effects to write.
 
-        An effect that a hook makes equal to the stored object is left out. Raises the exceptions of the hooks, and
-        InvalidValueError for a value that cannot be stored.
+        An effect that a hook makes equal to the stored object is left out, unless that is damaged. Raises the
+        exceptions of the hooks, and InvalidValueError for a value that cannot be stored.
         """
         hooks = self.hooks
         if not hooks:
@@ -133,6 +133,4 @@ class WriteHooks:
             effect = Effect(
                 effect.table, effect.key, effect.before, effect.topic, self._tables.encode(effect.table, given)
             )
-        before = effect.before
-        unchanged = before is not None and (before.topic, before.value) == (effect.topic, effect.value)
-        return None if unchanged else effect
+        return effect if effect.is_needed else None

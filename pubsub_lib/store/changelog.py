@@ -150,9 +150,7 @@ def _holds(
     return False if begin is not None and begin < point.position else None
 
 
-def recorded(
-    connection: Connection, asked: Sequence[tuple[str, Point, Head]], store: Point
-) -> list[Recorded | None]:
+def recorded(connection: Connection, asked: Sequence[tuple[str, Point, Head]], store: Point) -> list[Recorded | None]:
     """For each (topic, point, head of the topic): what the store, with this head, has at the point. Costs as much as
     ``holds``, and one look-up for each ``rows.CHUNK`` points.
     """

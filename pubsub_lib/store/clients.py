@@ -34,20 +34,21 @@ class Clients:
 
         return self._read("reading the clients", do)
 
+    def check(self, client: Client) -> None:
+        """Whether it can be added now: raises as :meth:`add`, and adds nothing."""
+        _check_valid(client)
+        self._read("reading the clients", lambda connection: _check_new(connection, client))
+
     def add(self, client: Client) -> None:
-        """Add a client with its topics. Raises InvalidValueError, and AlreadyExists for its name or its key."""
-        check_name("client", client.name)
-        check_key(client.public_key)
-        _check_topics(client.topics)
-        clients = schema.clients.c
-        taken = (clients.name == client.name) | (clients.public_key == client.public_key)
+        """Add a client with its topics; one that is there with this name, key and topics is left as it is. Raises
+        InvalidValueError, and AlreadyExists for its name or its key.
+        """
+        _check_valid(client)
 
         def do(connection: Connection) -> None:
-            found = connection.execute(select(clients.name).where(taken)).scalars().first()
-            if found == client.name:
-                raise AlreadyExists(f"there is a client {client.name!r} already; revoke it before you add it again")
-            if found is not None:
-                raise AlreadyExists(f"the client {found!r} has this key; give each client a key of its own")
+            if _is_there(connection, client):
+                return  # also by an earlier attempt, whose COMMIT had no answer
+            _check_new(connection, client)
             # Of two callers at once, one fails on the primary key, and its retry finds the other's row.
             connection.execute(insert(schema.clients).values(name=client.name, public_key=client.public_key))
             _grant(connection, client.name, client.topics)
@@ -69,12 +70,18 @@ class Clients:
         """Take these topics from a client; None: remove the client and its key. Returns what is left. Raises NotFound,
         also for a topic that the client was not granted.
         """
+        earlier: list[Client] = []  # of an attempt whose COMMIT had no answer: it may have removed what is not found
 
         def do(connection: Connection) -> Client:
-            before = _found(connection, name)
+            try:
+                before = _found(connection, name)
+            except NotFound:
+                if earlier:
+                    return earlier[-1]
+                raise
             grants = schema.grants.c
             taken = before.topics if topics is None else frozenset(topics)
-            if missing := sorted(taken - before.topics):
+            if (missing := sorted(taken - before.topics)) and not earlier:
                 raise NotFound(
                     f"the client {name!r} was not granted {missing[0] or 'every topic'!r}; see pubsub-db clients list"
                 )
@@ -82,9 +89,34 @@ class Clients:
                 connection.execute(delete(schema.grants).where(grants.name == name, grants.topic == topic))
             if topics is None:
                 connection.execute(delete(schema.clients).where(schema.clients.c.name == name))
-            return Client(name, before.public_key, before.topics - taken)
+            earlier.append(Client(name, before.public_key, before.topics - taken))
+            return earlier[-1]
 
         return self._write("revoking a client", do)
+
+
+def _check_valid(client: Client) -> None:
+    check_name("client", client.name)
+    check_key(client.public_key)
+    _check_topics(client.topics)
+
+
+def _is_there(connection: Connection, client: Client) -> bool:
+    clients = schema.clients.c
+    same = (clients.name == client.name) & (clients.public_key == client.public_key)
+    return connection.execute(select(clients.name).where(same)).first() is not None and (
+        _found(connection, client.name) == client
+    )
+
+
+def _check_new(connection: Connection, client: Client) -> None:
+    clients = schema.clients.c
+    taken = (clients.name == client.name) | (clients.public_key == client.public_key)
+    found = connection.execute(select(clients.name).where(taken)).scalars().first()
+    if found == client.name:
+        raise AlreadyExists(f"there is a client {client.name!r} already; revoke it before you add it again")
+    if found is not None:
+        raise AlreadyExists(f"the client {found!r} has this key; give each client a key of its own")
 
 
 def _found(connection: Connection, name: str) -> Client:

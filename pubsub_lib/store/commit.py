@@ -129,7 +129,7 @@ class Committer:
 
     def _executed(self, call: _Call) -> Attempt:
         # Hooks run on the thread that made the transaction, and may use the store.
-        if self._hooks.hooks or call.alone or self._groups.leading:
+        if self._hooks.hooks or call.alone or self._groups.inside:
             return self._execution.alone(call.work, self._hooks.review)
         attempt = None if self._host is None else self._of_host(self._host, call.work)
         if attempt is None:

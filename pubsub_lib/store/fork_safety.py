@@ -5,6 +5,7 @@ hold at that moment, and no thread of the child would ever release those. Theref
 connections are returned, closes them, and keeps the gates shut until it is done; both processes open new connections.
 """
 
+import logging
 import os
 import threading
 import weakref
@@ -183,6 +184,11 @@ class GatedPool(QueuePool):
             if who is not None and self._gate is not None:
                 self._gate.leave(who)
 
+
+pool_log: Final = logging.getLogger(f"{GatedPool.__module__}.{GatedPool.__qualname__}")
+"""The logger that SQLAlchemy uses for our pool. SQLAlchemy sets this level for its own pools, but not by our name."""
+if pool_log.level == logging.NOTSET:
+    pool_log.setLevel(logging.WARNING)
 
 _lock = threading.RLock()
 _gates: weakref.WeakSet[ForkGate] = weakref.WeakSet()

@@ -168,14 +168,28 @@ class GroupCommit:
         self._changed = threading.Condition()
         self._queue: list[_Waiting] = []
         self._leader: int | None = None
+        self._inside: set[int] = set()
+        """The threads that are in :meth:`run`."""
 
     @property
-    def leading(self) -> bool:
-        """Whether this thread is executing a group, and so cannot wait for another one."""
-        return self._leader == threading.get_ident()
+    def inside(self) -> bool:
+        """Whether this thread is in :meth:`run` already, and a signal handler calls. The handler cannot wait for its
+        turn, which comes after that of the call that it interrupted.
+        """
+        return threading.get_ident() in self._inside
 
     def run(self, work: Work) -> Attempt:
-        """Commit ``work``, possibly together with others. Blocks for the groups before and its own."""
+        """Commit ``work``, possibly together with others. Blocks for the groups before and its own. Not for a thread
+        that is :attr:`inside`.
+        """
+        thread = threading.get_ident()
+        try:
+            self._inside.add(thread)
+            return self._run(work)
+        finally:
+            self._inside.discard(thread)
+
+    def _run(self, work: Work) -> Attempt:
         mine, group, attempts = _Waiting(work), list[_Waiting](), list[Attempt]()
         try:
             with self._changed:
@@ -197,7 +211,7 @@ class GroupCommit:
 
     def _end(self, mine: _Waiting, group: Sequence[_Waiting], attempts: Sequence[Attempt]) -> None:
         """Give the group its results; or, after an interrupt, leave the queue."""
-        if self.leading:
+        if self._leader == threading.get_ident():
             self._leader = None
         for each, attempt in zip(group, attempts, strict=False):
             each.attempt = attempt

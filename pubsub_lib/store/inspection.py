@@ -208,17 +208,26 @@ class Inspection:
         """This host's clock, compared with the writers'; None: no recent link has the time of its commit."""
         return self._read("comparing clocks", clock_comparison.compare)
 
-    def last_by_origin(self) -> Mapping[str, Kept]:
-        """The newest link of each origin ("": none was named) among the ``RECENT`` newest links."""
+    def last_by_origin(self, read: Mapping[str, int]) -> Mapping[str, Kept]:
+        """The newest link of each of these origins ("": none was named) at its position or before, among the ``RECENT``
+        newest links. ``read``: position by origin.
+        """
+        if not read:
+            return {}
         links = schema.links.c
-        recent = select(links.position, links.origin).order_by(links.position.desc()).limit(RECENT).subquery()
-        newest = select(func.max(recent.c.position)).group_by(recent.c.origin)
+        recent = select(links.position, links.origin).order_by(links.position.desc()).limit(RECENT).subquery().c
+        theirs = select(recent.position, recent.origin).where(recent.position <= max(read.values()))
 
         def do(connection: Connection) -> dict[str, Kept]:
+            newest: dict[str, int] = {}
+            for position, origin in connection.execute(theirs.order_by(recent.position.desc())):
+                if position <= read.get(origin, -1):
+                    newest.setdefault(origin, position)
             found: dict[str, Kept] = {}
-            for part in rows.chunks(sorted(connection.execute(newest).scalars())):
+            for part in rows.chunks(sorted({*newest.values()})):
                 for kept in _fetch(connection, _ordered(descending=False).where(links.position.in_(part)), aged=True):
-                    found[kept.link.origin] = kept
+                    if newest.get(kept.link.origin) == kept.link.point.position:
+                        found[kept.link.origin] = kept
             return found
 
         return self._read("reading the changelog", do)

@@ -26,9 +26,12 @@ from pubsub_lib.store.verbs import Effect
 class SessionRecorder(Transaction):
     """The verbs of :class:`Transaction` inside a user's session, transaction after transaction.
 
-    ``commit`` is the last transaction's commit. Belongs to the session's thread. Nothing is retried: an error of this
-    library is raised from ``session.commit()``; the caller then rolls the transaction back and may run it again.
-    ``get`` reads committed values and the verbs recorded here.
+    ``commit`` is the last transaction's commit. ``nonce`` stays that of the last executed transaction until the session
+    begins the next one, so that it can be looked up after a COMMIT without an answer. Belongs to the session's thread.
+    Nothing is retried: an error of this library is raised from ``session.commit()``; the caller then rolls the
+    transaction back and may run it again. ``get`` reads committed values and the verbs recorded here. After the
+    recorder's ``before_commit`` listener has executed the verbs, and until the transaction ends, verbs and ``get``
+    raise UsageError.
     """
 
     def __init__(
@@ -52,6 +55,12 @@ class SessionRecorder(Transaction):
         self._on_commit = on_commit
         self._savepoints: dict[SessionTransaction, int] = {}
         self._ending: SessionTransaction | None = None
+        self._executed = False
+        """Whether the verbs of this transaction were executed: a later one would not be committed with them."""
+        self._is_committed = False
+        self._sent = False
+        """Whether ``nonce`` was sent to the database: the next transaction needs another one. Until then it stays, so
+        that a program may read it before the session begins."""
         self._pending: Commit | None = None
         self._listeners: list[tuple[str, Callable[..., None]]] = [
             ("before_commit", self._before_commit),
@@ -61,7 +70,8 @@ class SessionRecorder(Transaction):
             ("after_transaction_end", self._transaction_ended),
         ]
         for name, listener in self._listeners:
-            event.listen(session, name, listener)
+            # First after a COMMIT: the exception of another listener must not keep the commit from being published.
+            event.listen(session, name, listener, insert=name == "after_commit")
 
     def close(self) -> None:
         """Stop listening to the session and drop the recorded verbs. Idempotent."""
@@ -73,6 +83,16 @@ class SessionRecorder(Transaction):
 
     def _check_open(self) -> None:
         super()._check_open()
+        if self._is_committed:
+            raise UsageError(
+                "this session's transaction is committed already, with the changes recorded before; record further "
+                "ones in its next transaction, after session.commit() has returned"
+            )
+        if self._executed:
+            raise UsageError(
+                "this session's transaction is being committed, and its recorded changes were already executed; record "
+                "before session.commit(), or in a before_commit listener added before store.session(session)"
+            )
         if not self._session.in_transaction():
             # As session.add does: so that a rollback without anything else in the session drops our verbs, too.
             self._session.begin()
@@ -81,7 +101,9 @@ class SessionRecorder(Transaction):
         savepoint = session.get_nested_transaction()
         if savepoint is None:
             session.flush()  # a program may record its changes while they are flushed, too
-        if not self._operations:
+            self._executed = True
+        if not self._operations or self._pending is not None:
+            # Pending: another listener stopped the commit after our verbs were executed, and it is tried again.
             return
         if savepoint is not None:
             # The second call for one savepoint: an outer transaction commits while the savepoint is open. That commit
@@ -97,15 +119,20 @@ class SessionRecorder(Transaction):
                     f"the session is bound to {connection.dialect.name}, the store to {self._dialect}; "
                     "pass bind_arguments that lead to the store's database"
                 )
-            executor = ConnectionExecutor(connection)
-            self._pending = writer.write(executor, self._work(), self._tables.encode, self._limits, self._review)
+            executor, works = ConnectionExecutor(connection), [self._work()]
+            self._sent = True
+            (outcome,) = writer.write_together(executor, works, self._tables.encode, self._limits, self._review)
         except SQLAlchemyError as error:
             raise error_mapping.translate(error, "writing in a session") from error
+        if outcome.error is not None:
+            raise outcome.error  # not translated: a hook may raise an error of another database
+        self._pending = outcome.commit
 
     def _after_commit(self, session: Session) -> None:
         if session.in_nested_transaction():
             return
         commit, self._pending = self._pending, None
+        self._is_committed = True
         if self._operations:
             self.commit = commit
         self._forget()
@@ -117,21 +144,23 @@ class SessionRecorder(Transaction):
         if savepoint is not None:
             del self._operations[self._savepoints.get(savepoint, 0) :]
             return
-        self._pending = None
         self._forget()
 
     def _transaction_began(self, session: Session, transaction: SessionTransaction) -> None:
         if transaction.nested:
             self._savepoints[transaction] = len(self._operations)
+        elif transaction.parent is None and self._sent:
+            self._sent, self.nonce = False, new_nonce()
 
     def _transaction_ended(self, session: Session, transaction: SessionTransaction) -> None:
         self._savepoints.pop(transaction, None)
         if transaction is self._ending:
             self._ending = None
         if transaction.parent is None:
+            self._executed = self._is_committed = False
             self._forget()  # also by session.close(), which rolls back without after_rollback
 
     def _forget(self) -> None:
         self._operations = []
         self._reads = {}
-        self.nonce = new_nonce()
+        self._pending = None

@@ -7,7 +7,7 @@ import msgspec
 
 from pubsub_lib.core import values
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.table import Declared, Table, TableTypes
+from pubsub_lib.core.table import Declared, Table, TableTypes, type_name
 from pubsub_lib.errors import InvalidValueError
 
 
@@ -42,7 +42,8 @@ class Tables:
         try:
             typed = msgspec.convert(_plain(table, value), kind)
         except msgspec.ValidationError as error:
-            raise InvalidValueError(f"a value of the table {table!r} does not fit {kind.__name__}: {error}") from error
+            named = type_name(kind)
+            raise InvalidValueError(f"a value of the table {table!r} does not fit {named}: {error}") from error
         return values.encode(_plain(table, typed), self._limits)
 
     def encode_patch(self, table: str, patch: object) -> bytes:
@@ -62,9 +63,9 @@ class Tables:
             return values.decode(data)
         try:
             return msgspec.json.decode(data, type=kind)
-        except msgspec.DecodeError as error:
+        except values.DECODE_ERRORS as error:
             raise InvalidValueError(
-                f"a stored value of the table {table!r} does not fit {kind.__name__}: {error}"
+                f"a stored value of the table {table!r} does not fit {type_name(kind)}: {error}"
             ) from error
 
 

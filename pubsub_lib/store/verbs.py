@@ -75,6 +75,16 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
         """Number of positions that the effect takes."""
         return 2 if self.moves else 1
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether the write changes the object. That of a damaged row whose bytes are the new value does, too: without
+        it a repair would restore the old bytes.
+        """
+        before = self.before
+        if before is None or self.value is None:
+            return True
+        return (before.topic, before.value) != (self.topic, self.value) or not before.is_sound
+
 
 Encode = Callable[[str, object], bytes]
 """(table, value) -> canonical JSON, checked against the table's type."""
@@ -102,10 +112,9 @@ def fold(operations: Sequence[Operation], stored: Mapping[Identity, Stored], enc
         if after is None:
             if before is not None:
                 effects.append(Effect(table, key, before, before.topic, None))
-        elif before is None or (before.topic, before.value) != after or not before.is_sound:
-            # A damaged row whose bytes equal the new value is written, too: otherwise a repair would restore old bytes.
+        else:
             effects.append(Effect(table, key, before, *after))
-    return effects
+    return [effect for effect in effects if effect.is_needed]
 
 
 def _check_version(operation: Operation, before: Stored | None) -> None:

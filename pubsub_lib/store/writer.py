@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, Table, func, select
-from sqlalchemy.exc import SQLAlchemyError
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Head, Point
@@ -54,26 +53,17 @@ class Outcome(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
-def write(executor: Executor, work: Work, encode: Encode, limits: Limits, review: Review = list) -> Commit | None:
-    """Execute recorded verbs; None when they change nothing. The caller commits, or rolls back after any exception.
-
-    ``review`` gets the effects of the verbs, while the objects are locked and before the counter is, and returns the
-    effects to write. Raises the errors of :func:`.verbs.fold` and ``review``, VersionMismatch when a read object was
-    changed, StoreError for an update of a value that was altered in the database, and SQLAlchemy's errors.
-    """
-    (outcome,) = write_together(executor, [work], encode, limits, review)
-    if outcome.error is not None:
-        raise outcome.error
-    return outcome.commit
-
-
 def write_together(
     executor: Executor, works: Sequence[Work], encode: Encode, limits: Limits, review: Review = list
 ) -> list[Outcome]:
-    """Execute several works, of which no two name the same object, as one transaction after the other.
+    """Execute several works, of which no two name the same object, as one transaction after the other. The caller
+    commits, or rolls back after any exception.
 
-    An error of one work, as :func:`write` raises it, leaves the others. Raises SQLAlchemy's errors, and StoreError when
-    the changelog has no link of a topic whose row was lost: then nothing is written.
+    ``review`` gets the effects of the verbs, while the objects are locked and before the counter is, and returns the
+    effects to write. An error of one work leaves the others: those of :func:`.verbs.fold` and ``review``,
+    VersionMismatch when a read object was changed, StoreError for an update of a value that was altered in the
+    database. Raises SQLAlchemy's errors of this database, and StoreError when the changelog has no link of a topic
+    whose row was lost: then nothing is written.
     """
     outcomes, drafts, topics = _draft(executor, works, encode, limits, review)
     if not drafts:
@@ -127,9 +117,7 @@ def _draft(
                 _check_merged(work.operations, stored)
             effects = review(verbs.fold(work.operations, stored, encode))
             changes = verbs.check_size(effects, limits, max_size)
-        except SQLAlchemyError:
-            raise
-        except Exception as error:  # noqa: BLE001 - of a user's type or hook; it belongs to this work
+        except Exception as error:  # noqa: BLE001 - of a user's type or hook, also SQLAlchemy's; it belongs to this work
             outcomes[number] = Outcome(error=error)
         else:
             if effects:

@@ -22,6 +22,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -93,7 +94,7 @@ class LocalReplica(Replica):
     def _not_applied(self, state: ReplicaState, heads: Heads) -> str:
         if self._engine.failure is not None:
             raise self._engine.failure
-        tracker, why = state.tracker, self._engine.why()
+        tracker, why = state.tracker, self._engine.sync_failures.why()
         if tracker.topics and not tracker.synced:
             return f"it is not synced{why}"
         for topic in tracker.topics:
@@ -146,24 +147,28 @@ class Local:
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pubsub-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None))
-        self._tables = TableTypes(tables).types
-        self._loss = loss
-        self._rng = random.Random(seed)
-        self._time = LocalTime()
-        self._replicas: list[LocalReplica] = []
-        self._reported: dict[int, int] = {}
-        self.settings = Settings(
-            store_url=f"sqlite:///{self._folder / 'store.sqlite'}",
-            service_name="local",
-            timing=timing,
-            handling=handling,
-            limits=limits,
-            paranoid=True,
-        )
-        """The settings of the replicas. Another program or thread may open ``settings.store_url``, too."""
-        self.store = Store(self.settings, tables=tables)
-        """A real store, with all functions of production."""
-        self._wire = LocalWire(self.settings, self.store, self._time, self._rng)
+        with ExitStack() as undo:
+            undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            self._tables = TableTypes(tables).types
+            self._loss = loss
+            self._rng = random.Random(seed)
+            self._time = LocalTime()
+            self._replicas: list[LocalReplica] = []
+            self._reported: dict[int, int] = {}
+            self.settings = Settings(
+                store_url=f"sqlite:///{self._folder / 'store.sqlite'}",
+                service_name="local",
+                timing=timing,
+                handling=handling,
+                limits=limits,
+                paranoid=True,
+            )
+            """The settings of the replicas. Another program or thread may open ``settings.store_url``, too."""
+            self.store = Store(self.settings, tables=tables)
+            """A real store, with all functions of production."""
+            undo.callback(self.store.close)
+            self._wire = LocalWire(self.settings, self.store, self._time, self._rng)
+            undo.pop_all()
 
     def __enter__(self) -> Self:
         return self

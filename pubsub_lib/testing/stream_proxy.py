@@ -39,7 +39,11 @@ class StreamProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="stream-proxy", daemon=True)
         self._thread.start()
-        self.restore()
+        try:
+            self.restore()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def is_cut(self) -> bool:

@@ -3,16 +3,20 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.store import migration, schema
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+ANCHOR = re.compile(r"\]\(((?:[^)#\s]+\.md)?)#([^)\s]+)\)")
+CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def name(page: Path) -> str:
@@ -53,10 +57,29 @@ def test_links_have_existing_targets(page: Path) -> None:
             assert (page.parent / target).exists(), f"{name(page)} links to {target}"
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings of a page on GitHub."""
+    found: Counter[str] = Counter()
+    made = set()
+    for heading in re.findall(r"^#{1,6} +(.+?) *$", CODE.sub("", page.read_text()), re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        made.add(f"{slug}-{found[slug]}" if found[slug] else slug)
+        found[slug] += 1
+    return made
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_to_a_heading_lead_to_it_on_github(page: Path) -> None:
+    for target, anchor in ANCHOR.findall(page.read_text()):
+        if not target.startswith(("http://", "https://")):
+            other = page.parent / target if target else page
+            assert anchor in anchors(other), f"{name(page)} links to {target}#{anchor}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_lines_have_at_most_100_characters(page: Path) -> None:
     """Except in generated tables and in code."""
-    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    text = CODE.sub("", page.read_text())
     kept = ("|", "    ") if re.search(r"tools/(generate_|draw_)|<!-- late wakes -->", text) else ("    ",)
     assert [line for line in text.splitlines() if len(line) > 100 and not line.startswith(kept)] == []
 
@@ -104,6 +127,12 @@ def test_figures_beside_other_systems_are_those_of_the_performance_page() -> Non
     assert len(quoted) == 7
     for name, (one, four, median, _) in quoted.items():
         assert [one, four, median] == [measured[name][0], measured[name][1], measured[name][6]], name
+
+
+def test_operating_page_names_the_recount_time_of_the_service() -> None:
+    page = " ".join((ROOT / "docs" / "operating.md").read_text().split())
+    hours = round(ServiceSettings().recount_time / 3600)
+    assert f"the recount of the service reads all objects twice in each `recount_time` ({hours} hour)" in page
 
 
 def test_upgrading_page_names_the_schema_and_what_migrations_do() -> None:

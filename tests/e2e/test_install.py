@@ -33,6 +33,8 @@ PAGE: Final = (ROOT / "docs" / "install.md").read_text()
 WHEEL: Final = f"pubsub_lib-{pubsub_lib.__version__}-py3-none-any.whl"
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXTRAS: Final = re.compile(r"-py3-none-any\.whl\[([\w,]+)\]")
+INSTALLED: Final = 900.0
+"""Seconds for pip and a new environment. On a machine with much other work they took more than 120."""
 OF_VENV: Final = {"pip", "setuptools", "wheel"}
 """What ``python3 -m venv`` itself may install."""
 AS_ROOT: Final = ("useradd ", "systemctl ")
@@ -93,7 +95,7 @@ def run(script: str, folder: Path, variables: Mapping[str, str]) -> "subprocess.
         capture_output=True,
         text=True,
         check=False,
-        timeout=LONG,
+        timeout=INSTALLED,
     )
     assert done.returncode == OK, f"{script}\n{done.stdout}{done.stderr}"
     return done

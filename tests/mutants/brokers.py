@@ -102,7 +102,8 @@ MUTANTS = (
     ),
     CONNECTION(
         "refused_publisher_waits",
-        "        if refused:\n            self.settled.set()\n",
+        "        if any(isinstance(each, RefusedError) for each in self._failures.values()):\n"
+        "            self.settled.set()\n",
         "",
         f"{SERVER}test_wrong_credentials_are_refused_at_once_without_the_password",
         "with wrong credentials the start waits for the whole connect_timeout",
@@ -166,7 +167,7 @@ MUTANTS = (
     ),
     PUBLISHER(
         "envelopes_left_in_the_queue_are_not_lost",
-        "        self._lose(len(self._queue.take()))\n",
+        "        self._lose(number_lost(self._queue.take()))\n",
         "",
         f"{LOSSES}test_envelopes_that_wait_without_a_connection_are_lost_at_the_end",
         "accepted envelopes are neither sent nor counted",

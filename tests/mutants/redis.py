@@ -91,7 +91,7 @@ MUTANTS = (
     ),
     PUBLISHER(
         "redis_lost_envelopes_are_not_counted",
-        "self._lost += len(self._queue.take())",
+        "self._lost += number_lost(self._queue.take())",
         "self._queue.take()",
         "test_a_publisher_refuses_without_a_connection_and_counts_what_a_lost_one_drops",
         "a loss shows in no counter",

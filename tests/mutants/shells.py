@@ -187,8 +187,8 @@ WAKE_UPS = (
     ),
     HANDLERS(
         "waiters_are_not_notified_of_a_handled_event",
-        "                parked = self._queue.failed(now, error)\n            self._changed.notify_all()",
-        "                parked = self._queue.failed(now, error)",
+        "                parked = self._queue.failed(now, error, text)\n            self._changed.notify_all()",
+        "                parked = self._queue.failed(now, error, text)",
         "test_wait_handled_always_returns_after_the_handler",
         "wait_handled() never returns",
     ),
@@ -201,8 +201,8 @@ WAKE_UPS = (
     ),
     HANDLERS(
         "watchers_are_called_before_the_count",
-        "        now = self._clock()\n        with self._changed:\n            if error is None:\n",
-        "        now = self._clock()\n        self._owner.announce()\n        self._owner.watchers = ()\n"
+        "else described(error)\n        with self._changed:\n            if error is None:\n",
+        "else described(error)\n        self._owner.announce()\n        self._owner.watchers = ()\n"
         "        with self._changed:\n            if error is None:\n",
         "test_watcher_is_called_after_every_handled_change",
         "an asyncio program that waits for a handler checks too early, and then never again",
@@ -301,9 +301,9 @@ LOCKS = (
     ),
     PUBLISHER(
         "goodbye_is_sent_beside_a_hello",
-        "            with self._hello_lock:  # after the hello that is being sent now\n"
-        "                self._send_hello(goodbye)",
+        "        with self._hello_lock:  # after the hello that is being sent now\n"
         "            self._send_hello(goodbye)",
+        "        self._send_hello(goodbye)",
         "test_goodbye_is_the_last_message_and_comes_once",
         "a hello may follow the goodbye",
     ),
@@ -564,16 +564,16 @@ OPENING = (
 FAULTS = (
     Mutant(
         "altered_objects_are_not_journalled",
-        "pubsub_lib/replica/engine.py",
-        "                self._journal.rotted(rot)\n",
-        "                pass\n",
+        "pubsub_lib/replica/fault_log.py",
+        "            journal.rotted(rot)\n",
+        "            pass\n",
         (ALTERED,),
         wrong="the audit has no record of objects that were altered in a replica's memory",
     ),
     Mutant(
         "altered_objects_are_not_logged",
-        "pubsub_lib/replica/engine.py",
-        "            log_rot(rot)\n",
+        "pubsub_lib/replica/fault_log.py",
+        "        log_rot(rot)\n",
         "",
         (ALTERED,),
         wrong="no line in the log names the host whose memory is faulty",

@@ -330,8 +330,14 @@ def pusher(world: World, *, wait: float) -> tuple[IpcPublisher, PushDouble]:
     push = PushDouble(world)
     world.replace("pubsub_zmq.multiproc.publisher", "make_context", lambda: _ContextDouble(push))
     world.replace("pubsub_zmq.multiproc.publisher", "check_folder", lambda path: None)
+    made = ZmqDouble(world)
+    monitor = MonitorDouble(made)
+    world.replace("pubsub_zmq.multiproc.publisher", "Monitor", lambda socket, events: monitor)
+    world.replace("pubsub_zmq.multiproc.publisher", "signal_of", lambda socket: made.sources[socket])
+    world.replace("pubsub_zmq.multiproc.publisher", "has_work", lambda signal: signal())
     publisher = IpcPublisher(Path("/nowhere"), Limits(), 1000, wait, 0.0)
     publisher.initialize(lambda ask: None, lambda: None)
+    monitor.add(int(zmq.EVENT_HANDSHAKE_SUCCEEDED), "")
     return publisher, push
 
 

@@ -370,8 +370,8 @@ def late_answer_used() -> list[Patch]:
 def failed_forever() -> list[Patch]:
     failed = SyncScheduler.failed
 
-    def _failed(self: Any, now: float, pause: float | None = None) -> None:
-        failed(self, now, pause)
+    def _failed(self: Any, *given: Any, **named: Any) -> None:
+        failed(self, *given, **named)
         self._free_from = float("inf")
 
     return [(SyncScheduler, "failed", _failed)]

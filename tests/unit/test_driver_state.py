@@ -63,7 +63,7 @@ def test_a_publisher_is_open_between_initialize_and_close() -> None:
 def test_a_publisher_that_was_closed_is_not_initialized_any_more() -> None:
     state = PublisherState()
     state.closed = True
-    refused(state.check_new, "make a new one")
+    refused(state.check_new, "this publisher is closed; make a new one")
 
 
 def test_a_publisher_belongs_to_the_process_that_initialized_it() -> None:

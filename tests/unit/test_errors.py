@@ -7,7 +7,7 @@ import pytest
 
 from pubsub_lib import errors
 from pubsub_lib.core.model import Point
-from pubsub_lib.errors import FrameError, HistoryChanged, OutcomeUnknown, PubSubError, WaitTimeout
+from pubsub_lib.errors import FrameError, HistoryChanged, OutcomeUnknown, PubSubError, WaitTimeout, described
 
 ALL_ERRORS = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, PubSubError)]
 
@@ -57,3 +57,14 @@ def test_every_error_can_be_pickled(error: type[PubSubError]) -> None:
     assert type(copy) is error
     assert str(copy) == "a sentence"
     assert vars(copy) == vars(original)
+
+
+class Unprintable(BaseException):
+    def __str__(self) -> str:
+        raise SystemExit("no text")
+
+
+def test_described_error_has_type_and_message_and_never_raises() -> None:
+    assert described(KeyError("mac")) == "KeyError: 'mac'"
+    assert described(MemoryError()) == "MemoryError"
+    assert described(Unprintable()) == "Unprintable"

@@ -89,6 +89,13 @@ def test_close_ends_every_wait() -> None:
         assert taken == [None]
 
 
+def test_requests_after_close_are_dropped() -> None:
+    asks = HelloRequests(Limits())
+    asks.close()
+    assert asks.put([b"late"], 1) == 0
+    assert not asks._waiting
+
+
 def test_each_peer_in_turn_has_its_oldest_request_answered() -> None:
     asks = HelloRequests(Limits())
     asks.put([b"a1", b"a2", b"a3"], 1)

@@ -101,11 +101,12 @@ def test_messages_of_a_topic_share_a_frame_up_to_its_limit() -> None:
     assert all(len(body) <= LIMITS.max_frame_bytes for _, body in got)
 
 
-def test_each_frame_comes_with_the_number_of_its_envelopes() -> None:
+def test_each_frame_comes_with_the_number_of_its_envelopes_without_hellos() -> None:
     numbers = (1, 2, 3, 7, 8)  # a gap ends a frame
     waiting = [hello(0), *(outgoing(envelope("a", number, UUIDS[0])) for number in numbers), hello(1)]
-    assert [number for _, _, number in counted_frames(waiting, LIMITS)] == [1, 3, 2, 1]
+    assert [number for _, _, number in counted_frames(waiting, LIMITS)] == [0, 3, 2, 0]
     assert [pair for *pair, _ in counted_frames(waiting, LIMITS)] == [list(pair) for pair in frames(waiting, LIMITS)]
+    assert [number for one in waiting[:2] for _, _, number in counted_frames([one], LIMITS)] == [0, 1]
 
 
 def test_single_waiting_message_is_sent_as_it_was_encoded() -> None:

@@ -250,8 +250,7 @@ def test_every_interface_is_bound_only_when_insecure_and_a_publisher_is_warned(
     with caplog.at_level(logging.WARNING, "pubsub_lib.config.pubsub"):
         got = read(
             tmp_path,
-            f"[pubsub]\nstore_url = {URL}\n{name}enable_pub_sub = true\npub_sub_driver = memory\n"
-            f"insecure = {insecure}\n",
+            f"[pubsub]\nstore_url = {URL}\n{name}enable_pub_sub = true\ninsecure = {insecure}\n",
         )
     assert got.bind_address == bound
     assert ("loopback only" in caplog.text) == (insecure == "false" and name != "")
@@ -279,6 +278,40 @@ def test_without_keys_a_wildcard_binds_the_address_of_this_host_alone(
         )
     assert got.bind_address == bound
     assert ("loopback only" if "127" in bound else f"local_ip ({local_ip}) only") in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("lines", "warned"),
+    [
+        ("pub_sub_driver = nats_pubsub_driver\n", True),
+        ("[df]\npub_sub_driver = zmq_pubsub_driver\n", True),
+        ("pub_sub_driver = nats_pubsub_driver\nenable_pub_sub = true\n", False),
+        ("pub_sub_driver = db_polling_pubsub_driver\n", False),
+        ("", False),
+    ],
+)
+def test_driver_without_enable_pub_sub_is_warned_of(
+    lines: str, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    read(tmp_path, f"[pubsub]\nstore_url = {URL}\n{lines}")
+    assert ("but enable_pub_sub is false, so replicas poll the database" in caplog.text) is warned
+
+
+def test_driver_of_the_environment_without_enable_pub_sub_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_PUBSUB__PUB_SUB_DRIVER", "memory")
+    read(tmp_path, f"[pubsub]\nstore_url = {URL}\n")
+    assert "pub_sub_driver is 'memory' but enable_pub_sub is false" in caplog.text
+
+
+@pytest.mark.parametrize("driver", ["nats_pubsub_driver", "pgnotify_pubsub_driver", "redis_pubsub_driver", "memory"])
+def test_publisher_that_binds_nothing_is_not_warned_of_its_address(
+    driver: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = f"[pubsub]\nstore_url = {URL}\nservice_name = x\nenable_pub_sub = true\npub_sub_driver = {driver}\n"
+    assert read(tmp_path, text).driver == driver
+    assert "publisher_bind_address" not in caplog.text
 
 
 @pytest.mark.parametrize("ip", ["*", "0.0.0.0", "[::]"])

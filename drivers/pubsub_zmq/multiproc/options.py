@@ -12,6 +12,8 @@ GROUP: Final = "pubsub_ipc"
 """The group of an INI file; without it, it would be the package's name."""
 EXTRA: Final = "zmq"
 """The extra of pubsub-lib that installs the packages that the driver imports."""
+BINDS: Final = False
+"""Publishers bind no address."""
 
 
 class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,7 +43,8 @@ class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float,
         Meta(ge=0, le=1),
         option(
-            "Maximum time that a closing worker waits until the service has taken the buffered messages. In seconds."
+            "Maximum time that a closing worker waits until the service has taken the buffered messages. Then it drops "
+            "them, and replicas receive the changes later. In seconds."
         ),
     ] = 0.5
     receive_buffer: Annotated[

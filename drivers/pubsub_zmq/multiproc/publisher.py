@@ -1,5 +1,6 @@
 """A worker's end of the hop: PUSH."""
 
+import select
 import threading
 import time
 from collections import Counter
@@ -15,9 +16,10 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import TransportError
-from pubsub_lib.logs import logger
+from pubsub_lib.logs import fields, logger
 from pubsub_lib.socket_path import SCHEME, check_folder
 from pubsub_zmq.contexts import make_context
+from pubsub_zmq.sockets import Monitor, has_work, signal_of
 
 _log = logger(__name__)
 
@@ -26,14 +28,20 @@ _MAX_RECONNECT_MS: Final = 1000
 # Plain integers, because combining the library's enumerations takes longer than sending.
 _NOW: Final = int(zmq.DONTWAIT)
 _MORE: Final = int(zmq.DONTWAIT) | int(zmq.SNDMORE)
+_CONNECTED: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+_EVENTS: Final = _CONNECTED | int(zmq.EVENT_DISCONNECTED)
+_CLOCK: Final = 0.01
+"""Seconds by which libzmq's clock and ours may differ."""
+_LAST: Final = 0.05
+"""Seconds for the messages that waited for a service, if it comes at the end of ``linger``."""
 _STOP: Final = 1.0
 """Maximum seconds that ``close`` waits for a thread that is sending; ``full_wait`` is smaller."""
 
 
 class IpcPublisher(Publisher):
     """Pushes in the caller's thread. libzmq's own I/O thread connects, reconnects and buffers up to ``buffer`` messages
-    while the service is down. A further message waits ``wait`` seconds for room, then raises; it is never dropped
-    silently.
+    while the service is down. A further message waits ``wait`` seconds for room, then raises. ``close`` drops the
+    messages that no service takes within ``linger`` seconds.
     """
 
     def __init__(
@@ -56,7 +64,13 @@ class IpcPublisher(Publisher):
         self._lock = threading.Lock()
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._socket: zmq.Socket[bytes] | None = None
-        self._counts: Counter[str] = Counter(sent=0, waited=0, refused=0)
+        self._monitor: Monitor | None = None
+        self._signal = select.poll()
+        """Whether the monitor has events."""
+        self._connected = False
+        self._unconnected = 0
+        """Messages that were pushed since the last connection was lost: they wait for the next one."""
+        self._counts: Counter[str] = Counter(sent=0, waited=0, refused=0, lost=0)
 
     def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         """Connect; the service need not run yet. Neither callback is ever called: no hello request reaches a worker,
@@ -69,22 +83,28 @@ class IpcPublisher(Publisher):
         # A context belongs to one process: a send on an inherited context reports success, but the message is lost.
         context = make_context()
         socket: zmq.Socket[bytes] | None = None
+        monitor: Monitor | None = None
         try:
             socket = context.socket(zmq.PUSH)
+            monitor = Monitor(socket, _EVENTS)
+            self._signal = signal_of(monitor.socket)
             socket.sndhwm = self._buffer
             # Also for a process that exits without close(): by default it would wait for the service without limit.
             socket.linger = round(self._linger * 1000)
             socket.reconnect_ivl = _RECONNECT_MS
             socket.reconnect_ivl_max = _MAX_RECONNECT_MS
             socket.connect(f"{SCHEME}{self._path}")
+            self._watch(monitor)  # libzmq signals only events after a look
         except zmq.ZMQError as error:
+            if monitor is not None:
+                monitor.close()
             if socket is not None:
                 socket.close(0)
             context.term()
             raise TransportError(
                 f"cannot connect to the worker socket {str(self._path)!r}: {error}; set publisher_multiproc_socket"
             ) from error
-        self._context, self._socket = context, socket
+        self._context, self._socket, self._monitor = context, socket, monitor
         self._life.begin()
 
     def send_event(self, envelope: Envelope) -> None:
@@ -105,13 +125,17 @@ class IpcPublisher(Publisher):
             self._lock.release()
 
     def counters(self) -> Mapping[str, int]:
-        """``sent``, ``waited`` (sends that had to wait for room) and ``refused`` (sends that found no room)."""
+        """``sent`` (messages that the buffer took), ``waited`` (sends that had to wait for room), ``refused`` (sends
+        that found no room). ``lost``: messages that were pushed while no service was connected, and that ``close``
+        dropped, because none came; they are not in ``sent`` any more. What a connected service did not take is unknown.
+        """
         return dict(self._counts)
 
     def close(self) -> None:
         """Wait up to ``linger`` seconds until the buffered messages are sent, then release everything.
 
-        Messages that were not sent are in the changelog.
+        Messages that were not sent are dropped, which is logged; the changes are in the changelog. Those that waited
+        for a service are counted as ``lost``.
         """
         if self._life.inherited:
             return
@@ -122,12 +146,60 @@ class IpcPublisher(Publisher):
         try:
             socket, self._socket = self._socket, None
             context, self._context = self._context, None
+            monitor, self._monitor = self._monitor, None
         finally:
             self._lock.release()
-        if socket is not None:
-            socket.close()  # lingers
-        if context is not None:
-            context.term()
+        if socket is None or context is None or monitor is None:
+            return
+        left = self._linger
+        try:
+            left = self._connection(monitor, left)
+        finally:
+            monitor.close()
+            socket.linger = round(left * 1000)
+            socket.close()
+            began = time.monotonic()
+            context.term()  # lingers
+        if self._unconnected and not self._connected:
+            self._dropped(self._unconnected)
+        elif _CLOCK < left <= time.monotonic() - began + _CLOCK:
+            _log.warning(
+                "the publisher service did not take all messages at the worker socket %s within %g s, and the rest was "
+                "dropped; check whether it works (the changes are stored and arrive later)",
+                self._path,
+                self._linger,
+            )
+
+    def _connection(self, monitor: Monitor, seconds: float) -> float:
+        """Wait for a service, if messages wait for it. Returns how many of the ``seconds`` are left; 0 without it."""
+        until = time.monotonic() + seconds
+        self._watch(monitor)
+        while self._unconnected and not self._connected:
+            left = until - time.monotonic()
+            if left <= 0:
+                return 0.0
+            self._signal.poll(max(1, round(left * 1000)))
+            self._watch(monitor)
+        return max(min(seconds, _LAST), until - time.monotonic())
+
+    def _dropped(self, number: int) -> None:
+        self._counts["lost"] += number
+        self._counts["sent"] -= number
+        _log.warning(
+            "%d messages to the worker socket %s were dropped at the end: no publisher service took them within %g s; "
+            "start the publisher service (the changes are stored and arrive later)",
+            number,
+            self._path,
+            self._linger,
+            extra=fields(messages=number),
+        )
+
+    def _watch(self, monitor: Monitor) -> None:
+        """Note whether a service is connected. At the connection libzmq begins to send the messages that waited."""
+        for event, _, _ in monitor.events():
+            self._connected = event == _CONNECTED
+            if self._connected:
+                self._unconnected = 0
 
     def _push(self, frames: tuple[bytes, bytes], deadline: float) -> None:
         socket = self._usable()
@@ -136,8 +208,7 @@ class IpcPublisher(Publisher):
             try:
                 socket.send(frames[0], _MORE)  # a queue that has room for the first frame takes the second, too
                 socket.send(frames[1], _NOW)
-                self._counts["sent"] += 1
-                return
+                break
             except zmq.Again:
                 left = deadline - time.monotonic()
                 if left <= 0 or self._life.closed:
@@ -150,6 +221,10 @@ class IpcPublisher(Publisher):
                 raise TransportError(
                     f"cannot push to the worker socket {str(self._path)!r}: {error}; make a new publisher"
                 ) from error
+        self._counts["sent"] += 1
+        if self._monitor is not None and has_work(self._signal):
+            self._watch(self._monitor)
+        self._unconnected += not self._connected
 
     def _room(self, socket: "zmq.Socket[bytes]", seconds: float) -> None:
         try:

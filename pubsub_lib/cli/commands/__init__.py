@@ -40,7 +40,7 @@ COMMANDS: Final = {
     ),
     "dropall": (
         "pubsub_lib.cli.commands.dropall:Dropall",
-        "Delete all objects, publish the changes, and drop this library's tables",
+        "Drop this library's tables and all objects without publishing that",
     ),
     "dump": ("pubsub_lib.cli.commands.dump:Dump", "Show all objects with their values (for many objects use export)"),
     "export": (

@@ -8,6 +8,7 @@ from pubsub_lib.cli.bulk_delete import Removed, remove
 from pubsub_lib.cli.context import writing
 from pubsub_lib.cli.output import Show
 from pubsub_lib.cli.prompts import add_yes, check_names, confirm
+from pubsub_lib.errors import OutcomeUnknown, PubSubError
 from pubsub_lib.store import Store
 
 
@@ -29,8 +30,24 @@ class Clean(Show):
         removed = Removed()
         with writing(self, bulk=True) as opened:
             confirm(parsed_args, f"delete {_what(opened.store, table, topic)}")
-            remove(opened.store, removed, table=table, topic=topic)
+            try:
+                remove(opened.store, removed, table=table, topic=topic)
+            except BaseException as error:
+                self.app.LOG.warning("%s", _so_far(removed, error))
+                raise
         return ("deleted", "transactions", "position"), (removed.objects, removed.transactions, removed.position)
+
+
+def _so_far(removed: Removed, error: BaseException) -> str:
+    if isinstance(error, OutcomeUnknown) or not isinstance(error, PubSubError):
+        # The error, or Ctrl-C, may have come after the COMMIT.
+        return f"at least {removed.objects} objects are deleted, and perhaps those of one more transaction"
+    if not removed.objects:
+        return "no object was deleted"
+    return (
+        f"{removed.objects} objects are deleted, up to position {removed.position}; "
+        "run the command again to delete the others"
+    )
 
 
 def _what(store: Store, table: str | None, topic: str | None) -> str:

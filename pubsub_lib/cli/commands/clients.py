@@ -4,8 +4,7 @@ import argparse
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +18,8 @@ from pubsub_lib.errors import UsageError
 from pubsub_lib.store import Store
 
 COLUMNS: Final = ("name", "topics", "everything", "public_key")
+
+NONE_NAMED: Final = "no topic is named; give --topics or --everything"
 
 
 class ListClients(List):
@@ -62,16 +63,26 @@ class AddClient(Act):
             self._add(Client(name, parsed_args.public_key, topics))
             return
         pair = curve_keys.new_pair()
-        client, text = Client(name, pair.public, topics), curve_keys.file_text(name, pair)
-        if parsed_args.output is not None:
-            with _new_file(parsed_args.output) as descriptor:
-                os.write(descriptor, text.encode())
-                os.fsync(descriptor)
-                self._add(client)
-            return
-        _make_private(self.app.stdout)
-        self._add(client)
-        self.app.stdout.write(text)
+        self._deliver_and_add(Client(name, pair.public, topics), curve_keys.file_text(name, pair), parsed_args.output)
+
+    def _deliver_and_add(self, client: Client, text: str, output: str | None) -> None:
+        """The key is delivered first: nothing else has the secret key of a client that was added."""
+        with Store(settings_of(self), create=False) as store:
+            store.directory.clients.check(client)
+            if output is not None:
+                _write_new(output, text)
+            else:
+                _make_private(self.app.stdout)
+                self.app.stdout.write(text)
+                self.app.stdout.flush()
+            try:
+                store.directory.clients.add(client)
+            except BaseException:
+                self.app.LOG.warning(
+                    "the key %s is invalid, unless pubsub-db clients list shows the client with its public key",
+                    "that was printed" if output is None else f"in {output}",
+                )
+                raise
 
     def _add(self, client: Client) -> None:
         with Store(settings_of(self), create=False) as store:
@@ -92,7 +103,7 @@ class GrantTopics(Show):
         """Takes effect within clients_interval. Raises NotFound."""
         topics = _topics(parsed_args)
         if not topics:
-            raise UsageError("no topic is named; give --topics or --everything")
+            raise UsageError(NONE_NAMED)
         with Store(settings_of(self), create=False) as store:
             return COLUMNS, _row(store.directory.clients.grant(parsed_args.name, topics))
 
@@ -113,6 +124,8 @@ class RevokeClient(Show):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Shows what is left. Raises NotFound, also for a topic that was not granted."""
         topics = _topics(parsed_args)
+        if parsed_args.topics and not topics:
+            raise UsageError(NONE_NAMED)  # an empty variable of a script must not remove the client
         with Store(settings_of(self), create=False) as store:
             left = store.directory.clients.revoke(parsed_args.name, topics or None)
             if not topics:
@@ -139,15 +152,15 @@ def _row(client: Client) -> tuple[str, Json, bool, str]:
     return client.name, Json(topics), ALL in client.topics, client.public_key
 
 
-@contextmanager
-def _new_file(name: str) -> Iterator[int]:
-    """A new file that only this user can read; it is removed when the block fails. Raises FileError."""
+def _write_new(name: str, text: str) -> None:
+    """Make a file that only this user can read; it is removed when it cannot be written. Raises FileError."""
     try:
         descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
         raise FileError(f"the file {name} cannot be created ({error.strerror}); the client was not added") from error
     try:
-        yield descriptor
+        os.write(descriptor, text.encode())
+        os.fsync(descriptor)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
         raise FileError(f"the file {name} cannot be written ({error.strerror}); the client was not added") from error

@@ -4,36 +4,51 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.bulk_delete import Removed, remove
-from pubsub_lib.cli.context import shown, writing
+from pubsub_lib.cli.context import settings_of, shown
 from pubsub_lib.cli.output import Show
 from pubsub_lib.cli.prompts import add_yes, confirm
 from pubsub_lib.errors import ConditionFailed
-from pubsub_lib.store import administration
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Store, administration
 
 
 class Dropall(Show):
-    """Delete all objects, publish the changes, and drop this library's tables."""
+    """Drop this library's tables and all objects without publishing that.
+
+    A replica keeps its objects until the tables exist again and it syncs.
+    """
 
     example = "dropall --yes"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """``--force`` and ``--yes``."""
-        parser.add_argument("--force", action="store_true", help="drop them even when a publisher service is running")
+        parser.add_argument(
+            "--force", action="store_true", help="drop them even with objects, or while a publisher service is running"
+        )
         add_yes(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Delete the objects first, so that replicas are notified, then the tables.
-
-        Raises ConditionFailed for a live service.
-        """
-        removed = Removed()
-        with writing(self, bulk=True) as opened:
-            live = opened.store.directory.live()
-            if live and not parsed_args.force:
-                raise ConditionFailed(f"the service {live[0].service!r} uses these tables; stop it, or give --force")
-            confirm(parsed_args, f"delete all objects, the changelog and all tables of {shown(opened.settings)}")
-            remove(opened.store, removed)
-            settings = opened.settings
+        """Raises ConditionFailed for objects and for a live service, SchemaError, StoreError."""
+        settings = settings_of(self)
+        objects = _objects(settings, force=parsed_args.force)
+        confirm(parsed_args, f"drop {objects} objects, the changelog and all tables of {shown(settings)}")
+        objects = _objects(settings, force=parsed_args.force)  # they may have changed during the prompt
         dropped = administration.drop(settings.store_url, settings=settings.store)
-        return ("deleted", "tables"), (removed.objects, len(dropped))
+        return ("deleted", "tables"), (objects, len(dropped))
+
+
+def _objects(settings: Settings, *, force: bool) -> int:
+    """The number of objects in the primary database. Raises ConditionFailed for any without ``force``, and for a live
+    service: nothing can publish deletes any more when the changelog is gone.
+    """
+    with Store(settings, create=False) as store:
+        objects = sum(head.count for head in store.topics().values())
+        if objects and not force:
+            raise ConditionFailed(
+                f"the replicas would keep the {objects} objects: delete these first with pubsub-db clean, and wait "
+                "until the replicas have received that; or give --force"
+            )
+        live = store.directory.live()
+        if live and not force:
+            raise ConditionFailed(f"the service {live[0].service!r} uses these tables; stop it, or give --force")
+    return objects

@@ -85,15 +85,27 @@ class Log(List):
         since, topic, values = parsed_args.since, parsed_args.topic, parsed_args.values
         lines = RowPrinter.of(self, _columns(values), parsed_args)
         with reading(self) as store:
-            if since is not None:
-                self._warn_of_trimming(store, since)
-            at = behind(store.read_heads([]).store.position if since is None else since)
+            since = self._begin(store, since)
+            at = behind(since)
             while True:
                 at, links = more(store, at, topic, self.app.LOG.warning)
-                for row in _rows(links, values, since or 0):
+                since = min(since, at[0] - 1)  # lower only after a restore
+                for row in _rows(links, values, since):
                     lines.row(row, [_text(each) for each in row])
                 if not links:
                     time.sleep(FOLLOW_EVERY)
+
+    def _begin(self, store: Store, since: int | None) -> int:
+        """The position after which to follow: ``since``, at most the store's position. Logs what is not shown."""
+        head = store.read_heads([]).store.position
+        if since is None:
+            return head
+        self._warn_of_trimming(store, since)
+        if since > head:
+            self.app.LOG.warning(
+                "position %d is beyond the newest position of the store, %d; the log continues there", since, head
+            )
+        return min(since, head)
 
     def _warn_of_trimming(self, store: Store, since: int) -> None:
         oldest = store.inspect.oldest()

@@ -8,12 +8,16 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
+import msgspec
+
 from pubsub_lib.cli import prompts
 from pubsub_lib.cli.context import Writing, settings_of, writing
 from pubsub_lib.cli.output import Show
 from pubsub_lib.command import exit_codes
 from pubsub_lib.errors import UsageError
+from pubsub_lib.journal import JournalSettings
 from pubsub_lib.replica.replica import Replica
+from pubsub_lib.settings import Settings
 from pubsub_lib.store import DEFAULT_TOPIC
 
 TABLE: Final = "pubsub_test"
@@ -24,7 +28,8 @@ class Send(Show):
     """Write a test event to a topic, publish it, and delete it again.
 
     The event is an object of the table pubsub_test, whose key is this host's name and a random suffix. With --wait
-    the command also runs a replica of the topic, with the same configuration, and shows how long the event took.
+    the command also runs a replica of the topic, with the same configuration but without HTTP endpoint, journal and
+    announcements, and shows how long the event took.
     """
 
     example = "send --topic tenant-1 --wait 10"
@@ -53,12 +58,19 @@ class Send(Show):
             value = prompts.value(parsed_args.value, settings.limits)
         with writing(self, settings) as opened:
             position, seconds = _send(opened, topic, key, value, parsed_args.wait, parsed_args.keep)
-            if opened.handing_over.error is not None:
-                self.exit_code = exit_codes.UNREACHABLE
-            arrived = None if seconds is None else round(seconds * 1000, 1)
-            return ("topic", "key", "position", "told", "arrived_ms"), (
-                topic, key, position, opened.handing_over.how, arrived,
-            )  # fmt: skip
+        # Known only now: a worker accepts messages for a service that is down, and drops them when it is closed.
+        if opened.handing_over.error is not None:
+            self.exit_code = exit_codes.UNREACHABLE
+        arrived = None if seconds is None else round(seconds * 1000, 1)
+        return ("topic", "key", "position", "told", "arrived_ms"), (
+            topic, key, position, opened.handing_over.how, arrived,
+        )  # fmt: skip
+
+
+def _for_test(settings: Settings) -> Settings:
+    """Without the endpoint, the journal and the announcements: the port and the name are those of the replica that the
+    INI file is for, and that may run on this host."""
+    return msgspec.structs.replace(settings, replica_metrics_port=0, journal=JournalSettings(), announce_interval=0.0)
 
 
 def _send(
@@ -68,7 +80,7 @@ def _send(
     with ExitStack() as stack:
         replica = None
         if wait is not None:
-            replica = stack.enter_context(Replica(opened.settings, [topic], default_topic=False))
+            replica = stack.enter_context(Replica(_for_test(opened.settings), [topic], default_topic=False))
             replica.wait_synced(wait)
         try:
             begun = time.monotonic()

@@ -1,7 +1,7 @@
 """``pubsub-db status``."""
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pubsub_lib import loader
@@ -18,7 +18,7 @@ from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_boun
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Service, Store
-from pubsub_lib.store.inspection import Kept
+from pubsub_lib.store.inspection import RECENT, Kept
 from pubsub_lib.sync.agents import Agent, summary
 
 ASK_SECONDS: Final = 2.0
@@ -81,16 +81,24 @@ class Status(Show):
 
     def _services(self, settings: Settings, store: Store, head: int, seconds: float) -> list[dict[str, Any]]:
         entries = store.directory.entries()
-        live = [each.uuid for each in entries if each.seconds_left > 0 and each.role == ORIGIN]
+        live = [each for each in entries if each.seconds_left > 0 and each.role == ORIGIN]
         answers: Mapping[str, Answer] = {}
+        asked: Collection[str] = ()
         if live and seconds:
             try:
-                if loader.load(settings.driver).capabilities.carries_envelopes:
-                    answers = ask_services(settings, store, live, seconds)
+                can = loader.load(settings.driver).capabilities
+                if can.carries_envelopes:
+                    answers = ask_services(settings, store, [each.uuid for each in live], seconds)
+                    sent_to = [each for each in live if not can.bind_based or _reached(settings, each)]
+                    asked = answers.keys() | {each.uuid for each in sent_to}
             except PubSubError as error:
                 # The data of the store is shown without the answers.
                 self.app.LOG.warning("the services were not asked: %s", error)
-        return services(entries, answers, store.inspect.last_by_origin(), head)
+        positions: dict[str, int] = {}
+        for each in entries:
+            if (read := _read(answers.get(each.uuid))) is not None:
+                positions[each.service] = min(read, positions.get(each.service, read))
+        return services(entries, asked, answers, store.inspect.last_by_origin(positions), head)
 
 
 def oldest_link(oldest: Kept | None) -> dict[str, Any] | None:
@@ -100,17 +108,28 @@ def oldest_link(oldest: Kept | None) -> dict[str, Any] | None:
     return {"position": oldest.link.point.position, "topic": oldest.link.topic, "seconds_ago": round(oldest.age, 1)}
 
 
+def _reached(settings: Settings, service: Service) -> bool:
+    """Whether a question is sent to a service that binds: to its address in the directory."""
+    known = settings.discovery_interval > 0 or service.address in settings.fixed_addresses
+    return bool(service.address) and known
+
+
 def services(
-    entries: Sequence[Service], answers: Mapping[str, Answer], written: Mapping[str, Kept], head: int
+    entries: Sequence[Service],
+    asked: Collection[str],
+    answers: Mapping[str, Answer],
+    published: Mapping[str, Kept],
+    head: int,
 ) -> list[dict[str, Any]]:
-    """One mapping for each entry. ``last_published`` is the newest change of its origin that the service has read;
-    ``lag`` is the number of positions between its last reading and ``head``. Both are None without an answer.
+    """One mapping for each entry. ``asked``: the UUIDs of the services that were sent a request; ``published``: by
+    service, the newest change of its origin that it has read. ``lag`` is the number of positions between its last
+    reading and ``head``, and None without an answer.
     """
     found = []
     for each in entries:
-        answer, own = answers.get(each.uuid), written.get(each.service)
-        read = None if answer is None or answer.hello.store is None else answer.hello.store.position
-        published = own is not None and read is not None and own.link.point.position <= read
+        answer = answers.get(each.uuid)
+        read = _read(answer)
+        last = None if read is None else published.get(each.service)
         found.append(
             {
                 "service": each.service,
@@ -118,13 +137,19 @@ def services(
                 "address": each.address,
                 "role": each.role,
                 "lease_left": round(each.seconds_left, 1),
+                "asked": each.uuid in asked,
                 "answered_in": None if answer is None else round(answer.seconds, 3),
-                "last_published": own.link.point.position if own is not None and published else None,
-                "last_published_seconds_ago": round(own.age, 1) if own is not None and published else None,
+                "last_published": None if last is None else last.link.point.position,
+                "last_published_seconds_ago": None if last is None else round(last.age, 1),
                 "lag": None if read is None else max(0, head - read),
             }
         )
     return found
+
+
+def _read(answer: Answer | None) -> int | None:
+    """The position up to which the service has read the store."""
+    return None if answer is None or answer.hello.store is None else answer.hello.store.position
 
 
 def topics(heads: Mapping[str, Head]) -> list[dict[str, Any]]:
@@ -192,13 +217,18 @@ def _service_text(each: Mapping[str, Any]) -> str:
     left = each["lease_left"]
     lease = f"lease {duration(left)} left" if left > 0 else f"lease ended {duration(-left)} ago"
     if each["answered_in"] is None:
-        answer = "did not answer" if left > 0 and each["role"] == ORIGIN else ""
+        answer = "" if left <= 0 or each["role"] != ORIGIN else "did not answer" if each["asked"] else "not asked"
     else:
-        last = each["last_published"]
-        ago = "" if last is None else f" {duration(each['last_published_seconds_ago'])} ago"
-        answer = f"last published {'nothing' if last is None else last}{ago}, lag {each['lag']}"
+        answer = "has not read the store yet" if each["lag"] is None else f"{_published_text(each)}, lag {each['lag']}"
     kind = "" if each["role"] == ORIGIN else f" ({visible(each['role'])})"
     return ", ".join(part for part in (f"{visible(each['service'])}{kind}: {lease}", answer) if part)
+
+
+def _published_text(each: Mapping[str, Any]) -> str:
+    last = each["last_published"]
+    if last is None:
+        return f"published none of the newest {RECENT:,} changes"
+    return f"last published {last} {duration(each['last_published_seconds_ago'])} ago"
 
 
 def _quarantined_text(found: Sequence[Mapping[str, Any]]) -> str:

@@ -55,7 +55,7 @@ class Top(Act):
         topics = [check_name("topic", topic) for topic in parsed_args.topics]
         settings = settings_of(self)
         with keys() as pressed, reading(self) as store, _quiet():
-            shown = _Shown(settings, topics)
+            shown = _Shown(settings, topics, parsed_args.interval)
             with (
                 listening(settings, store, topics or [ALL], shown.receive) as listener,
                 shown.reading(store, listener, parsed_args.interval),
@@ -67,9 +67,9 @@ class Top(Act):
 class _Shown:
     """The model, its lock, and the two threads that update it."""
 
-    def __init__(self, settings: Settings, topics: Sequence[str]) -> None:
+    def __init__(self, settings: Settings, topics: Sequence[str], interval: float) -> None:
         self._lock = threading.Lock()
-        self._model = TopModel(time.monotonic(), topics)
+        self._model = TopModel(time.monotonic(), topics, interval)
         self._message_rows = MessageRows()
         self._title = url.shown(settings.store_url)
 

@@ -47,7 +47,8 @@ class Verify(List):
         replica = None if parsed_args.against is None else ReplicaClient(parsed_args.against)
         with reading(self) as store:
             verified = store.inspect.verify(topic)
-            if verified.stored == EMPTY == verified.counted and replica is None:
+            never = verified.stored == EMPTY == verified.counted
+            if never and (replica is None or not replica.contents(topic).objects):
                 raise NotFound(f"nothing was ever written to the topic {topic!r}; see pubsub-db topics")
             rows = rows_of(verified)
             if replica is not None:

@@ -1,6 +1,7 @@
 """``pubsub-db watch``."""
 
 import argparse
+import math
 import queue
 import threading
 import time
@@ -83,34 +84,43 @@ class Watch(List):
                     left_out += 1
 
         settings = settings_of(self)
-        end = time.monotonic() + seconds if seconds is not None else float("inf")
-        with reading(self) as store, listening(settings, store, topics, receive) as listener:
-            # Log that the command listens only after the first reply: a reply proves that a connection is established.
-            until = min(end, time.monotonic() + settings.timing.hello_wait)
-            while not answered.is_set() and time.monotonic() < until:
-                listener.ask(topics)
-                answered.wait(ASK_AGAIN)
-            self._log_start(listener, topics)
-            shown, ask_at = 0, 0.0
-            while (now := time.monotonic()) < end and (count is None or shown < count):
-                if now >= ask_at:
-                    # As a replica does: only a hello reply shows a lost message that no later message follows.
-                    listener.ask(topics)
-                    ask_at = now + settings.timing.max_idle_time
-                try:
-                    row = rows.get(timeout=min(end, ask_at) - now)
-                except queue.Empty:
-                    continue
-                lines.row(*cells(row))
-                shown += 1
-        if left_out:
-            self.app.LOG.warning("%d messages were received but not shown: the output was too slow", left_out)
+        end = time.monotonic() + seconds if seconds is not None else math.inf
+        try:
+            with reading(self) as store, listening(settings, store, topics, receive) as listener:
+                wait = max(0.0, min(end - time.monotonic(), settings.timing.hello_wait))
+                self._await_answer(listener, topics, answered, wait)
+                shown, ask_at = 0, 0.0
+                while (now := time.monotonic()) < end and (count is None or shown < count):
+                    if now >= ask_at:
+                        # As a replica does: only a hello reply shows a lost message that no later message follows.
+                        listener.ask(topics)
+                        ask_at = now + settings.timing.max_idle_time
+                    try:
+                        row = rows.get(timeout=min(end, ask_at) - now)
+                    except queue.Empty:
+                        continue
+                    lines.row(*cells(row))
+                    shown += 1
+        finally:  # also at Ctrl-C
+            if left_out:
+                self.app.LOG.warning("%d messages were received but not shown: the output was too slow", left_out)
         return exit_codes.OK
 
-    def _log_start(self, listener: Listener, topics: Sequence[str]) -> None:
+    def _await_answer(
+        self, listener: Listener, topics: Sequence[str], answered: threading.Event, timeout: float
+    ) -> None:
+        """Log that the command listens, after the first reply: a reply proves that a connection is established."""
+        until = time.monotonic() + timeout
+        while not answered.is_set() and time.monotonic() < until:
+            listener.ask(topics)
+            answered.wait(ASK_AGAIN)
         what = "everything" if topics == [ALL] else ", ".join(topics)
         where = f" at {', '.join(listener.addresses)}" if listener.addresses else ""
-        self.app.LOG.info("listening to %s by %s%s; Ctrl-C ends it", what, listener.source, where)
+        listens = f"listening to {what} by {listener.source}{where}; Ctrl-C ends it"
+        if answered.is_set():
+            self.app.LOG.info("%s", listens)
+        else:
+            self.app.LOG.warning("no publisher has answered within %s; %s", duration(timeout), listens)
 
 
 def cells(row: ReceivedMessage) -> tuple[Sequence[Any], Sequence[str]]:

@@ -166,6 +166,32 @@ def test_write_without_the_service_warns(command: tuple[str, ...], small: World,
     )
 
 
+@pytest.mark.parametrize("command", [("add", "lport", "p2", "1"), ("send", "--format", "json")])
+def test_write_after_the_service_was_killed_warns(command: tuple[str, ...], small: World, tmp_path: Path) -> None:
+    path = tmp_path / "net.conf"
+    path.write_text(
+        f"[pubsub]\nstore_url = {small.url}\nservice_name = api-9\nenable_pub_sub = true\n"
+        f"publisher_bind_address = 127.0.0.1\npublisher_multiproc_socket = {tmp_path}/hop/socket\n"
+    )
+    (tmp_path / "hop").mkdir(mode=0o700)
+    world = World(small.url, path)
+    world.capture = small.capture
+    with world.open() as store:
+        store.directory.register("api-9", "a" * 32, "tcp://127.0.0.1:8866", 60.0)  # its lease has not expired
+        try:
+            output = world.run(*command)
+        finally:
+            store.directory.unregister("a" * 32)
+    service = "the service 'api-9'"
+    messages = 2 if command[0] == "send" else 1
+    assert output.err == (
+        "pubsub-db: the changes are stored, but replicas receive them later: "
+        f"{service} did not take all messages, {messages} were dropped; check whether it runs\n"
+    )
+    assert output.code == (3 if command[0] == "send" else 0)
+    assert (f'"{service}, by zmq_pubsub_multiproc_driver, not notified"' in output.out) == (command[0] == "send")
+
+
 def test_the_url_is_shown_as_it_was_given_without_its_passwords(bare: World) -> None:
     member = "" if bare.url.startswith("sqlite") else ("&" if "?" in bare.url else "?") + "sslpassword=s3cret"
     given, shown = bare.url + member, bare.url + member.replace("s3cret", "hidden")

@@ -126,6 +126,17 @@ def test_error_names_a_wrong_encoding(data: bytes, reason: str, path: Path) -> N
         read(path)
 
 
+@pytest.mark.parametrize("more", [0, 1, 73536, 100_000, 3 * 73536 - 1, 3 * 73536])
+def test_line_that_is_too_long_can_be_skipped(more: int, path: Path) -> None:
+    long = b"x" * (73535 + more)
+    path.write_bytes(GOOD + long + b"\n" + GOOD)
+    with Reader(str(path), LIMITS) as reader:
+        assert [each.number for each in reader.read(3)] == [3]
+    path.write_bytes(GOOD + long)
+    with Reader(str(path), LIMITS) as reader:
+        assert list(reader.read(3)) == []
+
+
 def test_last_occurrence_of_a_repeated_member_wins(path: Path) -> None:
     path.write_bytes(b'{"table":"t","key":"j","key":"k","value":0,"value":{"a":1,"a":2}}')
     assert read(path) == [(1, Line("t", "k", {"a": 2}))]

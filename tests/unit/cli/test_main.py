@@ -112,10 +112,7 @@ def test_signal_in_the_reset_of_a_connection_ends_without_output(
 ) -> None:
     with in_reset(number):
         output = small.run(*options, "log", "--follow")
-    assert (output.code, output.out) == (code, "")
-    assert "Traceback" not in output.err
-    assert "Exception during reset" not in output.err
-    assert bool(output.err) is (options == ("-vv",))  # the levels below a warning
+    assert (output.code, output.out, output.err) == (code, "", "")
 
 
 def test_error_in_the_reset_of_a_connection_is_shown(small: World) -> None:

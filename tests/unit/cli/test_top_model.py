@@ -3,7 +3,7 @@
 import random
 
 from pubsub_lib.cli.message_rows import ReceivedMessage
-from pubsub_lib.cli.top_model import WINDOW, Rate, TopModel
+from pubsub_lib.cli.top_model import MAX_UNANSWERED, WINDOW, Rate, TopModel
 from pubsub_lib.core.model import Head, Heads, Point
 from pubsub_lib.store import Service
 
@@ -109,6 +109,32 @@ def test_service_lag_is_relative_to_the_head_at_the_hello_request() -> None:
     assert model.view(1.0).services[0].lag == 38
     model.answered("api", "never asked", 0, 1.0)
     assert model.view(1.0).services[0].lag == 38
+
+
+def test_service_lag_is_unknown_after_requests_without_a_reply() -> None:
+    model = TopModel(0.0)
+    model.stored(heads(10), [], 0.0)
+    model.asked(["n0"])
+    model.answered("api", "n0", 10, 0.0)
+    assert model.view(MAX_UNANSWERED).services[0].lag == 0
+    assert model.view(MAX_UNANSWERED + 0.1).services[0].lag is None, "also while the store is not read"
+    model.stored(heads(12), [], 6.0)
+    model.asked(["n1"])
+    model.stored(heads(15), [], 7.0)
+    model.asked(["n2"])
+    model.answered("api", "n2", 14, 7.5)
+    model.answered("api", "n1", 12, 7.6)
+    assert model.view(8.0).services[0].lag == 1, "a late reply to an older request is not used"
+
+
+def test_service_that_always_replies_late_has_a_lag() -> None:
+    model = TopModel(0.0, interval=0.1)
+    model.stored(heads(10), [], 0.0)
+    for number in range(60):
+        model.asked([f"n{number}"])
+        if number >= 10:
+            model.answered("api", f"n{number - 10}", 8, number / 10)
+    assert model.view(6.0).services[0].lag == 2
 
 
 def test_error_is_shown_until_the_store_is_read_again() -> None:

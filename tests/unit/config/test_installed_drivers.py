@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pubsub_lib import loader
 from pubsub_lib.config import installed_drivers
 from pubsub_lib.errors import DriverError
 
@@ -40,6 +41,17 @@ def test_driver_options_do_not_load_the_driver(monkeypatch: pytest.MonkeyPatch, 
     group, opts = installed_drivers.options_of("fixture")
     assert (group, [option.name for option in opts]) == ("pubsub_fixture", ["colour"])
     assert "pubsub_fixture.driver" not in sys.modules
+
+
+@pytest.mark.parametrize("driver", sorted(DRIVERS))
+def test_drivers_know_without_their_transports_whether_they_bind(driver: str) -> None:
+    assert installed_drivers.binds(driver) == loader.load(driver).capabilities.bind_based
+
+
+def test_driver_may_bind_unless_its_options_deny_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(monkeypatch, tmp_path, "plain", "pubsub_plain:Toy")
+    assert installed_drivers.binds("plain")
+    assert installed_drivers.binds("zmqq")
 
 
 def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:

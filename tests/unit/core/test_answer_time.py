@@ -5,6 +5,7 @@ import random
 import msgspec
 import pytest
 
+from pubsub_lib.core.answer_time import lacking
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, AnswerAge, Delta, Full, Incomplete, Point, SyncAnswer, Want
 from pubsub_lib.core.transitions import State
@@ -429,12 +430,28 @@ def test_rule_r3_late_hello_behind_a_relays_older_delta_proves_nothing() -> None
     assert bench.tracker.counters.foreign == 1, "the next hello shows the changed history"
 
 
-def test_rule_r3_chain_that_a_relay_leaves_out_is_not_read() -> None:
+def test_rule_r3_chain_that_a_relay_leaves_out_is_a_failed_sync() -> None:
     history, bench = following()
     begun(bench)
     bench.answer(SyncAnswer(history.point, {}, ages={}))
     assert bench.state() is State.DELTA_DUE
-    assert bench.tracker.counters.refused == 1
+    assert (bench.tracker.counters.refused, bench.tracker.counters.syncs_failed) == (0, 1)
+    assert bench.tracker.syncs.failure.startswith("the answer lacks the topic 't'; ")
+
+
+def test_sentence_about_an_answer_names_a_few_of_the_topics_that_it_lacks() -> None:
+    assert lacking(["b", "a"]).startswith("the answer lacks the topics 'a', 'b'; ")
+    assert lacking(list("hgfedcba")).startswith("the answer lacks the topics 'a', 'b', 'c', 'd', 'e' and 3 more; ")
+
+
+def test_rule_r3_answer_that_is_only_not_newer_is_no_failed_sync() -> None:
+    history, bench = following()
+    lagging = history.restored(2)
+    bench.feed(history.one())
+    begun(bench)
+    bench.answer(SyncAnswer(lagging.point, {"t": Delta([], lagging.head("t"))}, ages={"t": AnswerAge(9.0, 9.0)}))
+    assert (bench.tracker.counters.refused, bench.tracker.counters.syncs_failed) == (1, 0)
+    assert (bench.tracker.syncs.failures, bench.tracker.syncs.failure) == (1, "")
 
 
 # -- rule R4 -----------------------------------------------------------------------------------------------------

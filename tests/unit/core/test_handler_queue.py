@@ -131,9 +131,9 @@ def test_key_is_parked_after_n_tries_and_its_next_event_gets_all_tries() -> None
     assert queue.initial_left == 1
     assert not queue.settled(1)
     queue.next(1.0)
-    parked = queue.failed(1.0, ERROR)
+    parked = queue.failed(1.0, ERROR, "no")
     assert parked is not None
-    assert (parked.event.version, parked.error) == (1, ERROR)
+    assert (parked.event.version, parked.error, parked.text) == (1, ERROR, "no")
     assert queue.parked() == [parked]
     assert (queue.initial_left, queue.settled(1), queue.next_time(), len(queue)) == (0, True, None, 0)
     queue.push(event("x", 2, b"1", b"2"))

@@ -117,8 +117,19 @@ def test_parked_notice_releases_later_events() -> None:
     fail(queue, 1.0)  # the second notice holds back later events too
     assert drain(queue, 1.9) == []
     assert not queue.passed(mark)
+    assert queue.parked() == [parked]
     assert drain(queue, 2.0) == [("notice", 0), ("x", 4)]
     assert queue.passed(mark)
+    assert queue.parked() == []
+
+
+def test_only_the_newest_parked_notice_is_kept() -> None:
+    queue = HandlerQueue(HandlerPolicy(tries=1))
+    for each in (CHANGE.as_event(1), event("x", 4), CHANGE.as_event(2)):
+        queue.push(each)
+        parked = fail(queue, 0.0)
+        assert queue.parked()[-1] == parked
+    assert [each.event.key for each in queue.parked()] == ["x", "history change 2"]
 
 
 def test_no_event_is_merged_across_a_retried_notice() -> None:

@@ -83,6 +83,44 @@ def test_raising_function_leaves_out_that_object_only() -> None:
     assert list(unhashable.failing) == ["k"]
 
 
+class Unprintable(BaseException):
+    def __str__(self) -> str:
+        raise SystemExit("no text")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), Unprintable()])
+def test_exception_of_any_kind_leaves_out_that_object_only(error: BaseException) -> None:
+    def broken(value: object) -> object:
+        if value == 0:
+            raise error
+        return value
+
+    index = Index("i", "t", broken, plain)
+    for key in ("0", "1"):
+        index.put(key, key.encode())
+    assert (index.keys(0), index.keys(1), index.failures) == ([], ["1"], 1)
+    assert index.failing["0"].startswith(type(error).__name__)
+
+
+def test_term_that_cannot_be_compared_leaves_out_that_object_only() -> None:
+    class Term:
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            return self.value == other.value  # type: ignore[attr-defined,no-any-return]
+
+    index = Index("i", "t", lambda value: Term(value) if value else 1, plain)
+    for key in ("0", "1", "2"):
+        index.put(key, key.encode())
+    assert (index.keys(1), list(index.failing)) == (["0"], ["1", "2"])
+    index.put("1", b"0")
+    assert (index.keys(1), list(index.failing)) == (["0", "1"], ["2"])
+
+
 def test_invalid_paths_and_lookups_raise_one_sentence() -> None:
     for path in ("", "a..b", ".a", "a."):
         with pytest.raises(UsageError, match="empty part"):

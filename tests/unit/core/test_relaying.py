@@ -381,6 +381,7 @@ def test_relay_leaves_out_of_an_answer_what_it_does_not_have() -> None:
     assert answer is not None
     assert answer.ages is not None
     assert (set(answer.chains), set(answer.ages)) == ({"b"}, {"b"})
+    assert rig.relay.unserved == 1
 
 
 def test_relay_that_has_nothing_of_a_question_lets_the_sync_fail() -> None:

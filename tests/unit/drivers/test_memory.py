@@ -13,7 +13,7 @@ from pubsub_lib.fault_injection import PERFECT, Loss
 from pubsub_lib.subscriptions import Subscriptions
 from pubsub_lib.testing.rig import Rig, scene
 from pubsub_memory import MemoryBus, MemoryDriver, bus
-from pubsub_memory.bus import Registry
+from pubsub_memory.bus import Desk, Registry
 
 
 def rig(**options: Any) -> Rig:
@@ -149,6 +149,30 @@ def test_closed_publisher_gets_no_hello_request() -> None:
         listener.subscriber.request_hello("nonce", ["t"])
         on.fence(listener, "t")
         assert publisher.asks == []
+
+
+def test_publisher_closed_during_initialize_is_not_on_the_bus() -> None:
+    class Slow(MemoryBus):
+        def attach_desk(self, desk: Desk) -> None:
+            publisher.close()
+            super().attach_desk(desk)
+
+    on_bus = Slow()
+    publisher = MemoryDriver.publisher(DriverSettings(options={"bus": on_bus}))
+    publisher.initialize(lambda ask: None, lambda: None)
+    assert on_bus._desks == ()
+
+
+@pytest.mark.parametrize("detach", ["detach_desk", "detach_inbox"])
+def test_half_is_closed_before_it_leaves_the_bus(detach: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a half that joins at the same moment either leaves the bus itself, or is found on it."""
+    on_bus = MemoryBus()
+    settings = DriverSettings(options={"bus": on_bus})
+    half = MemoryDriver.publisher(settings) if detach == "detach_desk" else MemoryDriver.subscriber(settings)
+    closed = []
+    monkeypatch.setattr(on_bus, detach, lambda left: closed.append(left._life.closed))
+    half.close()
+    assert closed == [True]
 
 
 def test_old_hello_requests_are_dropped() -> None:

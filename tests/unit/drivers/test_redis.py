@@ -211,6 +211,15 @@ def test_a_publisher_refuses_without_a_connection_and_counts_what_a_lost_one_dro
     assert [one.sequence for _, one in sent(publisher)] == [3], "a closed publisher sends what it accepted"
 
 
+def test_a_dropped_hello_does_not_count_as_lost() -> None:
+    publisher = made()
+    publisher.connected()
+    for each in (hello(ALL, 0), message(1), hello(ALL, 1)):
+        publisher.send_event(each)
+    publisher.disconnected("the server left", False)
+    assert (sent(publisher), publisher.counters()["sent"], publisher.counters()["lost"]) == ([], 3, 1)
+
+
 def test_an_envelope_that_is_queued_after_the_connection_was_lost_is_counted_as_lost() -> None:
     publisher = made()
     publisher.connected()

@@ -333,6 +333,8 @@ def test_missing_folder_that_cannot_be_created_stops_nothing(tmp_path: Path, cap
     journal.note("hello")
     journal.close()
     assert [(row.number, row.kind) for row in rows(tmp_path / "file" / "journals")] == [(4, "hello"), (5, "close")]
+    (path,) = (tmp_path / "file" / "journals").iterdir()
+    assert path.stem.endswith("-000001"), "a number without a file would look like a lost file"
 
 
 def test_removed_folder_stops_nothing(tmp_path: Path) -> None:

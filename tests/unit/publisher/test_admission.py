@@ -1,5 +1,6 @@
 """A program's own publisher enters itself in the directory; with keys it follows the store's clients."""
 
+import threading
 import time
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -83,6 +84,20 @@ def test_own_publisher_renews_and_removes_its_entry(store: Store) -> None:
     assert store.directory.live()[0].lease_until > first.lease_until
     admission.close()
     assert store.directory.live() == []
+
+
+def test_entry_expires_by_itself_when_no_thread_can_be_started(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    admission = Admission(store.directory, None, 2.0, Entry("api-1", "u1"))
+    admission.step(1.0)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    admission.close()
+    assert "the entry expires by itself: cannot start the thread 'pubsub-leaving'" in caplog.text
 
 
 @pytest.mark.parametrize("interval", [0.1, 2.0, 60.0])

@@ -1,5 +1,6 @@
 """A program that publishes its commits: numbering, hellos, and failures that must not undo a commit."""
 
+import logging
 import os
 import threading
 import time
@@ -15,11 +16,12 @@ from pubsub_lib import Publisher, Settings, Store, loader
 from pubsub_lib.api import Publisher as Driver
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import ALL, Link
-from pubsub_lib.errors import ClosedError, ConfigError, StoreUnavailable, TransportError, UsageError
+from pubsub_lib.errors import ClosedError, ConfigError, PubSubError, StoreUnavailable, TransportError, UsageError
 from pubsub_lib.journal.settings import JournalSettings
 from pubsub_lib.latency import NO_LATENCIES
 from pubsub_lib.publisher import publisher as module
 from pubsub_lib.store import OnCommit, administration
+from tests.unit.store.test_fork_safety import child
 from tests.unit.world import settings
 
 LONG = longest(20.0)
@@ -190,6 +192,16 @@ def test_the_hello_thread_survives_errors_of_the_store(config: Settings, store: 
     with Publisher(config, moody):
         listener.wait(broadcast)
     assert moody.failures == []
+
+
+@pytest.mark.parametrize("error", [ConfigError("password authentication failed"), ClosedError("store closed")])
+def test_refused_reading_of_heads_is_logged_as_the_stores_error(
+    error: PubSubError, config: Settings, store: Store, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(store, 1)
+    with caplog.at_level(logging.WARNING), Publisher(config, Moody(store, failures=[error])):
+        listener.wait(broadcast)
+    assert [(each.levelname, str(error) in each.getMessage()) for each in caplog.records] == [("WARNING", True)]
 
 
 def test_all_heads_of_an_idle_store_are_read_rarely(config: Settings, store: Store, listener: Listener) -> None:
@@ -376,12 +388,54 @@ def test_a_close_during_the_start_leaves_no_callback(
     assert store.callback_errors == 0
 
 
+def test_a_close_that_is_interrupted_releases_everything(
+    config: Settings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(tmp_path / "journal")
+    driver = loader.load_publisher(config)
+    publisher = Publisher(msgspec.structs.replace(config, journal=JournalSettings(folder=folder)), store, driver)
+    publisher.start()
+    send = driver.send_event
+    interrupted: list[Envelope] = []
+
+    def interrupt(envelope: Envelope) -> None:
+        if envelope.hello is not None and envelope.hello.goodbye:
+            interrupted.append(envelope)
+            raise KeyboardInterrupt
+        send(envelope)
+
+    monkeypatch.setattr(driver, "send_event", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        publisher.close()
+    with pytest.raises(TransportError, match="closed"):
+        send(*interrupted)
+    assert not publisher._loop._thread.is_alive()
+    assert not [each for each in Path("/proc/self/fd").iterdir() if os.path.realpath(each).startswith(folder)]
+
+
 def test_a_second_start_is_refused_and_the_publisher_still_works(
     config: Settings, store: Store, listener: Listener
 ) -> None:
     with Publisher(config, store) as publisher:
         with pytest.raises(UsageError, match="started already"):
             publisher.start()
+        write(store, 1)
+        listener.wait(lambda envelope: envelope.sequence == 1)
+
+
+def test_a_publisher_made_before_a_fork_is_not_started_in_the_child(
+    config: Settings, store: Store, listener: Listener
+) -> None:
+    publisher = Publisher(config, store)
+
+    def refused() -> None:
+        with pytest.raises(ClosedError, match="before the fork"):
+            publisher.start()
+        publisher.close()
+        assert not publisher._loop._thread.is_alive()
+
+    assert child(refused) == 0
+    with publisher:
         write(store, 1)
         listener.wait(lambda envelope: envelope.sequence == 1)
 

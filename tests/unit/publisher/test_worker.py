@@ -130,6 +130,15 @@ def test_without_a_service_when_full_wait_counts_unsent_commits(config: Settings
             worker.hand_over(store.read_links(None, 1)[0])
 
 
+def test_commits_that_no_service_took_are_not_counted_as_sent(config: Settings, store: Store) -> None:
+    with Worker(config, store) as worker:
+        for value in range(3):
+            write(store, value)
+    counters = worker.counters()
+    assert (counters["sent"], counters["lost"], counters["unsent"]) == (0, 3, 0)
+    assert store.get("a", "1") == 2
+
+
 def test_a_closed_worker_refuses_links_and_the_store_still_works(config: Settings, store: Store) -> None:
     worker = Worker(config, store)
     worker.start()

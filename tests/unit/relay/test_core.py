@@ -1,7 +1,10 @@
 """What a relay's step makes is sent, and a refusal of the transport is survived."""
 
+import logging
 import random
 from pathlib import Path
+
+import pytest
 
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope, HelloRequest
@@ -189,3 +192,15 @@ def test_rule_r6_parent_below_is_reported() -> None:
     assert [uuid for _, uuid in rig.loops] == [OWN]
     rig.core.directory_read([UUID], rig.now)
     assert rig.core.next_time() > rig.now
+
+
+def test_each_wanted_topic_that_the_relay_does_not_follow_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    many = {f"u{number}": Want() for number in range(core_module.MAX_UNFOLLOWED)}
+    with caplog.at_level(logging.WARNING):
+        for wants in ({"t": Want()}, {"u": Want()}, {"t": Want(), "u": Want()}, many, {"v": Want()}):
+            rig.core.sync_requested(question(wants), rig.now)
+    logged = [record.getMessage() for record in caplog.records]
+    assert [each.partition("follow: ")[2].partition(";")[0] for each in logged] == [
+        "'u'", "'u0', 'u1', 'u10', 'u100', 'u101' and 995 more"
+    ]  # fmt: skip

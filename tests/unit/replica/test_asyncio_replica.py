@@ -14,8 +14,9 @@ from _processes import free_port, poll
 
 from pubsub_lib import Event, Publisher, Settings, Store, Table
 from pubsub_lib.core.handler_queue import HandlerPolicy
+from pubsub_lib.core.model import Point
 from pubsub_lib.errors import ClosedError, DriverError, InvalidValueError, NotStarted, UsageError, WaitTimeout
-from pubsub_lib.replica.asyncio_replica import THREADS, AsyncReplica, Notifier
+from pubsub_lib.replica.asyncio_replica import THREADS, AsyncReplica
 from tests.unit.replica.test_replica import TABLES, write_in_the_wrong_order
 from tests.unit.world import busy, settings
 
@@ -655,33 +656,53 @@ def test_default_topic_false_leaves_objects_without_a_topic_out(sqlite_url: str)
     run(main())
 
 
-def test_notifier_wakes_once_for_many_notifications_and_ignores_a_closed_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    notifiers: list[Notifier] = []
-
+def test_calls_that_need_no_database_do_not_wait_for_one_that_hangs(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        notifier = Notifier(loop)
-        notifiers.append(notifier)
-        calls: list[object] = []
-        soon = loop.call_soon_threadsafe
+        answers, asked = threading.Event(), threading.Semaphore(0)
 
-        def counted(*given: Any) -> Any:
-            calls.append(given)
-            return soon(*given)
+        def hang(store: Store, topic: str, points: Sequence[Point]) -> list[bool | None]:
+            asked.release()
+            assert answers.wait(LONG)
+            return [True] * len(points)
 
-        monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
-        notifier.notify()
-        assert calls == [], "there are no waiters"
-        with notifier.listening() as waiter:
-            for _ in range(100):
-                notifier.notify()
-            await asyncio.wait_for(waiter.wait(), LONG)
-            assert len(calls) == 1
-            waiter.clear()
-            notifier.notify()
-            await asyncio.wait_for(waiter.wait(), LONG)
-            assert len(calls) == 2
-        notifier._waiters = {asyncio.Event()}  # a waiter that was not removed
+        monkeypatch.setattr(Store, "holds", hang)
+        async with world(configured(sqlite_url), ["t", "u"]) as w:
+            commit = await asyncio.to_thread(w.write, "1", 1)
+            waits = [asyncio.create_task(w.replica.wait_for(commit, topics=["u"])) for _ in range(2 * THREADS)]
+            try:
+                for _ in range(THREADS):
+                    assert await asyncio.to_thread(asked.acquire, timeout=LONG)
+                async with asyncio.timeout(LONG):
+                    await w.replica.wait_for(commit)
+                    assert "t" in (await w.replica.status()).chains
+                    assert len(await w.replica.records("a")) == 1
+                    await w.replica.subscribe("v")
+                    await w.replica.on("a", Recorder().handle)
+                    await w.replica.close()
+            finally:
+                answers.set()
+            ended = await asyncio.gather(*waits, return_exceptions=True)
+            assert {type(each) for each in ended} == {ClosedError}
 
-    asyncio.run(main())
-    notifiers[0].notify()
+    run(main())
+
+
+def test_cancelled_subscribe_and_unsubscribe_are_completed(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url), ["t", "u"], default_topic=False) as w:
+            free = threading.Event()
+            assert w.replica._pool is not None
+            for _ in range(THREADS):
+                w.replica._pool.submit(free.wait, LONG)
+            calls = [asyncio.create_task(call) for call in (w.replica.unsubscribe("u"), w.replica.subscribe("v"))]
+            await asyncio.sleep(0)
+            for call in calls:
+                call.cancel()
+            done = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(each) for each in done} == {asyncio.CancelledError}
+            free.set()
+            assert await asyncio.to_thread(poll, lambda: set(w.replica.threaded.topics) == {"t", "v"}, LONG)
+
+    run(main())

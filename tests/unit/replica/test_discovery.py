@@ -1,5 +1,6 @@
 """Publishers are added from the directory, and removed when they are missing from it several times in a row."""
 
+import random
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,6 @@ from pubsub_lib.curve_keys import check_key
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from pubsub_lib.replica import discovery as discovery_module
 from pubsub_lib.replica.discovery import MAX_MISSED, Discovery, resolved
-from pubsub_lib.threads import periodic_thread
 from pubsub_memory import MemoryDriver
 from pubsub_memory.subscriber import MemorySubscriber
 from tests.unit.world import LONG, QUICK, settings
@@ -233,6 +233,46 @@ def test_while_the_directory_is_unavailable_publishers_are_kept(store: Store) ->
         with pytest.raises(StoreUnavailable):
             discovery.step(0.0)
     assert subscriber.addresses == ["tcp://api-1:1"]
+
+
+def test_pause_after_a_failed_reading_is_jittered_and_doubles_up_to_the_interval(store: Store) -> None:
+    down = [True]
+
+    def live() -> Any:
+        if down[0]:
+            raise StoreUnavailable("out")
+        return store.directory.live()
+
+    def failed() -> float:
+        with pytest.raises(StoreUnavailable):
+            discovery.step(0.0)
+        return discovery.pause()
+
+    discovery = Discovery(live, Addresses(), (), 5.0, rng=random.Random(0))
+    maxima = (0.5, 1.0, 2.0, 4.0, *[5.0] * 2000)
+    pauses = [failed() for _ in maxima]
+    assert all(most / 2 <= pause <= most for most, pause in zip(maxima, pauses, strict=True))
+    assert max(pauses[4:]) - min(pauses[4:]) > 2.0
+    down[0] = False
+    discovery.step(0.0)
+    down[0] = True
+    assert failed() <= 0.5
+
+
+def test_thread_waits_for_the_pause_after_a_failed_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings: list[None] = []
+
+    def live() -> Any:
+        readings.append(None)
+        raise StoreUnavailable("out")
+
+    pauses = [LONG, 0.0]
+    monkeypatch.setattr(Discovery, "pause", lambda discovery: pauses.pop())
+    discovery = Discovery(live, Addresses(), (), LONG)
+    discovery.start()
+    assert poll(lambda: not pauses, LONG)
+    discovery.close(LONG)
+    assert len(readings) == 2
 
 
 @pytest.fixture
@@ -503,7 +543,7 @@ def test_extra_reading_whose_use_failed_is_repeated(store: Store, cause: str) ->
 def test_thread_repeats_an_extra_reading_that_failed_long_before_the_next_regular_one(
     store: Store, cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(periodic_thread, "AFTER_FAILURE", 0.01)
+    monkeypatch.setattr(discovery_module, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(discovery_module, "RETRY", 0.01)
     subscriber = Pins()
     failures = [False, True, True, False]

@@ -18,7 +18,7 @@ from _processes import poll
 from pubsub_lib import Publisher, Replica, Settings, Store
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import HistoryChange
-from pubsub_lib.core.model import Point, SyncAnswer, Want
+from pubsub_lib.core.model import AnswerAge, Point, SyncAnswer, Want
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.sync_scheduler import SyncScheduler
@@ -72,9 +72,9 @@ def test_a_server_that_asks_for_a_pause_gets_it(
     pauses = []
     failed = SyncScheduler.failed
 
-    def recorded(scheduler: SyncScheduler, now: float, pause: float | None = None) -> None:
+    def recorded(scheduler: SyncScheduler, now: float, pause: float | None = None, why: str = "") -> None:
         pauses.append(pause)
-        failed(scheduler, now)
+        failed(scheduler, now, None, why)
 
     monkeypatch.setattr(SyncScheduler, "failed", recorded)
     reader = Broken(store, [Busy("it is busy", 30.0), StoreUnavailable("out")])
@@ -183,34 +183,71 @@ class Incomplete:
         return answer
 
 
-def test_rule_09_an_answer_that_comes_after_the_timeout_is_ignored(sqlite_url: str, store: Store) -> None:
-    from msgspec.structs import replace
-
-    from tests.unit.world import QUICK
-
-    slow = Slow(store)
-    config = settings(sqlite_url, timing=replace(QUICK, sync_timeout=0.2))
-    with Replica(config, topics=["t"], store=slow) as replica:
-        assert slow.reading.wait(LONG)
-        while replica.status().counters.syncs_failed == 0:
-            assert not slow.release.wait(0.01)
-        slow.release.set()
+def test_an_answer_that_lacks_a_topic_is_a_failed_sync_that_names_it(
+    config: Settings, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    relay = Following({"t"}, store)
+    with caplog.at_level(logging.WARNING), Replica(
+        config, ["t", "u"], default_topic=False, store=relay
+    ) as replica:
+        assert poll(lambda: replica.status().counters.syncs_failed >= 3, LONG)
+        with pytest.raises(WaitTimeout, match=r"because the answer lacks the topic 'u'; "):
+            replica.wait_synced(timeout=0.01)
+        status = replica.status()
+        assert status.last_error.startswith("the answer lacks the topic 'u'; ")
+        assert status.last_error in status.problems[0]
+        assert status.counters.refused == 0
+        relay.topics.add("u")
         replica.wait_synced(timeout=LONG)
-        assert replica.status().counters.late_answers == 1
+        assert poll(lambda: replica.status().last_error == "", LONG)
+    assert sum("lacks the topic 'u'" in record.getMessage() for record in caplog.records) == 1
 
 
-class Slow:
-    """A real reader that delays its first answer."""
+class Following:
+    """A real reader that answers as a relay of these topics."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, topics: set[str], store: Store) -> None:
         self._store = store
-        self.reading = threading.Event()
-        self.release = threading.Event()
+        self.topics = topics
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         answer = self._store.read_sync(wants)
-        self.reading.set()
-        assert self.release.wait(LONG)
+        chains = {name: part for name, part in answer.chains.items() if name in self.topics}
+        ages = dict.fromkeys(chains, AnswerAge(0.0, 0.0, 0.0))
+        return msgspec.structs.replace(answer, chains=chains, ages=ages)
+
+
+def test_rule_09_an_answer_that_comes_after_the_timeout_is_ignored(
+    sqlite_url: str, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow = Slow(store)
+    config = settings(sqlite_url, timing=msgspec.structs.replace(QUICK, sync_timeout=0.2))
+    with caplog.at_level(logging.WARNING), Replica(config, topics=["t"], store=slow) as replica:
+        assert slow.reading.acquire(timeout=LONG)
+        assert poll(lambda: replica.status().counters.syncs_failed > 0, LONG)
+        why = replica.status().last_error
+        assert why == "no complete answer was received within 0.2 s (sync_timeout)"
+        slow.release.release()
+        assert slow.reading.acquire(timeout=LONG), "the next sync reads"
+        assert (replica.status().counters.late_answers, replica.status().last_error) == (1, why)
+        slow.release.release(100)
+        replica.wait_synced(timeout=LONG)
+        assert poll(lambda: replica.status().last_error == "", LONG)
+    assert sum("no complete answer" in record.getMessage() for record in caplog.records) == 1
+
+
+class Slow:
+    """A real reader that delays each answer until it is released."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.reading = threading.Semaphore(0)
+        self.release = threading.Semaphore(0)
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        answer = self._store.read_sync(wants)
+        self.reading.release()
+        assert self.release.acquire(timeout=LONG)
         return answer
 
 
@@ -310,7 +347,7 @@ def test_engine_has_these_public_attributes_and_neither_lock_nor_state() -> None
     assert {
         "start", "close", "subscribe", "unsubscribe", "resync", "add_index",  # what Replica's own methods do
         "read", "shown", "call_if_free", "wait", "wait_for_step", "watch",  # with the lock held
-        "now", "why", "last_error", "failure", "counters",
+        "now", "sync_failures", "failure", "counters",
         "on_envelope", "on_directory",  # what driver and discovery call
         "clock", "request_hello",  # what a relay's engine does
     } == NAMES - PRIVATE  # fmt: skip

@@ -1,13 +1,13 @@
-"""Work that continues when its waiter is cancelled."""
+"""Work on threads: it continues when its waiter is cancelled, and goes to the first pool that takes it."""
 
 import asyncio
 import gc
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from pubsub_lib.replica.futures import shielded
+from pubsub_lib.replica.futures import shielded, submitted
 
 
 def test_a_waiter_gets_the_result_or_exception_of_the_work() -> None:
@@ -45,3 +45,11 @@ def test_an_exception_of_the_work_is_not_reported_after_its_waiter_was_cancelled
 
     asyncio.run(main())
     assert reported == []
+
+
+def test_work_goes_to_the_first_pool_that_takes_it() -> None:
+    with ThreadPoolExecutor(1) as refusing, ThreadPoolExecutor(1) as taking:
+        refusing.shutdown()  # then it raises, as a pool whose thread cannot start
+        assert submitted([refusing, taking], lambda: 7).result(60.0) == 7
+        with pytest.raises(RuntimeError, match="shutdown"):
+            submitted([refusing, refusing], lambda: 7)

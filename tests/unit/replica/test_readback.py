@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from _patience import longest
 from _processes import poll
 
 from pubsub_lib import AsyncReplica, Event, HistoryChange, Replica, Settings, Store
-from pubsub_lib.core.model import Point
+from pubsub_lib.core.model import Point, SyncAnswer, Want
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable, WaitTimeout
 from pubsub_lib.replica.readback import Committed, HistoryReader
 from tests.unit.world import settings
@@ -63,6 +63,16 @@ class Backups:
         self._copy.with_suffix(".new").replace(self._path)
 
 
+def undone(config: Settings) -> Committed:
+    """A commit that the database lost: a backup of before was put back."""
+    backups = Backups(config)
+    put(config, "old")
+    backups.take()
+    lost = put(config, "lost")
+    backups.put_back()
+    return lost
+
+
 @contextmanager
 def running(config: Settings, topics: Sequence[str] | None) -> Iterator[Replica]:
     with Replica(config, topics) as replica:
@@ -94,11 +104,7 @@ def test_wait_for_a_commit_that_a_restore_undid_raises_history_changed(
 def test_wait_for_a_lost_commit_ignores_a_new_commit_at_the_same_position(
     config: Settings, topics: list[str] | None
 ) -> None:
-    backups = Backups(config)
-    put(config, "old")
-    backups.take()
-    lost = put(config, "lost")
-    backups.put_back()
+    lost = undone(config)
     with running(config, topics) as replica:
         again = put(config, "again")
         assert again.point.position == lost.point.position
@@ -109,11 +115,7 @@ def test_wait_for_a_lost_commit_ignores_a_new_commit_at_the_same_position(
 
 @TOPICS
 def test_wait_for_a_lost_commit_raises_without_a_later_commit(config: Settings, topics: list[str] | None) -> None:
-    backups = Backups(config)
-    put(config, "old")
-    backups.take()
-    lost = put(config, "lost")
-    backups.put_back()
+    lost = undone(config)
     with running(config, topics) as replica, pytest.raises(HistoryChanged):
         replica.wait_for(lost, LONG)
 
@@ -152,6 +154,16 @@ def test_wait_for_a_trimmed_commit_raises_outcome_unknown(config: Settings) -> N
     assert raised.value.nonce == early.point.nonce
 
 
+class Reader:
+    """Only the syncs of a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        return self._store.read_sync(wants)
+
+
 class Moody(Store):
     """A store whose first queries fail."""
 
@@ -174,6 +186,76 @@ def test_wait_for_queries_an_unavailable_store_again_until_the_timeout(config: S
         store.refusals = 10**9
         with pytest.raises(WaitTimeout, match="the database is away"):
             replica.wait_for(early, 0.0)
+
+
+def test_async_wait_for_an_unavailable_store_ends_at_its_timeout(config: Settings) -> None:
+    """The retries must not go on, and must not follow one another without a pause."""
+    early = put(config, "early")
+    put(config, "late", times=3)
+    queries = 20
+    with Moody(config) as store:
+
+        async def main() -> None:
+            async with AsyncReplica(config, ["a"], store=store) as replica:
+                await replica.wait_synced(LONG)
+                await replica.wait_for(early, LONG)
+                assert store.refusals == 0
+                store.refusals = queries
+                for wait in (replica.wait_for, replica.wait_handled):
+                    with pytest.raises(WaitTimeout, match="the database is away"):
+                        await wait(early, 0.05)
+
+        asyncio.run(main())
+        assert 0 < store.refusals < queries  # a wait without end would succeed after them
+
+
+def test_wait_for_topics_that_a_lost_commit_did_not_write_to_raises_history_changed(config: Settings) -> None:
+    backups = Backups(config)
+    with Store(config) as store, store.transaction() as tx:
+        tx.set("t", "other", 1, topic="b")
+    put(config, "old")
+    backups.take()
+    lost = put(config, "lost")
+    backups.put_back()
+    kept = put(config, "again")
+    with running(config, ["a", "b"]) as replica:
+        replica.wait_for(kept, LONG, topics=["b"])
+        with pytest.raises(HistoryChanged):
+            replica.wait_for(lost, LONG, topics=["b"])
+
+
+def test_wait_for_topics_without_a_trimmed_commit_raises_outcome_unknown(config: Settings) -> None:
+    with Store(config) as store:
+        commit = put(config, "old")
+        with store.transaction() as tx:
+            tx.set("t", "other", 1, topic="b")
+        put(config, "new", times=3)
+        store.trim(keep_links=1)
+    with running(config, ["b"]) as replica, pytest.raises(OutcomeUnknown):
+        replica.wait_for(commit, LONG, topics=["b"])
+
+
+def test_replica_without_a_database_decides_only_what_its_own_chains_show(config: Settings) -> None:
+    early = put(config, "early")
+    put(config, "late", times=3)
+    with Store(config) as store, Replica(config, ["a", "b"], store=Reader(store)) as replica:
+        replica.wait_synced(LONG)
+        commit = put(config, "new")
+        replica.wait_for(commit, LONG)
+        replica.wait_for(commit, LONG, topics=["a", "b"])
+        for given, topics in ((commit, ["b"]), (early, ["a"]), (early, None)):
+            with pytest.raises(OutcomeUnknown, match="this replica has no database to query; set store_url") as raised:
+                replica.wait_for(given, LONG, topics=topics)
+            assert raised.value.nonce == given.point.nonce
+
+
+def test_replica_without_a_database_reports_no_undone_commit_as_applied(config: Settings) -> None:
+    lost = undone(config)
+    put(config, "again", times=3)
+    with Store(config) as store, Replica(config, ["a", "b"], store=Reader(store)) as replica:
+        replica.wait_synced(LONG)
+        with pytest.raises(OutcomeUnknown, match="set store_url"):
+            replica.wait_for(lost, LONG, topics=["b"])
 
 
 def test_a_store_is_a_history_reader(config: Settings) -> None:
@@ -206,11 +288,7 @@ def test_async_replica_waits_in_the_same_way(config: Settings, topics: list[str]
 
 def test_wait_for_a_number_ignores_the_history(config: Settings) -> None:
     """As documented: only a commit identifies a history."""
-    backups = Backups(config)
-    put(config, "old")
-    backups.take()
-    lost = put(config, "lost")
-    backups.put_back()
+    lost = undone(config)
     put(config, "again")
     with running(config, ["a"]) as replica:
         replica.wait_for(lost.point.position, LONG)

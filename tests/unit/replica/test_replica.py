@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 from _patience import longest
-from _processes import free_port
+from _processes import free_port, poll
 
 from pubsub_lib import DEFAULT_TOPIC, Publisher, Replica, Settings, Store, Table, loader
 from pubsub_lib.api import Subscriber
@@ -179,6 +179,23 @@ def test_a_wait_for_a_transaction_ends_when_one_of_its_topics_is_dropped(config:
         replica.meanwhile = lambda: replica.unsubscribe("yours")
         with pytest.raises(NotSubscribedError, match="not subscribed to the topic 'yours'"):
             replica.wait_for(commit, LONG)
+
+
+def test_a_replica_that_is_closed_while_it_starts_raises_closed_error(
+    config: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = Replica(config, ["a"])
+    subscribe = replica._subscriber.register_topic
+
+    def close_first(topic: str) -> None:
+        closing = threading.Thread(target=replica.close)
+        closing.start()
+        closing.join()
+        subscribe(topic)
+
+    monkeypatch.setattr(replica._subscriber, "register_topic", close_first)
+    with pytest.raises(ClosedError, match="this replica was closed while it started"):
+        replica.start()
 
 
 def test_wait_for_none_returns_at_once(config: Settings, store: Store) -> None:
@@ -501,9 +518,12 @@ def _in_the_child(replica: Replica, config: Settings) -> None:
 class Odd:
     """A subscriber that receives no messages and raises where it is configured to."""
 
-    def __init__(self, refuse_start: bool = False, refuse_requests: bool = False) -> None:
+    def __init__(
+        self, refuse_start: bool = False, refuse_requests: bool = False, close_error: BaseException | None = None
+    ) -> None:
         self.refuse_start = refuse_start
         self.refuse_requests = refuse_requests
+        self.close_error = close_error
         self.topics: set[str] = set()
         self.asked = threading.Event()
         self.closed = False
@@ -537,6 +557,8 @@ class Odd:
 
     def close(self) -> None:
         self.closed = True
+        if self.close_error is not None:
+            raise self.close_error
 
 
 def test_the_clock_thread_survives_exceptions_of_the_driver(config: Settings, store: Store) -> None:
@@ -558,6 +580,42 @@ def test_close_before_start_closes_the_driver(config: Settings, store: Store) ->
     driver = Odd()
     Replica(config, topics=["t"], subscriber=cast(Subscriber, driver)).close()
     assert driver.closed
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug in the driver"), KeyboardInterrupt()])
+def test_close_that_is_interrupted_or_fails_ends_everything(
+    config: Settings, store: Store, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = set(threading.enumerate())
+    closed: list[Store] = []
+    close_store = Store.close
+
+    def close(of: Store) -> None:
+        closed.append(of)
+        close_store(of)
+
+    monkeypatch.setattr(Store, "close", close)
+    replica = Replica(config, topics=["t"], subscriber=cast(Subscriber, Odd(close_error=error)))
+    replica.on("a", Recorder())
+    replica.start()
+    replica.wait_synced(timeout=LONG)
+    with pytest.raises(type(error)):
+        replica.close()
+    assert closed == [replica._sources.store]
+    assert poll(lambda: not set(threading.enumerate()) - others, LONG)
+    assert replica._ended.is_set()
+    replica.close()
+
+
+def test_later_close_waits_as_long_as_the_first_may_take(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = Replica(config, topics=["t"])
+    replica.close()
+    waits: list[float] = []
+    monkeypatch.setattr(replica._ended, "wait", waits.append)
+    replica.close()
+    assert waits == [8.0]
 
 
 def test_an_empty_list_of_topics_is_refused(config: Settings, published: Store) -> None:

@@ -66,10 +66,32 @@ def test_status_of_a_running_replica(sqlite_url: str) -> None:
             assert poll(lambda: replica.status().handlers.parked == 1, LONG)
             status = replica.status()
             (parked,) = status.parked
-            assert parked == ParkedObject(parked.handler, "t", "a", "k", 1, "RuntimeError('cannot')")
+            assert parked == ParkedObject(parked.handler, "t", "a", "k", 1, "RuntimeError: cannot")
             assert "broken" in parked.handler
             assert status.dropped.keys() >= {"old", "other_history", "overflowed", "truncated", "version"}
             assert set(status.dropped.values()) == {0}
+
+
+class UnprintableError(Exception):
+    """The exception of a handler, e.g. of an ORM whose session is closed when the text is made."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+def test_status_has_a_parked_object_whose_error_has_no_text(sqlite_url: str) -> None:
+    with Store(sqlite_url) as store, Replica(settings(sqlite_url), ["t"]) as replica:
+
+        def broken(change: object) -> None:
+            raise UnprintableError
+
+        replica.on("a", broken)
+        with store.transaction() as tx:
+            tx.set("a", "k", 1, topic="t")
+        replica.wait_handled(tx.commit, LONG)
+        assert [parked.error for parked in replica.status().parked] == ["UnprintableError"]
 
 
 def test_a_topic_that_never_matches_its_digest_is_a_problem_and_logged_once(

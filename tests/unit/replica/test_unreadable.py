@@ -81,6 +81,26 @@ def test_objects_that_an_index_leaves_out_are_counted_named_and_logged_once(
         assert [key for key, _ in replica.lookup("by mac", "dd")] == ["null"]
 
 
+def test_an_index_that_raises_system_exit_stops_neither_syncs_nor_handlers(config: Settings, store: Store) -> None:
+    def by_mac(value: Any) -> object:
+        if value == OLD:
+            raise SystemExit("a value of an old release")
+        return value["mac"]
+
+    replica = Replica(config, ["t"])
+    replica.add_index("by mac", "lport", by_mac)
+    handled = list[str]()
+    replica.on("lport", lambda change: handled.append(change.key))
+    with replica:
+        replica.wait_synced(LONG)
+        assert sorted(handled) == ["new", "old1", "old2", "old3"]
+        rewrite(store, replica, old1=NEW)
+        assert sorted(key for key, _ in replica.lookup("by mac", "BB")) == ["new", "old1"]
+        assert replica.status().indexes["by mac"].left_out == 2
+        with pytest.raises(SystemExit):  # the caller's own thread is free to end
+            replica.add_index("again", "lport", by_mac)
+
+
 def test_an_object_that_an_index_leaves_out_later_is_logged_then(
     config: Settings, store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

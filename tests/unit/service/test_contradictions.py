@@ -219,6 +219,7 @@ GOOD = {
     "a relay below another": HERE + "discovery_interval = 0\nparents = tcp://10.0.0.7:8866\n" + RELAY,
     "one host": OURS,
     "one host, SQLite": OURS.replace("postgresql://pubsub@db/net", "sqlite:////var/lib/net.db"),
+    "keys without the key of a client": OURS + BOUND + "local_ip = 10.0.0.5\nkeys = true\n",
     "one of several": HERE + "publishers_ips = 10.0.0.5, 10.0.0.2\n",
     "dragonflow, moved": ALONE + MOVED,
     "dragonflow, moved, everywhere": DRAGONFLOW + MOVED,
@@ -245,6 +246,12 @@ def found_in(path: Path) -> list[str]:
 @pytest.mark.parametrize("case", sorted(GOOD))
 def test_check_accepts_consistent_options(case: str, written: Written) -> None:
     assert found_in(written(GOOD[case])) == []
+
+
+def test_check_reads_the_key_of_a_client_that_the_file_names(written: Written, tmp_path: Path) -> None:
+    text = OURS + BOUND + f"local_ip = 10.0.0.5\nkeys = true\nclient_key_file = {tmp_path}/agent.key\n"
+    (sentence,) = found_in(written(text))
+    assert f"{tmp_path}/agent.key" in sentence
 
 
 def test_check_finds_an_option_set_by_its_old_and_its_new_name(written: Written) -> None:

@@ -1,5 +1,6 @@
 """The entry and the leases, on real databases: one holder per lease, and a removed entry is registered again."""
 
+import threading
 import time
 from collections.abc import Iterator
 
@@ -72,6 +73,20 @@ def test_removed_entry_of_a_live_service_returns_at_the_next_renewal(store: Stor
     store.directory.unregister("uuid-api-1")
     mine.step(time.monotonic() + SECONDS)
     assert [each.service for each in store.directory.live()] == ["api-1"]
+
+
+def test_leaving_is_left_out_when_no_thread_can_be_started(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = leases(store, "api-1")
+    mine.step(time.monotonic())
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    mine.leave_within(SECONDS)
+    assert "the entry expires by itself: cannot start the thread 'pubsub-leaving'" in caplog.text
 
 
 def test_leases_that_were_not_renewed_are_not_held(store: Store) -> None:

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.handoffs import AFTER, SECONDS
 from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import TransportError
 from pubsub_lib.service.outgoing import Outgoing
+from tests.unit.core.builders import envelope
 from tests.unit.service.links import History
 
 
@@ -19,11 +21,14 @@ class Sent:
     def __init__(self) -> None:
         self.links: list[Link] = []
         self.refuses = False
+        self.room = 1000
 
-    def publish(self, links: Sequence[Link]) -> None:
-        if self.refuses:
-            raise TransportError("the wire is cut")
-        self.links += links
+    def publish(self, links: Sequence[Link], sent: list[Envelope]) -> None:
+        for link in links:
+            if self.refuses or len(self.links) >= self.room:
+                raise TransportError("the wire is cut")
+            self.links.append(link)
+            sent.append(envelope(link))
 
 
 class Notes:
@@ -87,6 +92,17 @@ def test_rejected_links_are_counted_as_unsent() -> None:
     out.handed_over([last])
     assert sent.links == [last]
     assert out.counters()["unsent"] == 2
+
+
+def test_only_links_that_were_not_sent_are_counted_as_unsent(caplog: pytest.LogCaptureFixture) -> None:
+    out, sent = outgoing()
+    history = History()
+    sent.room = 7
+    out.handed_over([history.commit() for _ in range(10)])
+    assert (out.counters()["handed"], out.counters()["unsent"]) == (10, 3)
+    (record,) = caplog.records
+    assert record.getMessage() == ("3 links could not be sent; replicas will read them from the store: the wire is cut")
+    assert (record.pubsub_links, record.pubsub_position) == (3, 10)  # type: ignore[attr-defined]
 
 
 WORKER = ("api-1", "a" * 32)

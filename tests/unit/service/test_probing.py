@@ -4,6 +4,8 @@ import contextlib
 import os
 import socket
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,13 +14,17 @@ import pytest
 import sqlalchemy
 from _processes import free_port
 
-from pubsub_lib import Settings, Store
+from pubsub_lib import Settings, Store, loader
+from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
 from pubsub_lib.config.reading import Configuration
 from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.errors import ConfigError, PubSubError, SchemaError, StoreError, StoreUnavailable, TransportError
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service import probing
+from pubsub_lib.service.leases import Leases
 from pubsub_lib.service.main import main
+from pubsub_lib.service.name_conflicts import lease_of
 from pubsub_lib.service.settings import load
 from pubsub_lib.socket_lock import SocketLock
 
@@ -407,6 +413,116 @@ def test_socket_with_a_listening_process(ipc: bool, config: Config, tmp_path: Pa
         listener.listen()
         assert f"another process listens at '{at}'" in str(only(config(**more)))
     assert failures(config(**more)) == []  # the files of a dead service are not an obstacle
+
+
+SERVERS = {"redis": ("url", "redis"), "nats": ("servers", "nats")}
+
+
+@pytest.mark.parametrize("driver", SERVERS)
+def test_unavailable_server_of_the_driver(
+    driver: str, config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
+    path = config(pub_sub_driver=f"{driver}_pubsub_driver")
+    option, scheme = SERVERS[driver]
+    address = f"{scheme}://127.0.0.1:{free_port()}"
+    more = f"[pubsub_{driver}]\n{option} = {address}\nconnect_timeout = 0.5\n"
+    path.write_text(path.read_text() + more)
+    error = only(path)
+    assert isinstance(error, TransportError)
+    assert address in str(error)
+    assert main(["--check", "--connect", "--config-file", str(path)]) == 3
+    assert address in capsys.readouterr().err
+
+
+class Connected(Publisher):
+    """A driver's publisher that notes the calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
+        self.calls.append("initialize")
+
+    def send_event(self, envelope: Envelope) -> None:
+        self.calls.append("send_event")
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_driver_is_connected_and_sends_nothing(
+    config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
+    path, sender = config(pub_sub_driver="redis_pubsub_driver"), Connected()
+    monkeypatch.setattr(loader, "load_publisher", lambda settings, needs=None: sender)
+    assert failures(path) == []
+    assert sender.calls == ["initialize", "close"]
+    assert main(["--check", "--connect", "--config-file", str(path)]) == 0
+    assert capsys.readouterr().out.strip().endswith("; database, driver, folders, sockets and ports are available")
+
+
+@pytest.mark.parametrize("role", ["origin", "relay"])
+def test_live_service_of_the_same_name(
+    role: str, config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
+    path, ended = config(), threading.Event()
+    with Store(f"sqlite:///{tmp_path}/net.db") as store:
+        leases = Leases(store.directory, "api-1", "a" * 32, "tcp://10.0.0.9:8866", 0.6, 0.0, role=role)
+        leases.step(time.monotonic())
+
+        def renew() -> None:
+            while not ended.wait(0.05):
+                leases.step(time.monotonic())
+
+        renewing = threading.Thread(target=renew)
+        renewing.start()
+        try:
+            assert main(["--check", "--connect", "--config-file", str(path)]) == 2
+        finally:
+            ended.set()
+            renewing.join()
+    assert "another live service has the name 'api-1', at tcp://10.0.0.9:8866" in capsys.readouterr().err
+
+
+def test_live_publisher_of_the_same_name(config: Config, tmp_path: Path) -> None:
+    """It renews its entry, and holds no lease on the name."""
+    ended = threading.Event()
+    with Store(f"sqlite:///{tmp_path}/net.db") as store:
+        store.directory.register("api-1", "a" * 32, "", 0.6)
+
+        def renew() -> None:
+            while not ended.wait(0.1):
+                store.directory.register("api-1", "a" * 32, "", 0.6)
+
+        renewing = threading.Thread(target=renew)
+        renewing.start()
+        try:
+            (error,) = failures(config())
+        finally:
+            ended.set()
+            renewing.join()
+    assert isinstance(error, ConfigError)
+    assert "another live service has the name 'api-1', at no address; give each" in str(error)
+
+
+def test_driver_without_a_server_of_its_own_is_not_named(config: Config) -> None:
+    path = config(pub_sub_driver="pgnotify_pubsub_driver")
+    assert probing.tested(*load(Configuration.read(path))) == "database, folders, sockets and ports"
+
+
+def test_entry_of_a_killed_service_is_no_failure(config: Config, tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path}/net.db") as store:
+        store.directory.register("api-1", "a" * 32, "", 0.5)
+        store.directory.acquire(lease_of("api-1"), "a" * 32, 0.5)
+        store.directory.register("api-2", "b" * 32, "tcp://10.0.0.9:8866", 60.0)
+        assert failures(config()) == []
+        assert [each.service for each in store.directory.live()] == ["api-2"]
 
 
 def test_all_failures_are_named(

@@ -139,6 +139,27 @@ def test_time_that_is_adjusted_within_a_step_is_that_of_the_next_one(
     assert recount.step(6.0) == 6.0 + OFF
 
 
+def test_round_whose_begin_failed_begins_again(
+    store: Store, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.trim(keep_links=0)
+    harm(sqlite_url, topic_row)  # only the comparison of the heads finds it
+    recount = StoreRecount(store, lambda now: True, WITHIN)
+    run(recount, 0.0, WITHIN / 2 - 1)
+    damaged = recount.unrepaired()
+    assert damaged
+
+    def unreachable() -> Mapping[str, Head]:
+        raise StoreUnavailable("reading heads failed")
+
+    with monkeypatch.context() as patch, pytest.raises(StoreUnavailable):
+        patch.setattr(store, "topics", unreachable)
+        recount.step(WITHIN / 2)
+    run(recount, WITHIN / 2, WITHIN / 2 - 1)
+    assert recount.counters()["rounds"] == 2
+    assert recount.unrepaired() == damaged
+
+
 def test_only_the_lease_holder_recounts_and_zero_disables_it(store: Store) -> None:
     idle = StoreRecount(store, lambda now: False, WITHIN)
     run(idle, 0.0, WITHIN)

@@ -271,20 +271,24 @@ def test_relay_with_parents_alone_reads_and_announces_itself_at_its_current_pare
         RelayService(lower, service_of(lower)) as relay,
     ):
         assert poll(lambda: not relay.problems(), LONG), relay.problems()
-        assert at_one.counters()["answered"] >= 1
-        assert at_two.counters()["answered"] == 0
+        assert at_one.counters()["answered"] + at_two.counters()["answered"] >= 1
         answer = relay.answer_sync(SyncQuestion({"t": Want()}))
         assert answer is not None
         assert isinstance(answer.chains["t"], Full)
         assert relay._relay._engine.core.relay.sequencer.store_id == store.store_id
         announcer = relay._announcer
         assert announcer is not None
-        assert poll(lambda: announcer.above == (first.uuid,), LONG), "it announced itself above"
-        first.close()
-        assert poll(lambda: relay._relay.listens_to == (two.bind_address,), LONG)
+        # On a busy machine it may have left the first parent already.
+        served = {one.bind_address: (first, at_one), two.bind_address: (second, at_two)}
+        assert poll(lambda: announcer.above == (served[relay._relay.listens_to[0]][0].uuid,), LONG)
+        left = relay._relay.listens_to[0]
+        (other,) = served.keys() - {left}
+        before = served[other][1].counters()["answered"]
+        served[left][0].close()
+        assert poll(lambda: relay._relay.listens_to == (other,), LONG)
         relay._relay._engine.resync(["t"])
-        assert poll(lambda: at_two.counters()["answered"] >= 1, LONG)
-        assert poll(lambda: announcer.above == (second.uuid,), LONG)
+        assert poll(lambda: served[other][1].counters()["answered"] > before, LONG)
+        assert poll(lambda: announcer.above == (served[other][0].uuid,), LONG)
         assert poll(lambda: not relay.problems(), LONG), relay.problems()
         with Replica(bare(below(origin, lower), "http://127.0.0.1:1"), TOPICS, store=store) as replica:
             replica.wait_handled(position, LONG, topics=TOPICS)

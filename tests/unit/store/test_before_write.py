@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
 from pubsub_lib.errors import InvalidValueError
@@ -42,6 +43,23 @@ def test_hook_gets_merged_objects_but_no_unchanged_ones(store: Store) -> None:
         ("set", "t", "a", "q", "p", {"x": 1, "y": 1}, {"x": 1, "y": 2, "z": 3}),
         ("delete", "t", "gone", "p", "p", 1, None),
     ]
+    assert_consistent(store)
+
+
+def test_write_that_restores_a_damaged_row_is_kept_with_hooks_of_any_table(database_url: str, store: Store) -> None:
+    with store.transaction() as tx:
+        tx.set("t", "k", {"a": 1}, topic="x")
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE pubsub_objects SET value = :value"), {"value": b'{"a":2}'})
+    engine.dispose()
+    store.before_write(lambda write: None, table="other")
+    store.before_write(lambda write: write.new, table="t")
+    with store.transaction() as tx:
+        tx.set("t", "k", {"a": 2})
+    assert tx.commit is not None
+    store.repair("x")
+    assert store.get("t", "k") == {"a": 2}
     assert_consistent(store)
 
 
@@ -181,6 +199,34 @@ def test_hook_in_session_can_refuse_the_commit(store: Store, database_url: str) 
     engine.dispose()
     assert store.get("t", "a") == 1
     assert_consistent(store)
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+@pytest.mark.parametrize("missing", [True, False])
+def test_hook_raises_its_own_error_of_another_database_to_the_writer(
+    missing: bool, in_session: bool, store: Store, database_url: str
+) -> None:
+    """Also one that would be transient, or another class of error, in the store's own database."""
+    calls: list[str] = []
+    other = create_engine("sqlite:////nonexistent/inventory.db" if missing else "sqlite://")
+
+    def ask(write: ProposedWrite) -> None:
+        calls.append(write.key)
+        with other.begin() as connection:
+            connection.exec_driver_sql("CREATE TABLE owners (name TEXT NOT NULL)")
+            connection.exec_driver_sql("INSERT INTO owners VALUES (NULL)")
+
+    store.before_write(ask)
+    engine = create_engine(database_url)
+    with Session(engine) as session, pytest.raises(OperationalError if missing else IntegrityError):
+        if in_session:
+            store.session(session).set("t", "a", 1)
+            session.commit()
+        with store.transaction() as tx:
+            tx.set("t", "a", 1)
+    engine.dispose()
+    other.dispose()
+    assert (calls, store.get("t", "a")) == (["a"], None)
 
 
 def test_transaction_without_effect_runs_no_hook(store: Store) -> None:

@@ -4,6 +4,8 @@ import faulthandler
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -244,3 +246,26 @@ def test_taking_back_calls_the_listeners_of_the_event_checkin(pool: GatedPool) -
     lent = pool.lend()
     pool.take_back(lent)
     assert seen == [lent.dbapi_connection]
+
+
+LOGGING = """
+import logging, sys
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+name = "pubsub_lib.store.fork_safety.GatedPool"
+if sys.argv[2:]:
+    logging.getLogger(name).setLevel(sys.argv[2])
+
+from pubsub_lib.store import Store
+
+with Store(sys.argv[1]) as store, store.transaction() as tx:
+    tx.set("t", "a", 1)
+logging.getLogger(name).warning("Exception during reset")
+"""
+
+
+@pytest.mark.parametrize(("level", "disposals"), [("", False), ("INFO", True)])
+def test_pool_logs_only_warnings_unless_the_program_sets_a_level(sqlite_url: str, level: str, disposals: bool) -> None:
+    command = [sys.executable, "-c", LOGGING, sqlite_url, *([level] if level else [])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert ("INFO pubsub_lib.store.fork_safety.GatedPool Pool disposed" in done.stderr) is disposals
+    assert "WARNING pubsub_lib.store.fork_safety.GatedPool Exception during reset" in done.stderr

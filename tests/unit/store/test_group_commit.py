@@ -341,6 +341,26 @@ def test_leading_thread_executes_an_inner_transaction_at_once(store: Store, monk
     assert assert_consistent(store) == 2
 
 
+def test_waiting_thread_executes_an_inner_transaction_at_once(store: Store) -> None:
+    """A signal handler may write while its thread waits in the queue."""
+    groups = store._committer._groups
+    groups._leader = 1  # another thread executes a group
+    original = groups._changed.wait_for
+    waits: list[object] = []
+
+    def interrupted(until: Callable[[], bool]) -> bool:
+        waits.append(until)
+        assert len(waits) == 1, "the handler waits for its turn behind the call that it interrupted"
+        put(store, "inner")()
+        groups._leader = None
+        return original(until)
+
+    groups._changed.wait_for = interrupted  # type: ignore[assignment, method-assign]
+    put(store, "outer")()
+    assert assert_consistent(store) == 2
+    assert not groups.inside
+
+
 def test_an_exception_of_a_users_type_belongs_to_its_thread(open_store: Opener) -> None:
     class Picky(msgspec.Struct):
         n: int = 0

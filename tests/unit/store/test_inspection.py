@@ -97,20 +97,29 @@ def test_versions_finds_a_key_of_any_bytes(store: Store) -> None:
         list(store.inspect.versions("t", ""))
 
 
-def test_last_by_origin_returns_the_newest_link_of_each_origin(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert store.inspect.last_by_origin() == {}
+def test_last_by_origin_returns_the_newest_link_of_each_origin_up_to_a_position(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = dict.fromkeys(("", "api-0", "api-1", "never"), 10**6)
+    assert store.inspect.last_by_origin(everything) == {}
     links = fill(store, 6)
     with store.transaction() as tx:
         tx.set("t", "no origin", 1)
-    found = store.inspect.last_by_origin()
+    found = store.inspect.last_by_origin(everything)
+    mine, other = [sorted(link.point.position for link in links if link.origin == name) for name in ("api-0", "api-1")]
     assert {origin: kept.link.point.position for origin, kept in found.items()} == {
         "": tx.commit.point.position if tx.commit else 0,
-        "api-0": max(link.point.position for link in links if link.origin == "api-0"),
-        "api-1": max(link.point.position for link in links if link.origin == "api-1"),
+        "api-0": mine[-1],
+        "api-1": other[-1],
     }
     assert all(0 <= kept.age < 60 for kept in found.values())
+    for read in range(mine[0] - 1, mine[-1] + 1):
+        before = store.inspect.last_by_origin({"api-0": read, "api-1": other[-1]})
+        expected = max((each for each in mine if each <= read), default=None)
+        assert (before["api-0"].link.point.position if "api-0" in before else None) == expected
+        assert before["api-1"].link.point.position == other[-1]
     monkeypatch.setattr(inspection, "RECENT", 1)
-    assert list(store.inspect.last_by_origin()) == [""]
+    assert list(store.inspect.last_by_origin(everything)) == [""]
 
 
 def test_verify_names_rows_altered_without_the_library(store: Store, database_url: str) -> None:
@@ -137,7 +146,7 @@ def test_inspection_needs_no_right_to_write(database_url: str, store: Store) -> 
     with Store(database_url, settings=SETTINGS, read_only=True) as reader:
         assert list(reader.inspect.every_link()) == links
         assert reader.inspect.verify("a").right
-        assert reader.inspect.last_by_origin().keys() == {"api-0", "api-1"}
+        assert reader.inspect.last_by_origin(dict.fromkeys(("api-0", "api-1"), 10**6)).keys() == {"api-0", "api-1"}
 
 
 KEYS = [

@@ -1,10 +1,11 @@
 """Changes in a program's own SQLAlchemy session (rule S9): its tables and ours commit together, or not at all."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
-from sqlalchemy import Engine, Integer, String, create_engine, event, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, Engine, Integer, String, create_engine, event, select
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from pubsub_lib.core.model import Link
@@ -19,6 +20,7 @@ from pubsub_lib.errors import (
 )
 from pubsub_lib.store import Store, StoreSettings, schema, writer
 from tests.e2e.store_checks import assert_consistent
+from tests.unit.store.test_commit import lost
 
 
 class Base(DeclarativeBase):
@@ -195,6 +197,142 @@ def test_failure_after_the_counter_leaves_no_gap(store: Store, session: Session)
     session.commit()
     assert len(seen) == 1
     assert assert_consistent(store) == 1
+
+
+@pytest.mark.parametrize("cause", ["listener", "COMMIT"])
+def test_session_closed_after_a_failed_commit_hands_nothing_over(
+    cause: str, store: Store, session: Session, engine: Engine
+) -> None:
+    """``Session.close`` ends the transaction without ``after_rollback``."""
+    recorder = store.session(session)
+    seen: list[object] = []
+    store.on_commit(seen.append)
+
+    def refuse(_: Session) -> None:
+        raise ZeroDivisionError
+
+    def lose(connection: Connection) -> None:
+        connection.invalidate()
+        raise ZeroDivisionError
+
+    failing = (session, "before_commit", refuse) if cause == "listener" else (engine, "commit", lose)
+    event.listen(*failing)
+    recorder.set("t", "k", 1)
+    with pytest.raises(ZeroDivisionError):
+        session.commit()
+    event.remove(*failing)
+    session.close()
+    session.add(Port(name="p1", number=1))
+    session.commit()
+    assert (seen, recorder.commit, store.get("t", "k"), ports(engine)) == ([], None, None, ["p1"])
+
+
+def test_commit_tried_again_after_another_listeners_error_executes_the_verbs_once(
+    store: Store, session: Session
+) -> None:
+    recorder = store.session(session)
+    seen: list[Sequence[Link]] = []
+    store.on_commit(seen.append)
+
+    def refuse(_session: Session) -> None:
+        raise ZeroDivisionError
+
+    event.listen(session, "before_commit", refuse)  # after our listener
+    recorder.create("t", "k", 1)
+    with pytest.raises(ZeroDivisionError):
+        session.commit()
+    event.remove(session, "before_commit", refuse)
+    session.commit()
+    assert recorder.commit is not None
+    assert seen == [recorder.commit.links]
+    assert assert_consistent(store) == 1
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("when", ["before_commit", "before_flush"])
+def test_verbs_recorded_too_late_for_a_commit_fail_it(
+    when: str, before: bool, store: Store, session: Session, engine: Engine
+) -> None:
+    recorder = store.session(session)
+
+    def add(session: Session) -> None:
+        session.add(Port(name="p2", number=2))  # after our listener: SQLAlchemy flushes once more
+
+    def record(session: Session, *_: object) -> None:
+        if when == "before_commit" or any(row.name == "p2" for row in session.new):
+            recorder.set("t", "late", 1)
+
+    event.listen(session, "before_commit", add)
+    event.listen(session, when, record)
+    if before:
+        recorder.set("t", "early", 1)
+    session.add(Port(name="p1", number=1))
+    with pytest.raises(UsageError, match="already executed"):
+        session.commit()
+    session.rollback()
+    assert (list(store.objects()), ports(engine)) == ([], [])
+    event.remove(session, when, record)
+    recorder.set("t", "k", 1)
+    session.commit()
+    assert [each.key for each in store.objects()] == ["k"]
+
+
+def test_verb_recorded_after_the_commit_raises_and_the_commit_is_published(store: Store, session: Session) -> None:
+    seen: list[Sequence[Link]] = []
+    store.on_commit(seen.append)
+
+    def record(_session: Session) -> None:
+        recorder.set("t", "late", 1)
+
+    event.listen(session, "after_commit", record)  # before our listener
+    recorder = store.session(session)
+    recorder.set("t", "k", 1)
+    with pytest.raises(UsageError, match="is committed already"):
+        session.commit()
+    assert recorder.commit is not None
+    assert seen == [recorder.commit.links]
+    event.remove(session, "after_commit", record)
+    session.close()
+    recorder.set("t", "late", 1)
+    session.commit()
+    assert sorted(each.key for each in store.objects()) == ["k", "late"]
+
+
+@pytest.mark.parametrize("took_effect", [True, False])
+def test_session_commit_without_an_answer_is_looked_up_by_the_recorders_nonce(
+    took_effect: bool, store: Store, session: Session, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = store.session(session)
+    with session.begin():
+        recorder.set("t", "first", 1)
+    first, commit = recorder.nonce, engine.dialect.do_commit
+
+    def lose(connection: Any) -> None:
+        if took_effect:
+            commit(connection)
+        raise lost()
+
+    recorder.set("t", "k", 1)
+    monkeypatch.setattr(engine.dialect, "do_commit", lose)
+    with pytest.raises(OperationalError):
+        session.commit()
+    monkeypatch.undo()
+    session.rollback()
+    session.close()
+    engine.dispose()
+    assert store.committed(recorder.nonce) is took_effect
+    assert store.committed(first)
+    assert recorder.nonce != first
+
+
+def test_nonce_read_before_the_session_begins_is_that_of_its_transaction(store: Store, session: Session) -> None:
+    recorder = store.session(session)
+    nonce = recorder.nonce
+    recorder.set("t", "undone", 1)
+    session.rollback()
+    recorder.set("t", "k", 1)
+    session.commit()
+    assert store.committed(nonce)
 
 
 def test_several_sessions_and_stores_interleave(store: Store, engine: Engine) -> None:

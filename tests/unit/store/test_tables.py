@@ -80,6 +80,29 @@ def test_stored_value_of_a_wrong_type_raises_on_reading(open_store: Opener) -> N
         open_store(tables=TYPES).get("lport", "p1")
 
 
+class Shut(msgspec.Struct, tag="shut"):
+    pass
+
+
+class Opened(msgspec.Struct, tag="opened"):
+    by: str
+
+
+def test_union_of_tagged_structs_names_what_does_not_fit() -> None:
+    tables = Tables([Table("door", Shut | Opened)], Limits())  # type: ignore[arg-type]
+    assert tables.decode("door", tables.encode("door", Opened("me"))) == Opened("me")
+    with pytest.raises(InvalidValueError, match=r"value of the table 'door' does not fit .*Shut \| .*Opened"):
+        tables.encode("door", {"type": "broken"})
+    with pytest.raises(InvalidValueError, match=r"stored value of the table 'door' does not fit .*Shut \| .*Opened"):
+        tables.decode("door", b"{}")
+
+
+@pytest.mark.parametrize("data", [b'"\xff"', b"[" * 10_000], ids=["no UTF-8", "deep"])
+def test_damaged_value_of_a_typed_table_is_an_error_of_this_library(data: bytes) -> None:
+    with pytest.raises(InvalidValueError, match="stored value"):
+        Tables({"t": list}, Limits()).decode("t", data)
+
+
 def test_undecodable_type_is_rejected() -> None:
     with pytest.raises(ConfigError, match="lport"):
         Tables({"lport": list[int] | set[int]}, Limits())  # type: ignore[arg-type]

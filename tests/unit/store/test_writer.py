@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, create_engine, text
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ZERO, Head, Link, Point
@@ -13,6 +13,7 @@ from pubsub_lib.errors import InvalidValueError, StoreBusy, StoreError, VersionM
 from pubsub_lib.store import Store, StoreSettings, error_mapping, verbs, writer
 from pubsub_lib.store.connection_executor import ConnectionExecutor
 from pubsub_lib.store.executor import OwnTransaction
+from pubsub_lib.store.links import Commit
 from pubsub_lib.store.prepared import Call, Rows
 from pubsub_lib.store.verbs import Operation
 from tests.e2e.store_checks import assert_consistent
@@ -176,6 +177,13 @@ def test_verbs_of_a_transaction_with_an_overtaken_read_are_rejected(meanwhile: s
     assert store.get("t", "decided by it") is None
 
 
+def write(connection: Connection, work: writer.Work, store: Store) -> Commit | None:
+    executor = ConnectionExecutor(connection)
+    (outcome,) = writer.write_together(executor, [work], store._tables.encode, Limits())
+    assert outcome.error is None
+    return outcome.commit
+
+
 def ask(store: Store, point: Point) -> bool | None:
     with error_mapping.translated("asking"), store._writers.connect() as connection:
         return writer.is_in(connection, point)
@@ -186,7 +194,7 @@ def test_history_is_in_waits_for_a_transaction_that_has_not_ended(open_store: Op
     store, other = open_store(), open_store(settings=IMPATIENT)
     work = writer.Work((Operation("set", "t", "k", b"1"),), {}, 7, "")
     with store._writers.connect() as connection:
-        commit = writer.write(ConnectionExecutor(connection), work, store._tables.encode, Limits())
+        commit = write(connection, work, store)
         assert commit is not None
         with pytest.raises(StoreBusy):
             ask(other, commit.point)
@@ -236,14 +244,13 @@ def test_two_creates_of_one_key_write_one_object(database: str, request: pytest.
         def overtaken(executor: ConnectionExecutor, by: int, nonce: int, topics: Sequence[str]) -> object:
             with store._writers.begin() as other:
                 ConnectionExecutor.advance = original  # type: ignore[method-assign]
-                executor_of_other = ConnectionExecutor(other)
-                assert writer.write(executor_of_other, work(2, "set"), store._tables.encode, Limits()) is not None
+                assert write(other, work(2, "set"), store) is not None
             return original(executor, by, nonce, topics)
 
         try:
             ConnectionExecutor.advance = overtaken  # type: ignore[method-assign,assignment]
             with store._writers.connect() as connection, pytest.raises(Exception, match=r"(?i)duplicate|same moment"):
-                writer.write(ConnectionExecutor(connection), work(1, "create"), store._tables.encode, Limits())
+                write(connection, work(1, "create"), store)
         finally:
             ConnectionExecutor.advance = original  # type: ignore[method-assign]
         assert assert_consistent(store) == 1

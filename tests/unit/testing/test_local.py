@@ -11,7 +11,7 @@ import pytest
 from pubsub_lib import Event
 from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.timing import Timing
-from pubsub_lib.errors import ClosedError, InvalidValueError, NotSubscribedError, UsageError, WaitTimeout
+from pubsub_lib.errors import ClosedError, ConfigError, InvalidValueError, NotSubscribedError, UsageError, WaitTimeout
 from pubsub_lib.fault_injection import Loss
 from pubsub_lib.testing.local import PATIENCE, Local, LocalReplica
 from tests.unit.world import Recorder
@@ -265,6 +265,15 @@ def test_close_removes_only_its_own_database() -> None:
         assert not folder.exists()
         put(other, "1", 1)
         other.flush()
+
+
+def test_refused_arguments_leave_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("pubsub_lib.testing.local._MEMORY", tmp_path)
+    with pytest.raises(InvalidValueError, match="table"):
+        Local(tables={"": dict})
+    with pytest.raises(ConfigError, match="timing"):
+        Local(timing=5)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_objects_without_a_topic_reach_a_replica_of_named_topics_as_in_production() -> None:

@@ -125,6 +125,21 @@ def test_unavailable_target_ends_the_connection(tmp_path: Path) -> None:
         proxy.close()
 
 
+def test_proxy_that_cannot_listen_leaves_no_thread_and_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    addresses: list[str] = []
+
+    def unavailable(address: str) -> socket.socket:
+        addresses.append(address)
+        raise OSError("a planted error")
+
+    monkeypatch.setattr("pubsub_lib.testing.stream_proxy._listening", unavailable)
+    before = threading.enumerate()
+    with pytest.raises(OSError, match="a planted error"):
+        StreamProxy("tcp://127.0.0.1:0", "tcp://127.0.0.1:1")
+    assert threading.enumerate() == before
+    listening(addresses[0]).close()
+
+
 @pytest.mark.parametrize("proxy", ["tcp"], indirect=True)
 def test_no_other_process_gets_the_port_during_a_cut(proxy: StreamProxy) -> None:
     proxy.cut()

@@ -9,23 +9,21 @@ import pytest
 from _patience import longest
 from _processes import poll
 
-from pubsub_lib.errors import StoreUnavailable
+from pubsub_lib.errors import StoreUnavailable, WaitTimeout
 from pubsub_lib.threads import periodic_thread as module
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 
 LONG = longest(120.0)
 
 
-def test_thread_survives_every_exception_and_logs_each_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def run_through(errors: list[BaseException], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> int:
+    """Run a step that raises these errors one after the other, until it works. Returns the number of failures."""
     monkeypatch.setattr(module, "AFTER_FAILURE", 0.001)
-    moods: list[Exception] = [StoreUnavailable("out"), StoreUnavailable("out"), KeyError("a bug")]
     well = threading.Event()
 
     def step(now: float) -> float:
-        if moods:
-            raise moods.pop(0)
+        if errors:
+            raise errors.pop(0)
         well.set()
         return now + LONG
 
@@ -34,9 +32,51 @@ def test_thread_survives_every_exception_and_logs_each_once(
         loop.start()
         assert well.wait(LONG)
         assert loop.close(LONG)
-    assert loop.failures == 3
+    return loop.failures
+
+
+def test_thread_survives_every_exception_and_logs_each_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    moods: list[BaseException] = [StoreUnavailable("out"), StoreUnavailable("out"), KeyError("a bug")]
+    assert run_through(moods, monkeypatch, caplog) == 3
     assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR", "INFO"]
     assert "out" in caplog.records[0].message
+
+
+def test_step_that_raised_is_called_again_after_its_own_pause() -> None:
+    pauses, done = [0.0, 0.0, LONG], threading.Event()
+
+    def step(now: float) -> float:
+        raise StoreUnavailable("out")
+
+    def pause() -> float:
+        if len(pauses) == 1:
+            done.set()
+        return pauses.pop(0)
+
+    loop = PeriodicThread("testing", step, pause)
+    loop.start()
+    assert done.wait(LONG)
+    assert loop.close(LONG)
+    assert loop.failures == 3
+
+
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), UnprintableError(), WaitTimeout(), SystemExit(3)])
+def test_thread_survives_and_logs_an_error_of_any_kind(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_through([error, error], monkeypatch, caplog)
+    failed, again = caplog.records
+    assert type(error).__name__ in caplog.text
+    assert (failed.levelname, again.getMessage()) == (
+        "WARNING" if isinstance(error, WaitTimeout) else "ERROR", "testing works again",
+    )  # fmt: skip
 
 
 def test_close_ends_a_long_wait_and_is_idempotent() -> None:

@@ -238,6 +238,23 @@ def test_a_failed_download_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     assert not (downloads.cache() / "servers/etcd-server").exists()
 
 
+def test_a_folder_that_another_process_completed_first_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "client"
+    with downloads.complete(folder) as later:
+        (later / "module.py").write_text("later")
+        with downloads.complete(folder) as first:
+            (first / "module.py").write_text("first")
+    assert (folder / "module.py").read_text() == "first"
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_folder_that_cannot_get_its_name_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "client").write_text("a file")
+    with pytest.raises(NotADirectoryError), downloads.complete(tmp_path / "client"):
+        pass
+    assert [each.name for each in tmp_path.iterdir()] == ["client"]
+
+
 def test_a_failing_program_is_one_sentence_without_apts_warnings() -> None:
     script = "import sys; sys.exit('E: Unable to locate package x\\nW: not sandboxed')"
     with pytest.raises(LeftOutError, match=r"^x cannot be had: E: Unable to locate package x$"):

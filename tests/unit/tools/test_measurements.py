@@ -160,7 +160,7 @@ def test_lake_measures_an_append_and_a_report() -> None:
 
 
 def test_churn_measures_each_kind_of_client() -> None:
-    found = measured("churn", "--topics", "50", "--agents", "5", "--seconds", "0.5", "--bound", "100")
+    found = measured("churn", "--topics", "50", "--agents", "5", "--seconds", "3", "--bound", "100")
     assert [each["name"] for each in found] == ["calm", "questions", "connections", "reconnection"]
     assert all(each["gap_seconds"] > 0 for each in found)
     assert found[1]["number"] > 0

@@ -4,6 +4,7 @@ The folder is ``pubsub_lib/bench-e2e`` in ``XDG_CACHE_HOME`` (default: ``~/.cach
 ``tools/bench`` sets that variable to a folder of its environment, ``.venv/cache``.
 """
 
+import errno
 import importlib
 import importlib.metadata
 import shutil
@@ -44,12 +45,19 @@ def client(requirement: str, module: str) -> tuple[Any, str]:
 
 @contextmanager
 def complete(folder: Path) -> Iterator[Path]:
-    """A new folder which gets its name when the block has succeeded, and is removed when the block fails."""
+    """A new folder which gets its name when the block has succeeded, and is removed when the block fails.
+
+    Of two processes that make the same folder, the first one to complete it keeps it.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix="new-", dir=folder.parent))
     try:
         yield made
-        made.rename(folder)
+        try:
+            made.rename(folder)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
     finally:
         shutil.rmtree(made, ignore_errors=True)
 

@@ -126,6 +126,11 @@ def test_page_size_is_bounded_for_long_texts() -> None:
     assert len(page(summary(10_000, "<" * 500, problems=5000)).encode()) < LIMIT
 
 
+def test_sentence_about_missing_evidence_is_shown_to_its_end() -> None:
+    sentence = f"the journal {'x' * 200} is damaged; copy it again"
+    assert sentence in page(nothing([sentence]))
+
+
 def test_page_loads_no_other_resources() -> None:
     whole = page(summary(10))
     assert "default-src 'none'" in whole

@@ -1,5 +1,6 @@
 """``pubsub-db clients``."""
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 
 from pubsub_lib import curve_keys
+from pubsub_lib.errors import StoreUnavailable
+from pubsub_lib.store.clients import Clients
 from tests.unit.cli.world import World
 
 
@@ -53,6 +56,43 @@ def test_redirected_output_becomes_private(fresh: World, tmp_path: Path) -> None
     assert curve_keys.read_file(str(path)).public == listed(fresh)[0]["public_key"]
 
 
+@pytest.mark.parametrize("closed_pipe", [False, True])
+def test_client_is_not_added_when_its_key_cannot_be_printed(fresh: World, closed_pipe: bool) -> None:
+    reader, output = os.pipe() if closed_pipe else (-1, os.open("/dev/full", os.O_WRONLY))
+    if closed_pipe:
+        os.close(reader)
+    process = fresh.process("clients", "add", "agent-7", stdout=output)
+    os.close(output)
+    _, err = process.communicate()
+    assert (process.returncode, "No space left" in err) == ((141, False) if closed_pipe else (5, True)), err
+    assert listed(fresh) == []
+    assert fresh.run("clients", "add", "agent-7").code == 0
+
+
+def test_delivered_key_is_kept_and_named_when_the_client_may_not_be_added(
+    fresh: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise StoreUnavailable("the database is down")
+
+    monkeypatch.setattr(Clients, "add", fail)
+    output = fresh.run("clients", "add", "agent-7")
+    assert output.code == 4
+    assert "secret" in output.out
+    unless = "is invalid, unless pubsub-db clients list shows the client with its public key"
+    failed = "pubsub-db: the database is down"
+    assert output.err.splitlines() == [f"pubsub-db: the key that was printed {unless}", failed]
+    path = tmp_path / "key"
+    output = fresh.run("clients", "add", "agent-7", "--output", path)
+    assert output.err.splitlines() == [f"pubsub-db: the key in {path} {unless}", failed]
+    assert "secret" in path.read_text(), "the client may be added, and nothing else has its secret key"
+
+
+@pytest.mark.parametrize("words", [[""], ["agent-8", "--topics", "t\0"]])
+def test_no_key_is_printed_for_an_invalid_client(fresh: World, words: list[str]) -> None:
+    fresh.run("clients", "add", *words).failed(2)
+
+
 def test_client_brings_its_own_public_key(fresh: World) -> None:
     pair = curve_keys.new_pair()
     output = fresh.run("clients", "add", "agent-7", "--public-key", pair.public)
@@ -77,6 +117,10 @@ def test_topics_are_granted_and_revoked(fresh: World) -> None:
     ]
     assert (listed(fresh)[0]["topics"], listed(fresh)[0]["everything"]) == (["t2"], False)
     fresh.run("clients", "revoke", "agent-7", "--topics", "t9").failed(1, "was not granted 't9'")
+    for nothing in ("", ","):
+        fresh.run("clients", "revoke", "agent-7", "--topics", nothing).failed(2, "no topic is named")
+        fresh.run("clients", "grant", "agent-7", "--topics", nothing).failed(2, "no topic is named")
+    assert listed(fresh)[0]["topics"] == ["t2"]
     fresh.run("clients", "grant", "agent-7").failed(2, "give --topics or --everything")
     fresh.run("clients", "grant", "x", "--topics", "t").failed(1, "there is no client 'x'")
     output = fresh.run("clients", "revoke", "agent-7")

@@ -1,7 +1,9 @@
 """``pubsub-db dropall``."""
 
+import pytest
 from sqlalchemy import create_engine, inspect
 
+from pubsub_lib.cli.commands import dropall
 from pubsub_lib.store import url
 from tests.unit.cli.world import World, fill
 
@@ -10,8 +12,8 @@ def test_dropall_removes_all_tables_and_init_creates_them_again(bare: World) -> 
     bare.run("init")
     with bare.open() as store:
         fill(store)
-    bare.run("dropall").failed(2, "cannot ask whether to delete all objects, the changelog and all tables", "--yes")
-    output = bare.run("dropall", "--yes", "-f", "json")
+    bare.run("dropall", "--force").failed(2, "cannot ask whether to drop 3 objects, the changelog and all", "--yes")
+    output = bare.run("dropall", "--force", "--yes", "-f", "json")
     assert output.json == {"deleted": 3, "tables": 10}
     engine = create_engine(url.parse(bare.url))
     assert inspect(engine).get_table_names() == []
@@ -24,9 +26,29 @@ def test_dropall_removes_all_tables_and_init_creates_them_again(bare: World) -> 
     assert "| deleted | 0 " in shown.out
 
 
+def test_dropall_looks_again_after_the_prompt(bare: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare.run("init")
+
+    def written_meanwhile(parsed_args: object, what: str) -> None:
+        assert what.startswith("drop 0 objects")
+        with bare.open() as store:
+            fill(store)
+
+    monkeypatch.setattr(dropall, "confirm", written_meanwhile)
+    bare.run("dropall").failed(1, "the replicas would keep the 3 objects")
+    assert len(bare.contents()) == 3
+    bare.run("clean", "--yes")
+    monkeypatch.undo()
+    assert bare.run("dropall", "--yes", "-f", "json").json == {"deleted": 0, "tables": 10}
+
+
 def test_dropall_needs_force_beside_a_live_service(world: World) -> None:
     with world.open() as store:
         fill(store)
-    if world.host is not None:
-        world.run("dropall", "--yes").failed(1, "the service 'api-1' uses these tables; stop it, or give --force")
         assert len(world.contents()) == 3
+    world.run("dropall", "--yes").failed(1, "the replicas would keep the 3 objects", "pubsub-db clean", "--force")
+    assert len(world.contents()) == 3
+    if world.host is not None:
+        world.run("clean", "--yes")
+        world.run("dropall", "--yes").failed(1, "the service 'api-1' uses these tables; stop it, or give --force")
+        assert world.contents() == {}

@@ -3,12 +3,16 @@
 import json
 import select
 import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from pubsub_lib.cli.commands.log import more
 from pubsub_lib.store.inspection import behind
 from tests.unit.cli.world import World
+from tests.unit.store.test_changelog import backup, restore
 
 
 def write(world: World, count: int, topic: str = "a") -> list[int]:
@@ -126,6 +130,46 @@ def test_follow_continues_at_the_position_of_a_restored_store(fresh: World) -> N
         assert [link.point.position for link in links] == [6, 6]
         assert more(store, at, None, lambda *warning: warnings.append(warning)) == (at, [])
     assert len(warnings) == 1
+
+
+@contextmanager
+def following(world: World, since: int) -> "Iterator[subprocess.Popen[str]]":
+    """The positions after ``since``, one on a line."""
+    process = world.process("log", "--follow", "--since", since, "-f", "value", "-c", "position")
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_follow_shows_the_changes_of_a_restored_store_before_the_given_position(fresh: World) -> None:
+    write(fresh, 2)
+    rows = backup(fresh.url)
+    write(fresh, 2)
+    with following(fresh, 7) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "8\n"
+        restore(fresh.url, rows)
+        assert "the store was restored to position 4; the log continues there" in process.stderr.readline()
+        write(fresh, 2)
+        for position in range(5, 9):
+            assert process.stdout.readline() == f"{position}\n"
+
+
+def test_follow_from_a_position_that_the_store_has_not_reached(fresh: World) -> None:
+    write(fresh, 2)
+    with following(fresh, 1000) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stderr.readline() == (
+            "pubsub-db: position 1000 is beyond the newest position of the store, 4; the log continues there\n"
+        )
+        write(fresh, 1)
+        assert [process.stdout.readline() for _ in range(2)] == ["5\n", "6\n"]
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30) == ("", "")
 
 
 @pytest.mark.parametrize("option", ["--since", "--limit"])

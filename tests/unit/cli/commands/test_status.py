@@ -6,9 +6,13 @@ import pytest
 from _processes import free_port
 
 from pubsub_lib import Timing
-from pubsub_lib.cli.commands.status import lost_message, no_publisher
+from pubsub_lib.cli.commands.status import lost_message, no_publisher, services
+from pubsub_lib.cli.listener import Answer
+from pubsub_lib.core.envelope import Hello
+from pubsub_lib.core.model import Point
 from pubsub_lib.core.quarantine import SECONDS
 from pubsub_lib.core.timing import lost_message_bound, no_publisher_bound
+from pubsub_lib.store import Service
 from tests.unit.cli.commands.test_publishers import end_leases
 from tests.unit.cli.commands.test_verify import following
 from tests.unit.cli.world import World, fill
@@ -40,8 +44,9 @@ def test_status_in_json(world: World) -> None:
         assert each["service"] == "api-1"
         assert 0 <= each["answered_in"] < 30
         assert each["lag"] >= 0
-        # The service's reading may be a second old; then it is unknown whether the change is published.
-        assert each["last_published"] == (heads.store.position if each["lag"] == 0 else None)
+        # The service's reading may be a second old.
+        assert each["asked"] is True
+        assert (each["last_published"] == heads.store.position) is (each["lag"] == 0)
     timing = world.settings.timing
     assert found["lost_message_bound"]["at_most"] == lost_message_bound(timing, timing.sync_timeout)
     assert found["no_publisher_bound"]["at_most"] == no_publisher_bound(timing, timing.sync_timeout)
@@ -76,6 +81,13 @@ def test_services_that_do_not_answer(small: World) -> None:
     try:
         output = small.run("status", "--ask", 0.2, "-f", "json")
         table = small.run("status", "--ask", 0)
+        asked = small.run("status", "--ask", 0.2)
+        small.config.write_text(f"[pubsub]\nstore_url = {small.url}\n")
+        polling = small.run("status", "--ask", 0.2)
+        with small.open() as store:
+            store.directory.register("silent", "u2", "", 60)
+        small.config.write_text(small.config.read_text() + "enable_pub_sub = true\npublishers_ips =\n")
+        hidden = small.run("status", "--ask", 0.2)
     finally:
         small.config.write_text(f"[pubsub]\nstore_url = {small.url}\n")
         with small.open() as store:
@@ -87,8 +99,28 @@ def test_services_that_do_not_answer(small: World) -> None:
     assert answers == dict.fromkeys(("ended", "silent", "relay-1"), (None, None, None))
     assert services["relay-1"]["role"] == "relay"
     assert re.search(r"relay-1 \(relay\): lease \d+\.\d s left +\|", table.out), "relays are not asked"
-    assert re.search(r"silent: lease \d+\.\d s left, did not answer ", table.out)
+    assert re.search(r"silent: lease \d+\.\d s left, not asked ", table.out)
+    assert re.search(r"silent: lease \d+\.\d s left, did not answer ", asked.out)
+    assert [name for name, each in services.items() if each["asked"]] == ["silent"]
+    assert re.search(r"silent: lease \d+\.\d s left, not asked ", polling.out), "its driver carries no questions"
+    assert re.search(r"silent: lease \d+\.\d s left, not asked ", hidden.out), "it has no address"
     assert "ended: lease ended 59 min ago" in table.out
+
+
+def test_last_published_is_the_newest_change_that_the_service_has_read(fresh: World) -> None:
+    """Also when its origin has written since then."""
+    entry = Service("busy", "u1", "tcp://127.0.0.1:1", 8.0)
+    with fresh.open() as store:
+        begin = store.read_heads([]).store.position
+        for number in range(3):
+            with store.transaction(origin="busy") as tx:
+                tx.set("t", "k", number)
+        for behind, expected in ((0, begin + 3), (1, begin + 2), (2, begin + 1), (3, None)):
+            read = begin + 3 - behind
+            answers = {"u1": Answer("busy", Hello({}, {}, Point(read, 1), 0.0, "n"), 0.1)}
+            published = store.inspect.last_by_origin({"busy": read})
+            (found,) = services([entry], ["u1"], answers, published, begin + 3)
+            assert (found["last_published"], found["lag"]) == (expected, behind)
 
 
 def test_publishers_that_a_replica_does_not_use(world: World) -> None:

@@ -44,7 +44,7 @@ def shown(screen: object) -> str:
 
 def test_top_shows_a_store_error_until_the_store_recovers() -> None:
     failing: Any = FailingStoreAndDriver()
-    top = _Shown(Settings(store_url="sqlite:///net.db"), [])
+    top = _Shown(Settings(store_url="sqlite:///net.db"), [], 1.0)
     top._read(failing, failing)
     assert "head 77 " in shown(top.screen("a_driver"))
     failing.store_fails = True
@@ -59,7 +59,7 @@ def test_top_shows_a_store_error_until_the_store_recovers() -> None:
 
 
 def test_top_shows_stored_and_received_data_and_services(world: World) -> None:
-    top = _Shown(world.settings, ["tenant-1"])
+    top = _Shown(world.settings, ["tenant-1"], 1.0)
     with world.open() as store, listening(world.settings, store, ["tenant-1"], top.receive) as listener:
         fill(store)
         head = store.topics()["tenant-1"]
@@ -81,7 +81,7 @@ def test_top_shows_stored_and_received_data_and_services(world: World) -> None:
 
 
 def test_top_of_an_empty_store(bare: World) -> None:
-    top = _Shown(bare.settings, [])
+    top = _Shown(bare.settings, [], 1.0)
     with bare.open() as store, listening(bare.settings, store, [ALL], top.receive) as listener:
         top._read(store, listener)
         assert "nothing was ever written" in shown(top.screen(listener.source))

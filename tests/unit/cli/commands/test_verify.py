@@ -94,6 +94,14 @@ def until_right(world: World, url: str) -> None:
     pytest.fail("the replica was not repaired")
 
 
+def test_verify_of_a_misspelt_topic_fails_also_against_a_replica_of_everything(fresh: World) -> None:
+    write(fresh)
+    with following(fresh) as (_, url):
+        for against_it in ((), ("--against", url)):
+            fresh.run("verify", "verfied", *against_it).failed(1, "nothing was ever written to the topic 'verfied'")
+        assert fresh.run("verify", "verified", "--against", url).code == 0
+
+
 def test_verify_compares_replicas_at_their_own_points(fresh: World) -> None:
     write(fresh)
     with following(fresh) as (_, url):

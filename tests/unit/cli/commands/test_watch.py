@@ -2,16 +2,25 @@
 
 import json
 import queue
+import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from pubsub_lib.cli.commands import watch
 from pubsub_lib.cli.commands.watch import cells
 from pubsub_lib.cli.message_rows import ReceivedMessage
+from pubsub_lib.cli.row_printer import RowPrinter
+from pubsub_lib.core.envelope import Envelope
 from tests.e2e.service_host import LONG
+from tests.unit.cli.test_message_rows import sent
 from tests.unit.cli.world import World
 
 
@@ -120,6 +129,39 @@ def test_watch_ends_after_seconds_without_messages(world: World) -> None:
     output = world.run("watch", "quiet", "--seconds", 0.3, "-f", "json")
     assert (output.code, output.out) == (0, "")
     assert "listening to quiet by" in output.err
+
+
+def test_watch_reports_that_no_publisher_has_answered(small: World, tmp_path: Path) -> None:
+    config = tmp_path / "net.conf"
+    config.write_text(f"{small.config.read_text()}enable_pub_sub = true\npublisher_port = 9\n")
+    output = small.run("--config-file", config, "watch", "a", "--seconds", 0.2, "-f", "json")
+    assert (output.code, output.out) == (0, "")
+    assert re.fullmatch(
+        r"pubsub-db: no publisher has answered within \d+ ms; listening to a by zmq_pubsub_driver at "
+        r"tcp://127\.0\.0\.1:9; Ctrl-C ends it\n",
+        output.err,
+    )
+
+
+def test_ctrl_c_does_not_hide_that_messages_were_not_shown(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def listening(_s: object, _store: object, _topics: object, receive: Callable[[Envelope], None]) -> Iterator[Any]:
+        for sequence in range(1, 4):
+            receive(sent(sequence))
+        yield SimpleNamespace(ask=lambda topics: [], addresses=(), source="double")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watch, "MAX_WAITING", 1)
+    monkeypatch.setattr(watch, "listening", listening)
+    monkeypatch.setattr(RowPrinter, "row", interrupt)
+    output = small.run("watch", "a")
+    assert (output.code, output.out) == (130, "")
+    assert output.err.splitlines() == [
+        "pubsub-db: listening to a by double; Ctrl-C ends it",
+        "pubsub-db: 2 messages were received but not shown: the output was too slow",
+    ]
 
 
 def test_errors(small: World) -> None:

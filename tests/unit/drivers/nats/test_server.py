@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -141,6 +142,60 @@ def test_wrong_credentials_are_refused_at_once_without_the_password(caplog: pyte
         with listening(right, "a") as listener, publishing(right) as publisher:
             publisher.send_event(envelope())
             assert poll(lambda: listener.sequences == [1], LONG)
+
+
+@contextmanager
+def refusing_ports(number: int) -> Iterator[list[str]]:
+    """Addresses at which nothing listens, and which no other program gets."""
+    with ExitStack() as ending:
+        sockets = [ending.enter_context(socket.socket()) for _ in range(number)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        yield [f"nats://127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+
+
+def order_of_servers(monkeypatch: pytest.MonkeyPatch, *, turns: bool) -> list[tuple[str, ...]]:
+    """Lets connections try the servers in the order of the options, or, if it ``turns``, in both orders by turns.
+    Returns the list of the rounds."""
+    rounds: list[tuple[str, ...]] = []
+
+    def sample(servers: tuple[str, ...], number: int) -> list[str]:
+        assert number == len(servers)
+        rounds.append(servers)
+        return list(servers if not turns or len(rounds) % 2 else reversed(servers))
+
+    monkeypatch.setattr("pubsub_nats.connection.random", SimpleNamespace(sample=sample))
+    return rounds
+
+
+def test_an_outage_is_logged_once_for_each_server(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = order_of_servers(monkeypatch, turns=True)
+    with server() as broker, refusing_ports(1) as others:
+        urls = (broker.url, *others)
+
+        def outage() -> None:
+            caplog.clear()
+            several = len(rounds) + 4
+            broker.kill()
+            assert poll(lambda: len(rounds) > several, LONG)
+            for line in ("was lost", *(f"{url} is unavailable" for url in urls)):
+                assert caplog.text.count(line) == 1, caplog.text
+
+        with listening(settings("", servers=urls), "a") as listener:
+            outage()
+            broker.restart()
+            listener.until_connected()
+            outage()
+
+
+def test_refused_user_is_the_reason_although_another_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    order_of_servers(monkeypatch, turns=False)
+    with server("authorization { user: net, password: right }\n") as guarded, refusing_ports(1) as others:
+        wrong = settings("", servers=(guarded.url, *others), user="net", password="wrong", connect_timeout=LONG)
+        with pytest.raises(TransportError, match="refuses the user 'net'"), publishing(wrong):
+            pass
 
 
 def test_a_topic_beside_everything_is_delivered_once(shared: NatsServer) -> None:

@@ -142,7 +142,7 @@ def test_descriptor_that_has_another_connection_or_a_file_now_is_left_alone(tmp_
 
 
 def test_new_connections_are_held_only_while_a_call_on_the_socket_lasts_long() -> None:
-    busy = iter((0.0, 0.2, 0.4, 5.0, 0.1))
+    busy = iter((0.0, 0.1, 0.2, 5.0, 0.1))
     held: list[bool] = []
 
     def busy_for(now: float) -> float:
@@ -156,6 +156,20 @@ def test_new_connections_are_held_only_while_a_call_on_the_socket_lasts_long() -
     guard = InflowGuard(1, busy_for, hold)
     guard.run()
     assert held == [False, False, True, True, False]
+
+
+def test_new_connections_are_held_before_the_open_ones_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    guard = InflowGuard(1, lambda now: 5.0, lambda wanted: steps.append("hold"))
+
+    def compare(self: InflowGuard, before: dict[int, int]) -> dict[int, int]:
+        steps.append("compare")
+        guard.close()
+        return {}
+
+    monkeypatch.setattr(InflowGuard, "compare", compare)
+    guard.run()
+    assert steps == ["hold", "compare"]
 
 
 def test_alarm_ends_some_time_after_the_last_long_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -402,8 +402,10 @@ def test_renewal_waits_for_an_address_that_is_in_use(
     eventually(lambda: revoked.counter("disconnected") >= 1, "the connection ended")
     sender.send("t2")
     assert sender.publisher.sending_for(time.monotonic()) >= 0.1, "a service is not ready meanwhile"
+    caplog.set_level("INFO", "pubsub_zmq")
     blocked = False
     receives(other, sender, "t1")
+    eventually(lambda: f"every client of {sender.address} connects again" in caplog.text, "it is logged")
     eventually(lambda: sender.publisher.sending_for(time.monotonic()) == 0.0, "it waits for messages")
     assert revoked.messages("t2") == 0
 

@@ -61,6 +61,31 @@ def test_budget_does_not_count_ended_subscriptions() -> None:
     assert made.excess(1400, 0.0) == [1]
 
 
+class Connections:
+    """Ends every connection; each call is noted."""
+
+    def __init__(self) -> None:
+        self.ended: list[int] = []
+
+    def end(self, descriptor: int) -> bool:
+        self.ended.append(descriptor)
+        return True
+
+
+def test_connection_that_sends_no_subscriptions_is_ended_once_for_all_that_it_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made, connections = budget(10), Connections()
+    for _ in range(3):
+        assert not made.received(Frame(0), b"\2")  # type: ignore[arg-type]
+        made.enforce(0.0, connections)  # type: ignore[arg-type]
+    assert (connections.ended, len(caplog.records)) == ([0], 1)
+    made.disconnected(0)
+    assert not made.received(Frame(0), b"")  # type: ignore[arg-type]
+    made.enforce(0.0, connections)  # type: ignore[arg-type]
+    assert connections.ended == [0, 0], "the descriptor belongs to another connection now"
+
+
 def resident(peak: bool = False) -> int:
     """MiB of this process now, or the most since :func:`forget_peak`."""
     status = Path("/proc/self/status").read_text()
@@ -105,6 +130,30 @@ def test_memory_of_ended_subscriptions_is_returned() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_messages_that_are_no_subscription_hide_none_and_end_their_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with world() as on:
+        sender = on.sender(max_subscription_bytes=10_000_000)
+        listener = on.listener("a", to=(sender.address,))
+        listener.wait_for_message(lambda: sender.send("a"), "a")
+        budget = sender.publisher._budget
+        with zmq.Context() as context, context.socket(zmq.XSUB) as stranger:
+            stranger.linger = 0
+            stranger.setsockopt(zmq.RECONNECT_IVL, -1)
+            stranger.connect(sender.address)
+            topic = b"x" * 1000
+            stranger.send(b"\1" + topic)
+            eventually(lambda: budget.total > 1000, "the subscription is counted")
+            for _ in range(20):
+                stranger.send(b"\2" + topic)
+            eventually(lambda: sender.publisher.counters()["ended"] > 0, "the stranger is ended")
+            eventually(lambda: 0 < budget.total < 1000, "its subscription is gone, and that of the listener is not")
+        assert "they sent what is no subscription" in caplog.text
+        listener.wait_for_message(lambda: sender.send("a"), "a")
+        assert listener.counter("disconnected") == 0
+
+
 STRANGER = """
 import sys, zmq
 stranger = zmq.Context().socket(zmq.SUB)
@@ -140,6 +189,7 @@ def test_stranger_with_too_many_subscriptions_is_ended_and_others_continue(
         with stranger_with(100, sender.address):
             eventually(lambda: sender.publisher.counters()["ended"] > 0, "the stranger is ended")
             eventually(lambda: sender.publisher._budget.total < 1000, "its subscriptions are gone")
+            assert f"connections to {sender.address} were ended" in caplog.text
             assert "over max_subscription_bytes (100000)" in caplog.text
             listener.wait_for_message(lambda: sender.send("a"), "a")
             assert listener.counter("disconnected") == 0

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import zmq
+from _processes import poll
 
 from pubsub_lib import zmq_frames
 from pubsub_lib.api import DriverSettings
@@ -19,6 +20,7 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ConfigError, HandoffRejectedError, TransportError
 from pubsub_lib.testing.checks import in_a_fork
 from pubsub_lib.testing.rig import Listener, Rig, Scene, scene
+from pubsub_zmq.multiproc import publisher as pushing
 from pubsub_zmq.multiproc import subscriber as receiving
 from pubsub_zmq.multiproc.driver import IpcDriver
 from pubsub_zmq.multiproc.options import OPTIONS
@@ -53,17 +55,23 @@ def test_publisher_that_cannot_connect_leaves_nothing_open(tmp_path: Path, monke
         made.append((context, real(context, *kind)))
         return made[-1][1]
 
-    def refused(_: object, address: str) -> None:
-        raise zmq.ZMQError(errno.EPROTONOSUPPORT)
+    connect = zmq.Socket.connect
+
+    def refused(socket: Any, address: str) -> None:
+        if address.startswith("inproc:"):  # of the monitor
+            connect(socket, address)
+        else:
+            raise zmq.ZMQError(errno.EPROTONOSUPPORT)
 
     monkeypatch.setattr(zmq.Context, "socket", remembered)
     monkeypatch.setattr(zmq.Socket, "connect", refused)
     publisher = IpcDriver.publisher(rig(tmp_path).settings)
     with pytest.raises(TransportError, match="cannot connect to the worker socket"):
         publisher.initialize(lambda _: None, lambda: None)
-    ((context, socket),) = made
-    assert socket.closed
-    assert context.closed
+    assert len(made) == 2, "the socket, and that of its monitor"
+    for context, opened in made:
+        assert opened.closed
+        assert context.closed
     publisher.close()
 
 
@@ -106,6 +114,71 @@ def test_messages_pushed_between_two_services_arrive_at_the_second(on: Scene) ->
     second = on.subscriber(ALL)
     arrived(second, 10)
     assert second.received.points("t") == [link.point for link in last]
+
+
+def test_messages_that_no_service_takes_before_close_are_counted_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with scene(rig(tmp_path, linger=0.1)) as on:
+        for _ in range(3):
+            on.send("t")
+        assert on.sender.publisher.counters() == {"sent": 3, "waited": 0, "refused": 0, "lost": 0}
+        on.sender.publisher.close()
+        assert on.sender.publisher.counters() == {"sent": 0, "waited": 0, "refused": 0, "lost": 3}
+    (record,) = caplog.records
+    assert f"3 messages to the worker socket {tmp_path}/hop/socket were dropped at the end" in record.getMessage()
+    assert "within 0.1 s; start the publisher service (the changes are stored and arrive later)" in record.getMessage()
+
+
+def test_messages_after_the_last_service_are_counted_at_close(tmp_path: Path) -> None:
+    with scene(rig(tmp_path, linger=0.1)) as on:
+        publisher: Any = on.sender.publisher
+        on.send("t")
+        listener = on.subscriber(ALL)
+        arrived(listener, 1)
+        on.send("t")
+        arrived(listener, 2)
+        listener.subscriber.close()
+        assert poll(lambda: bool(publisher._signal.poll(0)), 10), "the end of the connection"
+        for _ in range(4):
+            on.send("t")
+        publisher.close()
+        assert (publisher.counters()["sent"], publisher.counters()["lost"]) == (2, 4)
+
+
+def test_close_beside_a_service_that_takes_nothing_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """How many of the messages it took is unknown."""
+    made = rig(tmp_path, linger=0.2, buffer=10_000)
+    with scene(made) as on, zmq.Context() as context, context.socket(zmq.PULL) as stalled:
+        stalled.rcvhwm = 1
+        (tmp_path / "hop").mkdir(mode=0o700, exist_ok=True)
+        stalled.bind(f"ipc://{tmp_path}/hop/socket")
+        publisher: Any = on.sender.publisher
+        assert poll(lambda: on.send("t") is not None and publisher._connected, 10), "the connection"
+        for _ in range(5000):
+            on.send("t")
+        sent = publisher.counters()["sent"]
+        publisher.close()
+        assert (publisher.counters()["sent"], publisher.counters()["lost"]) == (sent, 0)
+    (record,) = caplog.records
+    assert "did not take all messages at the worker socket" in record.getMessage()
+
+
+def test_messages_that_a_service_takes_during_close_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pushing, "_MAX_RECONNECT_MS", 100)  # so that several attempts follow a slow bind
+    with scene(rig(tmp_path, linger=1.0)) as on:
+        for _ in range(5):
+            on.send("t")
+        closing = threading.Thread(target=on.sender.publisher.close)
+        closing.start()
+        listener = on.subscriber(ALL)
+        closing.join(10)
+        arrived(listener, 5)
+        assert (on.sender.publisher.counters()["sent"], on.sender.publisher.counters()["lost"]) == (5, 0)
 
 
 @pytest.mark.parametrize(("when_full", "refusal"), [("wait", TransportError), ("raise", HandoffRejectedError)])
