@@ -94,6 +94,7 @@ def pytest_sessionfinish(exitstatus: int) -> None:
                 node.channel.waitclose(60)
 
 
+@pytest.hookimpl(trylast=True)  # of the tests that -m has left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # Parallel tests at the head of the list run in one process, from the start. So Spark is started only once. All
     # others are mixed, so that not all processes wait at the same time.

@@ -1,8 +1,9 @@
-"""Run every check of the project one after another, and print a summary: ``_checks.py [PYTEST ARGUMENT ...]``.
+"""Run every check of the project one after another, and print a summary: ``_checks.py [--all | PYTEST ARGUMENT ...]``.
 
 ``tools/test`` calls it in the environment that it set up. All checks run even when one fails, so that one run reports
-all failures. The last line is pytest's closing line. Without arguments all tests run in parallel; with arguments they
-run in one process (so that a debugger works) unless ``-n`` is among them.
+all failures. The last line is pytest's closing line. Without arguments the tests that are not marked ``long`` run in
+parallel, with ``--all`` these too. With other arguments pytest runs the tests that they select, in one process (so that
+a debugger works) unless ``-n`` is among them.
 """
 
 import importlib
@@ -25,6 +26,7 @@ from pubsub_lib.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
+EVERYTHING = "--all"
 
 
 class Result(NamedTuple):
@@ -125,6 +127,13 @@ def side_by_side() -> list[str]:
     return ["-n", str(3 * len(os.sched_getaffinity(0))), "--dist", "worksteal"]
 
 
+def selection(arguments: Sequence[str]) -> list[str]:
+    """The arguments of pytest for those of ``tools/test``."""
+    if arguments and arguments[0] == EVERYTHING:
+        return [*side_by_side(), *arguments[1:]]
+    return list(arguments) or [*side_by_side(), "-m", "not long"]
+
+
 def compiling(environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     """A process that imports all tests, and so writes their bytecode, while the checks before them use one processor.
 
@@ -149,10 +158,10 @@ def main(pytest_arguments: Sequence[str]) -> int:
             "import contracts": [str(BIN / "lint-imports")],
         }
         with ExitStack() as stack:
-            if not pytest_arguments:
+            if not pytest_arguments or pytest_arguments[0] == EVERYTHING:
                 stack.enter_context(compiling(environment))
             results = [check(name, command, environment) for name, command in commands.items()]
-        tests = [sys.executable, "-m", "pytest", *(pytest_arguments or side_by_side())]
+        tests = [sys.executable, "-m", "pytest", *selection(pytest_arguments)]
         results.append(check("pytest", tests, environment))
     print("\n== summary")
     for sentence in missing:

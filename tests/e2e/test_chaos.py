@@ -50,6 +50,7 @@ def test_short_run_ends_equal_and_audited(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_full_disks_give_unknown_deliveries_and_no_other_fault(tmp_path: Path) -> None:
     # Longer than the first window and its bound: a disk that is full at the end also takes the close of a journal.
     options = ("--minutes", "0.6", "--faults", "40", "--only", "disk", "--seed", "3", "-f", "json")
@@ -63,6 +64,7 @@ def test_full_disks_give_unknown_deliveries_and_no_other_fault(tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", SERVED)
 def test_short_run_with_a_killed_and_paused_server_ends_equal_and_audited(
     name: str, open_folder: Path, tmp_path: Path

@@ -329,6 +329,7 @@ def full_set(url: str, large_files: Path, folder: Path, *arguments: str) -> dict
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_full_set_with_a_service_killed_three_times(database_url: str, large_files: Path, tmp_path: Path) -> None:
     report = full_set(database_url, large_files, tmp_path, "--seconds", "8")
     assert sorted(kill["victim"] for kill in report["kills"]) == ["publisher-service"] * 3 + ["worker-2"]
@@ -339,6 +340,7 @@ def test_the_full_set_with_a_service_killed_three_times(database_url: str, large
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_full_set_by_polling(sqlite_url: str, large_files: Path, tmp_path: Path) -> None:
     report = full_set(sqlite_url, large_files, tmp_path, "--transport", "polling")
     assert sorted(kill["victim"] for kill in report["kills"]) == ["everything", "writer-2"]

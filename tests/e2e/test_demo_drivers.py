@@ -42,6 +42,7 @@ def demo(name: str, folder: Path, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", SERVED)
 def test_demo_over_a_server_ends_equal_and_leaves_nothing(name: str, open_folder: Path, tmp_path: Path) -> None:
     report = demo(name, open_folder, tmp_path)

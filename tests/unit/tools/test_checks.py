@@ -41,6 +41,13 @@ def test_package_that_only_root_may_install_is_named_to_others(
     assert "No thing found" in capsys.readouterr().out
 
 
+def test_long_tests_run_only_with_all_or_when_they_are_named() -> None:
+    parallel = _checks.side_by_side()
+    assert _checks.selection([]) == [*parallel, "-m", "not long"]
+    assert _checks.selection(["--all", "--durations=9"]) == [*parallel, "--durations=9"]
+    assert _checks.selection(["tests/e2e/test_chaos.py", "-x"]) == ["tests/e2e/test_chaos.py", "-x"]
+
+
 def test_all_tests_are_imported_beside_the_checks_before_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Their bytecode is complete before the parallel test processes start."""
     (tmp_path / "test_one.py").write_text("def test_one():\n    raise AssertionError('a test ran')\n")

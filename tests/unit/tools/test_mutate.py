@@ -192,6 +192,7 @@ def of_all_areas(request: pytest.FixtureRequest) -> Iterator[Laboratory]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("area", tables(ROOT))
 def test_every_mutant_of_the_project_is_caught(area: str, of_all_areas: Laboratory) -> None:
     absent = {} if IN_CI else trial.missing_servers()
