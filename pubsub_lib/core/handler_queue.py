@@ -236,12 +236,11 @@ class HandlerQueue:
         waiting = self._retrying.get(ident) if self._retrying else None
         if waiting is None and len(self._order) - self._dead >= self._limit:
             waiting = self._tails.get(ident)
-            if waiting is not None and event.new_value is None and waiting.is_of_known:
-                waiting = None
-            if waiting is not None and waiting.serial < self._barrier:
+            goes = event.new_value is None
+            if waiting is not None and (waiting.serial < self._barrier or (goes and waiting.is_of_known)):
                 waiting = None
         if waiting is not None:
-            self._merge(waiting, event)
+            self._merge(waiting, event, initial)
             return
         serial, is_barrier = self._serial, event.table == BARRIER_TABLE
         item = _Item(event, event, position, serial, serial, now, initial, is_barrier=is_barrier)
@@ -258,10 +257,10 @@ class HandlerQueue:
         self._tails[ident] = item
         self._order.append(item)
 
-    def _merge(self, item: _Item, event: Event) -> None:
+    def _merge(self, item: _Item, event: Event, initial: bool) -> None:
         item.latest, item.newest = event, self._serial
-        if event.position < item.position:
-            item.position = event.position
+        self._count_initial(item, initial)
+        item.position = min(item.position, event.position)
         self.conflated += 1
         if event.new_value is None and item.is_cancelled:
             self._kill(item)
@@ -379,15 +378,16 @@ class HandlerQueue:
         item.latest, item.newest = tail.latest, tail.newest
         while tail is not None:
             item.position = min(item.position, tail.position)
-            if tail.initial and not item.initial:
-                item.initial = True
-                self.initial_left += 1
-            earlier = tail.earlier
+            self._count_initial(item, tail.initial)
             self._kill(tail)
             self._settle(tail)
             self.conflated += 1
-            tail = earlier
+            tail = self._tails.get(item.ident)
         return True
+
+    def _count_initial(self, item: _Item, initial: bool) -> None:
+        self.initial_left += initial and not item.initial
+        item.initial = item.initial or initial
 
     def _settle(self, item: _Item) -> None:
         self.barriers -= item.is_barrier
