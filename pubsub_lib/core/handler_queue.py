@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from pubsub_lib.core.backoff import doubled
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import BARRIER_TABLE, PARKED_NOTICE
 from pubsub_lib.core.limits import Positive
@@ -356,7 +357,7 @@ class HandlerQueue:
                 item.parked = Parked(item.tried, error, text)
                 return item.parked
             item.tries = 0  # the newer event gets all tries again
-        wait = min(self.policy.backoff * 2.0 ** min(max(item.tries - 1, 0), 60), self.policy.max_backoff)
+        wait = doubled(self.policy.backoff, max(item.tries - 1, 0), self.policy.max_backoff)
         self._retrying[item.ident] = item
         if item.is_barrier:
             self._barrier_due = now + wait, item
@@ -391,9 +392,8 @@ class HandlerQueue:
 
     def _settle(self, item: _Item) -> None:
         self.barriers -= item.is_barrier
-        if item.initial:
-            item.initial = False
-            self.initial_left -= 1
+        self.initial_left -= item.initial
+        item.initial = False
 
     def _head(self) -> _Item | None:
         while self._order and self._order[0].dead:
