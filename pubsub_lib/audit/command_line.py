@@ -33,15 +33,14 @@ def parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="also read changelog and objects of this database; a URL with a password belongs in a --config-file",
     )
-    run.add_argument(
-        "--expect", type=Path, metavar="FILE", help="participants that must have a journal, one 'side name' per line"
-    )
+    _add_expect(run)
     run.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the tables and the summary")
     run.add_argument("--csv", action="store_true", help="also write each table of --out as a CSV file")
     of_lake.add_append_options(run)
     _add_settings(run)
     following = commands.add_parser("follow", help="audit journals while they grow: print each window when it closes")
     _add_journals(following, "journal_folder and the times are used, from which the bound follows")
+    _add_expect(following)
     command.add_options(following)
     of_lake.add_append_options(following)
     _add_settings(following)
@@ -80,6 +79,12 @@ def _add_journals(command: argparse.ArgumentParser, also: str) -> None:
         type=Path,
         metavar="FILE",
         help=f"the INI file of the programs that wrote the journals; {also}",
+    )
+
+
+def _add_expect(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--expect", type=Path, metavar="FILE", help="participants that must have a journal, one 'side name' per line"
     )
 
 

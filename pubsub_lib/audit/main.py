@@ -86,7 +86,9 @@ def _database(options: argparse.Namespace, configured: Settings | None) -> Setti
 def _command(options: argparse.Namespace) -> int:
     if options.command == "follow":
         configured = _configured(options)
-        return command.run(options, _settings(options, configured), journals.folders_by_domain(options.journals))
+        folders = journals.folders_by_domain(options.journals)
+        options.expected = _expected(options, folders)
+        return command.run(options, _settings(options, configured), folders)
     if options.command == show.NAME:
         return show.run(options)
     if options.command == "prepare":

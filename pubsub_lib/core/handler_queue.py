@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from pubsub_lib.core.backoff import doubled
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import BARRIER_TABLE, PARKED_NOTICE
 from pubsub_lib.core.limits import Positive
@@ -236,12 +237,11 @@ class HandlerQueue:
         waiting = self._retrying.get(ident) if self._retrying else None
         if waiting is None and len(self._order) - self._dead >= self._limit:
             waiting = self._tails.get(ident)
-            if waiting is not None and event.new_value is None and waiting.is_of_known:
-                waiting = None
-            if waiting is not None and waiting.serial < self._barrier:
+            goes = event.new_value is None
+            if waiting is not None and (waiting.serial < self._barrier or (goes and waiting.is_of_known)):
                 waiting = None
         if waiting is not None:
-            self._merge(waiting, event)
+            self._merge(waiting, event, initial)
             return
         serial, is_barrier = self._serial, event.table == BARRIER_TABLE
         item = _Item(event, event, position, serial, serial, now, initial, is_barrier=is_barrier)
@@ -258,10 +258,10 @@ class HandlerQueue:
         self._tails[ident] = item
         self._order.append(item)
 
-    def _merge(self, item: _Item, event: Event) -> None:
+    def _merge(self, item: _Item, event: Event, initial: bool) -> None:
         item.latest, item.newest = event, self._serial
-        if event.position < item.position:
-            item.position = event.position
+        self._count_initial(item, initial)
+        item.position = min(item.position, event.position)
         self.conflated += 1
         if event.new_value is None and item.is_cancelled:
             self._kill(item)
@@ -357,7 +357,7 @@ class HandlerQueue:
                 item.parked = Parked(item.tried, error, text)
                 return item.parked
             item.tries = 0  # the newer event gets all tries again
-        wait = min(self.policy.backoff * 2.0 ** min(max(item.tries - 1, 0), 60), self.policy.max_backoff)
+        wait = doubled(self.policy.backoff, max(item.tries - 1, 0), self.policy.max_backoff)
         self._retrying[item.ident] = item
         if item.is_barrier:
             self._barrier_due = now + wait, item
@@ -379,21 +379,21 @@ class HandlerQueue:
         item.latest, item.newest = tail.latest, tail.newest
         while tail is not None:
             item.position = min(item.position, tail.position)
-            if tail.initial and not item.initial:
-                item.initial = True
-                self.initial_left += 1
-            earlier = tail.earlier
+            self._count_initial(item, tail.initial)
             self._kill(tail)
             self._settle(tail)
             self.conflated += 1
-            tail = earlier
+            tail = self._tails.get(item.ident)
         return True
+
+    def _count_initial(self, item: _Item, initial: bool) -> None:
+        self.initial_left += initial and not item.initial
+        item.initial = item.initial or initial
 
     def _settle(self, item: _Item) -> None:
         self.barriers -= item.is_barrier
-        if item.initial:
-            item.initial = False
-            self.initial_left -= 1
+        self.initial_left -= item.initial
+        item.initial = False
 
     def _head(self) -> _Item | None:
         while self._order and self._order[0].dead:

@@ -5,7 +5,7 @@ a UUID of its own and numbers its messages itself. It sends a link on as it is, 
 so what leaves it is in chain order, and it can serve what it has announced. Not thread-safe: the caller holds one lock.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -37,6 +37,8 @@ class RelayStep(msgspec.Struct, frozen=True):
     """Answers to questions, by asker. None: the relay has nothing of what was asked for, so the sync fails."""
     loop: tuple[str, str] | None = None
     """Service name and UUID of a parent that is below this relay itself: it must be left (rule R6)."""
+    unfollowed: Sequence[str] = ()
+    """Topics of the question that this relay does not follow."""
 
 
 class RelaySequencer(Sequencer):
@@ -195,17 +197,14 @@ class Relay:
         Just started, the relay answers with deltas after the replica's last hello request has arrived: the replica was
         connected to the start before this one, and would lack all links between the answer and its new connection.
         """
-        self.unserved += bool(self.unfollowed(start.wants))
+        unfollowed = [topic for topic in start.wants if topic not in self.state.tracker.topics]
+        self.unserved += bool(unfollowed)
         full = any(want.after is None for want in start.wants.values())
         proofs = {topic: self.contents.proof(topic) for topic in start.wants}
         until = now + self._timing.round_trip
         question = Question(asker, start.wants, start.refresh or full, now, proofs, start.nonce, until)
         (self._held if start.nonce and not full else self._questions).append(question)
-        return self._step(NOTHING, now, now)
-
-    def unfollowed(self, topics: Iterable[str]) -> list[str]:
-        """Those of the topics that this relay does not follow."""
-        return [topic for topic in topics if topic not in self.state.tracker.topics]
+        return msgspec.structs.replace(self._step(NOTHING, now, now), unfollowed=unfollowed)
 
     def _release(self, now: float) -> None:
         """Answer the held questions of the replicas that receive the links, and all of them after some time."""

@@ -7,14 +7,14 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from pubsub_lib.errors import JournalError
-from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
+from pubsub_lib.journal.appending import OPEN_SUFFIX, being_written, claim
 from pubsub_lib.journal.entries import inconvertible, parse, rows
 from pubsub_lib.journal.parquet_metadata import RECORDS_KEY, metadata_of
 from pubsub_lib.journal.rows import arrow_schema, as_dict
@@ -43,8 +43,9 @@ class Compacted(msgspec.Struct):
 
 
 def compact(folder: Path, keep_bytes: int | None = None, keep_seconds: float | None = None) -> Compacted:
-    """Convert every finished append file to a Parquet file of the same name; before and after that, remove files over
-    ``keep_bytes`` or ``keep_seconds``, the oldest first.
+    """Convert every finished append file to a Parquet file of the same name; before and after that, remove finished
+    files over ``keep_bytes`` or ``keep_seconds``, the oldest first. The append files that are still there afterwards
+    count, too: those that could not be converted.
 
     By atomic rename: readers see the one form or the other, or both for a moment (the records are the same, and
     readers count a record once). Any process may do this at any time, several at once. A file that cannot be converted
@@ -53,14 +54,19 @@ def compact(folder: Path, keep_bytes: int | None = None, keep_seconds: float | N
     """
     done = Compacted()
     # Before: the conversion needs disk space, and its errors must not keep old files.
-    _retain(folder, keep_bytes, keep_seconds, done)
-    for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
-        try:
-            _claim_and_compact(path, done)
-        except OSError as error:
-            why = error.strerror or error
-            _log.warning("%s is not converted to Parquet (%s), retrying; free space or correct its rights", path, why)
-    _retain(folder, keep_bytes, keep_seconds, done)  # after: the new files count as well
+    _retain(_finished(folder, (PARQUET_SUFFIX, BAD_SUFFIX)), keep_bytes, keep_seconds, done)
+    try:
+        for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
+            try:
+                _claim_and_compact(path, done)
+            except OSError as error:
+                why = error.strerror or error
+                _log.warning(
+                    "%s is not converted to Parquet (%s), retrying; free space or correct its rights", path, why
+                )
+    finally:  # also without pyarrow
+        suffixes = (PARQUET_SUFFIX, BAD_SUFFIX, OPEN_SUFFIX)  # the new files count as well
+        _retain(_finished(folder, suffixes), keep_bytes, keep_seconds, done)
     return done
 
 
@@ -103,6 +109,7 @@ def write_parquet(source: Path, target: Path, *, objects_apart: bool = False) ->
     """
     import pyarrow.parquet as pq
 
+    changed = source.stat()
     contents = parse(source.read_bytes(), source.name)
     schema = arrow_schema().with_metadata(metadata_of(contents))
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
@@ -119,6 +126,7 @@ def write_parquet(source: Path, target: Path, *, objects_apart: bool = False) ->
         seal(temporary)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
+        os.utime(temporary, ns=(changed.st_atime_ns, changed.st_mtime_ns))  # retention counts the age of the records
         temporary.rename(target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -142,26 +150,57 @@ def _table(part: list[dict[str, object]], schema: Any, name: str) -> Any:
         raise inconvertible(name, error) from error
 
 
-def _retain(folder: Path, keep_bytes: int | None, keep_seconds: float | None, done: Compacted) -> None:
+_File = tuple[float, int, Path]
+"""When a file was changed last, and its size."""
+
+
+def _finished(folder: Path, suffixes: Sequence[str]) -> list[_File]:
+    """The files that no process writes any more, the oldest first."""
     files = []
     for path in folder.iterdir():
-        if path.suffix in (PARQUET_SUFFIX, BAD_SUFFIX):
+        if path.suffix in suffixes:
             with contextlib.suppress(FileNotFoundError):  # another process removes files, too
                 stat = path.stat()
-                files.append((stat.st_mtime, stat.st_size, path))
+                if path.suffix != OPEN_SUFFIX or (stat.st_size and not _may_grow(path)):
+                    files.append((stat.st_mtime, stat.st_size, path))
+    return sorted(files)
+
+
+def _may_grow(path: Path) -> bool:
+    try:
+        return being_written(path)
+    except PermissionError:  # of another user, whose own compaction removes it
+        return True
+
+
+def _retain(files: Sequence[_File], keep_bytes: int | None, keep_seconds: float | None, done: Compacted) -> None:
     total = sum(size for _, size, _ in files)
-    files.sort()
     for age, (_, size, path) in zip(_ages([changed for changed, _, _ in files], time.time()), files, strict=True):
         too_much = keep_bytes is not None and total > keep_bytes
         too_old = keep_seconds is not None and age > keep_seconds
         if too_much or too_old:
             try:
-                path.unlink(missing_ok=True)
+                removed = _remove(path)
             except OSError as error:
                 _log.warning("%s is old and cannot be removed (%s); correct its rights", path, error.strerror)
                 continue
             total -= size
-            done.removed += 1
+            done.removed += removed
+
+
+def _remove(path: Path) -> bool:
+    """False: another process has claimed the append file, to convert or to remove it."""
+    if path.suffix != OPEN_SUFFIX:
+        path.unlink(missing_ok=True)
+        return True
+    fd = claim(path)
+    if fd is None:
+        return False
+    try:
+        path.unlink()
+    finally:
+        os.close(fd)
+    return True
 
 
 def _ages(changed: list[float], now: float) -> list[float]:

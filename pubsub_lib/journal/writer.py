@@ -1,10 +1,8 @@
 """Writing a journal. Disk errors never stop the sync: lost records are counted, and their numbers are missing."""
 
 import atexit
-import math
 import os
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -19,6 +17,7 @@ from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.model import ZERO, Link, Point, Record
 from pubsub_lib.journal.appending import OPEN_SUFFIX, AppendFile
 from pubsub_lib.journal.entries import Entry, Header, beginning, frame_parts
+from pubsub_lib.journal.roller import Roller
 from pubsub_lib.journal.rows import PLAIN, Kind, Outcome, Side
 from pubsub_lib.journal.settings import JournalSettings
 from pubsub_lib.logs import logger
@@ -52,9 +51,8 @@ class _Run:
         self._opened = 0.0
         self._closed = False
         self._stop = threading.Event()
-        self._roller: subprocess.Popen[bytes] | None = None
-        self._rolled = -math.inf
-        """When a compaction was started last."""
+        self.roller = Roller(settings, self._complain)
+        """Used by the journal's thread only."""
         self.rejected: Callable[[], Mapping[str, int]] = dict
         self._recording = threading.Lock()
         """Held while rejects are recorded: the thread of the marks and ``close`` may record them at once."""
@@ -165,13 +163,13 @@ class _Run:
                 file.close()
                 self._file = None
                 self._open_file()
-                due = settings.to_parquet
+                due = True
             else:
                 # The compaction removes old files, which frees a full disk, where no new file can begin.
-                broken = bool(self.error) and now - self._rolled >= settings.roll_seconds
-                due = settings.to_parquet and broken and not self._closed
-        if due and (self._roller is None or self._roller.poll() is not None):
-            self._start_roller()
+                broken = bool(self.error) and now - self.roller.started >= settings.roll_seconds
+                due = broken and not self._closed
+        if due:
+            self.roller.start()
 
     def _note_rejected(self) -> None:
         try:
@@ -185,23 +183,6 @@ class _Run:
                 if more > 0:
                     self._recorded[cause] = number
                     self.put("reject", cause=cause, count=more)
-
-    def _start_roller(self) -> None:
-        # A separate process: the conversion costs more time than the writing, and must not slow down this process.
-        if not sys.executable:  # an embedded interpreter
-            self._complain(
-                "journals are not converted to Parquet: this process has no Python program (sys.executable is empty); "
-                "set to_parquet to false and call pubsub_lib.journal.compaction.compact from another process"
-            )
-            return
-        settings = self._settings
-        self._rolled = time.monotonic()
-        command = [sys.executable, "-m", "pubsub_lib.journal.compaction", settings.folder]
-        command += [str(settings.keep_bytes), str(settings.keep_seconds)]
-        try:
-            self._roller = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        except OSError as error:
-            _log.warning("journals are not converted to Parquet: %s", error)
 
     def _end(self) -> None:
         if os.getpid() == self._pid:  # a forked child inherits this handler, and the parent's lock and file
@@ -233,11 +214,15 @@ class _Run:
 
 
 def _keep_time(run: _Run, stop: threading.Event) -> None:
-    while not stop.wait(run.mark_seconds):
+    step = run.roller.start_for_left_files
+    while True:
         try:
-            run.maintain()
+            step()
         except Exception:  # noqa: BLE001 - the journal must neither stop the sync nor die
             _log.exception("the maintenance of a journal failed by an internal error; please report this")
+        if stop.wait(run.mark_seconds):
+            return
+        step = run.maintain
 
 
 class Journal:

@@ -68,6 +68,7 @@ class RelayCore:
 
     def subscribe(self, topics: Collection[str], now: float) -> StepResult:
         """Follow topics."""
+        self._unfollowed.difference_update(topics)
         return self._out(self.relay.subscribe(topics, now), now)
 
     def directory_read(self, uuids: Collection[str], now: float) -> list[StepResult]:
@@ -109,13 +110,12 @@ class RelayCore:
             return asker, answer
         self._waiting[asker] = answer
         start = StartSync(self._asked, question.wants, {}, question.refresh, question.nonce)
-        self._log_unfollowed(question)
         self._kept(self._out(self.relay.sync_requested(asker, start, now), now))
         return asker, answer
 
-    def _log_unfollowed(self, question: SyncQuestion) -> None:
+    def _log_unfollowed(self, topics: Collection[str]) -> None:
         """Log each topic once: a replica below that wants it is not synced by this relay."""
-        fresh = set(self.relay.unfollowed(question.wants)) - self._unfollowed
+        fresh = set(topics) - self._unfollowed
         if fresh and len(self._unfollowed) < MAX_UNFOLLOWED:
             self._unfollowed |= fresh
             _log.warning(
@@ -196,6 +196,8 @@ class RelayCore:
                 waiting.set_result(answer)
         if step.loop is not None:
             self._looped(*step.loop)
+        if step.unfollowed:
+            self._log_unfollowed(step.unfollowed)
         return step.result
 
     def _send_hellos(self, now: float) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
+from pubsub_lib.core.backoff import doubled
 from pubsub_lib.core.model import Head
 from pubsub_lib.errors import StoreError, StoreUnavailable
 from pubsub_lib.journal import Journal
@@ -16,15 +17,18 @@ from pubsub_lib.logs import fields, logger
 from pubsub_lib.store.repair import Repaired, names
 from pubsub_lib.store.repair_plan import Cursor, Mark, Page
 from pubsub_lib.store.verbs import Identity
+from pubsub_lib.threads.periodic_thread import AFTER_FAILURE
 
 _log = logger(__name__)
 
 PAGE: Final = 1000
 """Number of rows that one step checks."""
 TOPICS: Final = 100
-"""Number of topics whose heads one step compares."""
+"""Maximum number of topics whose heads one step compares."""
 PAUSE: Final = 1.0
 """Maximum seconds between two steps."""
+MAX_PAUSE: Final = 60.0
+"""Maximum seconds between two steps while the database refuses all that is left of a round."""
 OFF: Final = 3600.0
 """Seconds between two steps of a recount that is turned off."""
 
@@ -76,8 +80,16 @@ class StoreRecount:
         """Whether rows are left to be checked in this round."""
         self._topics: list[str] = []
         """Topics whose heads are left to be checked in this round."""
+        self._size = TOPICS
+        """How many of them the next step compares: half as many after a failure, since the database may time out."""
         self._known: set[str] = set()
         """Topics that are, or were, in ``_topics`` in this round."""
+        self._suspects: dict[str, list[Identity]] = {}
+        """Topics that are left to be repaired, with the objects that do not match their fingerprint."""
+        self._refused: set[str] = set()
+        """Topics that the database did not compare, or did not repair, at some step of this round."""
+        self._refusals = 0
+        """How many steps in succession had nothing but these topics left, and raised."""
         self._running = False
         self._begun_at = float("-inf")
         self._pause = PAUSE
@@ -100,6 +112,8 @@ class StoreRecount:
             self._running = False
             self._left, self._found = {}, {}  # the holder reports them
             return now + min(PAUSE, period)
+        if now >= self._begun_at + period and self._is_refused():
+            self._end()  # incomplete: the other topics must not wait for those that the database always refuses
         if not self._running:
             if now < self._begun_at + period:
                 return self._begun_at + period
@@ -108,13 +122,22 @@ class StoreRecount:
             self._look_at_rows()
         elif self._topics:
             self._look_at_topics()
+        self._repair_suspects()
+        self._refusals = 0
         if self._rows or self._topics:
             return now + self._pause
-        self._running = False
+        self._end()
         self._counts["rounds"] += 1
-        self._left, self._found = self._found, {}
-        self._failed_before, self._failed = self._failed, {}
         return max(self._begun_at + period, now + self._pause)
+
+    def pause(self) -> float:
+        """Seconds to the next step after one that raised. More each time when only topics are left that the database
+        has refused: each try may read a whole topic until it times out.
+        """
+        if not self._is_refused():
+            return AFTER_FAILURE
+        self._refusals += 1
+        return doubled(AFTER_FAILURE, self._refusals - 1, max(min(MAX_PAUSE, self._period / 10), AFTER_FAILURE))
 
     def adjust(self, within: float) -> None:
         """Make two rounds in another time, from the next round on. 0 makes the next step stop the current round and
@@ -143,30 +166,56 @@ class StoreRecount:
         self._running, self._rows, self._after = True, True, None
         self._begun_at = now
         self._found, self._failed = {}, {}
-        self._topics = sorted(heads)
+        self._suspects, self._refused = {}, set()
+        self._topics, self._size = sorted(heads), TOPICS
         self._known = set(heads)
         steps = 2 + sum(head.count for head in heads.values()) / PAGE + len(heads) / TOPICS
         self._pause = min(PAUSE, period / 2 / steps)  # a round ends well before the next one begins
 
+    def _is_refused(self) -> bool:
+        """Whether nothing is left in this round but topics that the database has refused to compare or to repair."""
+        return self._running and not self._rows and self._refused.issuperset([*self._topics, *self._suspects])
+
+    def _end(self) -> None:
+        """End the round. What the last one found on topics that this one could not check is still reported."""
+        unchecked = {*self._topics, *self._suspects}
+        self._running = False
+        self._left = {topic: marks for topic, marks in self._left.items() if topic in unchecked} | self._found
+        self._found = {}
+        self._failed_before, self._failed = self._failed, {}
+
     def _look_at_rows(self) -> None:
         page = self._store.look_at_rows(self._after, PAGE)
         self._counts["objects"] += page.looked
-        suspects: dict[str, list[Identity]] = {}
         for row in page.altered:
-            suspects.setdefault(row.topic, []).append((row.table, row.key))
+            self._suspects.setdefault(row.topic, []).append((row.table, row.key))
         # Before the repairs, so that a topic whose repair fails does not keep the round at this page.
         self._after, self._rows = page.behind, page.behind is not None
         self._topics += sorted(page.topics - self._known)  # of a new topic, or of one whose row is lost
         self._known |= page.topics
-        for topic, found in suspects.items():
-            self._repair(topic, found)
 
     def _look_at_topics(self) -> None:
-        part = self._topics[-TOPICS:]
-        del self._topics[-TOPICS:]
-        for topic in self._store.unfit(part):
+        others, part = self._topics[: -self._size], self._topics[-self._size :]
+        try:
+            unfit = self._store.unfit(part)
+        except StoreError:  # a later step of this round compares them, after the others
+            self._topics, self._size = part + others, max(self._size // 2, 1)
+            self._refused.update(part)
+            raise
+        self._topics, self._size = others, min(self._size * 2, TOPICS)
+        for topic in unfit:
             if topic not in self._found:
-                self._repair(topic, ())
+                self._suspects.setdefault(topic, [])
+
+    def _repair_suspects(self) -> None:
+        for topic in list(self._suspects):
+            suspects = self._suspects.pop(topic)
+            try:
+                self._repair(topic, suspects)
+            except StoreUnavailable:  # the next step tries again, after the others
+                self._suspects[topic] = suspects
+                self._refused.add(topic)
+                raise
 
     def _repair(self, topic: str, suspects: Collection[Identity]) -> None:
         known = self._left.get(topic, frozenset()) | self._found.get(topic, frozenset())

@@ -115,7 +115,7 @@ class PublisherService:
             "changelog": PeriodicThread("changelog", self._changelog_reader.step),
             "leases": PeriodicThread("leases", self._renew),
             "maintenance": PeriodicThread("maintenance", self._maintenance.step),
-            "recount": PeriodicThread("recount", self._recount.step),
+            "recount": PeriodicThread("recount", self._recount.step, self._recount.pause),
         }
         self._health = Health(
             self._loops, self._publisher, self._commits, self._leases, self._recount, service, settings.store,

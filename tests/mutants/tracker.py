@@ -209,8 +209,8 @@ MUTANTS = (
     Mutant(
         name="change_is_merged_across_a_notice",
         path=QUEUE,
-        before="waiting.serial < self._barrier:",
-        after="waiting.serial < 0:",
+        before="waiting.serial < self._barrier or",
+        after="waiting.serial < 0 or",
         tests=(f"{NOTICE}::test_over_the_limit_no_event_is_merged_across_a_notice",),
         wrong="a slow handler gets an older version before it is notified that the history changed",
     ),

@@ -1,6 +1,7 @@
 """Reads the file of ``--expect``: the participants that must have a journal (docs/audit.md, "Running it")."""
 
 import re
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -32,3 +33,12 @@ def read_expected(path: Path) -> list[tuple[str, str]]:
     if not found:
         raise ConfigError(f"{path} names no participant; write one side and name a line, or omit --expect")
     return list(dict.fromkeys(found))
+
+
+def absent(expected: Iterable[tuple[str, str]], there: Collection[tuple[str, str]]) -> list[str]:
+    """The problem of each expected participant that is not ``there``: side and name of those with a record."""
+    return [
+        f"the {side} {name} is expected (--expect) and has no journal; add its journals, or correct the file"
+        for side, name in expected
+        if (side, name) not in there
+    ]

@@ -1,12 +1,13 @@
 """What is missing from the journals, as problems (audit-verdicts.md, "Participants"), and what is not finished."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from pyspark.sql import Column, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.ingest.expected import absent
 from pubsub_lib.audit.report.summary import Coverage
 from pubsub_lib.audit.rules import participants, run_ends
 from pubsub_lib.audit.rules.base_tables import closed
@@ -170,10 +171,7 @@ def _unknown_parents(tables: Tables) -> list[str]:
     ]
 
 
-def _absent(tables: Tables, expected: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _absent(tables: Tables, expected: Sequence[tuple[str, str]]) -> Sequence[str]:
     if not expected:
-        return
-    there: set[Any] = {tuple(row) for row in tables.runs.select("side", "name").distinct().collect()}
-    for side, name in expected:
-        if (side, name) not in there:
-            yield f"the {side} {name} is expected (--expect) and has no journal; add its journals, or correct the file"
+        return ()
+    return absent(expected, {tuple(row) for row in tables.runs.select("side", "name").distinct().collect()})

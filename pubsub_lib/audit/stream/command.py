@@ -104,7 +104,7 @@ def _run(
     stream = Stream(spark, checkpoint)
     intake = Intake(folders, stream.spool, options.patience)
     judge = spark_judge(spark, settings, options.out, stream)
-    loop = AuditLoop(stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000)
+    loop = AuditLoop(stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000, options.expected)
     output = Output(windows.written(options.out), options.format == "json", settings)
     feed = None
     try:

@@ -12,12 +12,23 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from pubsub_lib.audit.ingest import input as journals
+from pubsub_lib.audit.ingest.expected import absent
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import adapt
 from pubsub_lib.audit.stream import windows
 from pubsub_lib.audit.stream.intake import Intake
 from pubsub_lib.audit.stream.part_clocks import every_part, with_right_times
-from pubsub_lib.audit.stream.runs import JournalPart, Known, closed_before, expired, followed, frontier, known, too_late
+from pubsub_lib.audit.stream.runs import (
+    JournalPart,
+    Known,
+    closed_before,
+    expired,
+    followed,
+    frontier,
+    known,
+    participants,
+    too_late,
+)
 from pubsub_lib.audit.stream.tables import Stream, write_whole
 from pubsub_lib.audit.stream.windows import Closed, Span
 from pubsub_lib.errors import ConfigError
@@ -58,13 +69,18 @@ class AuditLoop:
 
     def __init__(
         self, stream: Stream, intake: Intake, judge: Judge, settings: AuditSettings, checkpoint: Path,
-        now: Callable[[], int],
+        now: Callable[[], int], expected: Sequence[tuple[str, str]] = (),
     ) -> None:  # fmt: skip
-        """``now``: the wall clock in microseconds. Raises ConfigError when another follower uses this checkpoint, or
-        when it was made with other settings.
+        """``now``: the wall clock in microseconds. ``expected``: side and name of each participant that must have a
+        journal. Raises ConfigError when another follower uses this checkpoint, or when it was made with other settings.
         """
         self._stream, self._intake, self._judge = stream, intake, judge
         self._settings = settings
+        self._expected = expected
+        self._absent: list[str] = []
+        """The problems of the expected participants that had no journal in the last round."""
+        self._named: set[str] = set()
+        """Those that a round has returned."""
         self._now = now
         self._path = checkpoint / _STATE
         self._lock = _locked(checkpoint)
@@ -94,8 +110,10 @@ class AuditLoop:
 
     @property
     def problems(self) -> Sequence[str]:
-        """All reported problems, also those of earlier followers with the same checkpoint."""
-        return self._state.problems
+        """All reported problems, also those of earlier followers with the same checkpoint; of expected participants
+        only those that have no journal now.
+        """
+        return [*self._state.problems, *self._absent]
 
     @property
     def parts(self) -> Mapping[str, Sequence[JournalPart]]:
@@ -116,6 +134,7 @@ class AuditLoop:
             self._stream.advance()
             self._advanced = True
         parts = self._stream.parts(look.given_up)
+        self._absent = absent(self._expected, participants(parts.good, look.coming))
         self._parts = dict(parts.good)
         problems = [*look.problems, *parts.problems]
         files: dict[str, Sequence[Path]] = {}
@@ -145,7 +164,7 @@ class AuditLoop:
         new = [each for each in dict.fromkeys(problems) if each not in self._state.problems]
         if spans or new:
             self._keep(spans, without, parts.good, new)
-        return Round(closed, new, waiting)
+        return Round(closed, [*new, *(self._without_journal() if spans or last else ())], waiting)
 
     def _closing(
         self, parts: Sequence[JournalPart], runs: Mapping[str, Known], *, last: bool
@@ -162,6 +181,12 @@ class AuditLoop:
             end = None  # no record yet: once closed, such windows would make the first files of other hosts too late
         held = (until.of, until.until) if until.of else None
         return end, whole, held
+
+    def _without_journal(self) -> list[str]:
+        """The problems of expected participants that no round has returned."""
+        new = [each for each in self._absent if each not in self._named]
+        self._named.update(new)
+        return new
 
     def _late(self, domain: str, parts: Sequence[JournalPart]) -> list[str]:
         """The problems of files that arrived after the windows of their records were closed."""

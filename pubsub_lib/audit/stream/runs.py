@@ -132,6 +132,15 @@ def known(
     return found
 
 
+def participants(
+    parts: Mapping[str, Iterable[JournalPart]], coming: Mapping[str, Mapping[str, Coming]]
+) -> set[tuple[str, str]]:
+    """Side and name of each participant of which a record is known, also from an unfinished file."""
+    begun = [each.begun for of_domain in coming.values() for each in of_domain.values()]
+    found = {(each.side, each.name) for each in begun if each is not None and each.wall is not None}
+    return found | {(part.side, part.name) for of_domain in parts.values() for part in of_domain}
+
+
 def frontier(runs: Mapping[str, Known], settings: AuditSettings) -> Frontier:
     """The earliest time until which any run that is neither over nor expired is known, by its marks."""
     taking_part = _taking_part(runs)

@@ -4,10 +4,11 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from pubsub_lib.core.backoff import doubled
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue, Mark, Selector, selector
 from pubsub_lib.core.model import Action
@@ -171,6 +172,50 @@ def test_event_pushed_during_the_last_try_gets_all_tries() -> None:
     assert queue.failed(3.0, ERROR) is not None
 
 
+@given(
+    backoff=st.floats(0.0, 2.0**43),
+    longer=st.floats(0.0, 2.0**43),
+    tries=st.integers(1, 200),
+    newer=st.sets(st.integers(1, 400)),
+)
+def test_waits_double_up_to_the_maximum_for_any_policy(
+    backoff: float, longer: float, tries: int, newer: set[int]
+) -> None:
+    """``newer``: the failures during which a newer event of the object was pushed."""
+    queue = HandlerQueue(HandlerPolicy(tries=tries, backoff=backoff, max_backoff=backoff + longer))
+    queue.push(event("x", 1, None, b"1"))
+    now, count = 0.0, 0
+    for number in range(1, 400):
+        got = queue.next(now)
+        assert got is not None
+        if number in newer:
+            queue.push(event("x", number + 1, b"1", b"2"), now)
+        count += 1
+        last = count >= tries
+        assert (queue.failed(now, ERROR) is not None) == (last and number not in newer)
+        if last and number not in newer:
+            break
+        if last:
+            count = 0  # the newer event gets all tries
+        due = queue.next_time()
+        assert due == now + doubled(backoff, max(count - 1, 0), backoff + longer)
+        now = due
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_initial_event_that_is_merged_into_a_waiting_one_is_waited_for(failed: bool) -> None:
+    queue = HandlerQueue(HandlerPolicy(queue_limit=1, backoff=1.0))
+    queue.push(event("x", 1, None, b"1"))
+    if failed:
+        queue.next(0.0)
+        queue.failed(0.0, ERROR)
+    queue.push(event("x", 2, b"1", b"2"), initial=True)
+    assert (queue.conflated, queue.initial_left) == (1, 1)
+    queue.push(event("x", 3, b"2", b"3"), initial=True)
+    assert drain(queue, 1.0) == [("x", 3, "create", None, b"3")]
+    assert queue.initial_left == 0
+
+
 def test_after_a_cancelled_create_later_events_merge_into_the_earlier_delete() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=3))
     queue.push(event("x", 1, b"0", None))
@@ -315,6 +360,7 @@ def test_selector_accepts_one_several_or_all_tables() -> None:
 
 KEYS = ("x", "y", "z")
 LIMIT = 3
+TRIES = 3
 
 
 class Queues(RuleBasedStateMachine):
@@ -322,7 +368,7 @@ class Queues(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = HandlerQueue(HandlerPolicy(queue_limit=LIMIT, tries=3, backoff=1.0, max_backoff=3.0))
+        self.queue = HandlerQueue(HandlerPolicy(queue_limit=LIMIT, tries=TRIES, backoff=1.0, max_backoff=3.0))
         self.now = 0.0
         self.version = 0
         self.shown: dict[str, tuple[int, bytes]] = {}
@@ -338,6 +384,11 @@ class Queues(RuleBasedStateMachine):
         """The version parked last."""
         self.cancelled: dict[str, int] = {}
         """The version of the last delete that took its create out of the queue."""
+        self.initial: dict[str, int] = {}
+        """The version of the initial event pushed last."""
+        self.tries: dict[str, int] = {}
+        self.due: dict[str, float] = {}
+        """When the next try of an object that failed is due."""
         self.running: Event | None = None
         self.marks: list[tuple[Mark, dict[str, int]]] = []
         self.passed: list[Mark] = []
@@ -359,6 +410,8 @@ class Queues(RuleBasedStateMachine):
             assert value is None
             self.cancelled[key] = self.version
         self.latest[key] = self.version
+        if initial:
+            self.initial[key] = self.version
         if value is None:
             del self.shown[key]
         else:
@@ -372,8 +425,10 @@ class Queues(RuleBasedStateMachine):
         event = self.queue.next(self.now)
         assert (event is None) == (due is None or due > self.now)
         if event is None:
+            assert all(at > self.now for at in self.due.values()), "a try that is due is not made"
             return
         self.running = event
+        assert self.due.pop(event.key, self.now) <= self.now, "a newer event must not shorten the wait"
         known, tried = self.knows.get(event.key), self.tried.get(event.key)
         assert event.version is not None
         assert event.version > self.handled.get(event.key, 0), "a repeated event, or one out of order"
@@ -394,6 +449,7 @@ class Queues(RuleBasedStateMachine):
         assert event.version is not None
         self.queue.done(self.now)
         self.handled[event.key] = event.version
+        self.tries.pop(event.key, None)
         self.tried.pop(event.key, None)
         if event.new_value is None:
             self.knows.pop(event.key, None)
@@ -407,7 +463,13 @@ class Queues(RuleBasedStateMachine):
         assert event is not None
         parked = self.queue.failed(self.now, ERROR)
         self.tried[event.key] = event
-        if parked is not None:
+        tries = self.tries.get(event.key, 0) + 1
+        if parked is None:
+            self.tries[event.key] = tries = tries if tries < TRIES else 0
+            self.due[event.key] = self.now + (1.0, 1.0, 2.0)[tries]
+        else:
+            assert tries == TRIES
+            self.tries.pop(event.key, None)
             assert parked.event == event
             self.parked[event.key] = self.latest[event.key]
             last = (event.version, self.cancelled.get(event.key))
@@ -439,6 +501,13 @@ class Queues(RuleBasedStateMachine):
                 for key, version in upto.items():
                     ends = (self.handled, self.parked, self.cancelled)
                     assert max(end.get(key, 0) for end in ends) >= version, (mark, key, version)
+
+    @invariant()
+    def initial_events_are_waited_for(self) -> None:
+        if self.queue.initial_left == 0:
+            for key, version in self.initial.items():
+                ends = (self.handled, self.parked, self.cancelled)
+                assert max(end.get(key, 0) for end in ends) >= version, (key, version)
 
     @invariant()
     def state_methods_agree(self) -> None:

@@ -375,7 +375,9 @@ def test_relay_leaves_out_of_an_answer_what_it_does_not_have() -> None:
     _, rig = relaying(("a", "b"))
     rig.relay.state.resync(["a"], rig.now)
     wants = {"a": Want(after=Point(2, 1)), "b": Want(after=Point(2, 1)), "unknown": Want()}
-    rig.do(rig.relay.sync_requested("child", StartSync(1, wants, {}), rig.now))
+    step = rig.relay.sync_requested("child", StartSync(1, wants, {}), rig.now)
+    assert step.unfollowed == ["unknown"]
+    rig.do(step)
     rig.wait(CALM.round_trip)
     [(_, answer)] = rig.answers
     assert answer is not None

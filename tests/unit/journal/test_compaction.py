@@ -1,5 +1,6 @@
 """Compaction: the same records as Parquet, by atomic rename; and the retention."""
 
+import contextlib
 import errno
 import math
 import os
@@ -226,12 +227,67 @@ def test_retention_removes_the_oldest_files(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["100.parquet"]
 
 
+def test_retention_counts_the_age_of_records_and_not_of_their_conversion(tmp_path: Path) -> None:
+    now = time.time()
+    ages = {"b": 7200, "c": 300, "a": 3600}  # converted in the order of their names
+    for name, seconds in ages.items():
+        path = finished(tmp_path).rename(tmp_path / f"{name}.journal")
+        os.utime(path, (now - seconds, now - seconds))
+    assert compact(tmp_path, keep_seconds=5000.0) == Compacted(rolled=3, removed=1)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.parquet", "c.parquet"]
+    assert (tmp_path / "a.parquet").stat().st_mtime == pytest.approx(now - 3600, abs=0.001)
+    assert compact(tmp_path, keep_bytes=(tmp_path / "c.parquet").stat().st_size).removed == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["c.parquet"]
+
+
 def test_retention_counts_newly_compacted_files(tmp_path: Path) -> None:
     for _ in range(3):
         finished(tmp_path)
     done = compact(tmp_path, keep_bytes=0)
     assert (done.rolled, done.removed) == (3, 3)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, os.strerror(errno.EIO)), ImportError("no pyarrow")])
+def test_retention_counts_finished_files_that_cannot_be_converted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    now = time.time()
+    live = Journal(settings(tmp_path), "service", "s")
+    of_live = tmp_path / f"{live.run}-000001.journal"
+    os.utime(of_live, (0, 0))
+    (tmp_path / "empty.journal").touch()
+    paths = [finished(tmp_path) for _ in range(4)]
+    for hours, path in enumerate(paths):
+        os.utime(path, (now - hours * 3600, now - hours * 3600))
+
+    def fails(source: Path, target: Path) -> None:
+        raise error
+
+    def compacted(**keep: float) -> int:
+        with contextlib.suppress(ImportError):
+            compact(tmp_path, **keep)  # type: ignore[arg-type]
+        return sum(path.exists() for path in paths)
+
+    monkeypatch.setattr(compaction, "write_parquet", fails)
+    size = paths[0].stat().st_size
+    assert compacted(keep_bytes=4 * size) == 4
+    assert compacted(keep_seconds=9000.0) == 3
+    assert not paths[3].exists()
+    assert compacted(keep_bytes=2 * size) == 2
+    assert paths[0].exists()
+    assert compacted(keep_bytes=1) == 0
+    assert sorted(tmp_path.iterdir()) == sorted([of_live, tmp_path / "empty.journal"])
+    live.close()
+
+
+def test_file_that_another_process_has_claimed_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = finished(tmp_path)
+    monkeypatch.setattr(compaction, "claim", lambda path: None)
+    assert compact(tmp_path, keep_bytes=1) == Compacted()
+    assert path.exists()
 
 
 def test_command_reports_a_missing_folder_in_one_sentence(tmp_path: Path) -> None:

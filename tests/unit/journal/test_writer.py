@@ -308,7 +308,7 @@ def test_compaction_runs_while_a_full_disk_prevents_new_files(tmp_path: Path, mo
             again(journal)
             run_of(journal).maintain()
             assert [command[2:4] for command in started] == [["pubsub_lib.journal.compaction", str(tmp_path)]]
-        run_of(journal)._rolled -= journal._settings.roll_seconds
+        run_of(journal).roller.started -= journal._settings.roll_seconds
         run_of(journal).maintain()
     assert len(started) == 2
     journal.close()
@@ -366,8 +366,8 @@ def test_journal_thread_writes_marks_and_parquet(tmp_path: Path) -> None:
         threading.Event().wait(0.05)
     run = run_of(journal)
     journal.close()
-    assert run._roller is not None
-    assert run._roller.wait(60) == 0
+    assert run.roller.process is not None
+    assert run.roller.process.wait(60) == 0
     found = find([tmp_path])
     numbers = sorted({row.number for path in (*found.parquet, *found.append) for row in read(path)})
     assert numbers == list(range(1, numbers[-1] + 1))

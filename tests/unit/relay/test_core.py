@@ -204,3 +204,19 @@ def test_each_wanted_topic_that_the_relay_does_not_follow_is_logged_once(caplog:
     assert [each.partition("follow: ")[2].partition(";")[0] for each in logged] == [
         "'u'", "'u0', 'u1', 'u10', 'u100', 'u101' and 995 more"
     ]  # fmt: skip
+
+
+def test_topic_that_the_relay_follows_from_now_on_is_no_longer_among_the_logged_ones(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig()
+    many = {f"u{number}": Want() for number in range(core_module.MAX_UNFOLLOWED)}
+    with caplog.at_level(logging.WARNING):
+        for wants in (many, {"v": Want()}):
+            rig.core.sync_requested(question(wants), rig.now)
+        assert len(caplog.records) == 1, "v is one too many"
+        rig.core.subscribe(list(many), rig.now)
+        for wants in (many, {"v": Want()}, many):
+            rig.core.sync_requested(question(wants), rig.now)
+    assert [record.getMessage().partition("follow: ")[2].partition(";")[0] for record in caplog.records[1:]] == ["'v'"]
+    assert rig.core.relay.unserved == 3

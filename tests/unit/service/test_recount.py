@@ -1,7 +1,7 @@
 """The database is recounted in the background, only by the lease holder, within recount_time."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,10 @@ from pubsub_lib.core.model import Head
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import find, read
-from pubsub_lib.service.recount import OFF, PAUSE, StoreRecount
+from pubsub_lib.service.recount import MAX_PAUSE, OFF, PAUSE, TOPICS, StoreRecount
 from pubsub_lib.store import Store, schema
 from pubsub_lib.store.repair import Repaired
+from pubsub_lib.threads.periodic_thread import AFTER_FAILURE
 from tests.unit.store.test_repair import (
     Damage,
     bucket,
@@ -309,6 +310,131 @@ def test_recount_repairs_other_topics_when_the_repair_of_one_fails(
         store.accept("a")
         run(recount, 4 * WITHIN, WITHIN)
         assert recount.unrepaired() == []
+
+
+class Flaky:
+    """A store whose calls are refused: ``refuses(method, topics)`` decides which."""
+
+    def __init__(self, store: Store, refuses: Callable[[str, Collection[str]], bool]) -> None:
+        self.topics, self.look_at_rows = store.topics, store.look_at_rows
+        self._store, self._refuses = store, refuses
+
+    def unfit(self, topics: Collection[str]) -> list[str]:
+        self._answer("unfit", topics)
+        return self._store.unfit(topics)
+
+    def repair(self, topic: str, suspects: Collection[tuple[str, str]] = ()) -> Repaired:
+        self._answer("repair", [topic])
+        return self._store.repair(topic, suspects)
+
+    def _answer(self, method: str, topics: Collection[str]) -> None:
+        if self._refuses(method, topics):
+            raise StoreUnavailable("the database does not answer in time")
+
+
+def persist(recount: StoreRecount, begin: float, seconds: float) -> int:
+    """Step like the loop, also after failures; returns how many steps failed."""
+    now, failed = begin, 0
+    while now <= begin + seconds:
+        try:
+            now = recount.step(now)
+        except StoreUnavailable:
+            now, failed = now + recount.pause(), failed + 1
+    return failed
+
+
+@pytest.mark.parametrize("damage", [alter, lose], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("method", ["unfit", "repair"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_recount_looks_at_topics_again_after_an_outage(
+    times: int, method: str, damage: Callable[[str], Damage], sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Store(sqlite_url) as store:
+        for topic in "abc":
+            fill(store, 10, topic)
+        right = contents(store)
+        harm(sqlite_url, *(damage(f"{topic}-1") for topic in "abc"))
+        left = [True] * times
+        recount = StoreRecount(
+            Flaky(store, lambda name, topics: name == method and bool(left) and left.pop()), lambda now: True, WITHIN
+        )
+        with caplog.at_level(logging.ERROR):
+            assert persist(recount, 0.0, WITHIN / 2 - 1) == times
+        assert contents(store) == right
+        counters = recount.counters()
+        assert (counters["rounds"], counters["objects"]) == (1, 30 - 3 * (damage is lose)), "no page was read twice"
+        assert (counters["rotted"], counters["repaired"]) == (3, 3)
+        assert len(caplog.records) == 3
+        assert recount.unrepaired() == []
+
+
+@pytest.mark.parametrize("damage", [alter, lose], ids=lambda each: each.__name__)
+def test_recount_goes_on_while_the_repair_of_one_topic_always_times_out(
+    damage: Callable[[str], Damage], sqlite_url: str
+) -> None:
+    with Store(sqlite_url) as store:
+        for topic in "abc":
+            fill(store, COUNT // 2, topic)
+        right = {each.ident: each for each in contents(store) if each.topic != "a"}
+        harm(sqlite_url, *(damage(f"{topic}-1") for topic in "abc"))
+        hung = StoreRecount(
+            Flaky(store, lambda name, topics: name == "repair" and "a" in topics), lambda now: True, WITHIN
+        )
+        assert persist(hung, 0.0, WITHIN / 2 - 1) > 5, "it is tried again in this round"
+        assert {each.ident: each for each in contents(store) if each.topic != "a"} == right
+        assert hung.counters()["rounds"] == 0
+        harm(sqlite_url, damage("b-2"))
+        persist(hung, WITHIN / 2 - 1, WITHIN / 3)
+        assert {each.ident: each for each in contents(store) if each.topic != "a"} == right, "the next round has begun"
+
+
+def test_recount_goes_on_while_the_sums_of_one_topic_always_time_out(sqlite_url: str) -> None:
+    with Store(sqlite_url) as store:
+        for number in range(2 * TOPICS + 10):
+            fill(store, 2, f"t{number:03d}")
+        last = f"t{2 * TOPICS + 9:03d}"
+        right = contents(store)
+        harm(sqlite_url, lose("t000-1"), lose("t150-1"))
+        flaky = Flaky(store, lambda name, topics: name == "unfit" and last in topics)
+        hung = StoreRecount(flaky, lambda now: True, WITHIN)
+        assert persist(hung, 0.0, WITHIN / 2 - 1) > 5
+        assert contents(store) == right
+        harm(sqlite_url, lose("t000-1"))
+        persist(hung, WITHIN / 2 - 1, WITHIN / 3)
+        assert contents(store) == right, "the next round has begun"
+
+
+def test_recount_waits_longer_each_time_when_only_refused_topics_are_left(store: Store) -> None:
+    away = True
+    recount = StoreRecount(Flaky(store, lambda name, topics: away), lambda now: True, 20 * MAX_PAUSE)
+    now, pauses = 0.0, []
+    while now < 5 * MAX_PAUSE:
+        try:
+            now = recount.step(now)
+        except StoreUnavailable:
+            pauses.append(recount.pause())
+            now += pauses[-1]
+    assert pauses == [min(AFTER_FAILURE * 2.0**number, MAX_PAUSE) for number in range(len(pauses))]
+    assert pauses[-1] == MAX_PAUSE
+    away = False
+    recount.step(now)
+    assert recount.counters()["rounds"] == 1
+    assert recount.pause() == AFTER_FAILURE, "the next round begins"
+
+
+def test_damage_of_before_is_reported_while_its_topic_cannot_be_looked_at(store: Store, sqlite_url: str) -> None:
+    store.trim(keep_links=0)
+    harm(sqlite_url, value)
+    away = False
+    recount = StoreRecount(Flaky(store, lambda name, topics: away), lambda now: True, WITHIN)
+    persist(recount, 0.0, WITHIN / 2 - 1)
+    assert recount.unrepaired() == ["t"]
+    away = True
+    persist(recount, WITHIN / 2, 2 * WITHIN)
+    assert recount.unrepaired() == ["t"]
+    away = False
+    persist(recount, 3 * WITHIN, WITHIN)
+    assert (recount.unrepaired(), recount.counters()["rotted"]) == (["t"], 1), "found once"
 
 
 def test_recount_ends_the_step_when_the_database_does_not_answer(store: Store, sqlite_url: str) -> None:

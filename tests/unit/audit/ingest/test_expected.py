@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib.audit.ingest.expected import read_expected
+from pubsub_lib.audit.ingest.expected import absent, read_expected
 from pubsub_lib.errors import ConfigError
 
 
@@ -32,3 +32,11 @@ def test_invalid_file_is_refused(tmp_path: Path, content: bytes, error: str) -> 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"gone cannot be read \(No such file or directory\)"):
         read_expected(tmp_path / "gone")
+
+
+def test_absent_participants_are_named_in_the_order_of_the_file() -> None:
+    expected = [("writer", "w"), ("replica", "r"), ("replica", "w")]
+    assert absent(expected, {("replica", "w")}) == [
+        f"the {who} is expected (--expect) and has no journal; add its journals, or correct the file"
+        for who in ("writer w", "replica r")
+    ]

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -22,6 +23,7 @@ from pubsub_lib.audit.stream import command
 from pubsub_lib.audit.stream.command import Output
 from pubsub_lib.audit.stream.loop import AuditLoop, Round
 from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, summed, written
+from pubsub_lib.journal import writer
 from pubsub_lib.journal.compaction import compact
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.reading import read
@@ -115,6 +117,7 @@ def followed(tmp_path: Path, *more: str) -> int:
     """Run the loop without Spark; the test supplies the rounds."""
     out = tmp_path / "out"
     options = parser().parse_args(["follow", str(tmp_path), "--out", str(out), "--every", "0", "--bound", "10", *more])
+    options.expected = []
     (out / "checkpoint").mkdir(parents=True)
     nothing = cast("SparkSession", None)
     return command._run(options, AuditSettings(), {"": [tmp_path]}, out / "checkpoint", nothing)
@@ -241,6 +244,62 @@ def test_cut_file_is_reported_and_counts_after_a_restart(
     path.unlink()
     assert main(command) & 32
     assert "in the middle" not in capsys.readouterr().err, "it is reported once"
+
+
+@pytest.mark.parametrize("late", ["finished", "being written"])
+def test_participant_without_a_journal_counts_as_for_run_until_it_appears(
+    late: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    spark: "SparkSession",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder, out, roster = tmp_path / "journals", tmp_path / "out", tmp_path / "expected"
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    roster.write_text("service s1\nreplica r1\nreplica r2\n")
+    run = ["run", str(folder), "--expect", str(roster), "-f", "json", *BOUND]
+    follow = ["follow", str(folder), "--expect", str(roster), "--out", str(out), "--once", *BOUND]
+
+    def both() -> tuple[int, list[str]]:
+        """The exit code of both commands, and the problems; each must give the same."""
+        code = main(run)
+        problems = msgspec.json.decode(capsys.readouterr().out)["problems"]
+        assert main(follow) == code
+        lines = [each for each in capsys.readouterr().err.splitlines() if " wait for the run " not in each]
+        assert lines == [f"pubsub-audit: {each}" for each in problems]
+        return code, problems
+
+    absent = "the replica r2 is expected (--expect) and has no journal; add its journals, or correct the file"
+    assert both() == (33, [absent])
+    before = {each.key: each for each in written(out)}
+    monkeypatch.setattr(writer, "time", time)  # later than the closed windows
+    appears = Journal(settings(folder), "replica", "r2")
+    if late == "finished":
+        appears.close()
+    assert both() == (1, [])
+    assert {each.key: each for each in written(out)}.items() >= before.items(), "no verdict depends on it"
+    appears.close()
+
+
+def test_absent_participant_is_named_at_the_end_without_a_closed_window(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder, roster = tmp_path / "journals", tmp_path / "expected"
+    Journal(settings(folder), "replica", "r1").close()
+    roster.write_text("replica r1\nreplica r2\n")
+    command = ["follow", str(folder), "--expect", str(roster), "--out", str(tmp_path / "out"), "--once", *BOUND]
+    assert main(command) == 32
+    assert "the replica r2 is expected" in capsys.readouterr().err, "also when no window is closed, at the end"
+
+
+def test_expected_participants_of_several_domains_are_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "expected").write_text("replica r1\n")
+    out = ["--out", str(tmp_path / "out")]
+    assert main(["follow", f"a={tmp_path}", f"b={tmp_path}", "--expect", str(tmp_path / "expected"), *out]) == 64
+    assert "but the journals have 2; audit each alone" in capsys.readouterr().err
+    assert main(["follow", str(tmp_path), "--expect", str(tmp_path / "gone"), *out]) == 64
+    assert not (tmp_path / "out").exists()
 
 
 def test_record_in_two_files_counts_once(

@@ -374,6 +374,36 @@ class Given:
         self.parts_there.append(part)
 
 
+def test_follower_names_an_expected_participant_once_until_its_journal_arrives(tmp_path: Path) -> None:
+    given = Given()
+    expected = [("replica", "there"), ("replica", "later"), ("writer", "never")]
+
+    def start() -> AuditLoop:
+        return AuditLoop(
+            given, given, lambda *_: [], SETTINGS, tmp_path, lambda: 2**50, expected  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def named(problems: Sequence[str]) -> list[str]:
+        return [each.partition(" is expected")[0] for each in problems]
+
+    loop = start()
+    given.arrive("a", "there", BEGIN + 100)
+    assert named(loop.round().problems) == [], "no window is closed"
+    assert named(loop.problems) == ["the replica later", "the writer never"]
+    given.arrive("a", "there", BEGIN + 5 * WINDOW, number=2, begin=BEGIN + 101)
+    assert named(loop.round().problems) == ["the replica later", "the writer never"]
+    given.arrive("a", "there", BEGIN + 9 * WINDOW, number=3, begin=BEGIN + 5 * WINDOW + 1)
+    assert named(loop.round().problems) == []
+    given.arrive("b", "later", BEGIN + 10 * WINDOW, begin=BEGIN + 9 * WINDOW)
+    assert named(loop.round().problems) == []
+    assert named(loop.problems) == ["the writer never"]
+    loop.close()
+    loop = start()
+    assert named(loop.problems) == [], "it is not in the state"
+    assert named(loop.round(last=True).problems) == ["the writer never"]
+    loop.close()
+
+
 def test_follower_names_a_run_that_expired_and_one_that_comes_back(tmp_path: Path) -> None:
     given = Given()
     spans: list[Mapping[str, Span]] = []

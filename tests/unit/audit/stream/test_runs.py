@@ -13,6 +13,7 @@ from pubsub_lib.audit.stream.runs import (
     followed,
     horizon,
     known,
+    participants,
     too_late,
 )
 from pubsub_lib.audit.stream.runs import frontier as frontier_of
@@ -135,3 +136,17 @@ def test_file_with_records_of_closed_windows_is_too_late() -> None:
     assert not too_late(part(1, 270, 300), 200, SETTINGS)
     assert not too_late(part(1, 10, 300), None, SETTINGS)
     assert not too_late(part(1, 10, 300, side="store"), 200, SETTINGS)
+
+
+def test_participants_are_those_of_whom_a_record_is_known() -> None:
+    service = part(1, 10, 50, run="b", side="service", name="s")
+    parts = {"": [part(2, 10, 50), service], "net": [part(1, 1, 2, name="n")]}
+    coming = {
+        "": {
+            "c": Coming({1}, Begun("relay", "open", "h", 7)),
+            "d": Coming({1}, Begun("writer", "only a header", "h", None)),
+            "e": Coming({1}),
+        }
+    }
+    assert participants(parts, coming) == {("replica", "r"), ("service", "s"), ("replica", "n"), ("relay", "open")}
+    assert participants({}, {}) == set()
