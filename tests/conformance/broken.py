@@ -15,8 +15,8 @@ from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.testing.checks import CLOSE_SECONDS, ROOM, SEND_SECONDS
 from pubsub_lib.testing.forwarding import ForwardingSubscriber
 
-OVERDUE = 0.1
-"""Seconds by which a fault exceeds a limit of the contract."""
+OVERDUE = 1.0
+"""Seconds by which a fault exceeds a limit of the contract. On a busy machine a check looks later than at the limit."""
 
 
 class PublisherFault(Publisher):
