@@ -425,6 +425,31 @@ def test_expected_participants_of_several_domains_are_64(tmp_path: Path, capsys:
     assert main(["run", str(tmp_path), "--expect", str(tmp_path / "gone")]) == 64
 
 
+def test_file_that_retention_removes_while_spark_reads_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder = tmp_path / "journals"
+    old = Journal(settings(folder), "replica", "r0")
+    old.close()
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    compact(folder)
+    removed = [each for each in folder.iterdir() if old.run in each.name]
+    load = journals.load
+
+    def load_and_remove(*given: Any) -> Any:
+        rows = load(*given)
+        if removed:
+            removed.pop().unlink()
+        return rows
+
+    monkeypatch.setattr(journals, "load", load_and_remove)
+    assert main(["run", str(folder), "-f", "json", *BOUND]) == 1
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert found["problems"] == []
+    assert found["balance"][""]["lost"] == 1
+
+
 def test_journal_deleted_while_spark_reads_is_32(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:

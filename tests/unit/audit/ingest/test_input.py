@@ -12,7 +12,8 @@ from pyspark.errors import PySparkException
 
 from pubsub_lib.audit.ingest import growing, source_file
 from pubsub_lib.audit.ingest import input as journals
-from pubsub_lib.audit.ingest.input import SCHEMA, gather, load, without_damaged
+from pubsub_lib.audit.ingest.input import SCHEMA, gather, load
+from pubsub_lib.audit.ingest.removals import without_damaged
 from pubsub_lib.audit.ingest.source_file import SourceFile
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.compaction import compact
