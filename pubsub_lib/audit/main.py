@@ -145,14 +145,15 @@ def _run(options: argparse.Namespace) -> summary.Summary:
         size = journals.size_of(folders) + (store.expected_size() if store else 0)
         # Parquet is smaller than append files, so few bytes stay few.
         with early(partial(_session, options, size) if 0 < size < SMALL else None) as begun:
-            lacking = _read(store, folders, Path(scratch) / "store") if store else ""
-            gathered = journals.gather(folders, Path(scratch) / "tails")
+            lacking: list[str] = []
+            read = partial(_read, store, Path(scratch) / "store", lacking) if store else None
+            gathered = journals.gather(folders, Path(scratch) / "tails", read)
             if gathered.empty:
                 found = summary.nothing(gathered.problems)
                 if options.out:
                     report.save_summary(found, options.out)
                 return found
-            return _audit(options, settings, gathered, lacking, begun)
+            return _audit(options, settings, gathered, "".join(lacking), begun)
 
 
 def _expected(options: argparse.Namespace, folders: Mapping[str, Sequence[Path]]) -> list[tuple[str, str]]:
@@ -270,11 +271,11 @@ def _opened(
     return StoreSide(database)
 
 
-def _read(store: "StoreSide", folders: Mapping[str, list[Path]], folder: Path) -> str:
-    """Write the store's journal beside those of its domain. Returns a problem when the store is empty."""
-    for of_domain in folders.values():
-        of_domain.append(folder)
-    return store.write(folder)
+def _read(store: "StoreSide", folder: Path, lacking: list[str]) -> Path:
+    """Write the store's journal into the folder, and return that. Adds a problem to ``lacking`` when it is empty."""
+    problem = store.write(folder)
+    lacking += [problem] if problem else []
+    return folder
 
 
 if __name__ == "__main__":

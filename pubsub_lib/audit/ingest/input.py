@@ -4,7 +4,7 @@ import errno
 import itertools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -94,10 +94,14 @@ class _Gathered(msgspec.Struct):
         return sorted(behind | set(ends_before(map(run_and_part, unread), read)))
 
 
-def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
+def gather(
+    folders: Mapping[str, Sequence[Path]], scratch: Path, store: Callable[[], Path] | None = None
+) -> Input:  # fmt: skip
     """Find the files of these folders (per domain), check each, and make append files Parquet in ``scratch``.
 
-    Blocks while it reads the files. A file that is in several folders under the same name counts once.
+    Blocks while it reads the files. A file that is in several folders under the same name counts once. ``store`` writes
+    the journal of a domain's store and returns its folder. It is called when the domain's files were read, so that the
+    store has whatever they name.
     """
     files: dict[str, list[Path]] = {}
     torn: dict[str, list[tuple[str, int]]] = {}
@@ -112,6 +116,8 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
             for path in itertools.chain(*of_form):
                 _gather_one(path, scratch / str(index), into, problems)
         listed[domain] = Listing(wall, (time.monotonic_ns() - began) // 1000)
+        for path in itertools.chain(*_find(store(), into, problems)) if store else ():
+            _gather_one(path, scratch / str(index), into, problems)
         found = into.found
         problems += not_by_retention(into.gone, (each.path for each in found.values()))
         problems += [each.torn for each in found.values() if each.torn]
