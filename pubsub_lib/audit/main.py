@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,6 +15,7 @@ from pubsub_lib.audit.arguments import PROGRAM
 from pubsub_lib.audit.command_line import parsed, settings_of
 from pubsub_lib.audit.guard import guarded
 from pubsub_lib.audit.ingest import input as journals
+from pubsub_lib.audit.ingest import removals
 from pubsub_lib.audit.ingest.expected import read_expected
 from pubsub_lib.audit.lake import command as of_lake
 from pubsub_lib.audit.lake import folder as lake
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from pubsub_lib.audit.ingest.store_journal import StoreSide
     from pubsub_lib.audit.report.aggregates import Aggregates
     from pubsub_lib.audit.rules.pipeline import Tables
+
+_REPEATS: Final = 3
+"""How often an audit is repeated because retention removed a file that Spark was still reading."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -143,14 +147,15 @@ def _run(options: argparse.Namespace) -> summary.Summary:
         size = journals.size_of(folders) + (store.expected_size() if store else 0)
         # Parquet is smaller than append files, so few bytes stay few.
         with early(partial(_session, options, size) if 0 < size < SMALL else None) as begun:
-            lacking = _read(store, folders, Path(scratch) / "store") if store else ""
-            gathered = journals.gather(folders, Path(scratch) / "tails")
+            lacking: list[str] = []
+            read = partial(_read, store, Path(scratch) / "store", lacking) if store else None
+            gathered = journals.gather(folders, Path(scratch) / "tails", read)
             if gathered.empty:
                 found = summary.nothing(gathered.problems)
                 if options.out:
                     report.save_summary(found, options.out)
                 return found
-            return _audit(options, settings, gathered, lacking, begun)
+            return _audit(options, settings, gathered, "".join(lacking), begun)
 
 
 def _expected(options: argparse.Namespace, folders: Mapping[str, Sequence[Path]]) -> list[tuple[str, str]]:
@@ -165,9 +170,12 @@ def _session(options: argparse.Namespace, size: int) -> "tuple[SparkSession, boo
 
 
 def _audit(
-    options: argparse.Namespace, settings: AuditSettings, gathered: journals.Input, lacking: str, begun: EarlyStart
-) -> summary.Summary:
-    """``lacking``: the problem of an empty store; it is reported when the journals have any message."""
+    options: argparse.Namespace, settings: AuditSettings, gathered: journals.Input, lacking: str, begun: EarlyStart,
+    repeats: int = _REPEATS,
+) -> summary.Summary:  # fmt: skip
+    """``lacking``: the problem of an empty store; it is reported when the journals have any message. ``repeats``: how
+    often the audit is repeated when files were removed.
+    """
     spark, ours = begun.take(partial(_session, options, gathered.size))
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -192,15 +200,19 @@ def _audit(
             found = _saved(lambda: report.save(tables, derived, found, options.out, with_csv=options.csv), found)
         rows.unpersist()
     except (PySparkException, Py4JJavaError) as error:
-        readable = journals.without_damaged(gathered)
-        if readable is None:
+        left = removals.without_removed(gathered) if repeats else None
+        repeats -= left is not None
+        left = left or removals.without_damaged(gathered)
+        if left is None:
             return summary.nothing([*gathered.problems, _why(error, gathered)])
     else:
         return found
     finally:
         if ours:
             spark.stop()
-    return summary.nothing(readable.problems) if readable.empty else _audit(options, settings, readable, lacking, begun)
+    if left.empty:
+        return summary.nothing(left.problems)
+    return _audit(options, settings, left, lacking, begun, repeats)
 
 
 def _appended(
@@ -261,11 +273,11 @@ def _opened(
     return StoreSide(database)
 
 
-def _read(store: "StoreSide", folders: Mapping[str, list[Path]], folder: Path) -> str:
-    """Write the store's journal beside those of its domain. Returns a problem when the store is empty."""
-    for of_domain in folders.values():
-        of_domain.append(folder)
-    return store.write(folder)
+def _read(store: "StoreSide", folder: Path, lacking: list[str]) -> Path:
+    """Write the store's journal into the folder, and return that. Adds a problem to ``lacking`` when it is empty."""
+    problem = store.write(folder)
+    lacking += [problem] if problem else []
+    return folder
 
 
 if __name__ == "__main__":

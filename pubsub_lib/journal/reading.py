@@ -29,13 +29,17 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def find(folders: Sequence[Path]) -> Found:
-    """The files in these folders (not below), sorted. Raises JournalError when a folder cannot be listed."""
+    """The files in these folders (not below), sorted. Raises JournalError when a folder cannot be listed.
+
+    Each folder is scanned twice: a scan of a large folder may return neither the old nor the new name of a file that
+    is converted meanwhile.
+    """
     parquet: list[Path] = []
     append: list[Path] = []
     set_aside: list[Path] = []
     for folder in folders:
         try:
-            names = sorted(folder.iterdir())
+            names = sorted({*folder.iterdir(), *folder.iterdir()})
         except OSError as error:
             raise JournalError(
                 f"the journals' folder {folder} cannot be read ({error.strerror}); name one that exists"
@@ -68,13 +72,15 @@ def read(path: Path) -> Iterator[Row]:
 
 def unreadable(path: Path, error: OSError) -> str:
     """The error sentence for a file that the system cannot read."""
+    if isinstance(error, FileNotFoundError):
+        return f"{path} cannot be read (it was deleted); check which process deletes journal files"
     return f"{path} cannot be read ({error.strerror}); correct its rights or its disk"
 
 
 def check_parquet(path: Path) -> None:
     """Raises JournalError when a Parquet file is not a journal that this program can read, or does not match its
-    checksum, and OSError when the system cannot read the file: then it may be a valid one. Blocks while it reads the
-    file.
+    checksum, and OSError when the system cannot read the file, or it was deleted: then it may be a valid one. Blocks
+    while it reads the file.
     """
     _opened(path)
 
@@ -90,10 +96,6 @@ def _opened(path: Path) -> Any:
             raise _damaged(path, "its checksum does not match its content")
         file = pq.ParquetFile(path, page_checksum_verification=True)
     except OSError as error:
-        if not path.exists():
-            raise JournalError(
-                f"{path} cannot be read (it was deleted); check which process deletes journal files"
-            ) from error
         if error.errno:  # an error of the system; Arrow's own errors have no errno
             raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
         raise JournalError(f"{path} is not a complete Parquet file; remove it or copy it again") from error

@@ -3,22 +3,21 @@
 This module only reads, in pages, so that no statement takes long and no memory grows with the changelog.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
 
 from pubsub_lib.core import digest
 from pubsub_lib.core.limits import check_key, check_name
-from pubsub_lib.core.model import EMPTY, ZERO, Change, Head, Link
+from pubsub_lib.core.model import EMPTY, ZERO, Change, Full, Head, Link
 from pubsub_lib.store import clock_comparison, object_pages, rows, schema, snapshot
 from pubsub_lib.store.retry import Run
-from pubsub_lib.store.types import NowMicroseconds
+from pubsub_lib.store.types import Holds, NowMicroseconds
 from pubsub_lib.store.verbs import Stored
 
+T = TypeVar("T")
 WINDOW: Final = 50_000
 """Positions that one statement searches for an object."""
 RECENT: Final = 10_000
@@ -91,6 +90,16 @@ class Inspection:
     def __init__(self, read: Run, page: int) -> None:
         self._read = read
         self._page = page
+
+    def at_once(self, fn: Callable[["Inspection"], T]) -> T:
+        """The result of ``fn``, whose argument reads one snapshot with all its methods. ``fn`` is called again after
+        StoreBusy and StoreUnavailable, as often as other reads are.
+        """
+        return self._read("reading the store", lambda at: fn(Inspection(lambda _, each: each(at), self._page)))
+
+    def contents(self) -> Full:
+        """All objects, by topic; they are in memory. Raises StoreError (a damaged row)."""
+        return self._read("reading objects", lambda connection: snapshot.everything(connection, self._page))
 
     def tables(self) -> Mapping[str, int]:
         """Number of objects per table that holds any. Costs one pass over the objects' primary key."""
@@ -258,24 +267,6 @@ class Inspection:
 
     def _select(self, query: Select[Any], *, aged: bool = False) -> list[Kept]:
         return self._read("reading the changelog", lambda connection: _fetch(connection, query, aged=aged))
-
-
-class Holds(FunctionElement[bool]):
-    """Whether a blob contains these bytes: ``Holds(column, b"...")``."""
-
-    inherit_cache = True
-    name = "holds"
-
-
-@compiles(Holds)
-def _instr(element: Holds, compiler: Any, **kw: Any) -> str:
-    return f"instr({compiler.process(element.clauses, **kw)}) > 0"
-
-
-@compiles(Holds, "postgresql")
-def _position(element: Holds, compiler: Any, **kw: Any) -> str:
-    blob, part = (compiler.process(each, **kw) for each in element.clauses)
-    return f"position({part} in {blob}) > 0"
 
 
 def _ordered(*, descending: bool) -> Select[Any]:

@@ -61,6 +61,12 @@ def read_heads(connection: Connection, topics: Collection[str]) -> Heads:
     return Heads(point, heads(connection, topics), store_id, everything=ALL in topics)
 
 
+def everything(connection: Connection, page: int) -> Full:
+    """All objects."""
+    current = heads(connection, {ALL})
+    return Full(_snapshots(connection, None, _written(current), page, read_contents), store_point(connection))
+
+
 def read_sync(
     connection: Connection, wants: Mapping[str, Want], settings: StoreSettings, read: ReadObjects | None = None
 ) -> SyncAnswer:

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import VARBINARY, BigInteger, Dialect, LargeBinary, Text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ColumnElement
+from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 
@@ -85,3 +86,21 @@ def _now_mysql(element: NowMicroseconds, compiler: Any, **kw: Any) -> str:
 def _now_sqlite(element: NowMicroseconds, compiler: Any, **kw: Any) -> str:
     # The host's clock, in milliseconds: SQLite has no finer one.
     return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
+
+
+class Holds(FunctionElement[bool]):
+    """Whether a blob contains these bytes: ``Holds(column, b"...")``."""
+
+    inherit_cache = True
+    name = "holds"
+
+
+@compiles(Holds)
+def _instr(element: Holds, compiler: Any, **kw: Any) -> str:
+    return f"instr({compiler.process(element.clauses, **kw)}) > 0"
+
+
+@compiles(Holds, "postgresql")
+def _position(element: Holds, compiler: Any, **kw: Any) -> str:
+    blob, part = (compiler.process(each, **kw) for each in element.clauses)
+    return f"position({part} in {blob}) > 0"

@@ -4,25 +4,25 @@ import errno
 import itertools
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from pubsub_lib.audit.ingest.overlaps import Numbered, Ranges, ranges_of, without_overlaps
-from pubsub_lib.audit.ingest.run_ends import ReadPart, ends_before, run_and_part
+from pubsub_lib.audit.ingest.overlaps import Numbered, without_overlaps
+from pubsub_lib.audit.ingest.removals import not_by_retention
+from pubsub_lib.audit.ingest.run_ends import ends_before, parts_of, run_and_part
 from pubsub_lib.audit.ingest.source_file import SourceFile, source_file
 from pubsub_lib.audit.settings import Listing
 from pubsub_lib.audit.spark.addresses import path_of, to_read
 from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.spark.settled import together
 from pubsub_lib.errors import JournalError
-from pubsub_lib.journal.compaction import PARQUET_SUFFIX
-from pubsub_lib.journal.reading import check_whole, find, unreadable
+from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX
+from pubsub_lib.journal.reading import find, unreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,7 @@ class Input(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """Bytes of all files that still exist."""
-        return sum(path.stat().st_size for files in self.files.values() for path in files if path.exists())
+        return sum(map(_size, itertools.chain.from_iterable(self.files.values())))
 
     @property
     def cacheable(self) -> bool:
@@ -75,12 +75,14 @@ class Input(msgspec.Struct, frozen=True):
 
 class _Gathered(msgspec.Struct):
     """The files of a domain by their names without suffix. ``begins``: by their first records, since a copy under
-    another name has the same. ``unread``: names of files of which no record could be read.
+    another name has the same. ``unread``: names of files of which no record could be read; ``gone``: those of them that
+    were removed after the listing.
     """
 
     found: dict[str, SourceFile] = {}
     begins: dict[tuple[str, int], SourceFile] = {}
     unread: set[str] = set()
+    gone: list[Path] = []
 
     @property
     def torn(self) -> list[tuple[str, int]]:
@@ -88,14 +90,18 @@ class _Gathered(msgspec.Struct):
         files = self.found.values()
         behind = {(run, last) for each in files if each.torn for run, (_, last) in each.ranges.items()}
         unread = (self.unread - self.found.keys()) | {each.path.stem for each in files if each.torn and not each.ranges}
-        read = (part for each in files for part in _parts(each.path.stem, each.ranges))
+        read = (part for each in files for part in parts_of(each.path.stem, each.ranges))
         return sorted(behind | set(ends_before(map(run_and_part, unread), read)))
 
 
-def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
+def gather(
+    folders: Mapping[str, Sequence[Path]], scratch: Path, store: Callable[[], Path] | None = None
+) -> Input:  # fmt: skip
     """Find the files of these folders (per domain), check each, and make append files Parquet in ``scratch``.
 
-    Blocks while it reads the files. A file that is in several folders under the same name counts once.
+    Blocks while it reads the files. A file that is in several folders under the same name counts once. ``store`` writes
+    the journal of a domain's store and returns its folder. It is called when the domain's files were read, so that the
+    store has whatever they name.
     """
     files: dict[str, list[Path]] = {}
     torn: dict[str, list[tuple[str, int]]] = {}
@@ -110,7 +116,10 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
             for path in itertools.chain(*of_form):
                 _gather_one(path, scratch / str(index), into, problems)
         listed[domain] = Listing(wall, (time.monotonic_ns() - began) // 1000)
+        for path in itertools.chain(*_find(store(), into, problems)) if store else ():
+            _gather_one(path, scratch / str(index), into, problems)
         found = into.found
+        problems += not_by_retention(into.gone, (each.path for each in found.values()))
         problems += [each.torn for each in found.values() if each.torn]
         torn |= {domain: ends} if (ends := into.torn) else {}
         files[domain] = _once([found[name] for name in sorted(found)], scratch / str(index) / "once", problems)
@@ -121,13 +130,6 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems], torn, listed)
 
 
-def _parts(stem: str, ranges: Ranges) -> Iterator[ReadPart]:
-    """What a file shows about its runs. A name of another form than <run>-<part> does not show the part."""
-    named, part = run_and_part(stem)
-    for run, (_, last) in ranges.items():
-        yield ReadPart(run, part if run == named else 0, last)
-
-
 def _find(place: Path, into: _Gathered, problems: list[str]) -> tuple[Sequence[Path], Sequence[Path]]:
     """The finished files of a folder, and its append files."""
     try:
@@ -135,9 +137,13 @@ def _find(place: Path, into: _Gathered, problems: list[str]) -> tuple[Sequence[P
     except JournalError as error:
         problems.append(str(error))
         return (), ()
-    problems += [f"{each} was set aside: it has no readable records, and they are missing" for each in there.set_aside]
+    problems += map(_set_aside, there.set_aside)
     into.unread.update(each.stem for each in there.set_aside)
     return there.parquet, there.append
+
+
+def _set_aside(path: Path) -> str:
+    return f"{path} was set aside: it has no readable records, and they are missing"
 
 
 def _gather_one(path: Path, scratch: Path, into: _Gathered, problems: list[str]) -> None:
@@ -166,7 +172,9 @@ def _gather_one(path: Path, scratch: Path, into: _Gathered, problems: list[str])
     except JournalError as error:
         problems.append(str(error))
     except FileNotFoundError:
-        problems.append(f"{path} cannot be read (it was deleted); check which process deletes journal files")
+        aside = path.with_suffix(BAD_SUFFIX)
+        problems += [_set_aside(aside)] if aside.exists() else []
+        into.gone += [] if aside.exists() else [path]
     except OSError as error:
         if error.errno in _WRITING:
             why = os.strerror(error.errno)
@@ -188,35 +196,11 @@ def _once(files: Sequence[SourceFile], scratch: Path, problems: list[str]) -> li
     return kept
 
 
-def without_damaged(gathered: Input) -> Input | None:
-    """The input without the files that cannot be read whole, each with its problem; None when there are none, or when a
-    file was deleted meanwhile.
-
-    For an audit that Spark has broken off: a check of each file takes as long as reading all of them. Blocks.
-    """
-    if not all(path.exists() for paths in gathered.files.values() for path in paths):
-        return None
-    files: dict[str, list[Path]] = {}
-    problems = list(gathered.problems)
-    torn = dict(gathered.torn)
-    for domain, paths in gathered.files.items():
-        files[domain] = []
-        for path in paths:
-            try:
-                check_whole(path)
-            except JournalError as error:
-                problems.append(str(error))
-            except OSError as error:
-                problems.append(unreadable(path, error))
-            else:
-                files[domain].append(path)
-        if left := [run_and_part(path.stem) for path in paths if path not in files[domain]]:
-            ranges = {path: ranges_of(path, pq.read_metadata(path)) for path in files[domain]}
-            read = (part for path, of_file in ranges.items() for part in _parts(path.stem, of_file))
-            torn[domain] = sorted({*torn.get(domain, ()), *ends_before(left, read)})
-    if len(problems) == len(gathered.problems):
-        return None
-    return msgspec.structs.replace(gathered, files=files, problems=problems, torn=torn)
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # retention has removed it
+        return 0
 
 
 def folders_by_domain(named: Sequence[str]) -> dict[str, list[Path]]:

@@ -1,7 +1,7 @@
 """Ends of runs that were not read: what they may have shown is unknown (audit-verdicts.md, "Words", *Gap*)."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -21,6 +21,15 @@ def run_and_part(stem: str) -> tuple[str, int]:
     """The run and part in a file's name without its suffix; part 0 when the name has none."""
     match = _PART.fullmatch(stem)
     return (match[1], int(match[2])) if match else (stem, 0)
+
+
+def parts_of(stem: str, ranges: Mapping[str, tuple[int, int]]) -> Iterator[ReadPart]:
+    """What a file shows about its runs. ``ranges``: the lowest and the highest number of each. A name of another form
+    than <run>-<part> does not show the part.
+    """
+    named, part = run_and_part(stem)
+    for run, (_, last) in ranges.items():
+        yield ReadPart(run, part if run == named else 0, last)
 
 
 def ends_before(unread: Iterable[tuple[str, int]], read: Iterable[ReadPart]) -> list[tuple[str, int]]:

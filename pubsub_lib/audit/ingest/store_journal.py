@@ -1,14 +1,16 @@
 """The store's side of an audit: its changelog and its objects, written as a journal of side ``store``."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from pubsub_lib.audit.settings import MEASURED
-from pubsub_lib.core.model import ALL, Full, Link, Want
-from pubsub_lib.errors import JournalError, StoreError
+from pubsub_lib.core.model import ALL, Link
+from pubsub_lib.errors import JournalError
 from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
+from pubsub_lib.store.inspection import Inspection
 
 _TOGETHER: Final = 200  # links in one entry
 _OBJECT: Final = 100  # bytes of an object in the journal
@@ -47,12 +49,29 @@ class StoreSide:
 
 
 def journal_of_store(store: Store, folder: Path) -> bool:
-    """Write the present content of the store into ``folder``: the objects of every topic, then the retained changelog.
-    Returns whether the store has any.
+    """Write the present content of the store into ``folder``: the objects of every topic, then the retained changelog,
+    both of one snapshot, whatever is written to the store meanwhile. Returns whether the store has any.
 
-    Blocks while both are read; the objects of a topic are held in memory. Raises StoreError, and JournalError when the
-    folder cannot be written, because no record may be lost here.
+    Blocks while both are read; the objects are held in memory. Raises StoreError, and JournalError when the folder
+    cannot be written, because no record may be lost here.
     """
+    return store.inspect.at_once(lambda at: _whole_journal(at, folder))
+
+
+def _whole_journal(store: Inspection, folder: Path) -> bool:
+    """Nothing is left in the folder when the store cannot be read: the snapshot may be read again."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with TemporaryDirectory(prefix=".", dir=folder) as scratch:
+            found = _written(store, Path(scratch))
+            for file in Path(scratch).iterdir():
+                file.rename(folder / file.name)
+    except OSError as error:
+        raise _unwritable(folder, error.strerror or error) from error
+    return found
+
+
+def _written(store: Inspection, folder: Path) -> bool:
     journal = Journal(JournalSettings(str(folder), to_parquet=False), "store", "store")
     try:
         objects = _objects(store, journal)
@@ -60,35 +79,36 @@ def journal_of_store(store: Store, folder: Path) -> bool:
     finally:
         journal.close()
     if journal.counters()["lost"]:
-        why = journal.error or "records were lost"
-        raise JournalError(f"the store's journal cannot be written to {folder} ({why}); free disk space there")
+        raise _unwritable(folder.parent, journal.error or "records were lost")
     return objects or links
 
 
-def _objects(store: Store, journal: Journal) -> bool:
-    answer = store.read_sync({ALL: Want()}).chains[ALL]
-    if not isinstance(answer, Full):
-        raise StoreError(f"internal error: the store returned {type(answer).__name__}, not all objects; report this")
-    for number, (topic, snapshot) in enumerate(sorted(answer.topics.items()), 1):
+def _unwritable(folder: Path, why: object) -> JournalError:
+    return JournalError(f"the store's journal cannot be written to {folder} ({why}); free disk space there")
+
+
+def _objects(store: Inspection, journal: Journal) -> bool:
+    everything = store.contents()
+    for number, (topic, snapshot) in enumerate(sorted(everything.topics.items()), 1):
         # The position is the store's head: a topic with an older point has not changed since.
-        journal.listing(number, topic, answer.head, list(snapshot.records))
-    return bool(answer.topics)
+        journal.listing(number, topic, everything.head, list(snapshot.records))
+    return bool(everything.topics)
 
 
-def _links(store: Store, journal: Journal) -> bool:
-    oldest = store.inspect.oldest()
+def _links(store: Inspection, journal: Journal) -> bool:
+    oldest = store.oldest()
     if oldest is None:
         return False
     together: list[Link] = []
     last = oldest.link.point
-    for link in store.inspect.every_link():
+    for link in store.every_link():
         together.append(link)
         last = max(last, link.point, key=lambda point: point.position)
         if len(together) == _TOGETHER:
             journal.links("committed", together)
             together = []
     journal.links("committed", together)
-    clock = store.inspect.clock()
+    clock = store.clock()
     journal.note(
         "changelog", prev=oldest.link.tx_prev, point=last,
         cause=clock.origin if clock else "", peer=MEASURED if clock else "", count=clock.ahead if clock else 0,

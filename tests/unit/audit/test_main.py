@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 
 import pubsub_lib
 from pubsub_lib.audit.ingest import input as journals
+from pubsub_lib.audit.ingest.source_file import SourceFile, source_file
 from pubsub_lib.audit.main import _saved, main
 from pubsub_lib.audit.report.report import save_summary
 from pubsub_lib.audit.report.summary import TABLES, nothing
@@ -358,6 +359,46 @@ def test_a_run_from_journals_to_report(
     assert 'verdict="lost"} 1.0' in (out / "audit.prom").read_text()
 
 
+def test_replica_that_closes_while_its_journal_is_read_is_compared_with_the_store(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    sqlite_url: str,
+    spark: "SparkSession",
+) -> None:
+    """It lists what was committed while the audit ran; the store must not be read before that."""
+    folder = tmp_path / "journals"
+    service, replica = Journal(settings(folder), "service", "s1"), Journal(settings(folder), "replica", "r1")
+    replica.note("interest", topic="t1")
+    replica.note("sync_end", topic="t1", sequence=1, outcome="full")
+    with Store(sqlite_url) as store:
+
+        def deliver(sequence: int) -> None:
+            with store.transaction(origin="s1") as tx:
+                tx.set("item", f"k{sequence}", sequence, topic="t1")
+            assert tx.commit is not None
+            sent = Envelope("s1", "ab" * 16, "t1", sequence, [Message(each) for each in tx.commit.links])
+            service.messages(("sent",), sent)
+            replica.messages(("applied",), sent)
+
+        def read(path: Path, scratch: Path) -> SourceFile | None:
+            if not closed:
+                closed.append(True)
+                deliver(2)
+                held = store.inspect.contents()
+                replica.listing(1, "t1", held.head, list(held.topics["t1"].records))
+                replica.close()
+                service.close()
+            return source_file(path, scratch)
+
+        closed: list[bool] = []
+        deliver(1)
+        monkeypatch.setattr(journals, "source_file", read)
+        code = main(["run", str(folder), "--store", sqlite_url, "-f", "json", *BOUND])
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert (code, found["problems"], found["balance"][""]["delivered"]) == (0, [], 2)
+
+
 @pytest.mark.parametrize("sealed", [True, False])
 def test_damaged_file_is_named_and_the_others_are_audited(
     tmp_path: Path,
@@ -423,6 +464,31 @@ def test_expected_participants_of_several_domains_are_64(tmp_path: Path, capsys:
     assert main(["run", f"a={tmp_path}", f"b={tmp_path}", "--expect", str(tmp_path / "expected")]) == 64
     assert "but the journals have 2; audit each alone" in capsys.readouterr().err
     assert main(["run", str(tmp_path), "--expect", str(tmp_path / "gone")]) == 64
+
+
+def test_file_that_retention_removes_while_spark_reads_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder = tmp_path / "journals"
+    old = Journal(settings(folder), "replica", "r0")
+    old.close()
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    compact(folder)
+    removed = [each for each in folder.iterdir() if old.run in each.name]
+    load = journals.load
+
+    def load_and_remove(*given: Any) -> Any:
+        rows = load(*given)
+        if removed:
+            removed.pop().unlink()
+        return rows
+
+    monkeypatch.setattr(journals, "load", load_and_remove)
+    assert main(["run", str(folder), "-f", "json", *BOUND]) == 1
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert found["problems"] == []
+    assert found["balance"][""]["lost"] == 1
 
 
 def test_journal_deleted_while_spark_reads_is_32(

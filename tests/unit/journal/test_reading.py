@@ -40,7 +40,10 @@ def test_truncated_parquet_file_is_rejected(rolled: Path) -> None:
 
 def test_deleted_parquet_file_is_reported(rolled: Path) -> None:
     rolled.unlink()
-    assert "was deleted" in refused(rolled)
+    with pytest.raises(FileNotFoundError):
+        check_parquet(rolled)
+    with pytest.raises(JournalError, match="was deleted"):
+        list(read(rolled))
 
 
 def test_unreadable_parquet_file_raises_the_systems_error(rolled: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import create_engine, update
 
-from pubsub_lib.core.model import EMPTY, Head, Link
+from pubsub_lib.core.model import EMPTY, Full, Head, Link
 from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.store import Store, inspection, schema
-from pubsub_lib.store.inspection import START, behind, cursor
-from tests.unit.store.conftest import SETTINGS
+from pubsub_lib.store.inspection import START, Inspection, behind, cursor
+from tests.unit.store.conftest import SETTINGS, Opener
 
 
 def fill(store: Store, count: int) -> list[Link]:
@@ -36,6 +36,24 @@ def test_links_are_paged_in_commit_order_also_inside_a_transaction(store: Store)
     assert store.inspect.newest(3) == links[-3:]
     assert store.inspect.newest(2, "b") == [link for link in links if link.topic == "b"][-2:]
     assert store.inspect.newest(100, "never") == []
+
+
+def test_at_once_reads_one_snapshot_whatever_is_written_meanwhile(open_store: Opener) -> None:
+    store, other = open_store(), open_store()
+    links = fill(store, 5)
+
+    def read(at: Inspection) -> tuple[list[Link], Full]:
+        assert at.oldest() is not None
+        with other.transaction() as tx:
+            tx.set("t", "meanwhile", 1)
+        other.trim(keep_links=1)
+        return list(at.every_link()), at.contents()
+
+    found, contents = store.inspect.at_once(read)
+    assert found == links
+    assert contents.head == links[-1].point
+    assert {topic: len(each.records) for topic, each in contents.topics.items()} == {"a": 4, "b": 2}
+    assert store.inspect.contents().head != contents.head
 
 
 def test_oldest_returns_oldest_link_after_trimming_with_its_age(store: Store) -> None:

@@ -12,7 +12,8 @@ from pyspark.errors import PySparkException
 
 from pubsub_lib.audit.ingest import growing, source_file
 from pubsub_lib.audit.ingest import input as journals
-from pubsub_lib.audit.ingest.input import SCHEMA, gather, load, without_damaged
+from pubsub_lib.audit.ingest.input import SCHEMA, gather, load
+from pubsub_lib.audit.ingest.removals import without_damaged
 from pubsub_lib.audit.ingest.source_file import SourceFile
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.compaction import compact
@@ -343,3 +344,24 @@ def test_truncated_file_is_read_up_to_its_last_record(tmp_path: Path, rolled: bo
         compact(folder)
     rows = load(spark, gather({"": [folder]}, tmp_path / "scratch")).collect()
     assert sorted(row.number for row in rows) == [1, 2, 3, 4, 5]
+
+
+def test_store_is_read_after_the_journals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a replica lists when it closes must be in the store's listing, which would otherwise be an older one."""
+    folder = tmp_path / "journals"
+    journal(folder)
+    order: list[str] = []
+
+    def read(path: Path, scratch: Path) -> SourceFile | None:
+        order.append(path.parent.name)
+        return source_file.source_file(path, scratch)
+
+    def store() -> Path:
+        order.append("reading the store")
+        journal(tmp_path / "store")
+        return tmp_path / "store"
+
+    monkeypatch.setattr(journals, "source_file", read)
+    gathered = gather({"": [folder]}, tmp_path / "scratch", store)
+    assert order == ["journals", "reading the store", "store"]
+    assert len(gathered.files[""]) == 2

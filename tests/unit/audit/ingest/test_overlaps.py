@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pubsub_lib.audit.ingest.input import gather, without_damaged
+from pubsub_lib.audit.ingest.input import gather
 from pubsub_lib.audit.ingest.overlaps import Numbered, ranges_of, without_overlaps
+from pubsub_lib.audit.ingest.removals import without_damaged
 from pubsub_lib.journal.parquet_metadata import RECORDS_KEY, SCHEMA_KEY
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import SCHEMA, ChangeRow, Row, arrow_schema, as_dict, from_dict
