@@ -1,13 +1,14 @@
 """A follower: each round takes in journals, closes windows, and writes their verdicts (docs/audit.md, "Following").
 
 After an error or a crash the next round repeats the unfinished steps: files in the spool are complete or do not exist,
-Spark repeats the stream's batches, windows are recognized by their names, and the state is replaced last.
+Spark repeats the stream's batches, and windows are recognized by their names. The state is saved before the windows are
+written, with what was known then, and again when they are closed.
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -15,7 +16,7 @@ from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import adapt
 from pubsub_lib.audit.stream import windows
-from pubsub_lib.audit.stream.intake import Intake
+from pubsub_lib.audit.stream.intake import Intake, Look
 from pubsub_lib.audit.stream.part_clocks import every_part, with_right_times
 from pubsub_lib.audit.stream.runs import JournalPart, Known, closed_before, expired, followed, frontier, known, too_late
 from pubsub_lib.audit.stream.tables import Stream, write_whole
@@ -32,7 +33,9 @@ Judge = Callable[[Mapping[str, Sequence[Path]], Mapping[str, Span]], list[Closed
 
 
 class State(msgspec.Struct):
-    """The persistent state of a follower. ``closed``: the end of the last closed window of each domain."""
+    """The persistent state of a follower. ``closed``: the end of the last closed window of each domain; ``closing``:
+    that of the last window which a round, finished or not, may have written.
+    """
 
     settings: AuditSettings
     closed: dict[str, int] = {}
@@ -41,6 +44,9 @@ class State(msgspec.Struct):
     problems: list[str] = []
     expired: dict[str, set[str]] = {}
     """Per domain the runs that had expired when windows were closed."""
+    closing: dict[str, int] = {}
+    unreported: list[str] = []
+    """Problems that no finished round has returned."""
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -70,6 +76,8 @@ class AuditLoop:
         self._lock = _locked(checkpoint)
         self._state = self._restored()
         self._advanced = False
+        self._found: list[str] = []
+        """Problems of the intake, which it reports once, that are not in the state yet."""
         self._parts: dict[str, Sequence[JournalPart]] = {}
 
     def _restored(self) -> State:
@@ -111,13 +119,10 @@ class AuditLoop:
         """Take in new files, and write the windows that are closed now. ``last``: no new run is expected, so all
         windows are closed when every run is over. Blocks until Spark is done. Raises Spark's errors, and OSError.
         """
-        look = self._intake.look()
-        if look.arrived or not self._advanced:
-            self._stream.advance()
-            self._advanced = True
+        look = self._take_in()
         parts = self._stream.parts(look.given_up)
         self._parts = dict(parts.good)
-        problems = [*look.problems, *parts.problems]
+        problems = [*self._found, *parts.problems]
         files: dict[str, Sequence[Path]] = {}
         spans: dict[str, Span] = {}
         waiting: dict[str, tuple[str, int | None]] = {}
@@ -141,11 +146,19 @@ class AuditLoop:
                 without[domain] = set(gone)
                 files[domain], found = self._stream.files(domain, whole)
                 problems += found
+        self._begin(spans, without, parts.good, problems)
         closed = self._judge(files, spans) if spans else []
-        new = [each for each in dict.fromkeys(problems) if each not in self._state.problems]
-        if spans or new:
-            self._keep(spans, without, parts.good, new)
-        return Round(closed, new, waiting)
+        return Round(closed, self._finish(spans), waiting)
+
+    def _take_in(self) -> Look:
+        """Take in new files, and read them. When that fails, the next round reads them."""
+        advanced, self._advanced = self._advanced, False
+        look = self._intake.look()
+        self._found += look.problems
+        if look.arrived or not advanced:
+            self._stream.advance()
+        self._advanced = True
+        return look
 
     def _closing(
         self, parts: Sequence[JournalPart], runs: Mapping[str, Known], *, last: bool
@@ -165,7 +178,8 @@ class AuditLoop:
 
     def _late(self, domain: str, parts: Sequence[JournalPart]) -> list[str]:
         """The problems of files that arrived after the windows of their records were closed."""
-        end, seen = self._state.closed.get(domain), self._state.seen.get(domain, set())
+        end = self._state.closing.get(domain, self._state.closed.get(domain))
+        seen = self._state.seen.get(domain, set())
         of = f" of {domain}" if domain else ""
         return [
             f"{part.stem} arrived after windows{of} of its records were closed; audit the journals again with run"
@@ -192,18 +206,39 @@ class AuditLoop:
             for run in sorted(back)
         ]
 
-    def _keep(
+    def _begin(
         self, spans: Mapping[str, Span], without: Mapping[str, set[str]], parts: Mapping[str, Sequence[JournalPart]],
-        problems: list[str],
+        problems: Sequence[str],
     ) -> None:  # fmt: skip
-        self._state.problems.extend(problems)
-        for domain, runs in without.items():
-            self._state.expired.setdefault(domain, set()).update(runs)
-        for domain, span in spans.items():
-            self._state.closed[domain] = span.end
-        for domain, of_domain in parts.items():
-            self._state.seen[domain] = {each.stem for each in of_domain}
-        write_whole(self._path, msgspec.json.encode(self._state))
+        """Save what is known before the windows are written."""
+        state = self._state
+        earlier = {*state.problems, *state.unreported}
+        new = [each for each in dict.fromkeys(problems) if each not in earlier]
+        if spans or new:
+            self._save(
+                unreported=[*state.unreported, *new],
+                closing={of: max(span.end, state.closing.get(of, span.end)) for of, span in spans.items()},
+                expired={of: state.expired.get(of, set()) | runs for of, runs in without.items()},
+                seen={of: {each.stem for each in of_domain} for of, of_domain in parts.items()},
+            )
+        self._found.clear()
+
+    def _finish(self, spans: Mapping[str, Span]) -> Sequence[str]:
+        """Save that the windows are written. Returns the new problems."""
+        new = self._state.unreported
+        if spans or new:
+            problems = [*self._state.problems, *new]
+            self._save(problems=problems, unreported=[], closed={of: span.end for of, span in spans.items()})
+        return new
+
+    def _save(self, **changes: Any) -> None:
+        """Replace the state, on the disk and then here. Of a change by domain the other domains stay."""
+        for name, change in changes.items():
+            if isinstance(change, dict):
+                changes[name] = getattr(self._state, name) | change
+        state = msgspec.structs.replace(self._state, **changes)
+        write_whole(self._path, msgspec.json.encode(state))
+        self._state = state
 
 
 def _locked(checkpoint: Path) -> int:
