@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -15,12 +15,14 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from pubsub_lib.audit.command_line import parser
+from pubsub_lib.audit.lake.folder import prepare
 from pubsub_lib.audit.main import main
 from pubsub_lib.audit.report.summary import Balance, Count
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.stream import command
 from pubsub_lib.audit.stream.command import Output
-from pubsub_lib.audit.stream.loop import AuditLoop, Round
+from pubsub_lib.audit.stream.feed import Feed
+from pubsub_lib.audit.stream.loop import AuditLoop, Round, State
 from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, summed, written
 from pubsub_lib.journal.compaction import compact
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
@@ -115,7 +117,7 @@ def followed(tmp_path: Path, *more: str) -> int:
     """Run the loop without Spark; the test supplies the rounds."""
     out = tmp_path / "out"
     options = parser().parse_args(["follow", str(tmp_path), "--out", str(out), "--every", "0", "--bound", "10", *more])
-    (out / "checkpoint").mkdir(parents=True)
+    (out / "checkpoint").mkdir(parents=True, exist_ok=True)
     nothing = cast("SparkSession", None)
     return command._run(options, AuditSettings(), {"": [tmp_path]}, out / "checkpoint", nothing)
 
@@ -203,6 +205,50 @@ def test_windows_of_a_failed_round_count(
     assert capsys.readouterr().err == (
         "pubsub-audit: state.json cannot be used (No space left on device); it is retried\n"
     )
+
+
+def keep(out: Path, closed: Closed) -> None:
+    """Write a window, as a round does that may fail afterwards."""
+    place = place_of(out, *closed.key, closed.revision)
+    place.mkdir(parents=True)
+    (place / SUMMARY).write_bytes(msgspec.json.encode(closed))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_next_round_returns_the_windows_of_a_failed_one(
+    killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each window is printed once and goes into the lake, also when a follower was killed before it saved its state."""
+    out, fed = tmp_path / "out", list[list[Closed]]()
+    earlier, lost, late = (window(each, begin=begin) for each, begin in ((CAME, 940), (LOST, 1000), (LATE, 1060)))
+    keep(out, earlier)
+    (out / "checkpoint").mkdir()
+    saved = State(AuditSettings(), closed={"net": 1000 * SECOND})
+    (out / "checkpoint" / "state.json").write_bytes(msgspec.json.encode(saved))
+    if killed:
+        keep(out, lost)
+
+    def one(loop: AuditLoop, *, last: bool) -> Round:
+        if not place_of(out, *lost.key).exists():
+            keep(out, lost)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "state.json")
+        if not place_of(out, *late.key).exists():
+            keep(out, late)
+            return Round([late], [], {})
+        os.kill(os.getpid(), signal.SIGTERM)
+        return Round([], [], {})
+
+    def add(_: Feed, closed: Sequence[Closed], *_more: object) -> list[str]:
+        fed.append(list(closed))
+        return []
+
+    monkeypatch.setattr(AuditLoop, "round", one)
+    monkeypatch.setattr(Feed, "add", add)
+    prepare(tmp_path / "lake", 60 * SECOND)
+    assert followed(tmp_path, "--append", str(tmp_path / "lake"), "-f", "json") == 1 + 8
+    lines = [msgspec.json.decode(each) for each in capsys.readouterr().out.splitlines()]
+    assert [each["window"] for each in lines] == [lost.window, late.window]
+    assert fed == [[lost, late], []]
 
 
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
