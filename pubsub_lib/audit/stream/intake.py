@@ -15,6 +15,7 @@ import msgspec
 
 from pubsub_lib.audit.ingest.run_ends import run_and_part
 from pubsub_lib.audit.ingest.source_file import as_parquet
+from pubsub_lib.audit.stream.durable import make, rename, sync
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
 from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX
@@ -93,7 +94,7 @@ class Intake:
         self._reported: set[tuple[str, str, int]] = set()
         """Missing parts that were reported as lost."""
         for domain in folders:
-            (spool / folder_of(domain)).mkdir(parents=True, exist_ok=True)
+            make(spool / folder_of(domain))
 
     def look(self) -> Look:
         """List every folder and take in the new files. Blocks while it reads them. Unreadable files become problems."""
@@ -177,6 +178,7 @@ class Intake:
             target = self._spool / folder_of(domain) / f"{path.stem}{PARQUET_SUFFIX}"
             if as_parquet(path, target) == path:
                 self._link(path, target)
+            sync(target.parent)
         except JournalError as error:
             self._report(path, str(error), problems)
             return "invalid"
@@ -231,7 +233,7 @@ class Intake:
             os.link(source, beside)
         except OSError:
             shutil.copyfile(source, beside)  # another file system
-        beside.rename(target)
+        rename(beside, target)
 
     def _overdue(
         self, domain: str, there: set[str], coming: Mapping[str, Coming], lost: set[tuple[str, int]],

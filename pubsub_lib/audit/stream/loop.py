@@ -16,10 +16,11 @@ from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import adapt
 from pubsub_lib.audit.stream import windows
+from pubsub_lib.audit.stream.durable import write_whole
 from pubsub_lib.audit.stream.intake import Intake, Look
 from pubsub_lib.audit.stream.part_clocks import every_part, with_right_times
 from pubsub_lib.audit.stream.runs import JournalPart, Known, closed_before, expired, followed, frontier, known, too_late
-from pubsub_lib.audit.stream.tables import Stream, write_whole
+from pubsub_lib.audit.stream.tables import Stream
 from pubsub_lib.audit.stream.windows import Closed, Span
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal.appending import claim
@@ -86,7 +87,10 @@ class AuditLoop:
         try:
             state = msgspec.json.decode(self._path.read_bytes(), type=State)
         except msgspec.MsgspecError as error:
-            raise ConfigError(f"{self._path} is not a follower's state ({error}); name another --checkpoint") from error
+            raise ConfigError(
+                f"{self._path} is not a follower's state ({error}); restore it from a backup, or name another "
+                "--checkpoint and another --out"
+            ) from error
         if state.settings != self._settings:
             raise ConfigError(
                 f"{self._path.parent} was made with other settings ({state.settings}); use these settings, or name "

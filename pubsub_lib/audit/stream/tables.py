@@ -12,6 +12,7 @@ from pubsub_lib.audit.ingest.input import SCHEMA
 from pubsub_lib.audit.ingest.overlaps import Numbered, without_overlaps
 from pubsub_lib.audit.ingest.run_ends import ReadPart, ends_before, run_and_part
 from pubsub_lib.audit.spark.addresses import path_of, to_read, to_write
+from pubsub_lib.audit.stream.durable import make, write_whole
 from pubsub_lib.audit.stream.intake import domain_of, folder_of
 from pubsub_lib.audit.stream.part_clocks import read_clocks
 from pubsub_lib.audit.stream.runs import JournalPart
@@ -33,13 +34,6 @@ class WindowRows(msgspec.Struct, frozen=True):
     problems: list[str]
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees it complete or not at all."""
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_bytes(content)
-    beside.replace(path)
-
-
 class Stream:
     """Reads the spool in batches. Each batch writes one small file, the same one when the batch is repeated. Only one
     thread may use a stream.
@@ -57,7 +51,7 @@ class Stream:
         """
         self._about: dict[Path, tuple[int, str]] = {}
         for name in (_SPOOL, _BATCHES, _STATE):
-            (checkpoint / name).mkdir(parents=True, exist_ok=True)
+            make(checkpoint / name)
 
     def advance(self) -> None:
         """Read all new files in the spool. Blocks for some seconds. Raises Spark's errors."""

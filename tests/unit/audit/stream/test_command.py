@@ -24,7 +24,7 @@ from pubsub_lib.audit.stream.command import Output
 from pubsub_lib.audit.stream.feed import Feed
 from pubsub_lib.audit.stream.loop import AuditLoop, Round, State
 from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, summed, written
-from pubsub_lib.journal.compaction import compact
+from pubsub_lib.journal.compaction import compact, write_parquet
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.writer import Journal
@@ -352,6 +352,60 @@ def test_invalid_number_of_seconds_is_64(
         main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), option, value])
     assert ended.value.code == 64
     assert capsys.readouterr().err.endswith(f"argument {option}: '{value}' is not a number of seconds\n")
+
+
+@pytest.mark.parametrize("content", [b"", b'{"settings":{"win', b"\0" * 64], ids=["empty", "cut", "zeros"])
+@pytest.mark.parametrize("name", ["state.json", "append.json", SUMMARY])
+def test_file_that_a_power_loss_has_torn_gives_one_sentence(
+    name: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "session", lambda *_, **__: (None, False))
+    monkeypatch.setattr(AuditLoop, "round", lambda *_, **__: Round([], [], {}))
+    keep(tmp_path / "out", window(LOST))
+    torn = tmp_path / "out" / "checkpoint" / name
+    torn.parent.mkdir()
+    if name == SUMMARY:
+        torn = place_of(tmp_path / "out", *window(LOST).key) / name
+    torn.write_bytes(content)
+    options = ["--once", "--append", str(tmp_path / "lake"), *BOUND]
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), *options]) == 64
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert sentence.startswith(f"pubsub-audit: {torn} is not ")
+    assert torn.read_bytes() == content, "the follower does not begin again by itself"
+    if name == "append.json":
+        assert sentence.endswith("; remove it")
+        torn.unlink()
+        assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), *options]) != 64
+    else:
+        assert "; restore it from a backup, or name " in sentence
+        assert sentence.endswith(" --out")
+        assert main(["follow", str(tmp_path), "--out", str(tmp_path / "new"), *options]) != 64
+
+
+def test_all_that_the_state_names_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: "SparkSession"
+) -> None:
+    """A power loss after a round must leave neither an empty file nor a missing name."""
+    folder, out = tmp_path / "journals", tmp_path / "out"
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    one = next(path for path in folder.iterdir() if next(read(path)).side == "replica")
+    write_parquet(one, one.with_suffix(".parquet"))
+    one.unlink()
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def kept(fd: int) -> None:
+        fsync(fd)
+        synced.append(os.fstat(fd).st_ino)
+
+    monkeypatch.setattr(os, "fsync", kept)
+    assert main(["follow", str(folder), "--out", str(out), "--once", *BOUND]) == 1
+    checkpoint = out / "checkpoint"
+    there = [out, checkpoint, *out.glob("windows/**/*"), *checkpoint.glob("spool/**/*"), *checkpoint.glob("batches/*")]
+    assert written(out)
+    assert [path for path in there if path.stat().st_ino not in synced] == []
+    assert synced[-2:] == [(checkpoint / "state.json").stat().st_ino, checkpoint.stat().st_ino]
 
 
 def test_follower_refuses_windows_without_their_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
