@@ -231,7 +231,7 @@ class Output:
         for closed in one.closed:
             self.count([closed])
             lines.append(self._line(closed))
-        for problem in one.problems:
+        for problem in (*one.notes, *one.problems):
             self.problem(problem)
         for line in lines:
             print(line, flush=True)  # noqa: T201

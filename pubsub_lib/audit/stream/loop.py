@@ -52,12 +52,13 @@ class State(msgspec.Struct):
 
 class Round(msgspec.Struct, frozen=True):
     """The result of one round. ``waiting``: per domain the run that keeps the next windows open, and the time until
-    which that run is known.
+    which that run is known. ``notes``: as of :class:`~pubsub_lib.audit.stream.tables.WindowRows`.
     """
 
     closed: Sequence[Closed]
     problems: Sequence[str]
     waiting: Mapping[str, tuple[str, int | None]]
+    notes: Sequence[str] = ()
 
 
 class AuditLoop:
@@ -152,7 +153,7 @@ class AuditLoop:
                 problems += found
         self._begin(spans, without, parts.good, problems)
         closed = self._judge(files, spans) if spans else []
-        return Round(closed, self._finish(spans), waiting)
+        return Round(closed, self._finish(spans), waiting, parts.notes)
 
     def _take_in(self) -> Look:
         """Take in new files, and read them. When that fails, the next round reads them."""

@@ -76,13 +76,15 @@ def test_new_folders_of_the_follower_are_for_its_user_only(tmp_path: Path, monke
 
 def test_output_has_a_line_per_window_and_the_exit_code_so_far(capsys: pytest.CaptureFixture[str]) -> None:
     output = Output([window(LATE, begin=999_940)], as_json=False, settings=AuditSettings())
-    output.round(Round([window(LOST, CAME)], ["x is garbage"], {"net": ("ab", 5 * SECOND)}))
+    notes = ["y is read again"]
+    output.round(Round([window(LOST, CAME)], ["x is garbage"], {"net": ("ab", 5 * SECOND)}, notes))
     out, err = capsys.readouterr()
     assert out == (
         "1970-01-12 13:46:40.000 to 1970-01-12 13:47:40.000 of net: 9 expected = 7 delivered + 0 repaired + 2 lost + "
         "0 pending + 0 excused + 0 unknown; 2 anomalies; exit code so far 9\n"
     )
     assert err == (
+        "pubsub-audit: y is read again\n"
         "pubsub-audit: x is garbage\n"
         "pubsub-audit: windows of net wait for the run ab (known until 1970-01-01 00:00:05.000)\n"
     )
