@@ -20,6 +20,7 @@ from pubsub_lib.audit.stream.durable import write_whole
 from pubsub_lib.audit.stream.intake import Intake, Look
 from pubsub_lib.audit.stream.part_clocks import every_part, with_right_times
 from pubsub_lib.audit.stream.runs import JournalPart, Known, closed_before, expired, followed, frontier, known, too_late
+from pubsub_lib.audit.stream.spool import taken_of
 from pubsub_lib.audit.stream.tables import Stream
 from pubsub_lib.audit.stream.windows import Closed, Span
 from pubsub_lib.errors import ConfigError
@@ -187,7 +188,8 @@ class AuditLoop:
         seen = self._state.seen.get(domain, set())
         of = f" of {domain}" if domain else ""
         return [
-            f"{part.stem} arrived after windows{of} of its records were closed; audit the journals again with run"
+            f"{taken_of(part.stem)[0]} arrived after windows{of} of its records were closed; audit the journals again "
+            "with run"
             for part in parts
             if part.stem not in seen and too_late(part, end, self._settings)
         ]

@@ -15,9 +15,9 @@ from pubsub_lib.audit.ingest.overlaps import Numbered, without_overlaps
 from pubsub_lib.audit.ingest.run_ends import ReadPart, ends_before, run_and_part
 from pubsub_lib.audit.spark.addresses import path_of, to_read, to_write
 from pubsub_lib.audit.stream.durable import make, sync, write_whole
-from pubsub_lib.audit.stream.intake import domain_of, folder_of
 from pubsub_lib.audit.stream.part_clocks import read_clocks
 from pubsub_lib.audit.stream.runs import JournalPart
+from pubsub_lib.audit.stream.spool import domain_of, folder_of, taken_of
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX
 from pubsub_lib.journal.parquet_metadata import torn_problem
@@ -159,9 +159,10 @@ class Stream:
             path = path_of(values.pop("file_path"))
             about = pq.read_metadata(path)
             whole = values.pop("rows") == about.num_rows
-            torn = torn_problem(path.stem, about.metadata, about.num_rows)
+            stem, _ = taken_of(path.stem)
+            torn = torn_problem(stem, about.metadata, about.num_rows)
             clocks = read_clocks(path) if whole and about.num_rows else None
-            place = run_and_part(path.stem)[1]
+            place = run_and_part(stem)[1]
             part = JournalPart(stem=path.stem, number=place, whole=whole, torn=torn, clocks=clocks, **values)
             parts.setdefault(domain_of(path.parent.name), []).append(part)
         for of_domain in parts.values():
@@ -182,21 +183,30 @@ class Stream:
         for folder in sorted(self.spool.iterdir()):
             domain = domain_of(folder.name)
             good, unusable = found.good.setdefault(domain, []), found.unusable.setdefault(domain, set())
+            bad: list[tuple[Path, bool]] = []
             for path in sorted(folder.glob(f"[!.]*{PARQUET_SUFFIX}")):
                 part = reported.get(domain, {}).get(path.stem)
-                if part is not None and part.whole:
-                    if part.clocks is None:  # of an earlier version
-                        part = msgspec.structs.replace(part, clocks=read_clocks(path))
-                        reported[domain][path.stem] = part
-                    good.append(part)
-                    if part.torn:
-                        found.problems.append(part.torn)
-                        self.torn.setdefault(domain, []).append((part.run, part.last))
+                if part is None or not part.whole:
+                    bad.append((path, part is not None))
                     continue
-                unusable.add(run_and_part(path.stem))
-                found.problems.extend(self._unusable(path, read=part is not None))
-            read = [ReadPart(each.run, each.number, each.last) for each in good]
-            if ends := ends_before(unusable | given_up.get(domain, frozenset()), read):
+                if part.clocks is None:  # of an earlier version
+                    part = msgspec.structs.replace(part, clocks=read_clocks(path))
+                    reported[domain][path.stem] = part
+                good.append(part)
+            # A file that ended in the middle of a record may have grown later.
+            last = {taken_of(part.stem)[0]: part for part in sorted(good, key=lambda each: each.last)}
+            for part in last.values():
+                if part.torn:
+                    found.problems.append(part.torn)
+                    self.torn.setdefault(domain, []).append((part.run, part.last))
+            for path, read in bad:
+                stem, _ = taken_of(path.stem)
+                if stem not in last:
+                    unusable.add(run_and_part(stem))
+                found.problems.extend(self._unusable(path, read=read, alone=stem not in last))
+            parts = [ReadPart(each.run, each.number, each.last) for each in good]
+            unread = (unusable | given_up.get(domain, frozenset())) - {run_and_part(stem) for stem in last}
+            if ends := ends_before(unread, parts):
                 self.torn[domain] = sorted({*self.torn.get(domain, ()), *ends})
         return found
 
@@ -213,20 +223,21 @@ class Stream:
                 found.setdefault(domain, {}).update((each.stem, each) for each in parts)
         return found
 
-    def _unusable(self, path: Path, *, read: bool) -> list[str]:
-        """The problem of a file that Spark did not read whole (``read``: in part); none when the file has no records.
-        Called only for the few files without rows in Spark; their metadata is cached.
+    def _unusable(self, path: Path, *, read: bool, alone: bool) -> list[str]:
+        """The problem of a file that Spark did not read whole (``read``: in part; ``alone``: the spool has no other
+        records of the journal file); none when the file has no records. Called only for the few files without rows in
+        Spark; their metadata is cached.
         """
         if path not in self._about:
             try:
                 about = pq.read_metadata(path)
             except pa.ArrowException:
                 return [_damaged(path)]
-            self._about[path] = (about.num_rows, torn_problem(path.stem, about.metadata, about.num_rows))
+            self._about[path] = (about.num_rows, torn_problem(taken_of(path.stem)[0], about.metadata, about.num_rows))
         records, torn = self._about[path]
         if read or records:
             return [_damaged(path)]
-        return [torn] if torn else []
+        return [torn] if torn and alone else []
 
     def files(self, domain: str, parts: Iterable[JournalPart]) -> tuple[list[Path], list[str]]:
         """The files of these parts in the spool, or beside it without the records that another one has, too; and the
@@ -248,7 +259,7 @@ def _batch_name(number: int) -> str:
 
 
 def _damaged(path: Path) -> str:
-    return f"{path.stem} is damaged; its records count as lost"
+    return f"{taken_of(path.stem)[0]} is damaged; its records count as lost"
 
 
 def _records(path: Path) -> int:

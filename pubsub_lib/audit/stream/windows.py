@@ -18,7 +18,7 @@ from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.addresses import to_write
 from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.stream.durable import make, rename
-from pubsub_lib.audit.stream.intake import folder_of
+from pubsub_lib.audit.stream.spool import folder_of
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:

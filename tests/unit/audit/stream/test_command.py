@@ -283,12 +283,36 @@ def test_cut_file_is_reported_and_counts_after_a_restart(
     one.close()
     (path,) = folder.iterdir()
     path.write_bytes(path.read_bytes()[:-2])
+    os.utime(path, (1.0, 1.0))  # no program is copying it
     command = ["follow", str(folder), "--out", str(tmp_path / "out"), "--once", *BOUND]
     assert main(command) & 32
     assert f"{path.stem} ends in the middle of a record: 1 whole record was read" in capsys.readouterr().err
     path.unlink()
     assert main(command) & 32
     assert "in the middle" not in capsys.readouterr().err, "it is reported once"
+
+
+@pytest.mark.parametrize("form", [".journal", ".parquet"])
+def test_journals_that_are_being_copied_do_not_count_as_damaged(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    source, folder, out = tmp_path / "source", tmp_path / "journals", tmp_path / "out"
+    lossy_journals(source, monkeypatch)
+    (source / "x.journal").unlink()
+    if form == ".parquet":
+        compact(source)
+    folder.mkdir()
+    command = ["follow", str(folder), "--out", str(out), "--once", *BOUND]
+    for share in (0.01, 0.6, 0.999, 1):
+        for path in source.iterdir():
+            content = path.read_bytes()
+            (folder / path.name).write_bytes(content[: int(len(content) * share)])
+        assert main(command) == (32 if share < 1 else 1), share
+        for line in capsys.readouterr().err.splitlines():
+            assert line.startswith("pubsub-audit: windows wait for the run "), share
+    (closed,) = written(out)
+    assert (closed.balance.expected, closed.balance.lost) == (3, 1)
 
 
 def test_record_in_two_files_counts_once(
@@ -319,6 +343,7 @@ def test_unreadable_files_alone_are_reported_and_end_with_32(
     folder, out = tmp_path / "journals", tmp_path / "out"
     folder.mkdir()
     (folder / "a.parquet").write_bytes(b"PAR1 nonsense")
+    os.utime(folder / "a.parquet", (1.0, 1.0))
     command = ["follow", str(folder), str(tmp_path / "gone"), "--out", str(out), "--once", *BOUND]
     assert main(command) == 32
     output = capsys.readouterr()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 import pytest
 
-from pubsub_lib.audit.stream.intake import folder_of
 from pubsub_lib.audit.stream.runs import JournalPart
+from pubsub_lib.audit.stream.spool import folder_of
 from pubsub_lib.audit.stream.tables import Stream
 from pubsub_lib.journal.compaction import write_parquet
 from pubsub_lib.journal.entries import Entry, beginning, frame
@@ -62,6 +62,19 @@ def test_end_before_a_part_that_is_lost_is_unknown(tmp_path: Path) -> None:
     assert stream.torn == {"d": [("a", 7), ("b", 4)]}
     stream.parts({})
     assert stream.torn == {"d": [("b", 4)]}
+
+
+def test_file_that_grew_after_it_was_cut_is_not_torn(tmp_path: Path) -> None:
+    """Also when no record had been read of it, or when it was given up before it grew."""
+    first, rest = part("a", 1, 7, torn="a is cut"), part("a", 1, 9)
+    parts = [msgspec.structs.replace(first, stem="a-000001~7"), msgspec.structs.replace(rest, stem="a-000001~9")]
+    third = msgspec.structs.replace(part("a", 2, 12), stem="a-000002~12")
+    stream = stream_with(tmp_path, [*parts, third], ["a-000002~0", "b-000001~0"])
+    found = stream.parts({"d": {("a", 2)}})
+    (problem,) = found.problems
+    assert problem.startswith("b-000001 ends in the middle of a record: 0 whole records were read")
+    assert stream.torn == {}
+    assert found.unusable["d"] == {("b", 1)}
 
 
 def test_each_batch_keeps_its_parts_whatever_their_numbers(spark: "SparkSession", tmp_path: Path) -> None:
