@@ -1,7 +1,7 @@
 """Reads the file of ``--expect``: the participants that must have a journal (docs/audit.md, "Running it")."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,3 +42,23 @@ def absent(expected: Iterable[tuple[str, str]], there: Collection[tuple[str, str
         for side, name in expected
         if (side, name) not in there
     ]
+
+
+class Expected:
+    """The participants that must have a journal, over several looks at growing journals. Not thread-safe."""
+
+    def __init__(self, expected: Sequence[tuple[str, str]]) -> None:
+        self._expected = expected
+        self.absent: list[str] = []
+        """The problems of those that had no journal at the last look."""
+        self._reported: set[str] = set()
+
+    def look(self, there: Collection[tuple[str, str]]) -> None:
+        """``there``: side and name of each participant with a record now."""
+        self.absent = absent(self._expected, there)
+
+    def unreported(self) -> list[str]:
+        """The problems that no call has returned before."""
+        new = [each for each in self.absent if each not in self._reported]
+        self._reported.update(new)
+        return new

@@ -105,7 +105,9 @@ def _run(
     intake = Intake(folders, stream.spool, options.patience)
     judge = spark_judge(spark, settings, options.out, stream)
     loop = AuditLoop(stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000, options.expected)
-    output = Output(windows.written(options.out), options.format == "json", settings)
+    until = loop.closed_until
+    before = [each for each in windows.written(options.out) if each.window < until.get(each.domain, each.window)]
+    output = Output(before, options.format == "json", settings)
     feed = None
     try:
         if options.append:
@@ -120,7 +122,7 @@ def _run(
         return CLOSED_PIPE
     finally:
         loop.close()
-    # A round that failed may have written windows, and later rounds do not return them.
+    # The last round may have failed after it wrote windows.
     output.count(windows.written(options.out))
     return output.exit_code(loop.problems)
 
@@ -134,6 +136,7 @@ def _round(loop: AuditLoop, output: "Output", out: Path, feed: Feed | None = Non
     try:
         found = loop.round(last=last)
     except (PySparkException, Py4JJavaError) as error:
+        output.behind = True
         output.problem(f"Spark failed, the round is retried: {first_line(error)}; give more --memory if it was short")
         return True
     except (Py4JError, ConnectionError) as error:  # before OSError, because ConnectionError is an OSError
@@ -143,8 +146,11 @@ def _round(loop: AuditLoop, output: "Output", out: Path, feed: Feed | None = Non
         )
         return False
     except OSError as error:
+        output.behind = True
         output.problem(f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); it is retried")
         return True
+    if output.behind:  # a round that did not end may have written windows, and later rounds do not return them
+        found = msgspec.structs.replace(found, closed=output.with_missed(found.closed, windows.written(out)))
     if not _print(found, output, out):
         return False
     output.broken = feed is not None and not _fed(feed, found, loop, output)
@@ -188,25 +194,35 @@ class Output:
     """Prints closed windows to stdout and problems to stderr, and computes the exit code."""
 
     def __init__(self, before: Sequence[Closed], as_json: bool, settings: AuditSettings) -> None:
-        self._codes: dict[tuple[str, int], int] = {}
+        self._known: dict[tuple[str, int], tuple[int, int]] = {}
+        """The last revision of each window, and its exit code."""
         self.count(before)
         self._json = as_json
         self._settings = settings
         self._waiting: Mapping[str, tuple[str, int | None]] = {}
         self.broken = False
+        self.behind = True
+        """Whether windows were written by a round that did not end."""
 
     def count(self, windows: Sequence[Closed]) -> None:
         """Add the exit codes of windows. The last revision of a window counts."""
         for closed in windows:
-            self._codes[closed.key] = closed.exit_code
+            self._known[closed.key] = closed.revision, closed.exit_code
+
+    def with_missed(self, closed: Sequence[Closed], there: Sequence[Closed]) -> list[Closed]:
+        """The windows of a round, after those that are ``there`` and not known."""
+        self.behind = False
+        of_round = {(*each.key, each.revision) for each in closed}
+        known = of_round | {(*key, revision) for key, (revision, _) in self._known.items()}
+        return [*(each for each in there if (*each.key, each.revision) not in known), *closed]
 
     @property
     def _code(self) -> int:
-        return reduce(or_, self._codes.values(), 0)
+        return reduce(or_, (code for _, code in self._known.values()), 0)
 
     def exit_code(self, problems: Sequence[str]) -> int:
         """The exit code of all closed windows; incomplete when a file could not be read, or no window is closed."""
-        incomplete = problems or self.broken or not self._codes
+        incomplete = problems or self.broken or not self._known
         return self._code | INCOMPLETE if incomplete else self._code
 
     def round(self, one: Round) -> None:
@@ -215,7 +231,7 @@ class Output:
         for closed in one.closed:
             self.count([closed])
             lines.append(self._line(closed))
-        for problem in one.problems:
+        for problem in (*one.notes, *one.problems):
             self.problem(problem)
         for line in lines:
             print(line, flush=True)  # noqa: T201

@@ -12,8 +12,8 @@ from pubsub_lib.audit.lake.addition import Audited, Run
 from pubsub_lib.audit.lake.append import append, closed_windows
 from pubsub_lib.audit.lake.tables import day_of
 from pubsub_lib.audit.settings import PARTICIPANTS, AuditSettings
+from pubsub_lib.audit.stream.durable import write_whole
 from pubsub_lib.audit.stream.runs import JournalPart
-from pubsub_lib.audit.stream.tables import write_whole
 from pubsub_lib.audit.stream.windows import Closed, place_of, written
 from pubsub_lib.errors import ConfigError
 
@@ -83,7 +83,7 @@ class Feed:
 
         ``parts``: all files of the follower; ``until``: the end of its closed windows; ``problems``: all of its
         problems. Returns sentences for the user. Blocks. Raises Spark's errors, ConfigError and OSError; then all
-        windows wait.
+        windows wait, also those that are in the lake already.
         """
         from pubsub_lib.audit.lake.collect import of_windows
 
@@ -103,10 +103,11 @@ class Feed:
         folders = [place_of(self._out, *each, self._revisions[each]) for each in sorted(self._waiting)]
         addition = of_windows(self._spark, folders, self._audit, domains, self._settings)
         found = append(self.lake, addition, self._keep_days)
-        self._waiting.clear()
-        self._state = _Appended(self._state.lake, dict(until), list(problems), self._revised())
-        write_whole(self._path, msgspec.json.encode(self._state))
         self.incomplete |= bool(found.problems)
+        state = _Appended(self._state.lake, dict(until), list(problems), self._revised())
+        write_whole(self._path, msgspec.json.encode(state))
+        self._state = state
+        self._waiting.clear()
         return [*found.problems, *found.notes]
 
     def _audited(self, domain: str, parts: Sequence[JournalPart], end: int, problems: Sequence[str]) -> Audited:

@@ -1,20 +1,19 @@
-"""Takes each complete journal file once from its folder into the spool of the stream (docs/audit.md, "Following").
+"""Takes each record of the journals once from their folders into the spool (docs/audit.md, "Following").
 
-Every file is checked here before Spark reads it, so that a bad file cannot end the stream.
+Every file is checked here before Spark reads it, so that a bad file cannot end the stream. A file that is being copied
+is waited for until it is whole or unchanged for the patience.
 """
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
-from urllib.parse import quote, unquote
 
 import msgspec
 
 from pubsub_lib.audit.ingest.run_ends import run_and_part
-from pubsub_lib.audit.ingest.source_file import as_parquet
+from pubsub_lib.audit.stream.spool import WHOLE, Spool
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
 from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX
@@ -23,8 +22,10 @@ from pubsub_lib.journal.reading import unreadable
 
 _HEAD: Final = 1 << 16
 """Maximum number of bytes read from a file that is still being written: they hold its header and first entry."""
-_Outcome = Literal["taken", "invalid", "gone", "unreadable", "no room"]
+_Outcome = Literal["taken", "growing", "invalid", "gone", "unreadable", "no room"]
 """The result of taking in a file."""
+_State = tuple[int, int]
+"""The time of change of a file, and its size."""
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -55,20 +56,11 @@ class Look(msgspec.Struct, frozen=True):
     problems: Sequence[str]
 
 
-def folder_of(domain: str) -> str:
-    """The name of the folder of a domain. The domain may have any characters."""
-    return f"domain={quote(domain, safe='')}"
-
-
-def domain_of(folder: str) -> str:
-    """The domain of a folder that ``folder_of`` named."""
-    return unquote(folder.removeprefix("domain="))
-
-
 class Intake:
     """Puts complete files into the spool. Only one thread may use an intake.
 
-    ``patience`` (seconds): a part that neither exists nor is being written counts as lost after this time.
+    ``patience`` (seconds): a part that neither exists nor is being written counts as lost after this time, and a file
+    that does not change for this time is not being copied.
     """
 
     def __init__(
@@ -79,11 +71,16 @@ class Intake:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folders = folders
-        self._spool = spool
+        self._root = spool
+        self._spool = Spool(spool, folders)
         self._patience = patience
         self._clock = clock
-        self._bad: dict[Path, tuple[int, int]] = {}
-        """Files that are not journals, with their time of change and size: checked again when these change."""
+        self._bad: dict[Path, _State] = {}
+        """Files that are not journals: checked again when their state changes."""
+        self._done: dict[Path, _State] = {}
+        """Files of which all is taken."""
+        self._growing: dict[Path, tuple[_State, float]] = {}
+        """The state of files that may be growing, and when it was first seen."""
         self._refused: dict[Path, str] = {}
         """The last reported permission or I/O error of a file. Such a file is retried at each look, because it need not
         change before it can be read.
@@ -92,8 +89,6 @@ class Intake:
         """The time since which a part is missing."""
         self._reported: set[tuple[str, str, int]] = set()
         """Missing parts that were reported as lost."""
-        for domain in folders:
-            (spool / folder_of(domain)).mkdir(parents=True, exist_ok=True)
 
     def look(self) -> Look:
         """List every folder and take in the new files. Blocks while it reads them. Unreadable files become problems."""
@@ -102,28 +97,25 @@ class Intake:
         given_up: dict[str, frozenset[tuple[str, int]]] = {}
         arrived = 0
         for domain, places in self._folders.items():
-            there = self._there(domain)
-            before = len(there)
+            there = self._spool.taken(domain)
+            before = there.copy()
             of_domain: dict[str, Coming] = {}
             lost: set[tuple[str, int]] = set()
             for place in places:
                 self._look_at(place, domain, there, of_domain, lost, problems)
-            arrived += len(there) - before
+            arrived += len(there.items() - before.items())
             coming[domain] = of_domain
             given_up[domain] = frozenset(lost | self._overdue(domain, there, of_domain, lost, problems))
         return Look(arrived, coming, given_up, problems)
 
-    def _there(self, domain: str) -> set[str]:
-        return {each.stem for each in (self._spool / folder_of(domain)).glob(f"[!.]*{PARQUET_SUFFIX}")}
-
     def _look_at(
-        self, place: Path, domain: str, there: set[str], coming: dict[str, Coming], lost: set[tuple[str, int]],
+        self, place: Path, domain: str, there: dict[str, float], coming: dict[str, Coming], lost: set[tuple[str, int]],
         problems: list[str],
     ) -> None:  # fmt: skip
         try:
             # Append files are listed first: a file that is rolled meanwhile is then in at least one of the two lists.
-            opened = sorted(each for each in place.iterdir() if each.suffix == OPEN_SUFFIX)
-            others = sorted(each for each in place.iterdir() if not each.name.startswith("."))
+            opened = sorted(each for each in _visible(place) if each.suffix == OPEN_SUFFIX)
+            others = sorted(_visible(place))
         except OSError as error:
             problems.append(f"the journals' folder {place} cannot be read ({error.strerror}); restore it")
             return
@@ -131,20 +123,19 @@ class Intake:
             if path.suffix == BAD_SUFFIX:
                 lost.add(run_and_part(path.stem))
                 self._report(path, f"{path} was an invalid journal when it was rolled; its records are lost", problems)
-            elif path.suffix == PARQUET_SUFFIX and path.stem not in there:
+            elif path.suffix == PARQUET_SUFFIX and there.get(path.stem) != WHOLE:
                 outcome = self._take(path, domain, there, problems)
                 run, part = run_and_part(path.stem)
-                invalid = outcome == "invalid" and part > 0
-                if outcome == "no room" or (invalid and self._may_change(path, domain)):
+                if part and outcome in ("no room", "growing"):
                     coming.setdefault(run, Coming()).open.add(part)
-                elif invalid:
+                elif part and outcome == "invalid":
                     lost.add((run, part))
         for path in opened:
-            if path.stem not in there:
+            if there.get(path.stem) != WHOLE and not self._is_done(path):
                 self._take_or_wait(path, domain, there, coming, lost, problems)
 
     def _take_or_wait(
-        self, path: Path, domain: str, there: set[str], coming: dict[str, Coming], lost: set[tuple[str, int]],
+        self, path: Path, domain: str, there: dict[str, float], coming: dict[str, Coming], lost: set[tuple[str, int]],
         problems: list[str],
     ) -> None:  # fmt: skip
         try:
@@ -156,7 +147,7 @@ class Intake:
             # A file is empty until its writer has locked it.
             if fd is not None and os.fstat(fd).st_size:
                 outcome = self._take(path, domain, there, problems)
-                if outcome == "invalid":  # no process writes it any more, so waiting would not help
+                if outcome == "invalid":  # no process writes or copies it any more, so waiting would not help
                     lost.add(run_and_part(path.stem))
                 if outcome in ("taken", "invalid"):
                     return
@@ -168,16 +159,32 @@ class Intake:
         one.open.add(part)
         one.begun = one.begun or _begun(path)
 
-    def _take(self, path: Path, domain: str, there: set[str], problems: list[str]) -> _Outcome:
-        """Put a file into the spool if it is a journal. ``no room``: the spool cannot be written."""
+    def _is_done(self, path: Path) -> bool:
         try:
-            state = path.stat()
-            if self._bad.get(path) == (state.st_mtime_ns, state.st_size):
+            return self._done.get(path) == _state_of(path.stat())
+        except OSError:
+            return False  # reported, when it is read
+
+    def _take(self, path: Path, domain: str, there: dict[str, float], problems: list[str]) -> _Outcome:
+        """Put into the spool what it has not yet of a file. ``growing``: the file may be in the middle of being copied.
+        ``no room``: the spool cannot be written.
+        """
+        try:
+            about = path.stat()
+            state = _state_of(about)
+            if self._done.get(path) == state:
+                return "taken"
+            if self._bad.get(path) == state:
                 return "invalid"
-            target = self._spool / folder_of(domain) / f"{path.stem}{PARQUET_SUFFIX}"
-            if as_parquet(path, target) == path:
-                self._link(path, target)
+            before, since = self._growing.get(path, (None, 0.0))
+            quiet = before == state and self._clock() - since >= self._patience
+            quiet = quiet or time.time() - about.st_mtime >= self._patience
+            if not quiet and (before == state or (path.suffix == OPEN_SUFFIX and not _has_ended(path))):
+                return self._grows(path, state)
+            there[path.stem] = self._spool.put(path, domain, there.get(path.stem))
         except JournalError as error:
+            if not quiet:
+                return self._grows(path, state)
             self._report(path, str(error), problems)
             return "invalid"
         except FileNotFoundError:
@@ -187,24 +194,20 @@ class Intake:
                 self._refuse(path, unreadable(path, error), problems)
                 return "unreadable"
             why = error.strerror or error
-            sentence = f"{path} cannot be copied to {self._spool} ({why}); free disk space, or check permissions"
+            sentence = f"{path} cannot be copied to {self._root} ({why}); free disk space, or check permissions"
             self._refuse(path, sentence, problems)
             return "no room"
-        there.add(path.stem)
+        self._done[path] = state
         self._bad.pop(path, None)
+        self._growing.pop(path, None)
         self._refused.pop(path, None)
         return "taken"
 
-    def _may_change(self, path: Path, domain: str) -> bool:
-        """Whether an invalid Parquet file may be in the middle of being copied: it was first seen, and last changed,
-        not longer ago than the patience.
-        """
-        since = self._missing.setdefault((domain, *run_and_part(path.stem)), self._clock())
-        try:
-            unchanged = time.time() - path.stat().st_mtime
-        except OSError:
-            return False  # deleted meanwhile
-        return self._clock() - since < self._patience and unchanged < self._patience
+    def _grows(self, path: Path, state: _State) -> _Outcome:
+        """Note since when a file has this state."""
+        if self._growing.get(path, (None, 0.0))[0] != state:
+            self._growing[path] = state, self._clock()
+        return "growing"
 
     def _refuse(self, path: Path, sentence: str, problems: list[str]) -> None:
         """Report a permission or I/O error of a file, once for each error."""
@@ -215,26 +218,15 @@ class Intake:
     def _report(self, path: Path, sentence: str, problems: list[str]) -> None:
         """Report that a file is not a journal, once for each state of the file."""
         try:
-            state = path.stat()
+            state = _state_of(path.stat())
         except OSError:
             return
-        if self._bad.get(path) != (state.st_mtime_ns, state.st_size):
-            self._bad[path] = (state.st_mtime_ns, state.st_size)
+        if self._bad.get(path) != state:
+            self._bad[path] = state
             problems.append(sentence)
 
-    @staticmethod
-    def _link(source: Path, target: Path) -> None:
-        """Link the file into the spool. A link needs no disk space, and retention of the source does not delete it."""
-        beside = target.with_name(f".{target.name}.new")
-        beside.unlink(missing_ok=True)
-        try:
-            os.link(source, beside)
-        except OSError:
-            shutil.copyfile(source, beside)  # another file system
-        beside.rename(target)
-
     def _overdue(
-        self, domain: str, there: set[str], coming: Mapping[str, Coming], lost: set[tuple[str, int]],
+        self, domain: str, there: dict[str, float], coming: Mapping[str, Coming], lost: set[tuple[str, int]],
         problems: list[str],
     ) -> set[tuple[str, int]]:  # fmt: skip
         """The missing parts that were not found within the patience."""
@@ -257,6 +249,21 @@ class Intake:
                         new.append(part)
             problems += [_missing_parts(run, first, last) for first, last in ranges(new)]
         return overdue
+
+
+def _visible(place: Path) -> list[Path]:
+    """The files in a folder. Programs that copy give a temporary file a name that begins with a dot."""
+    return [each for each in place.iterdir() if not each.name.startswith(".")]
+
+
+def _state_of(about: os.stat_result) -> _State:
+    return about.st_mtime_ns, about.st_size
+
+
+def _has_ended(path: Path) -> bool:
+    """Whether the last record of an append file ends its run. Raises JournalError, and OSError."""
+    contents = parse(path.read_bytes(), path.name)
+    return not contents.torn and any(each.kind == "close" for each in contents.entries[-1:])
 
 
 def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:

@@ -1,22 +1,24 @@
 """A follower: each round takes in journals, closes windows, and writes their verdicts (docs/audit.md, "Following").
 
 After an error or a crash the next round repeats the unfinished steps: files in the spool are complete or do not exist,
-Spark repeats the stream's batches, windows are recognized by their names, and the state is replaced last.
+Spark repeats the stream's batches, and windows are recognized by their names. The state is saved before the windows are
+written, with what was known then, and again when they are closed.
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from pubsub_lib.audit.ingest import input as journals
-from pubsub_lib.audit.ingest.expected import absent
+from pubsub_lib.audit.ingest.expected import Expected
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import adapt
 from pubsub_lib.audit.stream import windows
-from pubsub_lib.audit.stream.intake import Intake
+from pubsub_lib.audit.stream.durable import write_whole
+from pubsub_lib.audit.stream.intake import Intake, Look
 from pubsub_lib.audit.stream.part_clocks import every_part, with_right_times
 from pubsub_lib.audit.stream.runs import (
     JournalPart,
@@ -29,7 +31,8 @@ from pubsub_lib.audit.stream.runs import (
     participants,
     too_late,
 )
-from pubsub_lib.audit.stream.tables import Stream, write_whole
+from pubsub_lib.audit.stream.spool import taken_of
+from pubsub_lib.audit.stream.tables import Stream
 from pubsub_lib.audit.stream.windows import Closed, Span
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal.appending import claim
@@ -43,7 +46,9 @@ Judge = Callable[[Mapping[str, Sequence[Path]], Mapping[str, Span]], list[Closed
 
 
 class State(msgspec.Struct):
-    """The persistent state of a follower. ``closed``: the end of the last closed window of each domain."""
+    """The persistent state of a follower. ``closed``: the end of the last closed window of each domain; ``closing``:
+    that of the last window which a round, finished or not, may have written.
+    """
 
     settings: AuditSettings
     closed: dict[str, int] = {}
@@ -52,16 +57,20 @@ class State(msgspec.Struct):
     problems: list[str] = []
     expired: dict[str, set[str]] = {}
     """Per domain the runs that had expired when windows were closed."""
+    closing: dict[str, int] = {}
+    unreported: list[str] = []
+    """Problems that no finished round has returned."""
 
 
 class Round(msgspec.Struct, frozen=True):
     """The result of one round. ``waiting``: per domain the run that keeps the next windows open, and the time until
-    which that run is known.
+    which that run is known. ``notes``: as of :class:`~pubsub_lib.audit.stream.tables.WindowRows`.
     """
 
     closed: Sequence[Closed]
     problems: Sequence[str]
     waiting: Mapping[str, tuple[str, int | None]]
+    notes: Sequence[str] = ()
 
 
 class AuditLoop:
@@ -76,16 +85,14 @@ class AuditLoop:
         """
         self._stream, self._intake, self._judge = stream, intake, judge
         self._settings = settings
-        self._expected = expected
-        self._absent: list[str] = []
-        """The problems of the expected participants that had no journal in the last round."""
-        self._named: set[str] = set()
-        """Those that a round has returned."""
+        self._expected = Expected(expected)
         self._now = now
         self._path = checkpoint / _STATE
         self._lock = _locked(checkpoint)
         self._state = self._restored()
         self._advanced = False
+        self._found: list[str] = []
+        """Problems of the intake, which it reports once, that are not in the state yet."""
         self._parts: dict[str, Sequence[JournalPart]] = {}
 
     def _restored(self) -> State:
@@ -94,7 +101,10 @@ class AuditLoop:
         try:
             state = msgspec.json.decode(self._path.read_bytes(), type=State)
         except msgspec.MsgspecError as error:
-            raise ConfigError(f"{self._path} is not a follower's state ({error}); name another --checkpoint") from error
+            raise ConfigError(
+                f"{self._path} is not a follower's state ({error}); restore it from a backup, or name another "
+                "--checkpoint and another --out"
+            ) from error
         if state.settings != self._settings:
             raise ConfigError(
                 f"{self._path.parent} was made with other settings ({state.settings}); use these settings, or name "
@@ -113,7 +123,7 @@ class AuditLoop:
         """All reported problems, also those of earlier followers with the same checkpoint; of expected participants
         only those that have no journal now.
         """
-        return [*self._state.problems, *self._absent]
+        return [*self._state.problems, *self._expected.absent]
 
     @property
     def parts(self) -> Mapping[str, Sequence[JournalPart]]:
@@ -129,14 +139,11 @@ class AuditLoop:
         """Take in new files, and write the windows that are closed now. ``last``: no new run is expected, so all
         windows are closed when every run is over. Blocks until Spark is done. Raises Spark's errors, and OSError.
         """
-        look = self._intake.look()
-        if look.arrived or not self._advanced:
-            self._stream.advance()
-            self._advanced = True
+        look = self._take_in()
         parts = self._stream.parts(look.given_up)
-        self._absent = absent(self._expected, participants(parts.good, look.coming))
+        self._expected.look(participants(parts.good, look.coming))
         self._parts = dict(parts.good)
-        problems = [*look.problems, *parts.problems]
+        problems = [*self._found, *parts.problems]
         files: dict[str, Sequence[Path]] = {}
         spans: dict[str, Span] = {}
         waiting: dict[str, tuple[str, int | None]] = {}
@@ -160,11 +167,20 @@ class AuditLoop:
                 without[domain] = set(gone)
                 files[domain], found = self._stream.files(domain, whole)
                 problems += found
+        self._begin(spans, without, parts.good, problems)
         closed = self._judge(files, spans) if spans else []
-        new = [each for each in dict.fromkeys(problems) if each not in self._state.problems]
-        if spans or new:
-            self._keep(spans, without, parts.good, new)
-        return Round(closed, [*new, *(self._without_journal() if spans or last else ())], waiting)
+        new = [*self._finish(spans), *(self._expected.unreported() if spans or last else ())]
+        return Round(closed, new, waiting, parts.notes)
+
+    def _take_in(self) -> Look:
+        """Take in new files, and read them. When that fails, the next round reads them."""
+        advanced, self._advanced = self._advanced, False
+        look = self._intake.look()
+        self._found += look.problems
+        if look.arrived or not advanced:
+            self._stream.advance()
+        self._advanced = True
+        return look
 
     def _closing(
         self, parts: Sequence[JournalPart], runs: Mapping[str, Known], *, last: bool
@@ -182,18 +198,14 @@ class AuditLoop:
         held = (until.of, until.until) if until.of else None
         return end, whole, held
 
-    def _without_journal(self) -> list[str]:
-        """The problems of expected participants that no round has returned."""
-        new = [each for each in self._absent if each not in self._named]
-        self._named.update(new)
-        return new
-
     def _late(self, domain: str, parts: Sequence[JournalPart]) -> list[str]:
         """The problems of files that arrived after the windows of their records were closed."""
-        end, seen = self._state.closed.get(domain), self._state.seen.get(domain, set())
+        end = self._state.closing.get(domain, self._state.closed.get(domain))
+        seen = self._state.seen.get(domain, set())
         of = f" of {domain}" if domain else ""
         return [
-            f"{part.stem} arrived after windows{of} of its records were closed; audit the journals again with run"
+            f"{taken_of(part.stem)[0]} arrived after windows{of} of its records were closed; audit the journals again "
+            "with run"
             for part in parts
             if part.stem not in seen and too_late(part, end, self._settings)
         ]
@@ -217,18 +229,39 @@ class AuditLoop:
             for run in sorted(back)
         ]
 
-    def _keep(
+    def _begin(
         self, spans: Mapping[str, Span], without: Mapping[str, set[str]], parts: Mapping[str, Sequence[JournalPart]],
-        problems: list[str],
+        problems: Sequence[str],
     ) -> None:  # fmt: skip
-        self._state.problems.extend(problems)
-        for domain, runs in without.items():
-            self._state.expired.setdefault(domain, set()).update(runs)
-        for domain, span in spans.items():
-            self._state.closed[domain] = span.end
-        for domain, of_domain in parts.items():
-            self._state.seen[domain] = {each.stem for each in of_domain}
-        write_whole(self._path, msgspec.json.encode(self._state))
+        """Save what is known before the windows are written."""
+        state = self._state
+        earlier = {*state.problems, *state.unreported}
+        new = [each for each in dict.fromkeys(problems) if each not in earlier]
+        if spans or new:
+            self._save(
+                unreported=[*state.unreported, *new],
+                closing={of: max(span.end, state.closing.get(of, span.end)) for of, span in spans.items()},
+                expired={of: state.expired.get(of, set()) | runs for of, runs in without.items()},
+                seen={of: {each.stem for each in of_domain} for of, of_domain in parts.items()},
+            )
+        self._found.clear()
+
+    def _finish(self, spans: Mapping[str, Span]) -> Sequence[str]:
+        """Save that the windows are written. Returns the new problems."""
+        new = self._state.unreported
+        if spans or new:
+            problems = [*self._state.problems, *new]
+            self._save(problems=problems, unreported=[], closed={of: span.end for of, span in spans.items()})
+        return new
+
+    def _save(self, **changes: Any) -> None:
+        """Replace the state, on the disk and then here. Of a change by domain the other domains stay."""
+        for name, change in changes.items():
+            if isinstance(change, dict):
+                changes[name] = getattr(self._state, name) | change
+        state = msgspec.structs.replace(self._state, **changes)
+        write_whole(self._path, msgspec.json.encode(state))
+        self._state = state
 
 
 def _locked(checkpoint: Path) -> int:

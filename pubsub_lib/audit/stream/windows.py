@@ -17,7 +17,9 @@ from pubsub_lib.audit.report.summary import STRICT, Balance, Count, category, ex
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.addresses import to_write
 from pubsub_lib.audit.spark.arrow_tables import small
-from pubsub_lib.audit.stream.intake import folder_of
+from pubsub_lib.audit.stream.durable import make, rename
+from pubsub_lib.audit.stream.spool import folder_of
+from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,7 +68,9 @@ def place_of(out: Path, domain: str, window: int, revision: int = 1) -> Path:
 
 
 def written(out: Path) -> list[Closed]:
-    """The last revisions of all windows in the folder, by domain and time. Blocks while it reads their summaries."""
+    """The last revisions of all windows in the folder, by domain and time. Blocks while it reads their summaries.
+    Raises ConfigError when one is damaged.
+    """
     found = _read(out, f"windows/domain=*/window=*/{SUMMARY}")
     found += _read(out, f"revised/domain=*/window=*/revision=*/{SUMMARY}")
     last: dict[tuple[str, int], Closed] = {}
@@ -76,7 +80,16 @@ def written(out: Path) -> list[Closed]:
 
 
 def _read(out: Path, pattern: str) -> list[Closed]:
-    return [msgspec.json.decode(path.read_bytes(), type=Closed) for path in out.glob(pattern)]
+    return [_summary(path) for path in out.glob(pattern)]
+
+
+def _summary(path: Path) -> Closed:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Closed)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(
+            f"{path} is not the result of a window ({error}); restore it from a backup, or name a new --out"
+        ) from error
 
 
 def _revisable(out: Path, domains: Iterable[str]) -> dict[tuple[str, int], Closed]:
@@ -90,7 +103,7 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
     """Write a folder for each closed window, and for each new revision of an earlier one; existing folders are not
     changed. Returns the new windows and revisions.
 
-    Blocks until Spark's jobs are done. Raises Spark's errors, and OSError.
+    Blocks until Spark's jobs are done, and the folders are on the disk. Raises Spark's errors, ConfigError and OSError.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -150,9 +163,9 @@ def _keep(closed: Closed, aside: Path, place: int, out: Path) -> bool:
         if part.exists():
             part.rename(folder / name)
     (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(closed)))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make(target.parent)
     failpoints.hit("follower.before_window")
-    folder.rename(target)
+    rename(folder, target)
     return True
 
 

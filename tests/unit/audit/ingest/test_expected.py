@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib.audit.ingest.expected import absent, read_expected
+from pubsub_lib.audit.ingest.expected import Expected, absent, read_expected
 from pubsub_lib.errors import ConfigError
 
 
@@ -40,3 +40,12 @@ def test_absent_participants_are_named_in_the_order_of_the_file() -> None:
         f"the {who} is expected (--expect) and has no journal; add its journals, or correct the file"
         for who in ("writer w", "replica r")
     ]
+
+
+def test_absent_participant_is_reported_once_and_absent_until_it_appears() -> None:
+    expected = Expected([("replica", "r"), ("replica", "s")])
+    expected.look(set())
+    r, s = expected.unreported()
+    assert (expected.absent, expected.unreported()) == ([r, s], [])
+    expected.look({("replica", "r")})
+    assert (expected.absent, expected.unreported()) == ([s], [])

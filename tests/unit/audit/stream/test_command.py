@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,15 +16,17 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from pubsub_lib.audit.command_line import parser
+from pubsub_lib.audit.lake.folder import prepare
 from pubsub_lib.audit.main import main
 from pubsub_lib.audit.report.summary import Balance, Count
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.stream import command
 from pubsub_lib.audit.stream.command import Output
-from pubsub_lib.audit.stream.loop import AuditLoop, Round
+from pubsub_lib.audit.stream.feed import Feed
+from pubsub_lib.audit.stream.loop import AuditLoop, Round, State
 from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, summed, written
 from pubsub_lib.journal import writer
-from pubsub_lib.journal.compaction import compact
+from pubsub_lib.journal.compaction import compact, write_parquet
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.writer import Journal
@@ -76,13 +78,15 @@ def test_new_folders_of_the_follower_are_for_its_user_only(tmp_path: Path, monke
 
 def test_output_has_a_line_per_window_and_the_exit_code_so_far(capsys: pytest.CaptureFixture[str]) -> None:
     output = Output([window(LATE, begin=999_940)], as_json=False, settings=AuditSettings())
-    output.round(Round([window(LOST, CAME)], ["x is garbage"], {"net": ("ab", 5 * SECOND)}))
+    notes = ["y is read again"]
+    output.round(Round([window(LOST, CAME)], ["x is garbage"], {"net": ("ab", 5 * SECOND)}, notes))
     out, err = capsys.readouterr()
     assert out == (
         "1970-01-12 13:46:40.000 to 1970-01-12 13:47:40.000 of net: 9 expected = 7 delivered + 0 repaired + 2 lost + "
         "0 pending + 0 excused + 0 unknown; 2 anomalies; exit code so far 9\n"
     )
     assert err == (
+        "pubsub-audit: y is read again\n"
         "pubsub-audit: x is garbage\n"
         "pubsub-audit: windows of net wait for the run ab (known until 1970-01-01 00:00:05.000)\n"
     )
@@ -118,7 +122,7 @@ def followed(tmp_path: Path, *more: str) -> int:
     out = tmp_path / "out"
     options = parser().parse_args(["follow", str(tmp_path), "--out", str(out), "--every", "0", "--bound", "10", *more])
     options.expected = []
-    (out / "checkpoint").mkdir(parents=True)
+    (out / "checkpoint").mkdir(parents=True, exist_ok=True)
     nothing = cast("SparkSession", None)
     return command._run(options, AuditSettings(), {"": [tmp_path]}, out / "checkpoint", nothing)
 
@@ -208,6 +212,50 @@ def test_windows_of_a_failed_round_count(
     )
 
 
+def keep(out: Path, closed: Closed) -> None:
+    """Write a window, as a round does that may fail afterwards."""
+    place = place_of(out, *closed.key, closed.revision)
+    place.mkdir(parents=True)
+    (place / SUMMARY).write_bytes(msgspec.json.encode(closed))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_next_round_returns_the_windows_of_a_failed_one(
+    killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each window is printed once and goes into the lake, also when a follower was killed before it saved its state."""
+    out, fed = tmp_path / "out", list[list[Closed]]()
+    earlier, lost, late = (window(each, begin=begin) for each, begin in ((CAME, 940), (LOST, 1000), (LATE, 1060)))
+    keep(out, earlier)
+    (out / "checkpoint").mkdir()
+    saved = State(AuditSettings(), closed={"net": 1000 * SECOND})
+    (out / "checkpoint" / "state.json").write_bytes(msgspec.json.encode(saved))
+    if killed:
+        keep(out, lost)
+
+    def one(loop: AuditLoop, *, last: bool) -> Round:
+        if not place_of(out, *lost.key).exists():
+            keep(out, lost)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "state.json")
+        if not place_of(out, *late.key).exists():
+            keep(out, late)
+            return Round([late], [], {})
+        os.kill(os.getpid(), signal.SIGTERM)
+        return Round([], [], {})
+
+    def add(_: Feed, closed: Sequence[Closed], *_more: object) -> list[str]:
+        fed.append(list(closed))
+        return []
+
+    monkeypatch.setattr(AuditLoop, "round", one)
+    monkeypatch.setattr(Feed, "add", add)
+    prepare(tmp_path / "lake", 60 * SECOND)
+    assert followed(tmp_path, "--append", str(tmp_path / "lake"), "-f", "json") == 1 + 8
+    lines = [msgspec.json.decode(each) for each in capsys.readouterr().out.splitlines()]
+    assert [each["window"] for each in lines] == [lost.window, late.window]
+    assert fed == [[lost, late], []]
+
+
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_the_follower_after_the_round(
     which: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: "SparkSession"
@@ -238,6 +286,7 @@ def test_cut_file_is_reported_and_counts_after_a_restart(
     one.close()
     (path,) = folder.iterdir()
     path.write_bytes(path.read_bytes()[:-2])
+    os.utime(path, (1.0, 1.0))  # no program is copying it
     command = ["follow", str(folder), "--out", str(tmp_path / "out"), "--once", *BOUND]
     assert main(command) & 32
     assert f"{path.stem} ends in the middle of a record: 1 whole record was read" in capsys.readouterr().err
@@ -302,6 +351,29 @@ def test_expected_participants_of_several_domains_are_64(tmp_path: Path, capsys:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("form", [".journal", ".parquet"])
+def test_journals_that_are_being_copied_do_not_count_as_damaged(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    source, folder, out = tmp_path / "source", tmp_path / "journals", tmp_path / "out"
+    lossy_journals(source, monkeypatch)
+    (source / "x.journal").unlink()
+    if form == ".parquet":
+        compact(source)
+    folder.mkdir()
+    command = ["follow", str(folder), "--out", str(out), "--once", *BOUND]
+    for share in (0.01, 0.6, 0.999, 1):
+        for path in source.iterdir():
+            content = path.read_bytes()
+            (folder / path.name).write_bytes(content[: int(len(content) * share)])
+        assert main(command) == (32 if share < 1 else 1), share
+        for line in capsys.readouterr().err.splitlines():
+            assert line.startswith("pubsub-audit: windows wait for the run "), share
+    (closed,) = written(out)
+    assert (closed.balance.expected, closed.balance.lost) == (3, 1)
+
+
 def test_record_in_two_files_counts_once(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -330,6 +402,7 @@ def test_unreadable_files_alone_are_reported_and_end_with_32(
     folder, out = tmp_path / "journals", tmp_path / "out"
     folder.mkdir()
     (folder / "a.parquet").write_bytes(b"PAR1 nonsense")
+    os.utime(folder / "a.parquet", (1.0, 1.0))
     command = ["follow", str(folder), str(tmp_path / "gone"), "--out", str(out), "--once", *BOUND]
     assert main(command) == 32
     output = capsys.readouterr()
@@ -365,6 +438,60 @@ def test_invalid_number_of_seconds_is_64(
         main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), option, value])
     assert ended.value.code == 64
     assert capsys.readouterr().err.endswith(f"argument {option}: '{value}' is not a number of seconds\n")
+
+
+@pytest.mark.parametrize("content", [b"", b'{"settings":{"win', b"\0" * 64], ids=["empty", "cut", "zeros"])
+@pytest.mark.parametrize("name", ["state.json", "append.json", SUMMARY])
+def test_file_that_a_power_loss_has_torn_gives_one_sentence(
+    name: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "session", lambda *_, **__: (None, False))
+    monkeypatch.setattr(AuditLoop, "round", lambda *_, **__: Round([], [], {}))
+    keep(tmp_path / "out", window(LOST))
+    torn = tmp_path / "out" / "checkpoint" / name
+    torn.parent.mkdir()
+    if name == SUMMARY:
+        torn = place_of(tmp_path / "out", *window(LOST).key) / name
+    torn.write_bytes(content)
+    options = ["--once", "--append", str(tmp_path / "lake"), *BOUND]
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), *options]) == 64
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert sentence.startswith(f"pubsub-audit: {torn} is not ")
+    assert torn.read_bytes() == content, "the follower does not begin again by itself"
+    if name == "append.json":
+        assert sentence.endswith("; remove it")
+        torn.unlink()
+        assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), *options]) != 64
+    else:
+        assert "; restore it from a backup, or name " in sentence
+        assert sentence.endswith(" --out")
+        assert main(["follow", str(tmp_path), "--out", str(tmp_path / "new"), *options]) != 64
+
+
+def test_all_that_the_state_names_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: "SparkSession"
+) -> None:
+    """A power loss after a round must leave neither an empty file nor a missing name."""
+    folder, out = tmp_path / "journals", tmp_path / "out"
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    one = next(path for path in folder.iterdir() if next(read(path)).side == "replica")
+    write_parquet(one, one.with_suffix(".parquet"))
+    one.unlink()
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def kept(fd: int) -> None:
+        fsync(fd)
+        synced.append(os.fstat(fd).st_ino)
+
+    monkeypatch.setattr(os, "fsync", kept)
+    assert main(["follow", str(folder), "--out", str(out), "--once", *BOUND]) == 1
+    checkpoint = out / "checkpoint"
+    there = [out, checkpoint, *out.glob("windows/**/*"), *checkpoint.glob("spool/**/*"), *checkpoint.glob("batches/*")]
+    assert written(out)
+    assert [path for path in there if path.stat().st_ino not in synced] == []
+    assert synced[-2:] == [(checkpoint / "state.json").stat().st_ino, checkpoint.stat().st_ino]
 
 
 def test_follower_refuses_windows_without_their_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

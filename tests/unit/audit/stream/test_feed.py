@@ -140,6 +140,22 @@ def test_windows_wait_until_they_are_added(tmp_path: Path, appends: Appends) -> 
     ]
 
 
+def test_windows_wait_until_the_state_is_saved(
+    tmp_path: Path, appends: Appends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the sentences of the append, and the problems of the follower, would be lost."""
+    one, end = new(tmp_path), {"": at("01 10:01")}
+    appends.result = Appended("1 window added", [], ["x is damaged"])
+    with monkeypatch.context() as patched:
+        patched.setattr(feed, "write_whole", full)
+        with pytest.raises(OSError, match="No space left"):
+            one.add([window("01 10:00")], PARTS, end, ["y"])
+    assert one.add([], PARTS, end, ["y"]) == ["x is damaged"]
+    assert appends.folders == [[f"window={at('01 10:00')}"]] * 2
+    assert [domain.problems for _, domains in appends.additions for domain in domains] == [["y"], ["y"]]
+    assert one.add([], PARTS, end, ["y"]) == []
+
+
 def test_revision_of_a_window_is_added_once(tmp_path: Path, appends: Appends, monkeypatch: pytest.MonkeyPatch) -> None:
     one, end = new(tmp_path), {"": at("01 10:02")}
     one.add([window("01 10:00"), window("01 10:01")], PARTS, end, [])

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_lib.audit.ingest.run_ends import run_and_part
-from pubsub_lib.audit.stream.intake import Intake, Look, domain_of, folder_of, ranges
-from pubsub_lib.journal.compaction import compact
+from pubsub_lib.audit.stream.intake import Intake, Look, ranges
+from pubsub_lib.audit.stream.spool import folder_of, taken_of
+from pubsub_lib.journal.compaction import compact, write_parquet
 from pubsub_lib.journal.writer import Journal
 from tests.unit.journal.builders import envelope, files_that_end_at, settings
 
@@ -24,7 +25,7 @@ class Place:
 
     def __init__(self, root: Path) -> None:
         self.folder, self.spool, self.now = root / "journals", root / "spool", 0.0
-        self.folder.mkdir()
+        self.folder.mkdir(exist_ok=True)
         self.intake = Intake({"net 1/ä": [self.folder]}, self.spool, 60.0, lambda: self.now)
 
     def look(self) -> Look:
@@ -36,7 +37,30 @@ class Place:
         return one
 
     def taken(self) -> list[str]:
-        return sorted(path.stem for path in (self.spool / folder_of("net 1/ä")).iterdir())
+        return sorted({taken_of(path.stem)[0] for path in (self.spool / folder_of("net 1/ä")).iterdir()})
+
+    def numbers(self) -> list[int]:
+        """The numbers of the records of all files in the spool."""
+        files = (self.spool / folder_of("net 1/ä")).iterdir()
+        return sorted(number for path in files for number in pq.read_table(path)["number"].to_pylist())
+
+
+def old(path: Path) -> None:
+    """Make a file one that no program is copying."""
+    os.utime(path, (1.0, 1.0))
+
+
+def live_journal(folder: Path) -> tuple[str, bytes, bytes]:
+    """The name of an append file with five records, its bytes, and the bytes when it had three: it has no close."""
+    one = Journal(settings(folder), "replica", "r")
+    one.messages(("applied",), envelope(7, 8))
+    (path,) = folder.iterdir()
+    shorter = path.read_bytes()
+    one.messages(("applied",), envelope(9, 10))
+    longer = path.read_bytes()
+    one.close()
+    path.unlink()
+    return path.stem, longer, shorter
 
 
 def test_intake_waits_for_a_journal_that_is_being_written(tmp_path: Path) -> None:
@@ -80,6 +104,8 @@ def test_unreadable_file_is_reported_once_and_read_when_it_is_complete(tmp_path:
     content = whole.read_bytes()
     whole.write_bytes(content[:-9])
     (place.folder / "x-000001.journal").write_bytes(b"nonsense")
+    for path in place.folder.iterdir():
+        old(path)
     problems = [each.replace(str(place.folder), "…") for each in place.look().problems]
     assert problems == [
         f"…/{whole.name} is not a complete Parquet file; remove it or copy it again",
@@ -99,6 +125,8 @@ def test_invalid_append_file_counts_as_lost_until_it_is_valid(tmp_path: Path) ->
     content = path.read_bytes()
     path.write_bytes(b"nonsense")
     (place.folder / "notes.journal").write_bytes(b"not a journal")
+    for each in place.folder.iterdir():
+        old(each)
     for _ in range(2):
         look = place.look()
         assert look.coming["net 1/ä"] == {}
@@ -125,11 +153,12 @@ def test_invalid_last_part_is_waited_for_and_then_lost(tmp_path: Path) -> None:
         assert look.given_up["net 1/ä"] == frozenset()
         assert look.coming["net 1/ä"].keys() == {one.run}
         assert look.coming["net 1/ä"][one.run].open == {2}
+        assert not look.problems
     place.now = 60.0
-    for _ in range(2):
+    for problems in (2, 0):
         look = place.look()
         assert not look.coming["net 1/ä"]
-        assert not look.problems
+        assert len(look.problems) == problems
         assert look.given_up["net 1/ä"] == {(one.run, 2)}
     second.write_bytes(content)
     look = place.look()
@@ -140,7 +169,7 @@ def test_invalid_part_that_is_old_is_lost_at_once(tmp_path: Path) -> None:
     place = Place(tmp_path)
     path = place.folder / "r-000002.parquet"
     path.write_bytes(b"nonsense")
-    os.utime(path, (1.0, 1.0))
+    old(path)
     look = place.look()
     assert not look.coming["net 1/ä"]
     assert look.given_up["net 1/ä"] == {("r", 2)}
@@ -148,7 +177,7 @@ def test_invalid_part_that_is_old_is_lost_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", [".journal", ".parquet"])
 def test_full_disk_of_the_spool_is_reported_once_and_retried(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: str, tmp_path: Path
 ) -> None:
     """The file is retried without a time limit although it never changes: its records are not lost."""
     place = Place(tmp_path)
@@ -158,7 +187,6 @@ def test_full_disk_of_the_spool_is_reported_once_and_retried(
         compact(place.folder)
     (first,) = place.folder.iterdir()
     shutil.copy(first, place.folder / f"{one.run}-000002{form}")
-    monkeypatch.setattr(os, "link", refused(errno.EXDEV))
     with files_that_end_at(1000):
         look = place.look()
         for path, problem in zip(sorted(place.folder.iterdir()), look.problems, strict=True):
@@ -203,6 +231,7 @@ def test_newer_schema_is_reported(tmp_path: Path) -> None:
     newer = pq.read_table(whole).replace_schema_metadata({b"pubsub_lib.journal.schema": b"9"})
     whole.unlink()
     pq.write_table(newer, whole)
+    old(whole)
     (problem,) = place.look().problems
     assert "has the schema version 9, this program reads up to 2" in problem
     assert place.taken() == []
@@ -252,6 +281,97 @@ def test_missing_parts_are_reported_in_ranges(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("form", [".journal", ".parquet"])
+def test_file_that_is_being_copied_is_waited_for(form: str, tmp_path: Path) -> None:
+    """However long that takes: it is neither invalid, nor cut, nor read in part."""
+    place = Place(tmp_path)
+    one = place.journal()
+    one.close()
+    if form == ".parquet":
+        compact(place.folder)
+    (path,) = place.folder.iterdir()
+    content = path.read_bytes()
+    for size in range(1, len(content)):
+        path.write_bytes(content[:size])
+        place.now += 59.0
+        look = place.look()
+        assert (look.arrived, look.problems, look.given_up["net 1/ä"]) == (0, [], frozenset())
+        assert look.coming["net 1/ä"][one.run].open == {1}
+    path.write_bytes(content)
+    look = place.look()
+    assert (look.arrived, look.problems, look.coming["net 1/ä"]) == (1, [], {})
+    assert place.numbers() == [1, 2, 3, 4]
+
+
+def test_append_file_that_no_program_copies_is_taken_after_the_patience(tmp_path: Path) -> None:
+    """Its writer was killed."""
+    place = Place(tmp_path)
+    stem, content, _ = live_journal(place.folder)
+    path = place.folder / f"{stem}.journal"
+    path.write_bytes(content[:-2])
+    for place.now in (0.0, 59.0):
+        assert place.look().coming["net 1/ä"].keys() == {run_and_part(stem)[0]}
+    place.now = 60.0
+    look = place.look()
+    assert (look.arrived, look.coming["net 1/ä"]) == (1, {})
+    assert place.numbers() == [1, 2, 3]
+
+
+def test_records_that_a_copy_gets_later_are_read_once(tmp_path: Path) -> None:
+    """By a program that appends, by one that renames a longer file, and by the Parquet form; also after a restart."""
+    stem, longer, shorter = live_journal(tmp_path)
+    (tmp_path / f"{stem}.journal").write_bytes(longer)
+    write_parquet(tmp_path / f"{stem}.journal", tmp_path / "whole")
+    for restarts in (False, True):
+        for third in (".journal", ".parquet"):
+            (tmp_path / f"{third}{restarts}").mkdir()
+            place = Place(tmp_path / f"{third}{restarts}")
+            path = place.folder / f"{stem}.journal"
+            for content, numbers in ((shorter, [1, 2, 3]), (shorter + longer[len(shorter) : -2], [1, 2, 3])):
+                path.write_bytes(content)
+                old(path)
+                place.look()
+                assert place.numbers() == numbers
+                assert (place.look().arrived, place.look().coming["net 1/ä"]) == (0, {})
+                place = Place(place.folder.parent) if restarts else place
+            beside = place.folder / f".{stem}{third}.Xy12Ab"
+            beside.write_bytes(longer if third == ".journal" else (tmp_path / "whole").read_bytes())
+            old(beside)
+            assert place.look().arrived == 0
+            beside.rename(place.folder / f"{stem}{third}")
+            assert place.look().arrived == 1
+            for _ in range(2):
+                assert place.numbers() == [1, 2, 3, 4, 5]
+                assert (place.look().arrived, place.look().coming["net 1/ä"]) == (0, {})
+                place = Place(place.folder.parent)
+
+
+def test_copy_that_grows_again_keeps_its_run_open(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    stem, longer, shorter = live_journal(place.folder)
+    path = place.folder / f"{stem}.journal"
+    path.write_bytes(shorter)
+    old(path)
+    assert (place.look().arrived, place.look().coming["net 1/ä"]) == (1, {})
+    path.write_bytes(longer)
+    look = place.look()
+    assert look.arrived == 0
+    assert look.coming["net 1/ä"][run_and_part(stem)[0]].open == {1}
+    place.now = 60.0
+    assert (place.look().arrived, place.numbers()) == (1, [1, 2, 3, 4, 5])
+
+
+def test_file_that_is_copied_again_does_not_change_in_the_spool(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.journal().close()
+    compact(place.folder)
+    (path,) = place.folder.iterdir()
+    assert place.look().arrived == 1
+    path.write_bytes(path.read_bytes()[:99])  # cp has begun to write the same file again
+    assert place.look() == Look(0, {"net 1/ä": {}}, {"net 1/ä": frozenset()}, [])
+    assert place.numbers() == [1, 2, 3, 4]
+
+
 @given(st.sets(st.integers(0, 30)))
 def test_ranges_cover_the_numbers_and_do_not_touch(numbers: set[int]) -> None:
     found = ranges(numbers)
@@ -262,5 +382,3 @@ def test_ranges_cover_the_numbers_and_do_not_touch(numbers: set[int]) -> None:
 def test_names_of_files_and_folders_are_parsed() -> None:
     assert run_and_part("ab-c-000012") == ("ab-c", 12)
     assert run_and_part("report-20261121") == ("report-20261121", 0)
-    assert domain_of(folder_of("a/b %1=")) == "a/b %1="
-    assert domain_of(folder_of("")) == ""

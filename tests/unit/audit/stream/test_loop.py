@@ -1,5 +1,6 @@
 """A follower gives each closed window the verdicts of the batch, in any order of files, also after it was killed."""
 
+import errno
 import os
 import random
 import signal
@@ -23,7 +24,7 @@ from pubsub_lib.audit.main import main
 from pubsub_lib.audit.report.summary import Balance, Count
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.stream.intake import Begun, Coming, Intake, Look
-from pubsub_lib.audit.stream.loop import AuditLoop, Judge
+from pubsub_lib.audit.stream.loop import AuditLoop, Judge, State
 from pubsub_lib.audit.stream.part_clocks import COLUMNS, clocks_in
 from pubsub_lib.audit.stream.runs import JournalPart
 from pubsub_lib.audit.stream.tables import Stream, WindowRows
@@ -246,7 +247,7 @@ def as_known(found: Kept) -> None:
 
 def killed(command: Sequence[str], tmp_path: Path, failpoint: str, turn: int) -> None:
     """Run a follower in a process that is killed in the middle of a round, when it hits the failpoint for the
-    ``turn``-th time: it has not saved its state.
+    ``turn``-th time: it has not saved that windows are closed.
     """
     scratch = tmp_path / "tmp"
     scratch.mkdir()
@@ -254,7 +255,9 @@ def killed(command: Sequence[str], tmp_path: Path, failpoint: str, turn: int) ->
     program = [sys.executable, "-m", "pubsub_lib.audit.main", *command, "--master", "local[2]"]
     done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    assert not (tmp_path / "out" / "checkpoint" / "state.json").exists()
+    state = msgspec.json.decode((tmp_path / "out" / "checkpoint" / "state.json").read_bytes(), type=State)
+    assert not state.closed
+    assert state.closing
 
 
 def as_by_run(folders: Sequence[str], out: Path, cases: Mapping[str, Sequence[Row]]) -> None:
@@ -434,6 +437,95 @@ def test_follower_names_a_run_that_expired_and_one_that_comes_back(tmp_path: Pat
     given.arrive("a", "dead", BEGIN + 9 * WINDOW, number=2, begin=BEGIN + 8 * WINDOW)
     (sentence,) = [each for each in loop.round().problems if "arrived after" not in each]
     assert sentence.startswith("the run a goes on, or another took its place, after windows were closed without it; ")
+    loop.close()
+
+
+class Failing(Given):
+    """One step of the next round fails: ``advance``, ``judge``, or ``state`` (its disk is full)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails = ""
+        self.found: list[str] = []
+        self.new = self.unread = 0
+        self.judged: list[tuple[int | None, int]] = []
+
+    def arrive(self, run: str, name: str, last: int, *, number: int = 1, begin: int = BEGIN) -> None:
+        super().arrive(run, name, last, number=number, begin=begin)
+        self.new += 1
+
+    def look(self) -> Look:
+        found, self.found, new, self.new = self.found, [], self.new, 0
+        self.unread += new
+        return Look(new, {}, {}, found)
+
+    def advance(self) -> None:
+        self.fail("advance")
+        self.unread = 0
+
+    def judge(self, _: object, spans: Mapping[str, Span]) -> list[Closed]:
+        self.judged += [(each.begin, each.end) for each in spans.values()]
+        self.fail("judge")
+        return []
+
+    def fail(self, step: str) -> None:
+        if self.fails == step:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def start(self, checkpoint: Path) -> AuditLoop:
+        return AuditLoop(self, self, self.judge, SETTINGS, checkpoint, lambda: 2**50)  # type: ignore[arg-type]
+
+    def failed(self, step: str, loop: AuditLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Run a round that fails in this step."""
+        self.fails = step
+        with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
+            if step == "state":
+                patched.setattr("pubsub_lib.audit.stream.loop.write_whole", lambda *_: self.fail(step))
+            loop.round()
+        self.fails = ""
+
+
+@pytest.mark.parametrize("step", ["advance", "judge", "state"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_round_after_a_failed_one_repeats_its_steps(
+    step: str, restarted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New files are read, problems are reported, and windows are closed as if no round had failed."""
+    given = Failing()
+    loop = given.start(tmp_path)
+    given.arrive("b", "alive", BEGIN + 4 * WINDOW)
+    loop.round()
+    first = given.judged[-1][1]
+    given.arrive("b", "alive", BEGIN + 9 * WINDOW, number=2, begin=BEGIN + 4 * WINDOW)
+    given.found = ["x is not a journal"]
+    given.failed(step, loop, monkeypatch)
+    if restarted:
+        loop.close()
+        loop = given.start(tmp_path)
+        given.found = ["x is not a journal"]  # a new intake finds it again
+    found = loop.round()
+    assert given.unread == 0, "the stream has read the file of the failed round"
+    assert found.problems == ["x is not a journal"]
+    assert loop.problems == ["x is not a journal"]
+    assert given.judged[-1] == (first, BEGIN + 7 * WINDOW)
+    assert loop.closed_until[""] == BEGIN + 7 * WINDOW
+    assert loop.round().problems == []
+    loop.close()
+
+
+def test_file_that_comes_after_a_failed_round_wrote_its_windows_is_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The windows are not written again, so the follower must name the file."""
+    given = Failing()
+    loop = given.start(tmp_path)
+    given.arrive("b", "alive", BEGIN + 9 * WINDOW)
+    given.failed("judge", loop, monkeypatch)
+    loop.close()
+    loop = given.start(tmp_path)
+    given.arrive("c", "other", BEGIN + 9 * WINDOW, begin=BEGIN + WINDOW)
+    (sentence,) = loop.round().problems
+    assert sentence.startswith("c-000001 arrived after windows of its records were closed")
     loop.close()
 
 

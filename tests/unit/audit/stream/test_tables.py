@@ -1,12 +1,14 @@
 """The parts of all batches. Most tests here do without Spark; test_loop.py reads many batches."""
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import msgspec
+import pytest
 
-from pubsub_lib.audit.stream.intake import folder_of
 from pubsub_lib.audit.stream.runs import JournalPart
+from pubsub_lib.audit.stream.spool import folder_of
 from pubsub_lib.audit.stream.tables import Stream
 from pubsub_lib.journal.compaction import write_parquet
 from pubsub_lib.journal.entries import Entry, beginning, frame
@@ -62,6 +64,19 @@ def test_end_before_a_part_that_is_lost_is_unknown(tmp_path: Path) -> None:
     assert stream.torn == {"d": [("b", 4)]}
 
 
+def test_file_that_grew_after_it_was_cut_is_not_torn(tmp_path: Path) -> None:
+    """Also when no record had been read of it, or when it was given up before it grew."""
+    first, rest = part("a", 1, 7, torn="a is cut"), part("a", 1, 9)
+    parts = [msgspec.structs.replace(first, stem="a-000001~7"), msgspec.structs.replace(rest, stem="a-000001~9")]
+    third = msgspec.structs.replace(part("a", 2, 12), stem="a-000002~12")
+    stream = stream_with(tmp_path, [*parts, third], ["a-000002~0", "b-000001~0"])
+    found = stream.parts({"d": {("a", 2)}})
+    (problem,) = found.problems
+    assert problem.startswith("b-000001 ends in the middle of a record: 0 whole records were read")
+    assert stream.torn == {}
+    assert found.unusable["d"] == {("b", 1)}
+
+
 def test_each_batch_keeps_its_parts_whatever_their_numbers(spark: "SparkSession", tmp_path: Path) -> None:
     """Batches are named by Spark's number, not by that of a part: many runs have a first part."""
     stream = Stream(spark, tmp_path / "checkpoint")
@@ -77,3 +92,84 @@ def test_each_batch_keeps_its_parts_whatever_their_numbers(spark: "SparkSession"
             assert [(each.stem, each.number) for each in found.good["d"]] == expected
             assert not found.problems
             assert not found.unusable["d"]
+
+
+THREE = ["a-000001", "b-000001", "c-000001"]
+NOT_WHOLE = [
+    ("stream/offsets/1", b""), ("stream/commits/1", b"v1\n{"), ("stream/sources/0/1", bytes(64)),
+    ("stream/metadata", b""), ("batches/000000000.json", b""), ("batches/000000001.json", b'{"d":['),
+    ("batches/000000000.json", None),
+]  # fmt: skip
+"""A file of a stream with two batches, and its content; None: it is missing."""
+
+
+def stems(stream: Stream) -> list[str]:
+    found = stream.parts({})
+    assert found.problems == []
+    return [each.stem for each in found.good["d"]]
+
+
+def test_spool_is_read_again_when_a_file_of_the_stream_is_not_whole(spark: "SparkSession", tmp_path: Path) -> None:
+    """A power loss may leave that. No result depends on these files, so no journal counts as damaged."""
+    checkpoint, kept = tmp_path / "checkpoint", tmp_path / "kept"
+    stream = Stream(spark, checkpoint)
+    spool = stream.spool / folder_of("d")
+    spool.mkdir()
+    for stem in THREE[:2]:
+        write_file(spool / f"{stem}.parquet", frame(Entry(1, 2, 3, "mark")))
+        stream.advance()
+    shutil.copytree(checkpoint, kept)
+    for name, content in NOT_WHOLE:
+        shutil.rmtree(checkpoint)
+        shutil.copytree(kept, checkpoint)
+        if content is None:
+            (checkpoint / name).unlink()
+        else:
+            (checkpoint / name).write_bytes(content)
+        write_file(spool / f"{THREE[2]}.parquet", frame(Entry(1, 2, 3, "mark")))
+        again = Stream(spark, checkpoint)
+        again.advance()
+        (note,) = again.parts({}).notes
+        assert (stems(again), stems(Stream(spark, checkpoint))) == (THREE, THREE), (name, content)
+        assert note.startswith(f"{checkpoint / name} is not whole")
+
+
+def test_reading_again_that_was_interrupted_is_repeated(spark: "SparkSession", tmp_path: Path) -> None:
+    """The folder of Spark is renamed first, and the batches are removed then."""
+    stream = Stream(spark, tmp_path)
+    spool = stream.spool / folder_of("d")
+    spool.mkdir()
+    write_file(spool / f"{THREE[0]}.parquet", frame(Entry(1, 2, 3, "mark")))
+    stream.advance()
+    (tmp_path / "stream").rename(tmp_path / ".stream.old")
+    (tmp_path / "batches" / "000000003.json").write_bytes(b"")
+    again = Stream(spark, tmp_path)
+    again.advance()
+    assert stems(again) == THREE[:1]
+    assert not (tmp_path / ".stream.old").exists()
+
+
+def test_file_that_spark_did_not_read_is_read_again(spark: "SparkSession", tmp_path: Path) -> None:
+    """Spark skips a file whose reading fails, also when only the system was short of something."""
+    stream = Stream(spark, tmp_path / "checkpoint")
+    spool = stream.spool / folder_of("d")
+    spool.mkdir()
+    for stem in THREE:
+        write_file(spool / f"{stem}.parquet", frame(Entry(1, 2, 3, "mark")))
+    skipped = spool / f"{THREE[1]}.parquet"
+    content = skipped.read_bytes()
+    skipped.write_bytes(content[:50])
+    stream.advance()
+    skipped.write_bytes(content)
+    assert stems(stream) == THREE
+    skipped.write_bytes(content[:-50])
+    again = Stream(spark, tmp_path / "checkpoint")
+    assert stems(again) == THREE, "what was read once counts"
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 nonsense"])
+def test_file_in_the_spool_that_is_no_parquet_file_is_damaged(content: bytes, tmp_path: Path) -> None:
+    stream = stream_with(tmp_path, [part("a", 1, 7)], [])
+    (stream.spool / folder_of("d") / "b-000001.parquet").write_bytes(content)
+    for _ in range(2):
+        assert stream.parts({}).problems == ["b-000001 is damaged; its records count as lost"]
