@@ -51,7 +51,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--once", action="store_true", help="run one round: read all files, close windows, and end")
     command.add_argument(
         "--patience", type=seconds, default=60.0, metavar="SECONDS",
-        help="time after which a missing file between existing ones counts as lost (%(default)s)",
+        help="time for which a missing file, or one that may still be copied, is waited for (%(default)s)",
     )  # fmt: skip
 
 
