@@ -118,13 +118,13 @@ def _gaps(rows: DataFrame) -> DataFrame:
 
 def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per domain with participants: until when windows are closed, the gaps of its publishers and replicas."""
-    frontier = F.when(~F.col("over") & ~F.col("expired"), F.coalesce("last_mark", "first_wall"))
+    frontier = F.when(~F.col("over") & ~F.col("expired"), F.least(F.coalesce("last_mark", "first_wall"), "known_until"))
     publishing = F.col("side").isin("writer", "service")
     return (
         runs.filter(F.col("side").isin(*PARTICIPANTS))
         .groupBy("domain")
         .agg(
-            (F.coalesce(F.min(frontier), F.lit(FOREVER)) - settings.grace).alias("closed_until"),
+            (F.coalesce(F.min(frontier), F.lit(FOREVER)) - settings.reach).alias("closed_until"),
             F.min("first_wall").alias("begin"),
             F.max("last_wall").alias("latest"),
             F.flatten(F.collect_list(F.when(publishing, F.col("gaps")))).alias("publisher_gaps"),

@@ -170,7 +170,10 @@ def _gap(settings: AuditSettings) -> Column:
             (each["hi"] > asked["begin"])
             & (each["lo_wall"] <= p + settings.reach)
             & (each["lo"] < asked["end"])
-            & (each["lo_wall"] - skew <= p + settings.grace)
+            & (
+                (each["lo_wall"] - skew <= p + settings.grace)
+                | ((each["hi"] == FOREVER) & (each["lo_wall"] - skew < p + settings.bound))
+            )
             & ((each["hi_wall"] - skew >= committed) | (each["lo"] >= asked["last_sign"]))
         ),
     )

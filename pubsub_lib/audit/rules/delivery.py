@@ -254,7 +254,7 @@ def _second_table(settings: AuditSettings) -> Column:
         F.when(none & F.col("based"), "excused:covered")
         .when(none & F.col("ended"), "excused:not following")
         .when(none & is_closed, "unknown:no sync")
-        .when(none, "pending:")
+        .when(none | ((F.col("kind") == "unpublished") & ~is_closed), "pending:")
         .when(applications.applied_other(F.col("asked"), settings), F.concat(F.lit("corrupt:"), changed_at))
         .when(F.col("asked_polled") <= p + settings.bound, "ok:")
         .when(F.col("asked_polled").isNotNull(), "late:")

@@ -209,7 +209,7 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
     raw = receipts.raw_receipts(rest, known.runs, known.intervals, settings)
     received = receipts.looked_up(checkpointed(receipts.receipts(raw, streams)), publications, streams)
     publishers = settled(unexpected_receipts.publishers(known.overview, known.runs))
-    unsent = settled(unexpected_receipts.unsent(received, publishers, known.skews, settings))
+    unsent = settled(unexpected_receipts.unsent(received, publishers, known.skews, known.domains, settings))
     unrecorded = unexpected_receipts.unrecorded(
         publications, publishers, received, unsent, known.histories, known.commits, known.sent_points, settings
     )
@@ -231,20 +231,23 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
         known.domains,
         settings,
     )
-    delivered = judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded.items))
+    delivered = judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded.items, known.domains, settings))
     return delivered, unexpected_receipts.strays(received, known.runs, unsent)
 
 
 _UNRECORDED: Final = {
-    "kind": "unrecorded", "service": "", "position": 0, "nonce": 0, "verdict": "unknown", "detail": "unrecorded",
-    "blame": "", "way": ways.NO_WAY,
+    "kind": "unrecorded", "service": "", "position": 0, "nonce": 0, "blame": "", "way": ways.NO_WAY,
 }  # fmt: skip
 
 
-def _as_delivery(unrecorded: DataFrame) -> DataFrame:
+def _as_delivery(unrecorded: DataFrame, domains: DataFrame, settings: AuditSettings) -> DataFrame:
+    there = unrecorded.join(lookup(domains.select("domain", "closed_until")), "domain", "left")
+    is_closed = base_tables.closed(F.col("p"), F.col("closed_until"), settings)
     constants = {name: F.lit(value) for name, value in _UNRECORDED.items()}
+    constants["verdict"] = F.when(is_closed, "unknown").otherwise("pending")
+    constants["detail"] = F.when(is_closed, "unrecorded").otherwise("")
     nulls = {name: F.lit(None).cast("bigint") for name in ("settled", "detected", "written", "received", "skew")}
-    return unrecorded.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)
+    return there.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)
 
 
 def _all_skews(

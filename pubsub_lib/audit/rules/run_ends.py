@@ -13,8 +13,8 @@ from pubsub_lib.audit.spark.settled import lookup
 
 
 def with_ends(runs: DataFrame, listed: Mapping[str, Listing], settings: AuditSettings) -> DataFrame:
-    """The runs, with ``over`` and ``expired``, and a gap at the end of those that expired. ``listed``: when the folders
-    of each domain were listed; a domain without it was listed after all of its records.
+    """The runs, with ``over`` and ``expired``, :func:`known_until`, and a gap at the end of those that expired.
+    ``listed``: when the folders of each domain were listed; a domain without it was listed after all of its records.
     """
     takes_part = F.col("side").isin(*PARTICIPANTS)
     latest = F.max(F.when(takes_part, F.col("last_wall"))).over(Window.partitionBy("domain"))
@@ -25,7 +25,7 @@ def with_ends(runs: DataFrame, listed: Mapping[str, Listing], settings: AuditSet
     gaps = F.when(F.col("expired"), F.concat("gaps", F.array(_end_gap(until)))).otherwise(F.col("gaps"))
     over = F.col("ended") | F.col("successor").isNotNull()
     found = known.withColumns({"over": over, "expired": F.coalesce(expired, F.lit(False))})
-    return found.withColumn("gaps", gaps).drop("latest", "successor")
+    return found.withColumns({"gaps": gaps, "known_until": known_until(listed)}).drop("latest", "successor")
 
 
 def _with_successors(runs: DataFrame, settings: AuditSettings) -> DataFrame:
@@ -52,12 +52,14 @@ def known_until(listed: Mapping[str, Listing]) -> Column:
     """The time until which the list of a domain's files is complete; the row needs ``domain`` and ``latest``. A run
     that began later may have no file in the list, and a file may have been read before its run went on.
 
-    It is the moment of the listing. A clock of this host that is far behind must not hide anything: then it is the last
-    wall of all records minus the time in which they were read.
+    It is the moment of the listing, by the clock of this host, when all records are from before. When some are from
+    after it, the participants' clocks show a time that is not after the listing, whatever the clock of this host: the
+    last wall of all records minus the time in which they were read.
     """
     until = F.lit(FOREVER)
     for domain, each in sorted(listed.items()):
-        moment = F.greatest(F.lit(each.wall), F.col("latest") - each.took)
+        before = F.col("latest") <= each.wall
+        moment = F.when(before, each.wall).otherwise(F.col("latest") - each.took)
         until = F.when(F.col("domain") == domain, moment).otherwise(until)
     return until
 

@@ -6,7 +6,7 @@ import msgspec
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.base_tables import ID, POINT, RUN, with_skew
+from pubsub_lib.audit.rules.base_tables import ID, POINT, RUN, closed, with_skew
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, lookup, settled
 
@@ -30,17 +30,21 @@ def publishers(overview: DataFrame, runs: DataFrame) -> DataFrame:
     )
 
 
-def unsent(receipts: DataFrame, publishers: DataFrame, skews: DataFrame, settings: AuditSettings) -> DataFrame:
+def unsent(
+    receipts: DataFrame, publishers: DataFrame, skews: DataFrame, domains: DataFrame, settings: AuditSettings
+) -> DataFrame:
     """One row per received id without a publication: the time of its first receipt (``p``), and whether it is provably
-    a ``phantom``.
+    a ``phantom``: in an open window the publication may be behind the last record that was read.
     """
     strange = receipts.filter(~F.col("published"))
     strange = strange.join(lookup(publishers), ["domain", "uuid"], "left")
     strange = strange.withColumn("p", F.min("wall").over(Window.partitionBy(*ID)))
     strange = with_skew(strange, "host", skews, settings)
+    strange = strange.join(lookup(domains.select("domain", "closed_until")), "domain", "left")
     at = F.col("wall") - F.col("skew")
     holed = F.coalesce(F.first("publisher_holed") <= F.min("wall") + settings.reach, F.lit(False))
-    proved = F.first("publisher_host").isNotNull() & ~holed
+    is_closed = closed(F.min("wall"), F.first("closed_until"), settings)
+    proved = F.first("publisher_host").isNotNull() & ~holed & is_closed
     return strange.groupBy(*ID).agg(
         F.collect_set("name").alias("names"),
         F.min("wall").alias("p"),

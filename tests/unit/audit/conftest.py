@@ -32,8 +32,9 @@ class Audit(Protocol):
     """Audits many cases together (domain -> rows), like journals of the given size. ``listed``: see the pipeline."""
 
     def __call__(
-        self, cases: Mapping[str, Sequence[Row]], size: int, listed: Mapping[str, Listing] | None = None
-    ) -> "Tables": ...
+        self, cases: Mapping[str, Sequence[Row]], size: int, listed: Mapping[str, Listing] | None = None,
+        settings: AuditSettings = SETTINGS,
+    ) -> "Tables": ...  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -69,8 +70,9 @@ def audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Au
     from pubsub_lib.audit.rules.pipeline import audit as run
 
     def all_at_once(
-        cases: Mapping[str, Sequence[Row]], size: int, listed: Mapping[str, Listing] | None = None
-    ) -> "Tables":
+        cases: Mapping[str, Sequence[Row]], size: int, listed: Mapping[str, Listing] | None = None,
+        settings: AuditSettings = SETTINGS,
+    ) -> "Tables":  # fmt: skip
         adapt(spark, size)
         domains = {row.run: domain for domain, rows in cases.items() for row in rows}
         torn: dict[str, list[tuple[str, int]]] = {}
@@ -81,7 +83,7 @@ def audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Au
         write_cases(path, cases)
         rows = together(spark.read.parquet(str(path)))
         ends = torn_ends(spark, Input({}, (), torn))
-        return run(rows, SETTINGS, FAST_PATH_FROM if size == LITTLE else 0, ends, listed)
+        return run(rows, settings, FAST_PATH_FROM if size == LITTLE else 0, ends, listed)
 
     return all_at_once
 

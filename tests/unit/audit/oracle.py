@@ -248,8 +248,8 @@ class Oracle:
         for run in runs:
             if not self.over(run) and not self.expired(run):
                 marks = [row.wall for row in self.runs[run] if row.kind == "mark"]
-                frontiers.append(max(marks) if marks else self.first_wall(run))
-        return min(frontiers) - self.grace
+                frontiers.append(min(max(marks) if marks else self.first_wall(run), self.listed_at()))
+        return min(frontiers) - self.bound - 2 * self.grace
 
     def closed(self, time: int) -> bool:
         return (time // self.window + 1) * self.window <= self.closed_until()
@@ -420,8 +420,9 @@ class Oracle:
                 if intervals:
                     found.append(self._judge(item, name, intervals))
         for name, uuid, topic, sequence in self._unrecorded():
-            row = Verdict(name, "unrecorded", "", uuid, topic, sequence, 0, 0, "unknown", "unrecorded", "", "")
-            found.append(row)
+            over = self.closed(self.unrecorded_p(uuid, topic, sequence))
+            what = ("unknown", "unrecorded") if over else ("pending", "")
+            found.append(Verdict(name, "unrecorded", "", uuid, topic, sequence, 0, 0, *what, "", ""))
         return found
 
     def _received(self, item: Item, name: str) -> list[Row]:
@@ -546,6 +547,8 @@ class Oracle:
             if all(end is not None and end <= self.horizon(item.p) for end in ends):
                 return verdict("excused", "not following")
             return verdict("unknown", "no sync") if self.closed(item.p) else verdict("pending")
+        if item.kind == "unpublished" and not self.closed(item.p):
+            return verdict("pending")
         interval = candidates[-1]
         skew = self.skew(self.runs[interval.run][0].host, item.host, item.p)
         settled, polled = self._settled(item, interval, received), self._polled(item, interval)
@@ -668,7 +671,8 @@ class Oracle:
             inside = hi > interval.begin and lo < interval.end
             around = hi_wall - skew >= committed or lo >= max(signs)
             known = lo_wall <= self.horizon(item.p)
-            if inside and known and lo_wall - skew <= item.p + self.grace and around:
+            at_end = hi == INFINITE and lo_wall - skew < item.p + self.bound
+            if inside and known and (lo_wall - skew <= item.p + self.grace or at_end) and around:
                 return True
         return False
 
@@ -717,7 +721,8 @@ class Oracle:
             key=lambda row: (row.wall, row.run, row.number),
         )
         runs = {row.run for row in mine}
-        if not mine or any(self._holed(run, self.unrecorded_p(uuid, topic, sequence)) for run in runs):
+        p = self.unrecorded_p(uuid, topic, sequence)
+        if not mine or not self.closed(p) or any(self._holed(run, p) for run in runs):
             return False
         received = [
             row.wall - self.skew(row.host, mine[0].host, self.unrecorded_p(uuid, topic, sequence))
@@ -1040,11 +1045,12 @@ class Oracle:
         return sorted(run for run in self.participants() if self.expired(run) and not self.over(run))
 
     def listed_at(self) -> float:
-        """The time at which the folders were listed, not earlier than the last record minus the time of reading."""
+        """The time at which the folders were listed; with later records, the last one minus the time of reading."""
         if self.listed is None:
             return INFINITE
         wall, took = self.listed
-        return max([wall, *(self.last_wall(run) - took for run in self.participants())])
+        latest = max((self.last_wall(run) for run in self.participants()), default=wall)
+        return wall if latest <= wall else latest - took
 
     def headless(self) -> list[str]:
         replicas = (run for run in self.participants() if self.runs[run][0].side == "replica")
