@@ -97,7 +97,7 @@ def verdicts_of_oracle(cases: Mapping[str, Sequence[Row]]) -> Kept:
         one = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE, TORN)
         for verdict, time in one.timed():
             window = time // WINDOW * WINDOW
-            if window + WINDOW + BOUND + GRACE <= one.closed_until():
+            if window + WINDOW <= one.closed_until():
                 found[domain, window, verdict] += 1
     return found
 
@@ -639,7 +639,7 @@ def test_verdicts_of_a_closed_window_do_not_change() -> None:
             one = Oracle(early, WINDOW, GRACE, BOUND, SILENCE)
             if one.clocks.undecided():
                 continue
-            frontier = min([one.closed_until() + GRACE, *map(every.first_wall, unseen)])
+            frontier = min([one.closed_until() + BOUND + 2 * GRACE, *map(every.first_wall, unseen)])
             until = frontier - BOUND - 2 * GRACE
 
             def closed(timed: list[tuple[Verdict | Stray, int]], until: float = until) -> Kept:
