@@ -52,14 +52,12 @@ def known_until(listed: Mapping[str, Listing]) -> Column:
     """The time until which the list of a domain's files is complete; the row needs ``domain`` and ``latest``. A run
     that began later may have no file in the list, and a file may have been read before its run went on.
 
-    It is the moment of the listing, by the clock of this host, when all records are from before. When some are from
-    after it, the participants' clocks show a time that is not after the listing, whatever the clock of this host: the
-    last wall of all records minus the time in which they were read.
+    It is the moment of the listing. A clock of this host that is far behind must not hide anything: then it is the last
+    wall of all records minus the time in which they were read.
     """
     until = F.lit(FOREVER)
     for domain, each in sorted(listed.items()):
-        before = F.col("latest") <= each.wall
-        moment = F.when(before, each.wall).otherwise(F.col("latest") - each.took)
+        moment = F.greatest(F.lit(each.wall), F.col("latest") - each.took)
         until = F.when(F.col("domain") == domain, moment).otherwise(until)
     return until
 

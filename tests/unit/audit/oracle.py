@@ -1045,12 +1045,11 @@ class Oracle:
         return sorted(run for run in self.participants() if self.expired(run) and not self.over(run))
 
     def listed_at(self) -> float:
-        """The time at which the folders were listed; with later records, the last one minus the time of reading."""
+        """The time at which the folders were listed, not earlier than the last record minus the time of reading."""
         if self.listed is None:
             return INFINITE
         wall, took = self.listed
-        latest = max((self.last_wall(run) for run in self.participants()), default=wall)
-        return wall if latest <= wall else latest - took
+        return max([wall, *(self.last_wall(run) - took for run in self.participants())])
 
     def headless(self) -> list[str]:
         replicas = (run for run in self.participants() if self.runs[run][0].side == "replica")
