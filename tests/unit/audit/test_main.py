@@ -189,7 +189,7 @@ def test_sigterm_gives_one_sentence_and_removes_scratch_files(
 ) -> None:
     made: list[Path] = []
 
-    def terminated(_folders: object, scratch: Path) -> object:
+    def terminated(_folders: object, scratch: Path, _store: object) -> object:
         made.append(scratch.parent)
         assert scratch.parent.exists()
         try:
