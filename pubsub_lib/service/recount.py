@@ -118,11 +118,13 @@ class StoreRecount:
             if now < self._begun_at + period:
                 return self._begun_at + period
             self._begin(now, period)
-        if self._rows:
-            self._look_at_rows()
-        elif self._topics:
-            self._look_at_topics()
-        self._repair_suspects()
+        try:
+            if self._rows:
+                self._look_at_rows()
+            elif self._topics:
+                self._look_at_topics()
+        finally:  # a topic that the database never compares must not keep others from their repair
+            self._repair_suspects()
         self._refusals = 0
         if self._rows or self._topics:
             return now + self._pause

@@ -404,6 +404,34 @@ def test_recount_goes_on_while_the_sums_of_one_topic_always_time_out(sqlite_url:
         assert contents(store) == right, "the next round has begun"
 
 
+@pytest.mark.parametrize("others", [1, TOPICS + 10])
+def test_recount_repairs_other_topics_while_one_is_neither_compared_nor_repaired(others: int, sqlite_url: str) -> None:
+    with Store(sqlite_url) as store:
+        for number in range(others + 1):
+            fill(store, 2, f"t{number:03d}")
+        right = {each.ident: each for each in contents(store) if each.topic != "t000"}
+        harm(sqlite_url, alter("t000-1"), *(lose(f"t{number:03d}-1") for number in range(1, others + 1, 9)))
+        hung = StoreRecount(Flaky(store, lambda name, topics: "t000" in topics), lambda now: True, WITHIN)
+        persist(hung, 0.0, WITHIN / 2 - 1)
+        assert {each.ident: each for each in contents(store) if each.topic != "t000"} == right
+        harm(sqlite_url, lose(f"t{others:03d}-1"))
+        persist(hung, WITHIN / 2 - 1, WITHIN / 2)
+        assert {each.ident: each for each in contents(store) if each.topic != "t000"} == right, "the next round"
+
+
+def test_round_ends_while_one_topic_is_not_compared_and_another_not_repaired(sqlite_url: str) -> None:
+    with Store(sqlite_url) as store:
+        for number in range(2 * TOPICS + 1):
+            fill(store, 2, f"t{number:03d}")
+        harm(sqlite_url, lose("t100-1"), lose("t200-1"))
+        refused = {"unfit": "t000", "repair": "t200"}
+        hung = StoreRecount(Flaky(store, lambda name, topics: refused[name] in topics), lambda now: True, WITHIN)
+        persist(hung, 0.0, WITHIN / 2 - 1)
+        harm(sqlite_url, lose("t050-1"))
+        persist(hung, WITHIN / 2 - 1, WITHIN / 2)
+        assert store.unfit([f"t{number:03d}" for number in range(2 * TOPICS + 1)]) == ["t200"]
+
+
 def test_recount_waits_longer_each_time_when_only_refused_topics_are_left(store: Store) -> None:
     away = True
     recount = StoreRecount(Flaky(store, lambda name, topics: away), lambda now: True, 20 * MAX_PAUSE)
