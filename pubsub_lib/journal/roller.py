@@ -2,6 +2,7 @@
 writing, and must not slow down this process.
 """
 
+import contextlib
 import fcntl
 import math
 import os
@@ -78,8 +79,11 @@ class Roller:
         command += [str(settings.keep_bytes), str(settings.keep_seconds)]
         try:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
-            )
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+                # Python closes its descriptors in the child by itself. Otherwise Popen waits for the end of a process
+                # that another thread forks at this moment: it inherits the pipe in which Popen waits for errors.
+                close_fds=False,
+            )  # fmt: skip
         except OSError as error:
             _log.warning("journals are not converted to Parquet: %s", error)
 
@@ -103,13 +107,15 @@ def _is_finished(path: Path, before: float) -> bool:
 
 def _take_turn(path: Path, seconds: float) -> int | None:
     """The descriptor of the emptied and locked log; None when another process took its turn in the last ``seconds``, or
-    when its compaction still runs. Raises OSError.
+    when its compaction still runs. The turn is the log's time of change, which needs no room on a disk. Raises OSError.
     """
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    log, is_new = _opened(path)
     try:
-        if _is_due(log, seconds):
+        if _is_due(log, seconds, is_new=is_new):
             os.ftruncate(log, 0)
-            os.write(log, f"started by process {os.getpid()}\n".encode())
+            os.utime(log)
+            with contextlib.suppress(OSError):  # a full disk: the messages are lost, too
+                os.write(log, f"started by process {os.getpid()}\n".encode())
             return log
     except BaseException:
         os.close(log)
@@ -118,14 +124,24 @@ def _take_turn(path: Path, seconds: float) -> int | None:
     return None
 
 
-def _is_due(log: int, seconds: float) -> bool:
+def _opened(path: Path) -> tuple[int, bool]:
+    """The log, and whether it is new."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    try:
+        return os.open(path, flags | os.O_EXCL, 0o600), True
+    except FileExistsError:
+        pass
+    try:
+        return os.open(path, flags, 0o600), False
+    except PermissionError:  # of another user, for example of root; the owner of the folder may replace it
+        path.unlink()
+        return os.open(path, flags, 0o600), True
+
+
+def _is_due(log: int, seconds: float, *, is_new: bool) -> bool:
     try:
         fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        locked = True
     except BlockingIOError:
         # Usually by a compaction. But a process that was forked while the log was open here keeps the lock, too.
-        locked, seconds = False, max(seconds, _LONGEST)
-    about = os.fstat(log)
-    if not about.st_size:
-        return locked  # the log is new, or another process is about to write it
-    return not 0 <= time.time() - about.st_mtime < seconds
+        seconds = max(seconds, _LONGEST)
+    return is_new or not 0 <= time.time() - os.fstat(log).st_mtime < seconds

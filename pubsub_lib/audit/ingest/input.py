@@ -119,7 +119,8 @@ def gather(
         for path in itertools.chain(*_find(store(), into, problems)) if store else ():
             _gather_one(path, scratch / str(index), into, problems)
         found = into.found
-        problems += not_by_retention(into.gone, (each.path for each in found.values()))
+        gone = [path for path in into.gone if path.stem not in found]
+        problems += not_by_retention(gone, (each.path for each in found.values()))
         problems += [each.torn for each in found.values() if each.torn]
         torn |= {domain: ends} if (ends := into.torn) else {}
         files[domain] = _once([found[name] for name in sorted(found)], scratch / str(index) / "once", problems)
@@ -173,8 +174,10 @@ def _gather_one(path: Path, scratch: Path, into: _Gathered, problems: list[str])
         problems.append(str(error))
     except FileNotFoundError:
         aside = path.with_suffix(BAD_SUFFIX)
-        problems += [_set_aside(aside)] if aside.exists() else []
-        into.gone += [] if aside.exists() else [path]
+        if not aside.exists():
+            into.gone.append(path)
+        elif _set_aside(aside) not in problems:  # the listing may have both names
+            problems.append(_set_aside(aside))
     except OSError as error:
         if error.errno in _WRITING:
             why = os.strerror(error.errno)

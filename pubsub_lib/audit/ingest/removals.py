@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pubsub_lib.audit.ingest.overlaps import ranges_of
+from pubsub_lib.audit.ingest.overlaps import Ranges, ranges_of
 from pubsub_lib.audit.ingest.run_ends import ends_before, parts_of, run_and_part
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX
@@ -23,14 +24,15 @@ if TYPE_CHECKING:
 
 
 def not_by_retention(gone: Iterable[Path], left: Iterable[Path]) -> list[str]:
-    """A problem for each file that is gone although an earlier part of its run is still there."""
-    first: dict[str, int] = {}
+    """A problem for each file that is gone although an earlier part of its run is still there, in the same folder."""
+    first: dict[tuple[Path, str], int] = {}
     for path in left:
         if path.exists() or path.with_suffix(PARQUET_SUFFIX).exists():
             run, part = run_and_part(path.stem)
-            first[run] = min(part, first.get(run, part))
+            first[path.parent, run] = min(part, first.get((path.parent, run), part))
     numbered = [(path, *run_and_part(path.stem)) for path in gone]
-    return [unreadable(path, FileNotFoundError()) for path, run, part in numbered if first.get(run, part) < part]
+    removed = [path for path, run, part in numbered if first.get((path.parent, run), part) < part]
+    return [unreadable(path, FileNotFoundError()) for path in removed]
 
 
 def without_removed(gathered: "Input") -> "Input | None":
@@ -74,8 +76,17 @@ def _reduced(gathered: "Input", files: Mapping[str, Sequence[Path]], problems: S
     torn = dict(gathered.torn)
     for domain, paths in gathered.files.items():
         if left := [run_and_part(path.stem) for path in paths if path not in files[domain]]:
-            ranges = {path: ranges_of(path, pq.read_metadata(path)) for path in files[domain] if path.exists()}
-            read = (part for path, of_file in ranges.items() for part in parts_of(path.stem, of_file))
+            read = (part for path in files[domain] for part in parts_of(path.stem, _ranges(path)))
             ends = {*torn.get(domain, ()), *ends_before(left, read)}
             torn |= {domain: sorted(ends)} if ends else {}
     return msgspec.structs.replace(gathered, files=files, problems=problems, torn=torn)
+
+
+def _ranges(path: Path) -> Ranges:
+    """The numbers of a file's records. None of a file that was removed or damaged after its check: Spark cannot read it
+    either, and the next look at the files leaves it out.
+    """
+    try:
+        return ranges_of(path, pq.read_metadata(path))
+    except (OSError, ValueError, pa.ArrowException):
+        return {}

@@ -168,8 +168,29 @@ def test_compaction_is_started_when_its_log_cannot_be_written(
     assert started == [subprocess.DEVNULL]
     with files_that_end_at(0):
         (tmp_path / LOG_NAME).rmdir()
+        for _ in range(3):
+            roller(tmp_path).start_for_left_files()
+    assert len(started) == 2, "one for the folder, although its disk is full"
+
+
+def test_log_of_another_user_is_replaced_by_the_owner_of_the_folder(
+    tmp_path: Path, started: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left(tmp_path)
+    log = tmp_path / LOG_NAME
+    log.write_text("started by root\n")
+    real = os.open
+
+    def refused(path: Path, flags: int, mode: int = 0o777) -> int:
+        if path == log and log.exists() and not flags & os.O_EXCL and log.read_text() == "started by root\n":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refused)
+    for _ in range(3):
         roller(tmp_path).start_for_left_files()
-    assert started == [subprocess.DEVNULL] * 2
+    assert len(started) == 1
+    assert log.read_text() == f"started by process {os.getpid()}\n"
 
 
 def test_messages_of_a_compaction_for_others_are_in_its_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

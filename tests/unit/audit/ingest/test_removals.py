@@ -1,5 +1,6 @@
 """Files that a journal's maintenance converts, sets aside or removes while an audit reads the folder."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.ingest.input import Input, gather
-from pubsub_lib.audit.ingest.removals import without_removed
+from pubsub_lib.audit.ingest.removals import without_damaged, without_removed
 from pubsub_lib.audit.ingest.source_file import SourceFile, source_file
 from pubsub_lib.journal.compaction import compact
 from pubsub_lib.journal.writer import Journal
@@ -26,7 +27,7 @@ def run_of_three_parts(folder: Path) -> list[Path]:
 
 
 def gathered_while(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, path: Path, change: Callable[[], object]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, path: Path, change: Callable[[], object], *more: Path
 ) -> Input:
     """The input, with a change just before the file is read."""
 
@@ -36,7 +37,7 @@ def gathered_while(
         return source_file(each, scratch)
 
     monkeypatch.setattr(journals, "source_file", changes)
-    return gather({"": [folder]}, folder.parent / "scratch")
+    return gather({"": [folder, *more]}, folder.parent / "scratch")
 
 
 @pytest.mark.parametrize("rolled", [True, False])
@@ -124,3 +125,57 @@ def test_files_that_were_removed_after_their_check_are_left_out(tmp_path: Path) 
     second.unlink()
     assert found.size == 0
     assert without_removed(left) is None, "nothing would be left"
+
+
+def test_parts_in_another_folder_do_not_show_who_removed_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, copies = tmp_path / "journals", tmp_path / "copies"
+    run_of_three_parts(folder)
+    compact(folder)
+    shutil.copytree(folder, copies)
+    first, second, third = sorted(folder.iterdir())
+    first.unlink()
+    found = gathered_while(folder, monkeypatch, second, second.unlink, copies)
+    assert found.files[""] == [copies / first.name, copies / second.name, third]
+    assert (found.problems, found.torn) == ([], {})
+    (copies / second.name).unlink()
+    found = gathered_while(folder, monkeypatch, third, third.unlink, copies)
+    assert found.problems == [], "the copy of the first part is of another folder"
+
+
+def test_removed_file_beside_one_that_was_damaged_meanwhile_is_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    run_of_three_parts(folder)
+    compact(folder)
+    first, second, third = sorted(folder.iterdir())
+    found = gather({"": [folder]}, tmp_path / "scratch")
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:200])
+    left = without_removed(found)
+    assert left is not None
+    assert left.files[""] == [second, third]
+    left = without_damaged(left)
+    assert left is not None
+    assert left.files[""] == [third]
+    assert len(left.problems) == 1
+    assert str(second) in left.problems[0]
+
+
+def test_file_that_is_listed_by_both_names_is_set_aside_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "journals"
+    journal(folder)
+    (folder / "a.journal").write_bytes(b"nonsense")
+    scan, scans = Path.iterdir, iter([True])
+
+    def renames(place: Path) -> Iterator[Path]:
+        names = list(scan(place))
+        if place == folder and next(scans, False):
+            compact(folder)
+        return iter(names)
+
+    monkeypatch.setattr(Path, "iterdir", renames)
+    found = gather({"": [folder]}, tmp_path / "scratch")
+    assert found.problems == [
+        f"{folder}/a.unreadable was set aside: it has no readable records, and they are missing"
+    ]
