@@ -73,6 +73,8 @@ def test_fault_on_each_hop_is_found_at_its_hop_and_nothing_else(row: Row, tmp_pa
                 positions[store.read_heads(()).store.position] = fault
                 watched.must_come_to(store.read_heads(()).store.position, store)
                 watched.must_come_to(write(other, 3), store)
+        other.communicate(timeout=LONG)  # the end of its input ends it: what a worker may still hand over is pending
+        assert other.returncode == 0
         for process in reversed(processes):
             process.terminate()
             assert process.wait(LONG) == 0

@@ -64,9 +64,9 @@ def test_announcements_go_beside_the_path_of_syncs(url: str, wanted: str) -> Non
 
 
 def test_agent_is_announced_until_it_leaves(served: Served) -> None:
-    made = announcer(url_of(served), 0.5)  # also of its patience, on a busy machine
+    made = announcer(url_of(served), 2.0)  # also of its patience, on a busy machine
     made.start()
-    assert poll(lambda: served.route.counters()["accepted"] >= 3, LONG)
+    assert poll(lambda: served.route.counters()["accepted"] >= 2, LONG)
     assert known(served) == ["agent-1"]
     assert made.above == ("u-own", "u-above")
     made.close()
