@@ -6,7 +6,7 @@ written, with what was known then, and again when they are closed.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ from pubsub_lib.audit.stream.runs import (
     JournalPart,
     Known,
     closed_before,
+    copied_again,
     expired,
     followed,
     frontier,
@@ -155,7 +156,7 @@ class AuditLoop:
             self._parts[domain] = every_part(runs.values(), of_domain)
             problems += self._late(domain, self._parts[domain])
             gone = expired(runs, self._settings)
-            problems += self._expired(domain, runs, gone)
+            problems += self._expired(domain, runs, gone, copied_again(of_domain, look.coming.get(domain, {})))
             end, whole, held = self._closing(self._parts[domain], runs, last=last)
             if right.undecided and end is not None:
                 end, held = None, (right.undecided, None)
@@ -177,6 +178,7 @@ class AuditLoop:
         advanced, self._advanced = self._advanced, False
         look = self._intake.look()
         self._found += look.problems
+        self._intake.save()
         if look.arrived or not advanced:
             self._stream.advance()
         self._advanced = True
@@ -210,9 +212,11 @@ class AuditLoop:
             if part.stem not in seen and too_late(part, end, self._settings)
         ]
 
-    def _expired(self, domain: str, runs: Mapping[str, Known], gone: Mapping[str, Known]) -> list[str]:
+    def _expired(
+        self, domain: str, runs: Mapping[str, Known], gone: Mapping[str, Known], copied: Set[str]
+    ) -> list[str]:  # fmt: skip
         """The problems of expired runs: without a successor, and those that are not expired any more although windows
-        were closed without them.
+        were closed without them. Of runs that are only ``copied`` again this is not known yet.
         """
         of = f" of {domain}" if domain else ""
         silence = self._settings.silence / SECOND
@@ -222,7 +226,7 @@ class AuditLoop:
             for run, each in gone.items()
             if not followed(run, runs, self._settings)
         ]
-        back = self._state.expired.get(domain, set()) - gone.keys()
+        back = self._state.expired.get(domain, set()) - gone.keys() - copied
         return found + [
             f"the run {run} goes on, or another took its place, after windows{of} were closed without it; audit the "
             "journals again with run"

@@ -359,9 +359,12 @@ class Given:
 
     def __init__(self) -> None:
         self.parts_there: list[JournalPart] = []
+        self.coming: dict[str, Coming] = {}
 
     def look(self) -> Look:
-        return Look(0, {}, {}, [])
+        return Look(0, {"": self.coming}, {}, [])
+
+    def save(self) -> None: ...
 
     def advance(self) -> None: ...
 
@@ -430,6 +433,9 @@ def test_follower_names_a_run_that_expired_and_one_that_comes_back(tmp_path: Pat
     assert found.waiting == {"": ("b", BEGIN + 9 * WINDOW)}
     assert [each[""].end for each in spans] == [BEGIN + 7 * WINDOW]
     assert loop.round().problems == []
+    given.coming = {"a": Coming({1})}
+    assert loop.round().problems == [], "its file is copied again"
+    given.coming = {}
     loop.close()
     loop = start()
     given.arrive("c", "dead", BEGIN + 9 * WINDOW, begin=BEGIN + 9 * WINDOW)  # it comes back after the silence
