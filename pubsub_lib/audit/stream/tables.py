@@ -231,7 +231,9 @@ class Stream:
         if path not in self._about:
             try:
                 about = pq.read_metadata(path)
-            except pa.ArrowException:
+            except (OSError, pa.ArrowException, ValueError) as error:
+                if isinstance(error, OSError) and error.errno:  # Arrow's own errors have no errno
+                    raise
                 return [_damaged(path)]
             self._about[path] = (about.num_rows, torn_problem(taken_of(path.stem)[0], about.metadata, about.num_rows))
         records, torn = self._about[path]

@@ -1,10 +1,13 @@
 """The parts of all batches. Most tests here do without Spark; test_loop.py reads many batches."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.audit.stream.runs import JournalPart
@@ -173,3 +176,28 @@ def test_file_in_the_spool_that_is_no_parquet_file_is_damaged(content: bytes, tm
     (stream.spool / folder_of("d") / "b-000001.parquet").write_bytes(content)
     for _ in range(2):
         assert stream.parts({}).problems == ["b-000001 is damaged; its records count as lost"]
+
+
+def test_file_in_the_spool_with_a_damaged_footer_is_damaged(tmp_path: Path) -> None:
+    """Arrow raises its own OSError for it, or a ValueError."""
+    stream = stream_with(tmp_path, [part("a", 1, 7)], [])
+    path = stream.spool / folder_of("d") / "b-000001.parquet"
+    write_file(path, frame(Entry(1, 2, 3, "mark")))
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little")
+    path.write_bytes(content[: -8 - footer] + bytes(footer) + content[-8:])
+    for _ in range(2):
+        assert stream.parts({}).problems == ["b-000001 is damaged; its records count as lost"]
+
+
+def test_file_in_the_spool_that_the_system_cannot_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_with(tmp_path, [part("a", 1, 7)], ["b-000001"])
+
+    def fails(path: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    monkeypatch.setattr(pq, "read_metadata", fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        stream.parts({})
