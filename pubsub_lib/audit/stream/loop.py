@@ -142,6 +142,7 @@ class AuditLoop:
         """
         look = self._take_in()
         parts = self._stream.parts(look.given_up)
+        self._advanced = True
         self._expected.look(participants(parts.good, look.coming))
         self._parts = dict(parts.good)
         problems = [*self._found, *parts.problems]
@@ -181,7 +182,6 @@ class AuditLoop:
         self._intake.save()
         if look.arrived or not advanced:
             self._stream.advance()
-        self._advanced = True
         return look
 
     def _closing(

@@ -447,7 +447,9 @@ def test_follower_names_a_run_that_expired_and_one_that_comes_back(tmp_path: Pat
 
 
 class Failing(Given):
-    """One step of the next round fails: ``advance``, ``judge``, or ``state`` (its disk is full)."""
+    """One step of the next round fails: ``advance``, ``parts`` (it began to read all again), ``judge``, or ``state``
+    (its disk is full).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -468,6 +470,12 @@ class Failing(Given):
     def advance(self) -> None:
         self.fail("advance")
         self.unread = 0
+
+    def parts(self, given_up: object) -> WindowRows:
+        if self.fails == "parts":
+            self.unread += 1
+        self.fail("parts")
+        return super().parts(given_up)
 
     def judge(self, _: object, spans: Mapping[str, Span]) -> list[Closed]:
         self.judged += [(each.begin, each.end) for each in spans.values()]
@@ -491,7 +499,7 @@ class Failing(Given):
         self.fails = ""
 
 
-@pytest.mark.parametrize("step", ["advance", "judge", "state"])
+@pytest.mark.parametrize("step", ["advance", "parts", "judge", "state"])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_round_after_a_failed_one_repeats_its_steps(
     step: str, restarted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
