@@ -54,6 +54,8 @@ class Look(msgspec.Struct, frozen=True):
     given_up: Mapping[str, frozenset[tuple[str, int]]]
     """Per domain: each (run, part) that is lost."""
     problems: Sequence[str]
+    young: Sequence[Path] = ()
+    """Invalid files that may be in the middle of being copied."""
 
 
 class Intake:
@@ -84,6 +86,8 @@ class Intake:
         """The last reported permission or I/O error of a file. Such a file is retried at each look, because it need not
         change before it can be read.
         """
+        self._young: list[Path] = []
+        """Those of the present look: see :class:`Look`."""
         self._missing: dict[tuple[str, str, int], float] = {}
         """The time since which a part is missing."""
         self._reported: set[tuple[str, str, int]] = set()
@@ -92,6 +96,7 @@ class Intake:
     def look(self) -> Look:
         """List every folder and take in the new files. Blocks while it reads them. Unreadable files become problems."""
         problems: list[str] = []
+        self._young = []
         coming: dict[str, dict[str, Coming]] = {}
         given_up: dict[str, frozenset[tuple[str, int]]] = {}
         arrived = 0
@@ -105,7 +110,7 @@ class Intake:
             arrived += len(there.items() - before.items())
             coming[domain] = of_domain
             given_up[domain] = frozenset(lost | self._overdue(domain, there, of_domain, lost, problems))
-        return Look(arrived, coming, given_up, problems)
+        return Look(arrived, coming, given_up, problems, tuple(self._young))
 
     def save(self) -> None:
         """Keep on the disk which files may be growing, for the next follower. Raises OSError."""
@@ -130,7 +135,7 @@ class Intake:
             elif path.suffix == PARQUET_SUFFIX and there.get(path.stem) != WHOLE:
                 outcome = self._take(path, domain, there, problems)
                 run, part = run_and_part(path.stem)
-                if part and outcome in ("no room", "growing"):
+                if outcome in ("no room", "growing"):
                     coming.setdefault(run, Coming()).open.add(part)
                 elif part and outcome == "invalid":
                     lost.add((run, part))
@@ -188,11 +193,12 @@ class Intake:
                 if path.suffix == OPEN_SUFFIX:
                     if 0 <= seen.reach[0] <= there.get(path.stem, -1):
                         return self._has_taken(path, state)  # copied again; its next record may be on its way
-                    if not quiet and not seen.ended:
+                    if not quiet and not seen.ended and seen.reach[0] >= 0:
                         return "growing"
             there[path.stem] = self._spool.put(path, domain, there.get(path.stem))
         except JournalError as error:
             if not quiet:
+                self._young.append(path)
                 return "growing"
             self._report(path, str(error), problems)
             return "invalid"

@@ -156,13 +156,14 @@ def test_invalid_last_part_is_waited_for_and_then_lost(tmp_path: Path) -> None:
     for place.now in (0.0, 59.0):
         look = place.look()
         assert look.given_up["net 1/ä"] == frozenset()
-        assert look.coming["net 1/ä"].keys() == {one.run}
-        assert look.coming["net 1/ä"][one.run].open == {2}
+        assert {run: each.open for run, each in look.coming["net 1/ä"].items()} == {one.run: {2}, "notes": {0}}
         assert not look.problems
+        assert look.young == (second, notes)
     place.now = 60.0
     for problems in (2, 0):
         look = place.look()
         assert not look.coming["net 1/ä"]
+        assert not look.young
         assert len(look.problems) == problems
         assert look.given_up["net 1/ä"] == {(one.run, 2)}
     second.write_bytes(content)
@@ -313,8 +314,11 @@ def test_append_file_that_no_program_copies_is_taken_after_the_patience(tmp_path
     place = Place(tmp_path)
     stem, content, _ = live_journal(place.folder)
     path = place.folder / f"{stem}.journal"
+    path.write_bytes(b"nonsense")
+    assert place.look().young == (path,)
     path.write_bytes(content[:-2])
     for place.now in (0.0, 59.0):
+        assert place.look().young == (), "as one that is being written: it has a run, whose windows wait"
         assert place.look().coming["net 1/ä"].keys() == {run_and_part(stem)[0]}
     place.now = 60.0
     look = place.look()
