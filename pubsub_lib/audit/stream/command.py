@@ -151,6 +151,8 @@ def _round(loop: AuditLoop, output: "Output", out: Path, feed: Feed | None = Non
         return True
     if output.behind:  # a round that did not end may have written windows, and later rounds do not return them
         found = msgspec.structs.replace(found, closed=output.with_missed(found.closed, windows.written(out)))
+    if last:
+        output.unread(found.young)
     if not _print(found, output, out):
         return False
     output.broken = feed is not None and not _fed(feed, found, loop, output)
@@ -201,6 +203,7 @@ class Output:
         self._settings = settings
         self._waiting: Mapping[str, tuple[str, int | None]] = {}
         self.broken = False
+        self._unread = False
         self.behind = True
         """Whether windows were written by a round that did not end."""
 
@@ -222,7 +225,7 @@ class Output:
 
     def exit_code(self, problems: Sequence[str]) -> int:
         """The exit code of all closed windows; incomplete when a file could not be read, or no window is closed."""
-        incomplete = problems or self.broken or not self._known
+        incomplete = problems or self.broken or self._unread or not self._known
         return self._code | INCOMPLETE if incomplete else self._code
 
     def round(self, one: Round) -> None:
@@ -240,6 +243,12 @@ class Output:
                 known = "no record is known yet" if until is None or until < 0 else f"known until {_time(until)}"
                 print(f"pubsub-audit: windows{_of(domain)} wait for the run {run} ({known})", file=sys.stderr)  # noqa: T201
         self._waiting = one.waiting
+
+    def unread(self, young: Sequence[Path]) -> None:
+        """Print which files the only round did not read. A later command may read them, so this is no problem of it."""
+        self._unread = bool(young)
+        for path in young:
+            self.problem(f"{path} may still be copied and was not read; follow again, or give a shorter --patience")
 
     def problem(self, sentence: str) -> None:
         """Print one sentence to stderr."""

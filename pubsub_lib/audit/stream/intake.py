@@ -1,7 +1,7 @@
 """Takes each record of the journals once from their folders into the spool (docs/audit.md, "Following").
 
 Every file is checked here before Spark reads it, so that a bad file cannot end the stream. A file that is being copied
-is waited for until it is whole or unchanged for the patience.
+is waited for until it is whole or does not grow for the patience.
 """
 
 import os
@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from pubsub_lib.audit.ingest.run_ends import run_and_part
+from pubsub_lib.audit.stream.growth import Growth, State, state_of
 from pubsub_lib.audit.stream.spool import WHOLE, Spool
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
@@ -22,10 +23,9 @@ from pubsub_lib.journal.reading import unreadable
 
 _HEAD: Final = 1 << 16
 """Maximum number of bytes read from a file that is still being written: they hold its header and first entry."""
+_MEMORY: Final = "growing.json"
 _Outcome = Literal["taken", "growing", "invalid", "gone", "unreadable", "no room"]
 """The result of taking in a file."""
-_State = tuple[int, int]
-"""The time of change of a file, and its size."""
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -54,13 +54,15 @@ class Look(msgspec.Struct, frozen=True):
     given_up: Mapping[str, frozenset[tuple[str, int]]]
     """Per domain: each (run, part) that is lost."""
     problems: Sequence[str]
+    young: Sequence[Path] = ()
+    """Invalid files that may be in the middle of being copied."""
 
 
 class Intake:
     """Puts complete files into the spool. Only one thread may use an intake.
 
     ``patience`` (seconds): a part that neither exists nor is being written counts as lost after this time, and a file
-    that does not change for this time is not being copied.
+    that does not grow for this time is not being copied (growth.py). What is known of that is kept beside the spool.
     """
 
     def __init__(
@@ -75,16 +77,17 @@ class Intake:
         self._spool = Spool(spool, folders)
         self._patience = patience
         self._clock = clock
-        self._bad: dict[Path, _State] = {}
+        self._bad: dict[Path, State] = {}
         """Files that are not journals: checked again when their state changes."""
-        self._done: dict[Path, _State] = {}
+        self._done: dict[Path, State] = {}
         """Files of which all is taken."""
-        self._growing: dict[Path, tuple[_State, float]] = {}
-        """The state of files that may be growing, and when it was first seen."""
+        self._growth = Growth(spool.parent / _MEMORY, patience, clock)
         self._refused: dict[Path, str] = {}
         """The last reported permission or I/O error of a file. Such a file is retried at each look, because it need not
         change before it can be read.
         """
+        self._young: list[Path] = []
+        """Those of the present look: see :class:`Look`."""
         self._missing: dict[tuple[str, str, int], float] = {}
         """The time since which a part is missing."""
         self._reported: set[tuple[str, str, int]] = set()
@@ -93,6 +96,7 @@ class Intake:
     def look(self) -> Look:
         """List every folder and take in the new files. Blocks while it reads them. Unreadable files become problems."""
         problems: list[str] = []
+        self._young = []
         coming: dict[str, dict[str, Coming]] = {}
         given_up: dict[str, frozenset[tuple[str, int]]] = {}
         arrived = 0
@@ -106,7 +110,11 @@ class Intake:
             arrived += len(there.items() - before.items())
             coming[domain] = of_domain
             given_up[domain] = frozenset(lost | self._overdue(domain, there, of_domain, lost, problems))
-        return Look(arrived, coming, given_up, problems)
+        return Look(arrived, coming, given_up, problems, tuple(self._young))
+
+    def save(self) -> None:
+        """Keep on the disk which files may be growing, for the next follower. Raises OSError."""
+        self._growth.save()
 
     def _look_at(
         self, place: Path, domain: str, there: dict[str, float], coming: dict[str, Coming], lost: set[tuple[str, int]],
@@ -119,6 +127,7 @@ class Intake:
         except OSError as error:
             problems.append(f"the journals' folder {place} cannot be read ({error.strerror}); restore it")
             return
+        self._growth.keep_only(place, {*opened, *others})
         for path in others:
             if path.suffix == BAD_SUFFIX:
                 lost.add(run_and_part(path.stem))
@@ -126,7 +135,7 @@ class Intake:
             elif path.suffix == PARQUET_SUFFIX and there.get(path.stem) != WHOLE:
                 outcome = self._take(path, domain, there, problems)
                 run, part = run_and_part(path.stem)
-                if part and outcome in ("no room", "growing"):
+                if outcome in ("no room", "growing"):
                     coming.setdefault(run, Coming()).open.add(part)
                 elif part and outcome == "invalid":
                     lost.add((run, part))
@@ -161,7 +170,7 @@ class Intake:
 
     def _is_done(self, path: Path) -> bool:
         try:
-            return self._done.get(path) == _state_of(path.stat())
+            return self._done.get(path) == state_of(path.stat())
         except OSError:
             return False  # reported, when it is read
 
@@ -169,22 +178,28 @@ class Intake:
         """Put into the spool what it has not yet of a file. ``growing``: the file may be in the middle of being copied.
         ``no room``: the spool cannot be written.
         """
+        quiet = False
         try:
             about = path.stat()
-            state = _state_of(about)
+            state = state_of(about)
             if self._done.get(path) == state:
                 return "taken"
             if self._bad.get(path) == state:
                 return "invalid"
-            before, since = self._growing.get(path, (None, 0.0))
-            quiet = before == state and self._clock() - since >= self._patience
-            quiet = quiet or time.time() - about.st_mtime >= self._patience
-            if not quiet and (before == state or (path.suffix == OPEN_SUFFIX and not _has_ended(path))):
-                return self._grows(path, state)
+            quiet = self._growth.is_old(about)
+            if not quiet:
+                seen = self._growth.look(path, about)
+                quiet = self._growth.is_quiet(seen)
+                if path.suffix == OPEN_SUFFIX:
+                    if 0 <= seen.reach[0] <= there.get(path.stem, -1):
+                        return self._has_taken(path, state)  # copied again; its next record may be on its way
+                    if not quiet and not seen.ended and seen.reach[0] >= 0:
+                        return "growing"
             there[path.stem] = self._spool.put(path, domain, there.get(path.stem))
         except JournalError as error:
             if not quiet:
-                return self._grows(path, state)
+                self._young.append(path)
+                return "growing"
             self._report(path, str(error), problems)
             return "invalid"
         except FileNotFoundError:
@@ -197,17 +212,14 @@ class Intake:
             sentence = f"{path} cannot be copied to {self._root} ({why}); free disk space, or check permissions"
             self._refuse(path, sentence, problems)
             return "no room"
+        return self._has_taken(path, state)
+
+    def _has_taken(self, path: Path, state: State) -> _Outcome:
         self._done[path] = state
         self._bad.pop(path, None)
-        self._growing.pop(path, None)
         self._refused.pop(path, None)
+        self._growth.forget(path)
         return "taken"
-
-    def _grows(self, path: Path, state: _State) -> _Outcome:
-        """Note since when a file has this state."""
-        if self._growing.get(path, (None, 0.0))[0] != state:
-            self._growing[path] = state, self._clock()
-        return "growing"
 
     def _refuse(self, path: Path, sentence: str, problems: list[str]) -> None:
         """Report a permission or I/O error of a file, once for each error."""
@@ -218,7 +230,7 @@ class Intake:
     def _report(self, path: Path, sentence: str, problems: list[str]) -> None:
         """Report that a file is not a journal, once for each state of the file."""
         try:
-            state = _state_of(path.stat())
+            state = state_of(path.stat())
         except OSError:
             return
         if self._bad.get(path) != state:
@@ -254,16 +266,6 @@ class Intake:
 def _visible(place: Path) -> list[Path]:
     """The files in a folder. Programs that copy give a temporary file a name that begins with a dot."""
     return [each for each in place.iterdir() if not each.name.startswith(".")]
-
-
-def _state_of(about: os.stat_result) -> _State:
-    return about.st_mtime_ns, about.st_size
-
-
-def _has_ended(path: Path) -> bool:
-    """Whether the last record of an append file ends its run. Raises JournalError, and OSError."""
-    contents = parse(path.read_bytes(), path.name)
-    return not contents.torn and any(each.kind == "close" for each in contents.entries[-1:])
 
 
 def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:

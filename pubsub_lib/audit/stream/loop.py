@@ -6,7 +6,7 @@ written, with what was known then, and again when they are closed.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ from pubsub_lib.audit.stream.runs import (
     JournalPart,
     Known,
     closed_before,
+    copied_again,
     expired,
     followed,
     frontier,
@@ -64,13 +65,15 @@ class State(msgspec.Struct):
 
 class Round(msgspec.Struct, frozen=True):
     """The result of one round. ``waiting``: per domain the run that keeps the next windows open, and the time until
-    which that run is known. ``notes``: as of :class:`~pubsub_lib.audit.stream.tables.WindowRows`.
+    which that run is known. ``notes``: as of :class:`~pubsub_lib.audit.stream.tables.WindowRows`. ``young``: as of
+    :class:`~pubsub_lib.audit.stream.intake.Look`.
     """
 
     closed: Sequence[Closed]
     problems: Sequence[str]
     waiting: Mapping[str, tuple[str, int | None]]
     notes: Sequence[str] = ()
+    young: Sequence[Path] = ()
 
 
 class AuditLoop:
@@ -141,6 +144,7 @@ class AuditLoop:
         """
         look = self._take_in()
         parts = self._stream.parts(look.given_up)
+        self._advanced = True
         self._expected.look(participants(parts.good, look.coming))
         self._parts = dict(parts.good)
         problems = [*self._found, *parts.problems]
@@ -155,7 +159,7 @@ class AuditLoop:
             self._parts[domain] = every_part(runs.values(), of_domain)
             problems += self._late(domain, self._parts[domain])
             gone = expired(runs, self._settings)
-            problems += self._expired(domain, runs, gone)
+            problems += self._expired(domain, runs, gone, copied_again(of_domain, look.coming.get(domain, {})))
             end, whole, held = self._closing(self._parts[domain], runs, last=last)
             if right.undecided and end is not None:
                 end, held = None, (right.undecided, None)
@@ -170,16 +174,16 @@ class AuditLoop:
         self._begin(spans, without, parts.good, problems)
         closed = self._judge(files, spans) if spans else []
         new = [*self._finish(spans), *(self._expected.unreported() if spans or last else ())]
-        return Round(closed, new, waiting, parts.notes)
+        return Round(closed, new, waiting, parts.notes, look.young)
 
     def _take_in(self) -> Look:
         """Take in new files, and read them. When that fails, the next round reads them."""
         advanced, self._advanced = self._advanced, False
         look = self._intake.look()
         self._found += look.problems
+        self._intake.save()
         if look.arrived or not advanced:
             self._stream.advance()
-        self._advanced = True
         return look
 
     def _closing(
@@ -210,9 +214,11 @@ class AuditLoop:
             if part.stem not in seen and too_late(part, end, self._settings)
         ]
 
-    def _expired(self, domain: str, runs: Mapping[str, Known], gone: Mapping[str, Known]) -> list[str]:
+    def _expired(
+        self, domain: str, runs: Mapping[str, Known], gone: Mapping[str, Known], copied: Set[str]
+    ) -> list[str]:  # fmt: skip
         """The problems of expired runs: without a successor, and those that are not expired any more although windows
-        were closed without them.
+        were closed without them. Of runs that are only ``copied`` again this is not known yet.
         """
         of = f" of {domain}" if domain else ""
         silence = self._settings.silence / SECOND
@@ -222,7 +228,7 @@ class AuditLoop:
             for run, each in gone.items()
             if not followed(run, runs, self._settings)
         ]
-        back = self._state.expired.get(domain, set()) - gone.keys()
+        back = self._state.expired.get(domain, set()) - gone.keys() - copied
         return found + [
             f"the run {run} goes on, or another took its place, after windows{of} were closed without it; audit the "
             "journals again with run"

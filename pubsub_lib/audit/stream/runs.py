@@ -132,6 +132,12 @@ def known(
     return found
 
 
+def copied_again(parts: Iterable[JournalPart], coming: Mapping[str, Coming]) -> set[str]:
+    """The runs whose unfinished files are all of parts that have been read from other files."""
+    there = {(each.run, each.number) for each in parts}
+    return {run for run, each in coming.items() if all((run, number) in there for number in each.open)}
+
+
 def participants(
     parts: Mapping[str, Iterable[JournalPart]], coming: Mapping[str, Mapping[str, Coming]]
 ) -> set[tuple[str, str]]:

@@ -72,6 +72,9 @@ class Stream:
         if not self._restored and (torn := self._torn()):
             self._begin_again(f"{torn} is not whole, as after a power loss")
         self._restored = True
+        self._read_new()
+
+    def _read_new(self) -> None:
         rows = (
             self._spark.readStream.schema(SCHEMA)
             .option("recursiveFileLookup", "true")
@@ -107,15 +110,20 @@ class Stream:
         return None
 
     def _begin_again(self, why: str) -> None:
-        """Let the next batches read the whole spool. When this is interrupted, the next start repeats it."""
+        """Let the next batches read the whole spool. When this fails or is interrupted, the next reading repeats it,
+        because batches that Spark's checkpoint names are missing.
+        """
         self._notes.append(f"{why}; all journals are read again, and no result is lost")
+        self._restored = False
+        self._read.clear()
+        self._checked.clear()
         state, aside = self._checkpoint / _STATE, self._checkpoint / f".{_STATE}.old"
         shutil.rmtree(aside, ignore_errors=True)
-        state.rename(aside)
-        sync(self._checkpoint)
         for path in self._batches():
             path.unlink()
-        self._read.clear()
+        sync(self._checkpoint / _BATCHES)
+        state.rename(aside)
+        sync(self._checkpoint)
         make(state)
         shutil.rmtree(aside)
 
@@ -174,8 +182,10 @@ class Stream:
         checks the new files. Raises Spark's errors, and OSError.
         """
         if path := self._skipped():
+            checked = self._checked.copy()
             self._begin_again(f"Spark did not read {path}, which is whole")
             self.advance()
+            self._checked = checked  # not before: these files are checked again when that reading fails
         reported = self._reported()
         found = WindowRows({}, {}, [], self._notes)
         self._notes = []
@@ -231,7 +241,9 @@ class Stream:
         if path not in self._about:
             try:
                 about = pq.read_metadata(path)
-            except pa.ArrowException:
+            except (OSError, pa.ArrowException, ValueError) as error:
+                if isinstance(error, OSError) and error.errno:  # Arrow's own errors have no errno
+                    raise
                 return [_damaged(path)]
             self._about[path] = (about.num_rows, torn_problem(taken_of(path.stem)[0], about.metadata, about.num_rows))
         records, torn = self._about[path]

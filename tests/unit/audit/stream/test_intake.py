@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +27,10 @@ class Place:
     def __init__(self, root: Path) -> None:
         self.folder, self.spool, self.now = root / "journals", root / "spool", 0.0
         self.folder.mkdir(exist_ok=True)
+        self.again()
+
+    def again(self) -> None:
+        """Start a new intake, whose clock goes on."""
         self.intake = Intake({"net 1/ä": [self.folder]}, self.spool, 60.0, lambda: self.now)
 
     def look(self) -> Look:
@@ -151,13 +156,14 @@ def test_invalid_last_part_is_waited_for_and_then_lost(tmp_path: Path) -> None:
     for place.now in (0.0, 59.0):
         look = place.look()
         assert look.given_up["net 1/ä"] == frozenset()
-        assert look.coming["net 1/ä"].keys() == {one.run}
-        assert look.coming["net 1/ä"][one.run].open == {2}
+        assert {run: each.open for run, each in look.coming["net 1/ä"].items()} == {one.run: {2}, "notes": {0}}
         assert not look.problems
+        assert look.young == (second, notes)
     place.now = 60.0
     for problems in (2, 0):
         look = place.look()
         assert not look.coming["net 1/ä"]
+        assert not look.young
         assert len(look.problems) == problems
         assert look.given_up["net 1/ä"] == {(one.run, 2)}
     second.write_bytes(content)
@@ -308,8 +314,11 @@ def test_append_file_that_no_program_copies_is_taken_after_the_patience(tmp_path
     place = Place(tmp_path)
     stem, content, _ = live_journal(place.folder)
     path = place.folder / f"{stem}.journal"
+    path.write_bytes(b"nonsense")
+    assert place.look().young == (path,)
     path.write_bytes(content[:-2])
     for place.now in (0.0, 59.0):
+        assert place.look().young == (), "as one that is being written: it has a run, whose windows wait"
         assert place.look().coming["net 1/ä"].keys() == {run_and_part(stem)[0]}
     place.now = 60.0
     look = place.look()
@@ -359,6 +368,43 @@ def test_copy_that_grows_again_keeps_its_run_open(tmp_path: Path) -> None:
     assert look.coming["net 1/ä"][run_and_part(stem)[0]].open == {1}
     place.now = 60.0
     assert (place.look().arrived, place.numbers()) == (1, [1, 2, 3, 4, 5])
+
+
+def test_unchanged_journal_that_is_copied_again_has_nothing_new(tmp_path: Path) -> None:
+    """Also after a restart, and while its last records are on their way again."""
+    place = Place(tmp_path)
+    stem, longer, shorter = live_journal(place.folder)
+    path = place.folder / f"{stem}.journal"
+    path.write_bytes(longer)
+    old(path)
+    assert (place.look().arrived, place.look().coming["net 1/ä"]) == (1, {})
+    for content in (longer, shorter, longer[:-2], longer):
+        path.write_bytes(content)
+        assert (place.look().arrived, place.look().coming["net 1/ä"]) == (0, {})
+        place = Place(tmp_path)
+    assert place.numbers() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_journal_that_is_copied_again_and_again_is_taken_after_the_patience(
+    once: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``once``: each round is a new process. The run was killed, so its journal has no close."""
+    place = Place(tmp_path)
+    stem, content, _ = live_journal(place.folder)
+    path = place.folder / f"{stem}.journal"
+    begin = time.time()
+    monkeypatch.setattr(time, "time", lambda: begin + place.now)
+    for place.now in (0.0, 30.0, 59.0, 60.0):
+        path.write_bytes(content)
+        os.utime(path, (begin + place.now, begin + place.now))
+        look = place.look()
+        assert look.arrived == (place.now == 60.0)
+        assert (look.coming["net 1/ä"] == {}) == (place.now == 60.0)
+        place.intake.save()
+        if once:
+            place.again()
+    assert place.numbers() == [1, 2, 3, 4, 5]
 
 
 def test_file_that_is_copied_again_does_not_change_in_the_spool(tmp_path: Path) -> None:

@@ -359,9 +359,12 @@ class Given:
 
     def __init__(self) -> None:
         self.parts_there: list[JournalPart] = []
+        self.coming: dict[str, Coming] = {}
 
     def look(self) -> Look:
-        return Look(0, {}, {}, [])
+        return Look(0, {"": self.coming}, {}, [])
+
+    def save(self) -> None: ...
 
     def advance(self) -> None: ...
 
@@ -430,6 +433,9 @@ def test_follower_names_a_run_that_expired_and_one_that_comes_back(tmp_path: Pat
     assert found.waiting == {"": ("b", BEGIN + 9 * WINDOW)}
     assert [each[""].end for each in spans] == [BEGIN + 7 * WINDOW]
     assert loop.round().problems == []
+    given.coming = {"a": Coming({1})}
+    assert loop.round().problems == [], "its file is copied again"
+    given.coming = {}
     loop.close()
     loop = start()
     given.arrive("c", "dead", BEGIN + 9 * WINDOW, begin=BEGIN + 9 * WINDOW)  # it comes back after the silence
@@ -441,7 +447,9 @@ def test_follower_names_a_run_that_expired_and_one_that_comes_back(tmp_path: Pat
 
 
 class Failing(Given):
-    """One step of the next round fails: ``advance``, ``judge``, or ``state`` (its disk is full)."""
+    """One step of the next round fails: ``advance``, ``parts`` (it began to read all again), ``judge``, or ``state``
+    (its disk is full).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -462,6 +470,12 @@ class Failing(Given):
     def advance(self) -> None:
         self.fail("advance")
         self.unread = 0
+
+    def parts(self, given_up: object) -> WindowRows:
+        if self.fails == "parts":
+            self.unread += 1
+        self.fail("parts")
+        return super().parts(given_up)
 
     def judge(self, _: object, spans: Mapping[str, Span]) -> list[Closed]:
         self.judged += [(each.begin, each.end) for each in spans.values()]
@@ -485,7 +499,7 @@ class Failing(Given):
         self.fails = ""
 
 
-@pytest.mark.parametrize("step", ["advance", "judge", "state"])
+@pytest.mark.parametrize("step", ["advance", "parts", "judge", "state"])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_round_after_a_failed_one_repeats_its_steps(
     step: str, restarted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

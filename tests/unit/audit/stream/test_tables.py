@@ -1,10 +1,13 @@
 """The parts of all batches. Most tests here do without Spark; test_loop.py reads many batches."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.audit.stream.runs import JournalPart
@@ -135,7 +138,7 @@ def test_spool_is_read_again_when_a_file_of_the_stream_is_not_whole(spark: "Spar
 
 
 def test_reading_again_that_was_interrupted_is_repeated(spark: "SparkSession", tmp_path: Path) -> None:
-    """The folder of Spark is renamed first, and the batches are removed then."""
+    """Also by an earlier version, which renamed the folder of Spark first, and removed the batches then."""
     stream = Stream(spark, tmp_path)
     spool = stream.spool / folder_of("d")
     spool.mkdir()
@@ -173,3 +176,83 @@ def test_file_in_the_spool_that_is_no_parquet_file_is_damaged(content: bytes, tm
     (stream.spool / folder_of("d") / "b-000001.parquet").write_bytes(content)
     for _ in range(2):
         assert stream.parts({}).problems == ["b-000001 is damaged; its records count as lost"]
+
+
+def test_file_in_the_spool_with_a_damaged_footer_is_damaged(tmp_path: Path) -> None:
+    """Arrow raises its own OSError for it, or a ValueError."""
+    stream = stream_with(tmp_path, [part("a", 1, 7)], [])
+    path = stream.spool / folder_of("d") / "b-000001.parquet"
+    write_file(path, frame(Entry(1, 2, 3, "mark")))
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little")
+    path.write_bytes(content[: -8 - footer] + bytes(footer) + content[-8:])
+    for _ in range(2):
+        assert stream.parts({}).problems == ["b-000001 is damaged; its records count as lost"]
+
+
+def test_file_in_the_spool_that_the_system_cannot_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_with(tmp_path, [part("a", 1, 7)], ["b-000001"])
+
+    def fails(path: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    monkeypatch.setattr(pq, "read_metadata", fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        stream.parts({})
+
+
+class Flaky(Stream):
+    """Stands for one with Spark that reads no file of the spool; ``fails``: how many of its next readings fail."""
+
+    fails = 0
+    times = 0
+
+    def _read_new(self) -> None:
+        self.times += 1
+        if self.fails:
+            self.fails -= 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_file_is_checked_again_when_the_reading_after_it_failed(tmp_path: Path) -> None:
+    """Else a whole file would count as lost without having been read again."""
+    stream = Flaky(cast("SparkSession", None), tmp_path)
+    folder = stream.spool / folder_of("d")
+    folder.mkdir()
+    write_file(folder / "a-000001.parquet", frame(Entry(1, 2, 3, "mark")))
+    stream.fails = 1
+    with pytest.raises(OSError, match="No space left"):
+        stream.parts({})
+    for _ in range(2):
+        assert stream.parts({}).problems == ["a-000001 is damaged; its records count as lost"]
+    assert stream.times == 2, "a file that was read again without success is not read at each round"
+
+
+@pytest.mark.parametrize("step", ["unlink", "rename"])
+def test_beginning_again_that_fails_is_repeated_by_the_next_reading(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Flaky(cast("SparkSession", None), tmp_path)
+    folder = stream.spool / folder_of("d")
+    folder.mkdir()
+    write_file(folder / "a-000001.parquet", frame(Entry(1, 2, 3, "mark")))
+    for number in range(2):
+        (tmp_path / "batches" / f"00000000{number}.json").write_bytes(b"{}")
+        (tmp_path / "stream" / "commits").mkdir(exist_ok=True)
+        (tmp_path / "stream" / "commits" / str(number)).write_bytes(b"v1\n{}")
+    stream.advance()
+    real, calls = getattr(Path, step), []
+
+    def fails(path: Path, *args: object, **how: object) -> object:
+        calls.append(path)
+        if len(calls) == (2 if step == "unlink" else 1):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return real(path, *args, **how)
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="Input/output error"):
+        patched.setattr(Path, step, fails)
+        stream.parts({})
+    stream.advance()
+    assert not [*(tmp_path / "batches").iterdir(), *(tmp_path / "stream").iterdir()]
