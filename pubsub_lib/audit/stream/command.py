@@ -105,11 +105,11 @@ def _run(
     intake = Intake(folders, stream.spool, options.patience)
     judge = spark_judge(spark, settings, options.out, stream)
     loop = AuditLoop(stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000, options.expected)
-    until = loop.closed_until
-    before = [each for each in windows.written(options.out) if each.window < until.get(each.domain, each.window)]
-    output = Output(before, options.format == "json", settings)
-    feed = None
     try:
+        until = loop.closed_until
+        before = [each for each in windows.written(options.out) if each.window < until.get(each.domain, each.window)]
+        output = Output(before, options.format == "json", settings)
+        feed = None
         if options.append:
             feed = Feed(options.append, options.out, checkpoint, settings, spark, options.keep_days)
         # A signal lets the present round complete. The same signal again ends the process; no result is lost by that.
@@ -150,7 +150,10 @@ def _round(loop: AuditLoop, output: "Output", out: Path, feed: Feed | None = Non
         output.problem(f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); it is retried")
         return True
     if output.behind:  # a round that did not end may have written windows, and later rounds do not return them
-        found = msgspec.structs.replace(found, closed=output.with_missed(found.closed, windows.written(out)))
+        try:
+            found = msgspec.structs.replace(found, closed=output.with_missed(found.closed, windows.written(out)))
+        except OSError as error:  # a later round returns them
+            output.problem(f"{error.filename or out} cannot be read ({error.strerror or error}); it is retried")
     if last:
         output.unread(found.young)
     if not _print(found, output, out):

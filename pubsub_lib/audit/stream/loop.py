@@ -65,7 +65,7 @@ class State(msgspec.Struct):
 
 class Round(msgspec.Struct, frozen=True):
     """The result of one round. ``waiting``: per domain the run that keeps the next windows open, and the time until
-    which that run is known. ``notes``: as of :class:`~pubsub_lib.audit.stream.tables.WindowRows`. ``young``: as of
+    which that run is known. ``notes``: as of :meth:`~pubsub_lib.audit.stream.tables.Stream.noted`. ``young``: as of
     :class:`~pubsub_lib.audit.stream.intake.Look`.
     """
 
@@ -174,7 +174,7 @@ class AuditLoop:
         self._begin(spans, without, parts.good, problems)
         closed = self._judge(files, spans) if spans else []
         new = [*self._finish(spans), *(self._expected.unreported() if spans or last else ())]
-        return Round(closed, new, waiting, parts.notes, look.young)
+        return Round(closed, new, waiting, self._stream.noted(), look.young)
 
     def _take_in(self) -> Look:
         """Take in new files, and read them. When that fails, the next round reads them."""

@@ -1,7 +1,7 @@
 """Spark's stream of files from the spool, and the run data of each batch (docs/audit.md, "Following")."""
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,14 +31,11 @@ _SPOOL, _BATCHES, _STATE, _ONCE = "spool", "batches", "stream", "once"
 
 
 class WindowRows(msgspec.Struct, frozen=True):
-    """The data of all batches. ``unusable``: per domain, (run, part) of files that are empty or damaged. ``notes``:
-    sentences about events that make no evidence incomplete.
-    """
+    """The data of all batches. ``unusable``: per domain, (run, part) of files that are empty or damaged."""
 
     good: dict[str, list[JournalPart]]
     unusable: dict[str, set[tuple[str, int]]]
     problems: list[str]
-    notes: Sequence[str] = ()
 
 
 class Stream:
@@ -187,8 +184,7 @@ class Stream:
             self.advance()
             self._checked = checked  # not before: these files are checked again when that reading fails
         reported = self._reported()
-        found = WindowRows({}, {}, [], self._notes)
-        self._notes = []
+        found = WindowRows({}, {}, [])
         self.torn = {}
         for folder in sorted(self.spool.iterdir()):
             domain = domain_of(folder.name)
@@ -219,6 +215,11 @@ class Stream:
             if ends := ends_before(unread, parts):
                 self.torn[domain] = sorted({*self.torn.get(domain, ()), *ends})
         return found
+
+    def noted(self) -> list[str]:
+        """The sentences since the last call about events that make no evidence incomplete."""
+        notes, self._notes = self._notes, []
+        return notes
 
     def _batches(self) -> list[Path]:
         return sorted((self._checkpoint / _BATCHES).glob("[!.]*.json"))

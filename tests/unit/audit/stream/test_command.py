@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -25,6 +26,7 @@ from pubsub_lib.audit.stream.command import Output
 from pubsub_lib.audit.stream.feed import Feed
 from pubsub_lib.audit.stream.loop import AuditLoop, Round, State
 from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, summed, written
+from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal import writer
 from pubsub_lib.journal.compaction import compact, write_parquet
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
@@ -166,6 +168,41 @@ def test_output_that_cannot_be_written_ends_the_follower_with_the_exit_code(
         "pubsub-audit: the output cannot be written (No space left on device); free disk space and start follow again; "
         f"all closed windows are in {tmp_path}/out\n"
     )
+
+
+def test_checkpoint_is_free_after_a_start_that_failed(tmp_path: Path) -> None:
+    place = place_of(tmp_path / "out", "net", 0)
+    place.mkdir(parents=True)
+    (place / SUMMARY).write_bytes(b"{")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="is not the result of a window"):
+            followed(tmp_path)
+
+
+def test_windows_that_cannot_be_read_are_returned_by_a_later_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missed, new = window(LOST), window(CAME, begin=2_000_000)
+    output = Output([], as_json=True, settings=AuditSettings())
+    loop = cast("AuditLoop", SimpleNamespace(round=lambda *, last: Round([new], ["x is garbage"], {})))
+    answers = iter([OSError(errno.EIO, os.strerror(errno.EIO), "summary.json"), [missed, new]])
+
+    def read_windows(_: Path) -> object:
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("pubsub_lib.audit.stream.windows.written", read_windows)
+    assert command._round(loop, output, tmp_path, last=False)
+    found = capsys.readouterr()
+    assert [msgspec.json.decode(line)["window"] for line in found.out.splitlines()] == [new.window]
+    assert found.err == (
+        "pubsub-audit: summary.json cannot be read (Input/output error); it is retried\npubsub-audit: x is garbage\n"
+    )
+    loop.round = lambda *, last: Round([], [], {})  # type: ignore[method-assign, assignment, misc]
+    assert command._round(loop, output, tmp_path, last=False)
+    assert [msgspec.json.decode(line)["window"] for line in capsys.readouterr().out.splitlines()] == [missed.window]
 
 
 def test_closed_pipe_ends_the_follower_without_a_message(

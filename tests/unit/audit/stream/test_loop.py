@@ -360,6 +360,7 @@ class Given:
     def __init__(self) -> None:
         self.parts_there: list[JournalPart] = []
         self.coming: dict[str, Coming] = {}
+        self.notes: list[str] = []
 
     def look(self) -> Look:
         return Look(0, {"": self.coming}, {}, [])
@@ -370,6 +371,10 @@ class Given:
 
     def parts(self, given_up: object) -> WindowRows:
         return WindowRows({"": self.parts_there}, {}, [])
+
+    def noted(self) -> list[str]:
+        notes, self.notes = self.notes, []
+        return notes
 
     def files(self, domain: str, parts: object) -> tuple[list[Path], list[str]]:
         return [], []
@@ -511,7 +516,7 @@ def test_round_after_a_failed_one_repeats_its_steps(
     loop.round()
     first = given.judged[-1][1]
     given.arrive("b", "alive", BEGIN + 9 * WINDOW, number=2, begin=BEGIN + 4 * WINDOW)
-    given.found = ["x is not a journal"]
+    given.found, given.notes = ["x is not a journal"], ["all is read again"]
     given.failed(step, loop, monkeypatch)
     if restarted:
         loop.close()
@@ -519,7 +524,7 @@ def test_round_after_a_failed_one_repeats_its_steps(
         given.found = ["x is not a journal"]  # a new intake finds it again
     found = loop.round()
     assert given.unread == 0, "the stream has read the file of the failed round"
-    assert found.problems == ["x is not a journal"]
+    assert (found.problems, found.notes) == (["x is not a journal"], ["all is read again"])
     assert loop.problems == ["x is not a journal"]
     assert given.judged[-1] == (first, BEGIN + 7 * WINDOW)
     assert loop.closed_until[""] == BEGIN + 7 * WINDOW
