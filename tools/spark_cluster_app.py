@@ -235,11 +235,10 @@ def check(folder: Path, journals: Path, store: str | None) -> tuple[Summary, lis
         folders = [journals]
         if store:
             # Read the store only once, because each reading is a separate run, which trails name.
-            folders.append(Path(scratch) / "store")
             with StoreSide(store) as side:
-                problem = side.write(folders[1])
-            if problem:
-                raise ClusterError(problem)
+                folders.append(side.write(Path(scratch) / "store"))
+            if side.lacking:
+                raise ClusterError(side.lacking)
         here = _audited(folders, "local[2]", Path(scratch) / "here", folder)
         there = _audited(folders, master, Path(scratch) / "there", folder)
     one, other = comparable(here), comparable(there)

@@ -147,15 +147,14 @@ def _run(options: argparse.Namespace) -> summary.Summary:
         size = journals.size_of(folders) + (store.expected_size() if store else 0)
         # Parquet is smaller than append files, so few bytes stay few.
         with early(partial(_session, options, size) if 0 < size < SMALL else None) as begun:
-            lacking: list[str] = []
-            read = partial(_read, store, Path(scratch) / "store", lacking) if store else None
+            read = partial(store.write, Path(scratch) / "store") if store else None
             gathered = journals.gather(folders, Path(scratch) / "tails", read)
             if gathered.empty:
                 found = summary.nothing(gathered.problems)
                 if options.out:
                     report.save_summary(found, options.out)
                 return found
-            return _audit(options, settings, gathered, "".join(lacking), begun)
+            return _audit(options, settings, gathered, store.lacking if store else "", begun)
 
 
 def _expected(options: argparse.Namespace, folders: Mapping[str, Sequence[Path]]) -> list[tuple[str, str]]:
@@ -271,13 +270,6 @@ def _opened(
     if len(folders) != 1:
         raise ConfigError(f"--store names one database, but the journals have {len(folders)} domains; audit each alone")
     return StoreSide(database)
-
-
-def _read(store: "StoreSide", folder: Path, lacking: list[str]) -> Path:
-    """Write the store's journal into the folder, and return that. Adds a problem to ``lacking`` when it is empty."""
-    problem = store.write(folder)
-    lacking += [problem] if problem else []
-    return folder
 
 
 if __name__ == "__main__":

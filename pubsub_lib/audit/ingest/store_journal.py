@@ -22,6 +22,8 @@ class StoreSide:
     def __init__(self, database: Settings | str) -> None:
         """Open the store. Raises ConfigError and StoreError."""
         self._store = Store(database, read_only=True)
+        self.lacking = ""
+        """The problem of an empty store, once its journal is written."""
 
     def __enter__(self) -> "StoreSide":
         return self
@@ -35,17 +37,17 @@ class StoreSide:
         """
         return _OBJECT * sum(head.count for head in self._store.read_heads({ALL}).topics.values())
 
-    def write(self, folder: Path) -> str:
-        """Write the store's journal into ``folder``, and close the store. Returns a problem if the store is empty.
-        Blocks and raises as :func:`journal_of_store`.
+    def write(self, folder: Path) -> Path:
+        """Write the store's journal into ``folder``, and close the store. Returns the folder. Blocks and raises as
+        :func:`journal_of_store`.
         """
         with self._store:
-            if journal_of_store(self._store, folder):
-                return ""
-        return (
-            f"{self._store!r} has neither objects nor a changelog, but the journals have messages; give --store "
-            "their database"
-        )
+            if not journal_of_store(self._store, folder):
+                self.lacking = (
+                    f"{self._store!r} has neither objects nor a changelog, but the journals have messages; give "
+                    "--store their database"
+                )
+        return folder
 
 
 def journal_of_store(store: Store, folder: Path) -> bool:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pubsub_lib import failpoints
+from pubsub_lib.audit.durable import sync, write_whole
 from pubsub_lib.audit.lake.tables import SCHEMAS, VERSION, Tables
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal.seal import CHECKSUM_KEY, UNSEALED, check_seal, seal
@@ -142,7 +143,7 @@ class Lake:
         new = self.folder / _NEW
         try:
             new.mkdir()
-            _write_whole(new / ABOUT, msgspec.json.format(msgspec.json.encode(about)))
+            write_whole(new / ABOUT, msgspec.json.format(msgspec.json.encode(about)))
             for day, tables in days.items():
                 for name, schema in SCHEMAS.items():
                     path = new / _place(name, day)
@@ -239,14 +240,4 @@ def _write(table: pa.Table, path: Path) -> None:
     with path.open("wb") as file:  # its errors have a text, those of Arrow's own files not always
         pq.write_table(table.replace_schema_metadata(metadata), file, compression="zstd")
     seal(path)
-    _synced(path)
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    _synced(path)
-
-
-def _synced(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    sync(path)

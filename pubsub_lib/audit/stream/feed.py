@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import xxhash
 
+from pubsub_lib.audit.durable import write_whole
 from pubsub_lib.audit.lake.addition import Audited, Run
 from pubsub_lib.audit.lake.append import append, closed_windows
 from pubsub_lib.audit.lake.tables import day_of
 from pubsub_lib.audit.settings import PARTICIPANTS, AuditSettings
-from pubsub_lib.audit.stream.durable import write_whole
 from pubsub_lib.audit.stream.runs import JournalPart
 from pubsub_lib.audit.stream.windows import Closed, place_of, written
 from pubsub_lib.errors import ConfigError

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from pubsub_lib.audit.stream.durable import write_whole
+from pubsub_lib.audit.durable import write_whole
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX
 from pubsub_lib.journal.entries import parse

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from pubsub_lib.audit.durable import write_whole
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.ingest.expected import Expected
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import adapt
 from pubsub_lib.audit.stream import windows
-from pubsub_lib.audit.stream.durable import write_whole
 from pubsub_lib.audit.stream.intake import Intake, Look
 from pubsub_lib.audit.stream.part_clocks import every_part, with_right_times
 from pubsub_lib.audit.stream.runs import (

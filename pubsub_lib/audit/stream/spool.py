@@ -15,8 +15,8 @@ from urllib.parse import quote, unquote
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pubsub_lib.audit.durable import make, rename
 from pubsub_lib.audit.ingest.overlaps import ranges_of
-from pubsub_lib.audit.stream.durable import make, rename
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY, TORN_KEY

@@ -10,11 +10,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pubsub_lib.audit.durable import make, sync, write_whole
 from pubsub_lib.audit.ingest.input import SCHEMA
 from pubsub_lib.audit.ingest.overlaps import Numbered, without_overlaps
 from pubsub_lib.audit.ingest.run_ends import ReadPart, ends_before, run_and_part
 from pubsub_lib.audit.spark.addresses import path_of, to_read, to_write
-from pubsub_lib.audit.stream.durable import make, sync, write_whole
 from pubsub_lib.audit.stream.part_clocks import read_clocks
 from pubsub_lib.audit.stream.runs import JournalPart
 from pubsub_lib.audit.stream.spool import domain_of, folder_of, taken_of

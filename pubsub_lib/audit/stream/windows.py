@@ -13,11 +13,11 @@ import msgspec
 import pyarrow as pa
 
 from pubsub_lib import failpoints
+from pubsub_lib.audit.durable import make, rename
 from pubsub_lib.audit.report.summary import STRICT, Balance, Count, category, exit_code
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.addresses import to_write
 from pubsub_lib.audit.spark.arrow_tables import small
-from pubsub_lib.audit.stream.durable import make, rename
 from pubsub_lib.audit.stream.spool import folder_of
 from pubsub_lib.errors import ConfigError
 

@@ -274,7 +274,7 @@ def test_spark_starts_while_the_store_is_read_unless_it_is_large(
     monkeypatch.setattr("pubsub_lib.audit.spark.early._running", lambda: False)
     monkeypatch.setattr("pubsub_lib.audit.main.SMALL", small)
     monkeypatch.setattr("pubsub_lib.audit.main._session", start)
-    monkeypatch.setattr("pubsub_lib.audit.main._read", read)
+    monkeypatch.setattr("pubsub_lib.audit.ingest.store_journal.StoreSide.write", read)
     assert main(["run", str(tmp_path), "--store", sqlite_url]) == 32
 
 

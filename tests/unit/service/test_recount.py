@@ -332,6 +332,12 @@ class Flaky:
             raise StoreUnavailable("the database does not answer in time")
 
 
+def fill_topics(store: Store, number: int) -> None:
+    """Make this many topics, t000 and so on, of two objects each."""
+    for each in range(number):
+        fill(store, 2, f"t{each:03d}")
+
+
 def persist(recount: StoreRecount, begin: float, seconds: float) -> int:
     """Step like the loop, also after failures; returns how many steps failed."""
     now, failed = begin, 0
@@ -390,8 +396,7 @@ def test_recount_goes_on_while_the_repair_of_one_topic_always_times_out(
 
 def test_recount_goes_on_while_the_sums_of_one_topic_always_time_out(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
-        for number in range(2 * TOPICS + 10):
-            fill(store, 2, f"t{number:03d}")
+        fill_topics(store, 2 * TOPICS + 10)
         last = f"t{2 * TOPICS + 9:03d}"
         right = contents(store)
         harm(sqlite_url, lose("t000-1"), lose("t150-1"))
@@ -407,8 +412,7 @@ def test_recount_goes_on_while_the_sums_of_one_topic_always_time_out(sqlite_url:
 @pytest.mark.parametrize("others", [1, TOPICS + 10])
 def test_recount_repairs_other_topics_while_one_is_neither_compared_nor_repaired(others: int, sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
-        for number in range(others + 1):
-            fill(store, 2, f"t{number:03d}")
+        fill_topics(store, others + 1)
         right = {each.ident: each for each in contents(store) if each.topic != "t000"}
         harm(sqlite_url, alter("t000-1"), *(lose(f"t{number:03d}-1") for number in range(1, others + 1, 9)))
         hung = StoreRecount(Flaky(store, lambda name, topics: "t000" in topics), lambda now: True, WITHIN)
@@ -421,8 +425,7 @@ def test_recount_repairs_other_topics_while_one_is_neither_compared_nor_repaired
 
 def test_round_ends_while_one_topic_is_not_compared_and_another_not_repaired(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
-        for number in range(2 * TOPICS + 1):
-            fill(store, 2, f"t{number:03d}")
+        fill_topics(store, 2 * TOPICS + 1)
         harm(sqlite_url, lose("t100-1"), lose("t200-1"))
         refused = {"unfit": "t000", "repair": "t200"}
         hung = StoreRecount(Flaky(store, lambda name, topics: refused[name] in topics), lambda now: True, WITHIN)

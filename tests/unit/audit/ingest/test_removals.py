@@ -26,6 +26,13 @@ def run_of_three_parts(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
+def rolled_run(folder: Path) -> list[Path]:
+    """The same as Parquet."""
+    run_of_three_parts(folder)
+    compact(folder)
+    return sorted(folder.iterdir())
+
+
 def gathered_while(
     folder: Path, monkeypatch: pytest.MonkeyPatch, path: Path, change: Callable[[], object], *more: Path
 ) -> Input:
@@ -45,10 +52,7 @@ def test_file_that_retention_removes_before_it_is_read_counts_as_removed_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rolled: bool
 ) -> None:
     folder = tmp_path / "journals"
-    first, *later = run_of_three_parts(folder)
-    if rolled:
-        compact(folder)
-        first, *later = sorted(folder.iterdir())
+    first, *later = rolled_run(folder) if rolled else run_of_three_parts(folder)
     found = gathered_while(folder, monkeypatch, first, first.unlink)
     assert found.problems == []
     assert [path.stem for path in found.files[""]] == [path.stem for path in later]
@@ -61,10 +65,7 @@ def test_file_that_is_removed_after_a_kept_part_of_its_run_is_reported(
 ) -> None:
     """Retention removes the oldest files first, so something else has removed it."""
     folder = tmp_path / "journals"
-    *_, last = run_of_three_parts(folder)
-    if rolled:
-        compact(folder)
-        *_, last = sorted(folder.iterdir())
+    *_, last = rolled_run(folder) if rolled else run_of_three_parts(folder)
     found = gathered_while(folder, monkeypatch, last, last.unlink)
     assert found.problems == [f"{last} cannot be read (it was deleted); check which process deletes journal files"]
     assert [last for _, last in found.torn[""]] == [5], "the end of the run is missing"
@@ -105,9 +106,7 @@ def test_file_that_is_converted_while_the_folder_is_listed_is_read(
 
 def test_files_that_were_removed_after_their_check_are_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
-    run_of_three_parts(folder)
-    compact(folder)
-    first, second, third = sorted(folder.iterdir())
+    first, second, third = rolled_run(folder)
     found = gather({"": [folder]}, tmp_path / "scratch")
     assert without_removed(found) is None, "all are there"
     first.unlink()
@@ -131,10 +130,8 @@ def test_parts_in_another_folder_do_not_show_who_removed_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, copies = tmp_path / "journals", tmp_path / "copies"
-    run_of_three_parts(folder)
-    compact(folder)
+    first, second, third = rolled_run(folder)
     shutil.copytree(folder, copies)
-    first, second, third = sorted(folder.iterdir())
     first.unlink()
     found = gathered_while(folder, monkeypatch, second, second.unlink, copies)
     assert found.files[""] == [copies / first.name, copies / second.name, third]
@@ -146,9 +143,7 @@ def test_parts_in_another_folder_do_not_show_who_removed_a_file(
 
 def test_removed_file_beside_one_that_was_damaged_meanwhile_is_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
-    run_of_three_parts(folder)
-    compact(folder)
-    first, second, third = sorted(folder.iterdir())
+    first, second, third = rolled_run(folder)
     found = gather({"": [folder]}, tmp_path / "scratch")
     first.unlink()
     second.write_bytes(second.read_bytes()[:200])

@@ -67,7 +67,8 @@ def test_size_is_expected_from_the_number_of_objects(sqlite_url: str, tmp_path: 
                     tx.set("lport", f"{topic}-{number}", {"n": number}, topic=topic)
     with StoreSide(sqlite_url) as side:
         expected = side.expected_size()
-        assert side.write(tmp_path / "j") == ""
+        assert side.write(tmp_path / "j") == tmp_path / "j"
+        assert side.lacking == ""
     # The journal also has the changelog, here of the same changes.
     assert expected / 2 < sum(path.stat().st_size for path in (tmp_path / "j").iterdir()) < 3 * expected
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib.audit.stream import durable
+from pubsub_lib.audit import durable
 
 
 @pytest.fixture

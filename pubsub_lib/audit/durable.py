@@ -1,4 +1,4 @@
-"""Files of a follower that survive a power loss: content and name are on the disk before the next step begins."""
+"""Files that survive a power loss: content and name are on the disk before the next step begins."""
 
 import os
 from pathlib import Path
