@@ -99,18 +99,19 @@ class SessionRecorder(Transaction):
 
     def _before_commit(self, session: Session) -> None:
         savepoint = session.get_nested_transaction()
-        if savepoint is None:
+        # The second call for one savepoint: an outer transaction commits while the savepoint is open.
+        over_savepoint = savepoint is not None and savepoint is self._ending
+        if savepoint is None or over_savepoint:
             session.flush()  # a program may record its changes while they are flushed, too
-            self._executed = True
+        self._ending = savepoint
+        self._executed = self._executed or savepoint is None
         if not self._operations or self._pending is not None:
             # Pending: another listener stopped the commit after our verbs were executed, and it is tried again.
             return
+        if over_savepoint:
+            # That commit would end before our verbs are executed, so it must not begin.
+            raise UsageError("a savepoint is still open inside a transaction that commits; end the savepoint first")
         if savepoint is not None:
-            # The second call for one savepoint: an outer transaction commits while the savepoint is open. That commit
-            # would end before our verbs are executed, so it must not begin.
-            if self._ending is savepoint:
-                raise UsageError("a savepoint is still open inside a transaction that commits; end the savepoint first")
-            self._ending = savepoint
             return
         try:
             connection = session.connection(bind_arguments=self._bind)

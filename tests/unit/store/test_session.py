@@ -151,6 +151,19 @@ def test_outer_commit_over_an_open_savepoint_is_rejected(store: Store, session: 
     assert store.get("t", "k") is None
 
 
+def test_verbs_that_the_flush_of_an_open_savepoint_records_are_not_dropped(
+    store: Store, session: Session, engine: Engine
+) -> None:
+    """The outer transaction ends the savepoint, whose flush comes after its ``before_commit``."""
+    recorder = store.session(session)
+    event.listen(session, "before_flush", lambda *_: recorder.set("t", "k", 1))
+    with pytest.raises(UsageError, match="savepoint"), session.begin():
+        session.begin_nested()
+        session.add(Port(name="p1", number=1))
+    assert ports(engine) == []
+    assert store.get("t", "k") is None
+
+
 def test_violated_condition_fails_the_sessions_commit(store: Store, session: Session, engine: Engine) -> None:
     with store.transaction() as tx:
         tx.set("t", "k", 1)
