@@ -1,6 +1,7 @@
 """The journal of the store: every object with its version, and the retained changelog."""
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from pubsub_lib.errors import JournalError, StoreBusy
 from pubsub_lib.journal import Journal
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import Row, value_hash
+from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store, StoreSettings
 from tests.unit.journal.builders import files_that_end_at
 
@@ -79,6 +81,26 @@ def test_journal_that_cannot_be_written_raises(sqlite_url: str, tmp_path: Path) 
             tx.set("lport", "a", {"n": "x" * 5000})
         with files_that_end_at(400), pytest.raises(JournalError, match=r"cannot be written to .*; free disk space"):
             journal_of_store(store, tmp_path / "j")
+
+
+@pytest.mark.postgresql
+def test_slow_disk_does_not_end_the_snapshot(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The objects are written between two statements of one transaction."""
+    with Store(postgres_url) as store, store.transaction() as tx:
+        tx.set("lport", "a", 1, topic="t")
+    impatient = Settings(store_url=postgres_url, store=StoreSettings(idle_in_transaction_timeout=0.05))
+    listing = Journal.listing
+
+    def slowly(*arguments: Any) -> None:
+        time.sleep(0.2)  # of a transaction that the settings allow to be idle for 0.05 s
+        listing(*arguments)
+
+    monkeypatch.setattr(Journal, "listing", slowly)
+    with StoreSide(impatient) as side:
+        side.write(tmp_path / "j")
+    assert is_of_one_moment(rows(tmp_path / "j"))
 
 
 def is_of_one_moment(found: list[Row]) -> bool:
