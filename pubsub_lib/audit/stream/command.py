@@ -122,8 +122,13 @@ def _run(
         return CLOSED_PIPE
     finally:
         loop.close()
-    # The last round may have failed after it wrote windows.
-    output.count(windows.written(options.out))
+    try:
+        # The last round may have failed after it wrote windows.
+        output.count(windows.written(options.out))
+    except OSError as error:
+        output.broken = True
+        what = error.filename or options.out
+        output.problem(f"{what} cannot be read ({error.strerror or error}); correct its disk and start follow again")
     return output.exit_code(loop.problems)
 
 

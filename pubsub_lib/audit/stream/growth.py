@@ -6,9 +6,9 @@ growth. What was seen is kept on the disk, so that a follower that runs for one 
 
 import os
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, MutableMapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -86,8 +86,7 @@ class Growth:
 
     def keep_only(self, folder: Path, paths: Container[Path]) -> None:
         """Forget the files of a folder that do not exist any more."""
-        for path in [each for each in self._seen if each.parent == folder and each not in paths]:
-            del self._seen[path]
+        keep_only(self._seen, folder, paths)
 
     def save(self) -> None:
         """Keep what was seen, when that changed. Raises OSError."""
@@ -98,6 +97,12 @@ class Growth:
         kept = {str(path): (most, time.time() - age) for path, (most, age) in past.items()}
         write_whole(self._memory, msgspec.json.encode(kept))
         self._kept = kept
+
+
+def keep_only(known: MutableMapping[Path, Any], folder: Path, paths: Container[Path]) -> None:
+    """Remove from ``known`` the files of a folder that are not among ``paths``."""
+    for path in [each for each in known if each.parent == folder and each not in paths]:
+        del known[path]
 
 
 def state_of(about: os.stat_result) -> State:

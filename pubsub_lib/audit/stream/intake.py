@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from pubsub_lib.audit.ingest.run_ends import run_and_part
-from pubsub_lib.audit.stream.growth import Growth, State, state_of
+from pubsub_lib.audit.stream.growth import Growth, State, keep_only, state_of
 from pubsub_lib.audit.stream.spool import WHOLE, Spool
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
@@ -83,9 +83,7 @@ class Intake:
         """Files of which all is taken."""
         self._growth = Growth(spool.parent / _MEMORY, patience, clock)
         self._refused: dict[Path, str] = {}
-        """The last reported permission or I/O error of a file. Such a file is retried at each look, because it need not
-        change before it can be read.
-        """
+        """The last reported permission or I/O error of a file, which is retried at each look: it need not change."""
         self._young: list[Path] = []
         """Those of the present look: see :class:`Look`."""
         self._missing: dict[tuple[str, str, int], float] = {}
@@ -127,7 +125,10 @@ class Intake:
         except OSError as error:
             problems.append(f"the journals' folder {place} cannot be read ({error.strerror}); restore it")
             return
-        self._growth.keep_only(place, {*opened, *others})
+        present = {*opened, *others}
+        self._growth.keep_only(place, present)
+        for known in (self._done, self._bad, self._refused):
+            keep_only(known, place, present)
         for path in others:
             if path.suffix == BAD_SUFFIX:
                 lost.add(run_and_part(path.stem))

@@ -170,6 +170,28 @@ def test_output_that_cannot_be_written_ends_the_follower_with_the_exit_code(
     )
 
 
+def test_windows_that_cannot_be_read_at_the_end_make_the_result_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds(monkeypatch, Round([], [], {}))
+    answers = iter([[window(LOST)], [], OSError(errno.EIO, os.strerror(errno.EIO), "summary.json")])
+
+    def read_windows(_: Path) -> object:
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("pubsub_lib.audit.stream.windows.written", read_windows)
+    (tmp_path / "out" / "checkpoint").mkdir(parents=True)
+    saved = State(AuditSettings(), closed={"net": 2_000_000 * SECOND})
+    (tmp_path / "out" / "checkpoint" / "state.json").write_bytes(msgspec.json.encode(saved))
+    assert followed(tmp_path, "--once") == 1 + 32
+    assert capsys.readouterr().err == (
+        "pubsub-audit: summary.json cannot be read (Input/output error); correct its disk and start follow again\n"
+    )
+
+
 def test_checkpoint_is_free_after_a_start_that_failed(tmp_path: Path) -> None:
     place = place_of(tmp_path / "out", "net", 0)
     place.mkdir(parents=True)

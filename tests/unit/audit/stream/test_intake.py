@@ -101,6 +101,20 @@ def test_intake_takes_a_file_once_in_either_form(tmp_path: Path) -> None:
     assert pq.read_table(place.spool / folder_of("net 1/ä") / f"{two.run}-000001.parquet").num_rows == 4
 
 
+def test_intake_forgets_the_files_that_retention_has_removed(tmp_path: Path) -> None:
+    """A follower that runs for months must not grow with each file."""
+    place = Place(tmp_path)
+    place.journal().close()
+    (place.folder / "x-000001.journal").write_bytes(b"nonsense")
+    for path in place.folder.iterdir():
+        old(path)
+    assert len(place.look().problems) == 1
+    for path in place.folder.iterdir():
+        path.unlink()
+    place.look()
+    assert (place.intake._done, place.intake._bad, place.intake._refused) == ({}, {}, {})
+
+
 def test_unreadable_file_is_reported_once_and_read_when_it_is_complete(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.journal().close()
