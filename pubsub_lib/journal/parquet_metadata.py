@@ -20,6 +20,11 @@ def metadata_of(contents: Contents) -> dict[bytes, bytes]:
     return found
 
 
+def is_torn(metadata: Mapping[bytes, bytes] | None) -> bool:
+    """Whether bytes at the end of the append file were not read."""
+    return TORN_KEY in (metadata or {})
+
+
 def is_cut(metadata: Mapping[bytes, bytes] | None) -> bool:
     """Whether the append file ended in the middle of a record, and was not damaged otherwise."""
     return (metadata or {}).get(TORN_KEY, b"").startswith(_CUT.encode())
@@ -46,6 +51,14 @@ def torn_problem(name: str, metadata: Mapping[bytes, bytes] | None, records: int
         f"{name} was damaged after it was written: {_records(records)} read, and the last {size} bytes were not, so "
         "their records are missing; check the disk, or copy the file again"
     )
+
+
+def empty_problem(name: object, *, begun: bool) -> str:
+    """The sentence about a file without any record that no process writes; ``begun``: it has a header. A program writes
+    a record as soon as it has begun a file.
+    """
+    what = "has no whole record, as after a full disk" if begun else "is empty, as after a power loss"
+    return f"{name} {what}; its records count as lost"
 
 
 def _records(number: int) -> str:

@@ -1,6 +1,9 @@
 """One file of a journal as Spark can read it, and the facts about it that the gathering of journals needs."""
 
+import os
+import time
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import pyarrow.parquet as pq
@@ -10,8 +13,11 @@ from pubsub_lib.audit.ingest.overlaps import Ranges, ranges_of
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import being_written
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
-from pubsub_lib.journal.parquet_metadata import as_damaged, is_cut, torn_problem
+from pubsub_lib.journal.parquet_metadata import as_damaged, empty_problem, is_cut, is_torn, torn_problem
 from pubsub_lib.journal.reading import check_parquet
+
+_BEGINS: Final = 60.0
+"""Seconds after which no process can still be about to begin an empty file."""
 
 
 class SourceFile(msgspec.Struct, frozen=True):
@@ -38,8 +44,20 @@ def source_file(path: Path, scratch: Path) -> SourceFile | None:
     Blocks while it reads the file, and for some seconds when the end of a locked file is not a whole record. Raises
     JournalError for a file that is not a journal, and OSError.
     """
+    check_name(path)
     found = _readable(path, scratch)
     return None if found is None else _begin(path, *found)
+
+
+def check_name(path: Path) -> None:
+    """Raise JournalError when Spark cannot open a file of this name, which may hold any bytes."""
+    if not path.name.isascii() and os.fsencode(path.name).decode(errors="ignore") != path.name:
+        raise JournalError(f"the name of {path} is not UTF-8; rename it")
+
+
+def may_begin(about: os.stat_result) -> bool:
+    """Whether a process may be about to lock an empty file and to write it."""
+    return time.time() - about.st_mtime < _BEGINS
 
 
 def as_parquet(path: Path, made: Path) -> Path:
@@ -61,12 +79,17 @@ def _readable(path: Path, scratch: Path) -> tuple[Path, End] | None:
     try:
         if path.suffix == PARQUET_SUFFIX:
             return as_parquet(path, path), "torn"
-        if path.stat().st_size == 0:
-            return None
-        growing = being_written(path)
+        about, growing = path.stat(), being_written(path)
+        if about.st_size == 0:
+            if growing or may_begin(about):
+                return None
+            raise JournalError(empty_problem(path, begun=False))
         scratch.mkdir(parents=True, exist_ok=True)
         made = as_parquet(path, scratch / f"{path.stem}{PARQUET_SUFFIX}")
-        if not growing or not is_cut(pq.read_metadata(made).metadata):
+        content = pq.read_metadata(made)
+        if growing and not content.num_rows and not is_torn(content.metadata):
+            return made, "written"
+        if not growing or not is_cut(content.metadata):
             return made, "torn"
         if not being_written(path):
             return _readable(path, scratch)  # it is finished now: it may be longer, and its end counts
@@ -90,4 +113,6 @@ def _begin(path: Path, readable: Path, end: End) -> SourceFile:
         raise JournalError(f"{path} is damaged ({error}); remove it or copy it again") from error
     metadata = as_damaged(about.metadata) if end == "damaged" else about.metadata
     torn = "" if end == "written" else torn_problem(str(path), metadata, about.num_rows)
+    if end != "written" and not about.num_rows:
+        torn = torn or empty_problem(path, begun=True)
     return SourceFile(path, readable, ranges, about.num_rows, torn)

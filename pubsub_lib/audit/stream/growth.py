@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pubsub_lib.audit.durable import write_whole
+from pubsub_lib.audit.stream.memory import recall, remember
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX
 from pubsub_lib.journal.entries import parse
@@ -47,11 +47,7 @@ class Growth:
         self._patience = patience
         self._clock = clock
         self._seen: dict[Path, Sight] = {}
-        self._kept: dict[str, tuple[Reach, float]] = {}
-        try:
-            self._kept = msgspec.json.decode(memory.read_bytes(), type=dict[str, tuple[Reach, float]])
-        except (FileNotFoundError, msgspec.MsgspecError):
-            pass
+        self._kept = recall(memory, dict[str, tuple[Reach, float]]) or {}
         for path, (most, since) in self._kept.items():
             reached = clock() - max(0.0, time.time() - since)
             self._seen[Path(path)] = Sight(_NEVER, clock(), most, most, reached)
@@ -95,7 +91,7 @@ class Growth:
         if same and all(self._kept[str(path)][0] == most for path, (most, _) in past.items()):
             return
         kept = {str(path): (most, time.time() - age) for path, (most, age) in past.items()}
-        write_whole(self._memory, msgspec.json.encode(kept))
+        remember(self._memory, kept)
         self._kept = kept
 
 

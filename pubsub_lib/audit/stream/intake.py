@@ -6,24 +6,28 @@ is waited for until it is whole or does not grow for the patience.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
 from pubsub_lib.audit.ingest.run_ends import run_and_part
+from pubsub_lib.audit.ingest.source_file import check_name, may_begin
 from pubsub_lib.audit.stream.growth import Growth, State, keep_only, state_of
+from pubsub_lib.audit.stream.missing_parts import MissingParts
 from pubsub_lib.audit.stream.spool import WHOLE, Spool
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
 from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX
 from pubsub_lib.journal.entries import parse
+from pubsub_lib.journal.parquet_metadata import empty_problem
 from pubsub_lib.journal.reading import unreadable
 
 _HEAD: Final = 1 << 16
 """Maximum number of bytes read from a file that is still being written: they hold its header and first entry."""
-_MEMORY: Final = "growing.json"
+_GROWTH: Final = "growing.json"
+_MISSING: Final = "missing.json"
 _Outcome = Literal["taken", "growing", "invalid", "gone", "unreadable", "no room"]
 """The result of taking in a file."""
 
@@ -81,15 +85,12 @@ class Intake:
         """Files that are not journals: checked again when their state changes."""
         self._done: dict[Path, State] = {}
         """Files of which all is taken."""
-        self._growth = Growth(spool.parent / _MEMORY, patience, clock)
+        self._growth = Growth(spool.parent / _GROWTH, patience, clock)
+        self._missing = MissingParts(spool.parent / _MISSING, patience, clock)
         self._refused: dict[Path, str] = {}
         """The last reported permission or I/O error of a file, which is retried at each look: it need not change."""
         self._young: list[Path] = []
         """Those of the present look: see :class:`Look`."""
-        self._missing: dict[tuple[str, str, int], float] = {}
-        """The time since which a part is missing."""
-        self._reported: set[tuple[str, str, int]] = set()
-        """Missing parts that were reported as lost."""
 
     def look(self) -> Look:
         """List every folder and take in the new files. Blocks while it reads them. Unreadable files become problems."""
@@ -107,12 +108,16 @@ class Intake:
                 self._look_at(place, domain, there, of_domain, lost, problems)
             arrived += len(there.items() - before.items())
             coming[domain] = of_domain
-            given_up[domain] = frozenset(lost | self._overdue(domain, there, of_domain, lost, problems))
-        return Look(arrived, coming, given_up, problems, tuple(self._young))
+            opened = {run: each.open for run, each in of_domain.items()}
+            given_up[domain] = frozenset(lost | self._missing.overdue(domain, there, opened, lost, problems))
+        # The name of a file may hold any bytes; a problem must be valid text.
+        sentences = [each.encode(errors="backslashreplace").decode() for each in problems]
+        return Look(arrived, coming, given_up, sentences, tuple(self._young))
 
     def save(self) -> None:
-        """Keep on the disk which files may be growing, for the next follower. Raises OSError."""
+        """Keep on the disk which files may be growing, and which parts are missing. Raises OSError."""
         self._growth.save()
+        self._missing.save()
 
     def _look_at(
         self, place: Path, domain: str, there: dict[str, float], coming: dict[str, Coming], lost: set[tuple[str, int]],
@@ -154,8 +159,7 @@ class Intake:
             self._refuse(path, unreadable(path, error), problems)
             fd = None
         try:
-            # A file is empty until its writer has locked it.
-            if fd is not None and os.fstat(fd).st_size:
+            if fd is not None and not self._begins(os.fstat(fd)):
                 outcome = self._take(path, domain, there, problems)
                 if outcome == "invalid":  # no process writes or copies it any more, so waiting would not help
                     lost.add(run_and_part(path.stem))
@@ -168,6 +172,10 @@ class Intake:
         one = coming.setdefault(run, Coming())
         one.open.add(part)
         one.begun = one.begun or _begun(path)
+
+    def _begins(self, about: os.stat_result) -> bool:
+        """Whether a process may be about to lock the file. Until then it is empty."""
+        return not about.st_size and (may_begin(about) or not self._growth.is_old(about))
 
     def _is_done(self, path: Path) -> bool:
         try:
@@ -188,6 +196,9 @@ class Intake:
             if self._bad.get(path) == state:
                 return "invalid"
             quiet = self._growth.is_old(about)
+            check_name(path)
+            if not about.st_size and path.suffix == OPEN_SUFFIX:
+                raise JournalError(empty_problem(path, begun=False))
             if not quiet:
                 seen = self._growth.look(path, about)
                 quiet = self._growth.is_quiet(seen)
@@ -238,52 +249,10 @@ class Intake:
             self._bad[path] = state
             problems.append(sentence)
 
-    def _overdue(
-        self, domain: str, there: dict[str, float], coming: Mapping[str, Coming], lost: set[tuple[str, int]],
-        problems: list[str],
-    ) -> set[tuple[str, int]]:  # fmt: skip
-        """The missing parts that were not found within the patience."""
-        parts: dict[str, set[int]] = {}
-        for run, part in map(run_and_part, there):
-            parts.setdefault(run, set()).add(part)
-        overdue = set()
-        now = self._clock()  # one time for all, so that parts which go missing together are reported together
-        for run, have in parts.items():
-            opened = coming[run].open if run in coming else set()
-            new = []
-            for part in set(range(1, max(have | opened))) - have - opened:
-                if (run, part) in lost:
-                    continue
-                since = self._missing.setdefault((domain, run, part), now)
-                if now - since >= self._patience:
-                    overdue.add((run, part))
-                    if (domain, run, part) not in self._reported:
-                        self._reported.add((domain, run, part))
-                        new.append(part)
-            problems += [_missing_parts(run, first, last) for first, last in ranges(new)]
-        return overdue
-
 
 def _visible(place: Path) -> list[Path]:
     """The files in a folder. Programs that copy give a temporary file a name that begins with a dot."""
     return [each for each in place.iterdir() if not each.name.startswith(".")]
-
-
-def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """The first and the last number of each range of successive numbers, in order."""
-    found: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return found
-
-
-def _missing_parts(run: str, first: int, last: int) -> str:
-    if first == last:
-        return f"part {first} of the run {run} is missing; its records count as lost"
-    return f"parts {first} to {last} of the run {run} are missing; their records count as lost"
 
 
 def _begun(path: Path) -> Begun | None:

@@ -20,7 +20,7 @@ from pubsub_lib.audit.stream.runs import JournalPart
 from pubsub_lib.audit.stream.spool import domain_of, folder_of, taken_of
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX
-from pubsub_lib.journal.parquet_metadata import torn_problem
+from pubsub_lib.journal.parquet_metadata import empty_problem, torn_problem
 from pubsub_lib.journal.reading import check_whole
 
 if TYPE_CHECKING:
@@ -246,7 +246,9 @@ class Stream:
                 if isinstance(error, OSError) and error.errno:  # Arrow's own errors have no errno
                     raise
                 return [_damaged(path)]
-            self._about[path] = (about.num_rows, torn_problem(taken_of(path.stem)[0], about.metadata, about.num_rows))
+            stem = taken_of(path.stem)[0]
+            torn = torn_problem(stem, about.metadata, about.num_rows)
+            self._about[path] = about.num_rows, torn or ("" if about.num_rows else empty_problem(stem, begun=True))
         records, torn = self._about[path]
         if read or records:
             return [_damaged(path)]

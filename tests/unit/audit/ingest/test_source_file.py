@@ -1,5 +1,7 @@
 """One file is read in either form, also while its writer or a conversion changes it."""
 
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,9 @@ from pubsub_lib.audit.ingest import source_file
 from pubsub_lib.audit.ingest.input import gather
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.compaction import compact, write_parquet
+from pubsub_lib.journal.entries import beginning
 from pubsub_lib.journal.writer import Journal
-from tests.unit.journal.builders import envelope, settings
+from tests.unit.journal.builders import HEADER, envelope, settings
 
 
 def journal(folder: Path) -> str:
@@ -40,6 +43,44 @@ def test_empty_file_was_just_created(tmp_path: Path) -> None:
     path = tmp_path / "r-000001.journal"
     path.touch()
     assert source_file.source_file(path, tmp_path / "scratch") is None
+
+
+def test_old_empty_file_is_missing_evidence_behind_the_part_before(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    run = journal(folder)
+    path = folder / f"{run}-000002.journal"
+    path.touch()
+    os.utime(path, (1.0, 1.0))
+    found = gather({"": [folder]}, tmp_path / "scratch")
+    assert found.problems == [f"{path} is empty, as after a power loss; its records count as lost"]
+    assert found.torn == {"": [(run, 6)]}
+
+
+@pytest.mark.parametrize("growing", [False, True])
+def test_file_without_a_record_is_missing_evidence_unless_it_is_being_written(tmp_path: Path, growing: bool) -> None:
+    folder = tmp_path / "journals"
+    run = journal(folder)
+    path = folder / f"{run}-000002.journal"
+    path.write_bytes(beginning(HEADER))
+    with path.open("rb") as file:
+        if growing:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        found = gather({"": [folder]}, tmp_path / "scratch")
+    if growing:
+        assert (found.problems, found.torn) == ([], {})
+    else:
+        assert found.problems == [f"{path} has no whole record, as after a full disk; its records count as lost"]
+        assert found.torn == {"": [(run, 6)]}
+
+
+def test_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    run = journal(folder)
+    (path,) = folder.iterdir()
+    path.rename(folder / os.fsdecode(b"\xff-000001.journal"))
+    found = gather({"": [folder]}, tmp_path / "scratch")
+    assert run
+    assert found.problems[0] == f"the name of {folder}/\\udcff-000001.journal is not UTF-8; rename it"
 
 
 def test_deleted_file_raises(tmp_path: Path) -> None:

@@ -5,16 +5,13 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pubsub_lib.audit.ingest.run_ends import run_and_part
-from pubsub_lib.audit.stream.intake import Intake, Look, ranges
+from pubsub_lib.audit.stream.intake import Intake, Look
 from pubsub_lib.audit.stream.spool import folder_of, taken_of
 from pubsub_lib.journal.compaction import compact, write_parquet
 from pubsub_lib.journal.writer import Journal
@@ -282,6 +279,62 @@ def test_missing_part_counts_as_lost_after_the_patience(tmp_path: Path) -> None:
     assert place.look().problems == []
 
 
+def test_missing_part_counts_as_lost_for_followers_of_one_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path)
+    one = place.journal()
+    one.close()
+    compact(place.folder)
+    (path,) = place.folder.iterdir()
+    path.rename(place.folder / f"{one.run}-000002.parquet")
+    place.look()
+    place.intake.save()
+    later = time.time() + 61
+    monkeypatch.setattr("pubsub_lib.audit.stream.missing_parts.time.time", lambda: later)
+    place.again()
+    assert place.look().given_up["net 1/ä"] == {(one.run, 1)}
+
+
+@pytest.mark.parametrize("age", [59, 61])
+def test_empty_file_is_lost_when_no_process_can_be_about_to_write_it(tmp_path: Path, age: int) -> None:
+    place = Place(tmp_path)
+    one = place.journal()
+    one.close()
+    path = place.folder / f"{one.run}-000002.journal"
+    path.touch()
+    os.utime(path, (time.time() - age,) * 2)
+    look = place.look()
+    if age < 60:
+        assert (look.given_up["net 1/ä"], look.problems) == (frozenset(), [])
+        assert look.coming["net 1/ä"][one.run].open == {2}
+    else:
+        assert look.given_up["net 1/ä"] == {(one.run, 2)}
+        assert look.problems == [f"{path} is empty, as after a power loss; its records count as lost"]
+        assert look.coming["net 1/ä"] == {}
+
+
+@pytest.mark.parametrize("suffix", [".journal", ".parquet", ".unreadable"])
+def test_file_whose_name_is_no_text_is_refused_with_a_text(tmp_path: Path, suffix: str) -> None:
+    place = Place(tmp_path)
+    place.journal().close()
+    (path,) = place.folder.iterdir()
+    if suffix == ".parquet":
+        compact(place.folder)
+        (path,) = place.folder.iterdir()
+    named = path.rename(place.folder / (os.fsdecode(b"\xff-000001") + suffix))
+    found = place.look().problems
+    place.intake.save()
+    old(named)
+    found += place.look().problems
+    assert found
+    for problem in found:
+        assert "\\udcff-000001" in problem
+        problem.encode()
+    place.intake.save()
+    assert place.taken() == []
+
+
 def test_missing_parts_are_reported_in_ranges(tmp_path: Path) -> None:
     """Otherwise a long run whose begin was deleted by retention would cause thousands of problems."""
     place = Place(tmp_path)
@@ -430,13 +483,6 @@ def test_file_that_is_copied_again_does_not_change_in_the_spool(tmp_path: Path) 
     path.write_bytes(path.read_bytes()[:99])  # cp has begun to write the same file again
     assert place.look() == Look(0, {"net 1/ä": {}}, {"net 1/ä": frozenset()}, [])
     assert place.numbers() == [1, 2, 3, 4]
-
-
-@given(st.sets(st.integers(0, 30)))
-def test_ranges_cover_the_numbers_and_do_not_touch(numbers: set[int]) -> None:
-    found = ranges(numbers)
-    assert [each for first, last in found for each in range(first, last + 1)] == sorted(numbers)
-    assert all(last + 1 < first for (_, last), (first, _) in pairwise(found))
 
 
 def test_names_of_files_and_folders_are_parsed() -> None:
