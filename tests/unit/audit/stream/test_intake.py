@@ -323,7 +323,7 @@ def test_file_whose_name_is_no_text_is_refused_with_a_text(tmp_path: Path, suffi
         compact(place.folder)
         (path,) = place.folder.iterdir()
     named = path.rename(place.folder / (os.fsdecode(b"\xff-000001") + suffix))
-    found = place.look().problems
+    found = list(place.look().problems)
     place.intake.save()
     old(named)
     found += place.look().problems
