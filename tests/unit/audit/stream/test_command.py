@@ -29,11 +29,12 @@ from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, summed, w
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal import writer
 from pubsub_lib.journal.compaction import compact, write_parquet
+from pubsub_lib.journal.entries import beginning
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.writer import Journal
 from tests.unit.audit.test_main import lossy_journals
-from tests.unit.journal.builders import settings
+from tests.unit.journal.builders import HEADER, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -365,6 +366,21 @@ def test_cut_file_is_reported_and_counts_after_a_restart(
     path.unlink()
     assert main(command) & 32
     assert "in the middle" not in capsys.readouterr().err, "it is reported once"
+
+
+def test_part_without_a_record_is_missing_evidence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    """Its process was killed after it had begun the second part on a full disk."""
+    one = Journal(settings(tmp_path / "journals"), "replica", "r")
+    one.close()
+    (first,) = (tmp_path / "journals").iterdir()
+    second = first.with_name(f"{one.run}-000002.journal")
+    second.write_bytes(beginning(HEADER))
+    os.utime(second, (1.0, 1.0))
+    command = ["follow", str(tmp_path / "journals"), "--out", str(tmp_path / "out"), "--once", *BOUND]
+    assert main(command) & 32
+    assert f"{second.stem} has no whole record, as after a full disk" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("late", ["finished", "being written"])

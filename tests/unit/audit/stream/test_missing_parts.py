@@ -52,7 +52,7 @@ def test_next_follower_goes_on_waiting(tmp_path: Path, monkeypatch: pytest.Monke
     assert watch.problems == ["part 1 of the run r is missing; its records count as lost"]
 
 
-def test_part_that_came_is_waited_for_anew(tmp_path: Path) -> None:
+def test_part_that_came_is_waited_for_again(tmp_path: Path) -> None:
     watch = Watch(tmp_path)
     assert watch.overdue("r-000002") == set()
     watch.now = 61.0
