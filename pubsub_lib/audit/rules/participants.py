@@ -48,7 +48,7 @@ def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> D
     held = F.collect_set(F.when(replica & F.col("holds"), F.col("name")))
     return each.groupBy("domain").agg(
         F.count(F.when(replica, 1)).alias("replicas"),
-        F.count(F.when(F.col("side").isin("writer", "service"), 1)).alias("participants"),
+        F.count(F.when(F.col("side").isin("writer", "service", "relay"), 1)).alias("participants"),
         F.count("headless").alias("headless"),
         F.min("headless").alias("first_headless"),
         F.count("overlap").alias("overlaps"),

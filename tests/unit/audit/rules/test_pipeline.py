@@ -107,6 +107,14 @@ def no_replica_has_a_journal(world: Scenario) -> list[Row]:
 
 
 @case({}, 32)
+def only_the_sending_half_of_a_relay_has_a_journal(world: Scenario) -> list[Row]:
+    relay = world.begin("relay", "relay-1")
+    relay.record(BEGIN + 2000, kind="hello", peer="n1", uuid="u")
+    relay.record(BEGIN + 60_000, kind="mark")
+    return [row for row in world.rows() if row.run == relay.run]
+
+
+@case({}, 32)
 def one_of_two_replicas_has_no_journal(world: Scenario) -> list[Row]:
     """Only the replies to its hello requests show that it was there."""
     lost = world.begin("replica", "lost")
@@ -1011,7 +1019,7 @@ def test_no_verdict_changes_when_the_clock_of_a_host_is_shifted() -> None:
 
 @pytest.mark.parametrize(
     ("names", "most"),
-    [(list(CASES), 75), (["clean"], 58), (list(clock_cases.CASES), 80), (list(late_cases.CASES), 75)],
+    [([name for name in CASES if "relay" not in name], 75), (["clean"], 58), (list(clock_cases.CASES), 80), (list(late_cases.CASES), 75)],
     ids=["faults", "clean", "clocks", "late"],
 )
 def test_audit_of_little_data_runs_few_jobs(spark: "SparkSession", audit: Audit, names: list[str], most: int) -> None:
