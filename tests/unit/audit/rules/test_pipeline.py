@@ -1019,7 +1019,12 @@ def test_no_verdict_changes_when_the_clock_of_a_host_is_shifted() -> None:
 
 @pytest.mark.parametrize(
     ("names", "most"),
-    [([name for name in CASES if "relay" not in name], 75), (["clean"], 58), (list(clock_cases.CASES), 80), (list(late_cases.CASES), 75)],
+    [
+        ([name for name in CASES if "relay" not in name], 75),
+        (["clean"], 58),
+        (list(clock_cases.CASES), 80),
+        (list(late_cases.CASES), 75),
+    ],
     ids=["faults", "clean", "clocks", "late"],
 )
 def test_audit_of_little_data_runs_few_jobs(spark: "SparkSession", audit: Audit, names: list[str], most: int) -> None:
