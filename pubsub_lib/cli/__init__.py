@@ -5,7 +5,8 @@ To add a command:
 1. Write ``pubsub_lib/cli/commands/<name>.py`` with one class. Derive it from :class:`~pubsub_lib.cli.output.List`
    (rows), :class:`~pubsub_lib.cli.output.Show` (one item) or :class:`~pubsub_lib.cli.output.Act` (prints by itself,
    or nothing). ``--help`` shows its docstring and ends with its ``example``; ``add_arguments`` adds its options;
-   ``take_action`` runs the command.
+   ``columns`` (or ``column_names``, if options change them) names the columns of its result, so that an unknown one is
+   refused before anything is done; ``take_action`` runs the command and returns the result's cells.
    Commands do not import each other: code that two of them need belongs in a module of ``pubsub_lib/cli``.
 2. Add a line to ``COMMANDS`` in :mod:`pubsub_lib.cli.commands`. It is a table and not a group of entry points, so
    that only the command that is run is imported, and none of them for the list of commands.

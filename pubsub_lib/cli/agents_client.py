@@ -4,7 +4,7 @@ import argparse
 import logging
 import urllib.parse
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cliff.command import Command
 
@@ -131,13 +131,12 @@ def _in_directory(settings: "Settings", service: "ServiceSettings") -> list[str]
 
 
 def without_hidden(
-    parsed_args: argparse.Namespace, named: Iterable[str], columns: Sequence[str], hidden: int,
-    rows: Iterable[Sequence[Any]],
-) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:  # fmt: skip
-    """The columns and rows of a command; in a table without the last ``hidden`` columns, unless one is ``named``."""
+    parsed_args: argparse.Namespace, named: Iterable[str], columns: Sequence[str], hidden: int
+) -> Sequence[str]:
+    """The columns of a command; in a table without the last ``hidden`` columns, unless one is ``named``."""
     if parsed_args.formatter == "table" and {normal(each) for each in named}.isdisjoint(columns[-hidden:]):
-        return columns[:-hidden], (row[:-hidden] for row in rows)
-    return columns, rows
+        return columns[:-hidden]
+    return columns
 
 
 def staleness(agent: Agent) -> Shown:

@@ -71,6 +71,8 @@ class _Result(_Command):
     help texts can be changed only through private attributes.
     """
 
+    columns: Sequence[str] = ()
+    """The names of the result's columns, unless options change them: see ``column_names``."""
     exit_code = exit_codes.OK
     """``take_action`` may set it to NEGATIVE when the result is negative."""
     sortable = False
@@ -82,7 +84,11 @@ class _Result(_Command):
 
     @abc.abstractmethod
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> None:
-        """Print the result of ``take_action``. Raises UsageError for an unknown column."""
+        """Print the result of ``take_action``. The columns that the user names exist."""
+
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        """The names of the result's columns for these options. They are known before the command does anything."""
+        return self.columns
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Then the options for the format, the columns and the order, worded as in every OpenStack client."""
@@ -128,14 +134,19 @@ class _Result(_Command):
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the result. Returns the exit code."""
-        result: Any = super().run(parsed_args)  # what take_action returned
-        self.produce_output(parsed_args, *result)
+        """Run ``take_action`` and print the result. Returns the exit code.
+
+        Raises UsageError for an unknown column before that: after a write, exit code 2 would be wrong.
+        """
+        names = self.column_names(parsed_args)
+        check_columns([*parsed_args.columns, *(parsed_args.sort_columns if self.sortable else ())], names)
+        result: Any = super().run(parsed_args) or ()  # what take_action returned; cliff returns 0 for an empty list
+        self.produce_output(parsed_args, names, result)
         return self.exit_code
 
 
 class List(_Result):
-    """A command that lists rows: ``take_action`` returns (column names, rows).
+    """A command that lists rows: ``take_action`` returns rows, with a cell for each column.
 
     Rows are printed in the order given, unless the user asks for another order. Without rows, a table is not printed
     and the text ``nothing`` goes to stderr; the other formats print an empty result.
@@ -151,9 +162,7 @@ class List(_Result):
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
     ) -> None:
-        """Print the rows, or log that there are none. Raises UsageError for an unknown column."""
-        sort_columns = parsed_args.sort_columns if self.sortable else []
-        check_columns([*parsed_args.columns, *sort_columns], column_names)
+        """Print the rows, or log that there are none. Cells behind the last column are not printed."""
         form, terminal = parsed_args.formatter, self.app.stdout.isatty()
         rows = iter(data)
         first = next(rows, None)
@@ -162,24 +171,23 @@ class List(_Result):
             return
         found = chain(() if first is None else (first,), rows)
         shown: Iterable[list[Any]] = (_shown(row, form, terminal) for row in found)
-        if sort_columns:
+        if self.sortable and parsed_args.sort_columns:
             descending = parsed_args.sort_direction == "descending"
-            shown = _in_order(list(shown), column_names, sort_columns, descending)
+            shown = _in_order(list(shown), column_names, parsed_args.sort_columns, descending)
         chosen = _chosen(parsed_args.columns, column_names)
         cells = ([row[at] for at in chosen] for row in shown)
         self.formatters()[form].emit_list([column_names[at] for at in chosen], cells, self.app.stdout, parsed_args)
 
 
 class Show(_Result):
-    """A command that shows one item: ``take_action`` returns (names, values)."""
+    """A command that shows one item: ``take_action`` returns the value of each column."""
 
     def formatters(self) -> Mapping[str, SingleFormatter]:
         """The formatters of one item."""
         return single_formatters()
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Any]) -> None:
-        """Print the item. Raises UsageError for an unknown column."""
-        check_columns(parsed_args.columns, column_names)
+        """Print the item."""
         form = parsed_args.formatter
         shown = _shown(data, form, self.app.stdout.isatty())
         chosen = _chosen(parsed_args.columns, column_names)

@@ -11,18 +11,18 @@ from pubsub_lib.store import Commit, Store
 COLUMNS = ("table", "key", "topic", "version", "changed")
 
 
-def outcome(store: Store, table: str, key: str, commit: Commit | None) -> tuple[Sequence[str], Sequence[Any]]:
-    """Columns and values of the object after a commit. ``commit`` is None for equal bytes: nothing was written."""
+def outcome(store: Store, table: str, key: str, commit: Commit | None) -> Sequence[Any]:
+    """The values of ``COLUMNS`` for the object after a commit, which is None for equal bytes: nothing was written."""
     if commit is not None:
         # From the commit itself: another process may have changed the object since.
         for link in commit.links:
             for change in link.changes:
                 if (change.table, change.key) == (table, key) and change.value is not None:
-                    return COLUMNS, (table, key, link.topic, change.version, True)
+                    return (table, key, link.topic, change.version, True)
     found = store.get_record(table, key)
     if found is None:
         raise NotFound(f"the object {key!r} in the table {table!r} was deleted by another process meanwhile")
-    return COLUMNS, (table, key, found.topic, found.version, commit is not None)
+    return (table, key, found.topic, found.version, commit is not None)
 
 
 @contextmanager

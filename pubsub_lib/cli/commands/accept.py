@@ -1,7 +1,7 @@
 """``pubsub-db accept``."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pubsub_lib.cli.context import writing
@@ -9,8 +9,6 @@ from pubsub_lib.cli.output import Show
 from pubsub_lib.cli.prompts import add_yes, check_names, confirm
 from pubsub_lib.core.model import EMPTY
 from pubsub_lib.errors import NotFound
-
-COLUMNS = ("topic", "objects", "repaired", "rewritten", "deleted", "position")
 
 
 class Accept(Show):
@@ -21,6 +19,7 @@ class Accept(Show):
     """
 
     example = "accept --topic tenant-1"
+    columns = ("topic", "objects", "repaired", "rewritten", "deleted", "position")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Which topic."""
@@ -29,7 +28,7 @@ class Accept(Show):
         )
         add_yes(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """Short transactions. Raises NotFound, StoreError."""
         check_names(parsed_args)
         topic = parsed_args.topic
@@ -39,11 +38,11 @@ class Accept(Show):
                 raise NotFound(f"nothing was ever written to the topic {topic!r}; see pubsub-db topics")
             if found.right:
                 self.app.LOG.info("the rows of the topic %s match its head; nothing was changed", topic)
-                return COLUMNS, (topic, found.counted.count, 0, 0, 0, None)
+                return (topic, found.counted.count, 0, 0, 0, None)
             confirm(
                 parsed_args,
                 f"accept the {found.counted.count} objects of the topic {topic!r} as they are "
                 f"({found.damages} are damaged; the head's count is {found.stored.count})",
             )
             done = opened.store.accept(topic)
-        return COLUMNS, (topic, done.objects, done.repaired, done.rewritten, done.deleted, done.position)
+        return (topic, done.objects, done.repaired, done.rewritten, done.deleted, done.position)

@@ -1,7 +1,7 @@
 """``pubsub-db add``."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pubsub_lib.cli import prompts, write_result
@@ -14,6 +14,7 @@ class Add(Show):
     """Create an object and publish the change."""
 
     example = 'add lport p1 \'{"switch": "s1"}\' --topic tenant-1'
+    columns = write_result.COLUMNS
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The object, its value and topic."""
@@ -25,7 +26,7 @@ class Add(Show):
         )
         parser.add_argument("--replace", action="store_true", help="replace the whole value when the object exists")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """One transaction. Raises AlreadyExists."""
         table, key = parsed_args.table, parsed_args.key
         settings = settings_of(self)

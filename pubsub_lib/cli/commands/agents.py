@@ -10,10 +10,6 @@ from pubsub_lib.cli.output import List
 from pubsub_lib.core.model import ALL
 from pubsub_lib.sync.agents import Agent
 
-COLUMNS: Final = (
-    "name", "role", "host", "parent", "topics", "staleness", "last_announced", "version",
-    "topics_total", "listens_to", "address", "hops", "uuid",
-)  # fmt: skip
 HIDDEN: Final = 5
 """Number of the last columns, which a table shows only if they are named."""
 MAX_SHOWN: Final = 3
@@ -28,6 +24,10 @@ class ListAgents(List):
     """
 
     example = "agents --url http://127.0.0.1:8867 --sort-column staleness"
+    columns = (
+        "name", "role", "host", "parent", "topics", "staleness", "last_announced", "version",
+        "topics_total", "listens_to", "address", "hops", "uuid",
+    )  # fmt: skip
 
     nothing = "no agent has announced itself"
 
@@ -35,10 +35,14 @@ class ListAgents(List):
         """The services to ask."""
         add_url(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Raises ConfigError, DriverError, StoreError, NotFound, TransportError."""
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        """A table has the last columns only if one of them is named."""
         named = (*parsed_args.columns, *parsed_args.sort_columns)
-        return without_hidden(parsed_args, named, COLUMNS, HIDDEN, map(_row, seen(self, parsed_args.url).agents))
+        return without_hidden(parsed_args, named, self.columns, HIDDEN)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Sequence[Any]]:
+        """Raises ConfigError, DriverError, StoreError, NotFound, TransportError."""
+        return map(_row, seen(self, parsed_args.url).agents)
 
 
 def _row(agent: Agent) -> tuple[Any, ...]:

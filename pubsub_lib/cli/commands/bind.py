@@ -2,7 +2,7 @@
 
 import argparse
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pubsub_lib.cli import write_result
@@ -14,6 +14,7 @@ class Bind(Show):
     """Bind a port to this host (or another host) and publish the change."""
 
     example = "bind p1 --host host-7"
+    columns = write_result.COLUMNS
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The port and the host."""
@@ -23,7 +24,7 @@ class Bind(Show):
         parser.add_argument("--table", default="lport", help="the table of the ports (default: %(default)s)")
         parser.add_argument("--member", default="chassis", help="the member that names the host (default: %(default)s)")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """One transaction. Raises NotFound."""
         table, key = parsed_args.table, parsed_args.key
         host = socket.gethostname() if parsed_args.host is None else parsed_args.host

@@ -1,7 +1,7 @@
 """``pubsub-db clean``."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pubsub_lib.cli.bulk_delete import Removed, remove
@@ -16,6 +16,7 @@ class Clean(Show):
     """Delete all objects, or the objects of a table or a topic, and publish the changes."""
 
     example = "clean --table lport --topic tenant-1"
+    columns = ("deleted", "transactions", "position")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The table and the topic."""
@@ -23,7 +24,7 @@ class Clean(Show):
         parser.add_argument("--topic", metavar="TOPIC", help="only objects on this topic")
         add_yes(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """Transactions of bounded size."""
         table, topic = parsed_args.table, parsed_args.topic
         check_names(parsed_args)
@@ -35,7 +36,7 @@ class Clean(Show):
             except BaseException as error:
                 self.app.LOG.warning("%s", _so_far(removed, error))
                 raise
-        return ("deleted", "transactions", "position"), (removed.objects, removed.transactions, removed.position)
+        return removed.objects, removed.transactions, removed.position
 
 
 def _so_far(removed: Removed, error: BaseException) -> str:

@@ -26,13 +26,14 @@ class ListClients(List):
     """List the clients: the topics that each may receive, and its public key."""
 
     example = "clients list -f json"
+    columns = COLUMNS
 
     nothing = "there are no clients; publishers with keys accept no program"
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Sequence[Any]]:
         """By name."""
         with reading(self) as store:
-            return COLUMNS, [_row(each) for each in store.directory.clients.all()]
+            return [_row(each) for each in store.directory.clients.all()]
 
 
 class AddClient(Act):
@@ -93,19 +94,20 @@ class GrantTopics(Show):
     """Let a client receive further topics."""
 
     example = "clients grant host-7 --topics tenant-2"
+    columns = COLUMNS
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The client and the topics."""
         parser.add_argument("name", metavar="NAME")
         _add_topics(parser, "may also receive")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """Takes effect within clients_interval. Raises NotFound."""
         topics = _topics(parsed_args)
         if not topics:
             raise UsageError(NONE_NAMED)
         with Store(settings_of(self), create=False) as store:
-            return COLUMNS, _row(store.directory.clients.grant(parsed_args.name, topics))
+            return _row(store.directory.clients.grant(parsed_args.name, topics))
 
 
 class RevokeClient(Show):
@@ -115,13 +117,14 @@ class RevokeClient(Show):
     """
 
     example = "clients revoke host-7"
+    columns = COLUMNS
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The client and the topics."""
         parser.add_argument("name", metavar="NAME")
         _add_topics(parser, "may not receive any more")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """Shows what is left. Raises NotFound, also for a topic that was not granted."""
         topics = _topics(parsed_args)
         if parsed_args.topics and not topics:
@@ -130,7 +133,7 @@ class RevokeClient(Show):
             left = store.directory.clients.revoke(parsed_args.name, topics or None)
             if not topics:
                 self.app.LOG.info("the client %s and its key were removed", left.name)
-            return COLUMNS, _row(left)
+            return _row(left)
 
 
 def _add_topics(parser: argparse.ArgumentParser, what: str) -> None:

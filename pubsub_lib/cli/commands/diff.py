@@ -38,6 +38,7 @@ class Diff(List):
     """
 
     example = "diff 100 200 --topic tenant-1"
+    columns = ("change", "table", "key", "old_topic", "topic", "version", "value")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The positions and the topic."""
@@ -45,14 +46,14 @@ class Diff(List):
         parser.add_argument("second", metavar="P2", type=int, help="a later position, up to the store's head")
         parser.add_argument("--topic", metavar="TOPIC", help="only this topic")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Sequence[Any]]:
         """Raises ConfigError for invalid positions, NotFound for positions that were trimmed."""
         first, second = parsed_args.first, parsed_args.second
         check_names(parsed_args)
         with reading(self) as store:
             found = differences(store, first, second, parsed_args.topic)
         self.nothing = f"nothing differs between the positions {first} and {second}"
-        return ("change", "table", "key", "old_topic", "topic", "version", "value"), [
+        return [
             (
                 each.change, each.table, each.key, each.old_topic, each.topic, each.version,
                 Json(b"null" if each.value is None else each.value),

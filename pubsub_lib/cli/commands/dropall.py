@@ -1,7 +1,7 @@
 """``pubsub-db dropall``."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pubsub_lib.cli.context import settings_of, shown
@@ -19,6 +19,7 @@ class Dropall(Show):
     """
 
     example = "dropall --yes"
+    columns = ("deleted", "tables")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """``--force`` and ``--yes``."""
@@ -27,14 +28,14 @@ class Dropall(Show):
         )
         add_yes(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """Raises ConditionFailed for objects and for a live service, SchemaError, StoreError."""
         settings = settings_of(self)
         objects = _objects(settings, force=parsed_args.force)
         confirm(parsed_args, f"drop {objects} objects, the changelog and all tables of {shown(settings)}")
         objects = _objects(settings, force=parsed_args.force)  # they may have changed during the prompt
         dropped = administration.drop(settings.store_url, settings=settings.store)
-        return ("deleted", "tables"), (objects, len(dropped))
+        return objects, len(dropped)
 
 
 def _objects(settings: Settings, *, force: bool) -> int:

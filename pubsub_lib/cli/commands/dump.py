@@ -13,6 +13,7 @@ class Dump(List):
     """Show all objects with their values (for many objects use export)."""
 
     example = "dump --table lport -f yaml"
+    columns = ("table", "key", "topic", "version", "value")
 
     nothing = "there are no such objects"
 
@@ -21,14 +22,12 @@ class Dump(List):
         parser.add_argument("--table", metavar="TABLE", help="only objects of this table")
         parser.add_argument("--topic", metavar="TOPIC", help="only objects on this topic")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Sequence[Any]]:
         """One consistent reading, sorted by table and key."""
         check_names(parsed_args)
         with reading(self) as store:
             found = sorted(store.objects(table=parsed_args.table, topic=parsed_args.topic), key=_place)
-        return ("table", "key", "topic", "version", "value"), (
-            (each.table, each.key, each.topic, each.version, Json(each.value)) for each in found
-        )
+        return ((each.table, each.key, each.topic, each.version, Json(each.value)) for each in found)
 
 
 def _place(item: Any) -> tuple[str, str]:

@@ -19,13 +19,14 @@ class History(List):
     """
 
     example = "history lport p1"
+    columns = ("version", "action", "topic", "transaction", "written", "origin", "value")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The object's table and key."""
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("key", metavar="KEY")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Sequence[Any]]:
         """Raises NotFound when neither the changelog nor the store has the object."""
         table, key = parsed_args.table, parsed_args.key
         check_names(parsed_args)
@@ -37,7 +38,7 @@ class History(List):
             raise NotFound(f"the store has no object {key!r} in the table {table!r}, and the changelog has none either")
         if now is not None:
             self.nothing = f"the object was last written at position {now.version}, which the changelog has trimmed"
-        return ("version", "action", "topic", "transaction", "written", "origin", "value"), map(_row, found)
+        return map(_row, found)
 
 
 def _row(each: Version) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """``pubsub-db init``."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pubsub_lib.cli.context import settings_of, shown
@@ -13,11 +13,12 @@ class Init(Show):
     """Create the tables in an empty database (and the file, for SQLite)."""
 
     example = "init --database sqlite:///net.db"
+    columns = ("database", "schema", "created")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """Changes nothing when the tables exist. Raises SchemaError for foreign, older or newer tables."""
         settings = settings_of(self)
         before = administration.revision(settings.store_url, settings=settings.store)
         Store(settings).close()
         after = administration.revision(settings.store_url, settings=settings.store)
-        return ("database", "schema", "created"), (shown(settings), after, before is None)
+        return shown(settings), after, before is None

@@ -2,7 +2,7 @@
 
 import argparse
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pubsub_lib.cli.bulk_load import BATCH, Loaded, load, max_lines
@@ -23,6 +23,7 @@ class Load(Show):
     """
 
     example = "load net.jsonl --batch 500"
+    columns = ("lines", "changes", "transactions", "position")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The file, the size of a transaction, and the first line."""
@@ -37,7 +38,7 @@ class Load(Show):
             "--from-line", type=int, default=1, metavar="N", help="skip the lines before this one (default: 1)"
         )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """Transactions of bounded size. Raises FileError, StoreError."""
         loaded = Loaded()
         with writing(self, bulk=True) as opened:
@@ -59,9 +60,7 @@ class Load(Show):
                 except BaseException:
                     _log.warning("%s", _so_far(loaded))
                     raise
-        return ("lines", "changes", "transactions", "position"), (
-            loaded.lines, loaded.changes, loaded.transactions, loaded.position,
-        )  # fmt: skip
+        return loaded.lines, loaded.changes, loaded.transactions, loaded.position
 
 
 def _so_far(loaded: Loaded) -> str:

@@ -66,7 +66,11 @@ class Log(List):
             )
         return self._follow(parsed_args) if parsed_args.follow else super().run(parsed_args)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Row]]:
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        """With ``--values``, a further one."""
+        return [column.name for column in _columns(parsed_args.values)]
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Row]:
         """The requested page. Logs when there are more changes."""
         limit, since, topic = parsed_args.limit, parsed_args.since, parsed_args.topic
         with reading(self) as store:
@@ -79,7 +83,7 @@ class Log(List):
                 if len(rows) > limit:
                     rows = rows[:limit]
                     self.app.LOG.info("there are more changes: pubsub-db log --since %d", rows[-1][0])
-        return [column.name for column in _columns(parsed_args.values)], rows
+        return rows
 
     def _follow(self, parsed_args: argparse.Namespace) -> int:
         since, topic, values = parsed_args.since, parsed_args.topic, parsed_args.values

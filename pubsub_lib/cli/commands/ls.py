@@ -17,6 +17,7 @@ class Ls(List):
     """List the keys of a table, with topic and version."""
 
     example = "ls lport --prefix tenant-1/ --limit 20 --values"
+    columns = ("key", "topic", "version")
 
     nothing = "the table holds no objects"
 
@@ -28,7 +29,11 @@ class Ls(List):
         parser.add_argument("--limit", metavar="N", type=int, help="maximum number of objects (default: all)")
         parser.add_argument("--values", action="store_true", help="also show the values")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        """With ``--values``, a further one."""
+        return (*self.columns, "value") if parsed_args.values else self.columns
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Sequence[Any]]:
         """One consistent reading, sorted by key. Logs when there are more objects."""
         check_names(parsed_args)
         table, topic, prefix, limit = parsed_args.table, parsed_args.topic, parsed_args.prefix, parsed_args.limit
@@ -43,7 +48,6 @@ class Ls(List):
             found = found[:limit]
             self.app.LOG.info("there are more objects than %d; give a larger --limit, or a longer --prefix", limit)
         self.nothing = f"the table {table!r} holds no {'such ' if topic is not None or prefix else ''}objects"
-        names = ("key", "topic", "version", *(("value",) if values else ()))
-        return names, (
+        return (
             (each.key, each.topic, each.version, *(() if each.value is None else (Json(each.value),))) for each in found
         )

@@ -1,7 +1,7 @@
 """``pubsub-db new-id``."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pubsub_lib.cli.context import settings_of, shown
@@ -17,14 +17,15 @@ class NewId(Show):
     """
 
     example = "new-id --yes"
+    columns = ("before", "after")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """``--yes``."""
         add_yes(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """Objects and history stay. Raises SchemaError, StoreError."""
         settings = settings_of(self)
         confirm(parsed_args, f"give {shown(settings)} a new store id")
         before, after = administration.new_id(settings.store_url, settings=settings.store)
-        return ("before", "after"), (before, after)
+        return before, after

@@ -9,8 +9,6 @@ from pubsub_lib.cli.output import List
 from pubsub_lib.errors import NotFound
 from pubsub_lib.store import Service, Store
 
-COLUMNS = ("service", "uuid", "address", "state", "lease_left", "role")
-
 
 class Publishers(List):
     """List the services in the directory: the address of each, and how many seconds are left of its lease.
@@ -20,6 +18,7 @@ class Publishers(List):
     """
 
     example = "publishers --sort-column service"
+    columns = ("service", "uuid", "address", "state", "lease_left", "role")
 
     nothing = "no service is in the directory"
 
@@ -29,11 +28,11 @@ class Publishers(List):
             "--forget", metavar="NAME", help="remove this service's entries, and show the other entries"
         )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Sequence[Any]]:
         """Leases are measured by the database's clock. Raises NotFound when ``--forget`` names an unknown service."""
         if parsed_args.forget is None:
             with reading(self) as store:
-                return COLUMNS, rows(store.directory.entries())
+                return rows(store.directory.entries())
         name = parsed_args.forget
         settings = settings_of(self)
         # Not by ``writing``: no object changes, so no replica has to be notified.
@@ -46,7 +45,7 @@ class Publishers(List):
                 directory.unregister(each.uuid)
             if any(each.seconds_left > 0 for each in entries):
                 self.app.LOG.info("%s has a valid lease: if it runs, it registers again when it renews the lease", name)
-            return COLUMNS, rows(directory.entries())
+            return rows(directory.entries())
 
 
 def rows(entries: Iterable[Service]) -> list[tuple[str, str, str, str, float, str]]:

@@ -1,7 +1,7 @@
 """``pubsub-db rm``."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pubsub_lib.cli.context import writing
@@ -15,6 +15,7 @@ class Rm(Show):
     """Delete objects of a table in one transaction, and publish the changes."""
 
     example = "rm lport p1 p2 --missing-ok"
+    columns = ("table", "deleted", "position")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The objects and the conditions."""
@@ -26,7 +27,7 @@ class Rm(Show):
         )
         add_yes(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """One transaction. Raises NotFound, VersionMismatch."""
         table, keys = parsed_args.table, list(dict.fromkeys(parsed_args.keys))
         if parsed_args.if_version is not None and len(keys) != 1:
@@ -39,4 +40,4 @@ class Rm(Show):
                     tx.delete(table, key, version=parsed_args.if_version, missing_ok=parsed_args.missing_ok)
         links = tx.commit.links if tx.commit is not None else ()
         position = tx.commit.point.position if tx.commit is not None else None
-        return ("table", "deleted", "position"), (table, sum(len(each.changes) for each in links), position)
+        return table, sum(len(each.changes) for each in links), position

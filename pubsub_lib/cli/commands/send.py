@@ -4,7 +4,7 @@ import argparse
 import secrets
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ class Send(Show):
     """
 
     example = "send --topic tenant-1 --wait 10"
+    columns = ("topic", "key", "position", "told", "arrived_ms")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The event, its topic, and how long to wait for it."""
@@ -45,7 +46,7 @@ class Send(Show):
             "--wait", type=float, metavar="SECONDS", help="subscribe to the topic; maximum time until the event arrives"
         )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """Two transactions. Raises WaitTimeout when the event does not arrive."""
         host, topic = socket.gethostname(), parsed_args.topic
         # A unique key: the command must not delete an event that was kept, or an event of another send.
@@ -62,9 +63,7 @@ class Send(Show):
         if opened.handing_over.error is not None:
             self.exit_code = exit_codes.UNREACHABLE
         arrived = None if seconds is None else round(seconds * 1000, 1)
-        return ("topic", "key", "position", "told", "arrived_ms"), (
-            topic, key, position, opened.handing_over.how, arrived,
-        )  # fmt: skip
+        return topic, key, position, opened.handing_over.how, arrived
 
 
 def _for_test(settings: Settings) -> Settings:

@@ -33,6 +33,10 @@ class Status(Show):
     """
 
     example = "status --ask 5 -f json"
+    columns = (
+        "store", "store_id", "head", "nonce", "oldest_link", "services", "topics", "lost_message_bound",
+        "no_publisher_bound",
+    )  # fmt: skip
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """How long to wait for services, and a replica to ask."""
@@ -49,7 +53,12 @@ class Status(Show):
             help="also ask services with serve_syncs how many replicas and relays there are, and how stale",
         )  # fmt: skip
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        """With ``--replica`` and with ``--agents``, a further one for each."""
+        replica = () if parsed_args.replica is None else ("quarantined",)
+        return (*self.columns, *replica, *(("agents",) if parsed_args.agents else ()))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """Read the store and ask the services and the replica. Raises ConfigError, StoreError, NotFound,
         TransportError.
         """
@@ -77,7 +86,7 @@ class Status(Show):
             found["quarantined"] = Shown(quarantined(replica.quarantined()), _quarantined_text)
         if parsed_args.agents:
             found["agents"] = Shown(agents_shown(seen(self, ()).agents), _agents_text)
-        return tuple(found), tuple(found.values())
+        return [found[name] for name in self.column_names(parsed_args)]
 
     def _services(self, settings: Settings, store: Store, head: int, seconds: float) -> list[dict[str, Any]]:
         entries = store.directory.entries()

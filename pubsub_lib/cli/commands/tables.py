@@ -12,10 +12,11 @@ class Tables(List):
     """List the tables and how many objects each holds."""
 
     example = "tables --sort-column objects --sort-descending"
+    columns = ("table", "objects")
 
     nothing = "the store holds no objects"
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Sequence[Any]]:
         """Count in the database."""
         with reading(self) as store:
-            return ("table", "objects"), store.inspect.tables().items()
+            return store.inspect.tables().items()

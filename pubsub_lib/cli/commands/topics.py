@@ -13,13 +13,14 @@ class Topics(List):
     """List the topics: number of objects, position of the head, and digest of each."""
 
     example = "topics -f json"
+    columns = ("topic", "objects", "head", "digest")
 
     nothing = "nothing was ever written to this store"
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Sequence[Any]]:
         """All topics that were ever written, including empty ones."""
         with reading(self) as store:
             heads = store.topics()
-        return ("topic", "objects", "head", "digest"), [
+        return [
             (topic, head.count, head.point.position, hexadecimal(head.digest)) for topic, head in sorted(heads.items())
         ]

@@ -9,7 +9,6 @@ from pubsub_lib.cli.formatting import Shown
 from pubsub_lib.cli.output import List
 from pubsub_lib.sync.agent_tree import Node, tree_of
 
-COLUMNS: Final = ("name", "role", "below", "staleness", "last_announced", "host", "version", "depth", "uuid")
 HIDDEN: Final = 2
 """Number of the last columns, which a table shows only if they are named."""
 MAX_INDENT: Final = 20
@@ -23,6 +22,7 @@ class Tree(List):
     """
 
     example = "tree --url http://127.0.0.1:8867"
+    columns = ("name", "role", "below", "staleness", "last_announced", "host", "version", "depth", "uuid")
 
     sortable = False
 
@@ -30,11 +30,14 @@ class Tree(List):
         """The services to ask."""
         add_url(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        """A table has the last columns only if one of them is named."""
+        return without_hidden(parsed_args, parsed_args.columns, self.columns, HIDDEN)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Sequence[Any]]:
         """Raises ConfigError, DriverError, StoreError, NotFound, TransportError."""
         found = seen(self, parsed_args.url)
-        rows = map(_row, tree_of(found.services, found.agents))
-        return without_hidden(parsed_args, parsed_args.columns, COLUMNS, HIDDEN, rows)
+        return map(_row, tree_of(found.services, found.agents))
 
 
 def _row(node: Node) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """``pubsub-db update``."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pubsub_lib.cli import prompts, write_result
@@ -14,6 +14,7 @@ class Update(Show):
     """Merge members into an object's value and publish the change."""
 
     example = 'update lport p1 \'{"chassis": "host-7"}\''
+    columns = write_result.COLUMNS
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The object, the members, the topic and the condition."""
@@ -29,7 +30,7 @@ class Update(Show):
             "--if-version", type=version, metavar="N", help="update only when the object has this version"
         )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """One transaction. Raises NotFound, VersionMismatch, InvalidValueError."""
         table, key = parsed_args.table, parsed_args.key
         settings = settings_of(self)

@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from pubsub_lib.cli.context import reading
@@ -17,7 +17,6 @@ from pubsub_lib.errors import NotFound, WaitTimeout
 from pubsub_lib.store import Store
 from pubsub_lib.store.inspection import Verified
 
-COLUMNS: Final = ("check", "store", "found", "right")
 WAIT: Final = 10.0
 """Maximum number of seconds to wait until a replica's contents can be compared."""
 PAUSE: Final = 0.25
@@ -34,13 +33,14 @@ class Verify(List):
     """
 
     example = "verify tenant-1 --against 127.0.0.1:8868"
+    columns = ("check", "store", "found", "right")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The topic and the replica."""
         parser.add_argument("topic", metavar="TOPIC")
         parser.add_argument("--against", metavar="URL", help="the URL of a replica's endpoint (replica_metrics_port)")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Row]:
         """Raises NotFound (no such topic), TransportError, NotSubscribedError, WaitTimeout, StoreError."""
         check_names(parsed_args)
         topic = parsed_args.topic
@@ -55,7 +55,7 @@ class Verify(List):
                 rows += against(store, topic, replica)
         if not all(right for *_, right in rows):
             self.exit_code = exit_codes.NEGATIVE
-        return COLUMNS, rows
+        return rows
 
 
 def rows_of(verified: Verified) -> list[Row]:

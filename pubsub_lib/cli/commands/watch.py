@@ -58,7 +58,7 @@ class Watch(List):
         parser.add_argument("--count", metavar="N", type=int, help="end after N messages")
         parser.add_argument("--seconds", metavar="S", type=float, help="end after S seconds")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Sequence[Any]]:
         """Not used: ``run`` prints rows as they arrive."""
         raise NotImplementedError
 

@@ -4,8 +4,9 @@ import argparse
 import csv
 import io
 import json
+import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,8 @@ def test_help_of_sort_column_is_replaced(small: World) -> None:
 
 def test_options_of_a_list_are_those_of_cliff() -> None:
     class Listed(Lister):
-        take_action = Ls.take_action
+        def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+            raise NotImplementedError
 
     app = PubsubDb()
     ours, of_cliff = (kind(app, None).get_parser("x").parse_args for kind in (Ls, Listed))
@@ -182,10 +184,42 @@ def hostile_agents() -> Iterator[str]:
     served.endpoint.close()
 
 
+def kind_of(name: str) -> Any:
+    """The class of a command."""
+    return manager().find_command(name.split())[0]
+
+
+def stored(world: World) -> list[str]:
+    """Everything in an SQLite database."""
+    connection = sqlite3.connect(world.url.removeprefix("sqlite:///"))
+    try:
+        return list(connection.iterdump())
+    finally:
+        connection.close()
+
+
 def test_every_showing_command_is_covered() -> None:
-    kinds = {name: manager().find_command([name])[0] for name in COMMANDS}
-    wanted = {name for name, kind in kinds.items() if issubclass(kind, List | Show)}
+    wanted = {name for name in COMMANDS if issubclass(kind_of(name), List | Show)}
     assert set(SHOWING) == wanted - {"watch"}  # test_row_printer covers its rows
+
+
+REFUSED: dict[str, tuple[str, ...]] = {
+    **{name: ("-c", "colour", *arguments) for name, arguments in SHOWING.items()},
+    "log, followed": ("-c", "colour", "--follow"),
+    "publishers, one of them removed": ("-c", "colour", "--forget", EVIL),
+    "publishers, one of them removed, in order": ("--sort-column", "colour", "--forget", EVIL),
+    "watch": ("-c", "colour"),
+}
+"""A command, and arguments that name a column which its result does not have."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_unknown_column_is_refused_before_anything_is_done(name: str, hostile: World, tmp_path: Path) -> None:
+    known = {"HEAD": str(hostile.head), "FILE": str(tmp_path / "lines"), "URL": "http://127.0.0.1:1"}
+    arguments = [known.get(each, each) for each in REFUSED[name]]
+    before = stored(hostile)
+    hostile.run(*name.partition(",")[0].split(), *arguments).failed(2, "there is no column 'colour'; name one of ")
+    assert stored(hostile) == before
 
 
 @pytest.mark.parametrize("form", ["table", "value", "csv", "json", "yaml"])

@@ -13,8 +13,8 @@ def test_outcome_is_of_the_commit_and_not_of_a_later_write(sqlite_url: str) -> N
             tx.set("t", "k", 1, topic="mine")
         with store.transaction() as other:
             other.set("t", "k", 2, topic="theirs")
-        assert outcome(store, "t", "k", tx.commit)[1] == ("t", "k", "mine", 1, True)
-        assert outcome(store, "t", "k", None)[1] == ("t", "k", "theirs", 3, False)
+        assert outcome(store, "t", "k", tx.commit) == ("t", "k", "mine", 1, True)
+        assert outcome(store, "t", "k", None) == ("t", "k", "theirs", 3, False)
 
 
 def test_outcome_of_an_object_deleted_meanwhile(sqlite_url: str) -> None:

@@ -80,4 +80,4 @@ def test_errors(small: World) -> None:
     small.run("agents", "--url", "nonsense").failed(2, "'nonsense' is not the URL of a publisher service")
     small.run("agents", "--url", f"127.0.0.1:{free_port()}").failed(3, "cannot be reached")
     small.run("agents").failed(1, "no live service with an address is in the directory", "give --url")
-    small.run("agents", "--url", "127.0.0.1:1", "-c", "nothing").failed(3, "cannot be reached")
+    small.run("agents", "--url", "127.0.0.1:1", "-c", "nothing").failed(2, "there is no column 'nothing'")

@@ -3,7 +3,7 @@
 import argparse
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def test_examples_succeed(small: World, monkeypatch: pytest.MonkeyPatch, tmp_pat
 class Plain(List):
     """A list without options of its own."""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         raise NotImplementedError
 
 

@@ -17,6 +17,11 @@ def test_makes_the_tables_once(bare: World) -> None:
     assert bare.value("t", "k") == 1
 
 
+def test_nothing_is_made_when_a_column_is_unknown(bare: World) -> None:
+    bare.run("init", "-c", "colour").failed(2, "there is no column 'colour'; name one of database, schema, created")
+    bare.run("tables").failed(4, "init")
+
+
 def test_beside_a_service(world: World) -> None:
     assert world.run("init", "-f", "json").json["created"] is False
 
