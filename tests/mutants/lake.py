@@ -47,6 +47,14 @@ MUTANTS = (
         wrong="the same journals audited twice count twice",
     ),
     Mutant(
+        name="lake_keeps_all_anomalies",
+        path=MERGING,
+        before='_limited(found["anomaly"]).sort_by',
+        after='found["anomaly"].sort_by',
+        tests=(f"{MERGING_TESTS}::test_day_keeps_the_first_anomalies_of_a_kind_and_domain",),
+        wrong="a follower in trouble writes a million rows of a day again with each window",
+    ),
+    Mutant(
         name="lake_prefers_the_result_of_fewer_records",
         path=MERGING,
         before="(missing or not after[key]",
