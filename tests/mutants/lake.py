@@ -12,6 +12,8 @@ DAYS = "pubsub_lib/audit/lake/days.py"
 DAYS_TESTS = "tests/unit/audit/lake/test_days.py"
 OUTPUT = "pubsub_lib/audit/lake/output.py"
 OUTPUT_TESTS = "tests/unit/audit/lake/test_output.py"
+FEED = "pubsub_lib/audit/stream/feed.py"
+FEED_TESTS = "tests/unit/audit/stream/test_feed.py"
 
 MUTANTS = (
     Mutant(
@@ -47,6 +49,14 @@ MUTANTS = (
         wrong="the same journals audited twice count twice",
     ),
     Mutant(
+        name="lake_keeps_all_anomalies",
+        path=MERGING,
+        before='_limited(found["anomaly"]).sort_by',
+        after='found["anomaly"].sort_by',
+        tests=(f"{MERGING_TESTS}::test_day_keeps_the_first_anomalies_of_a_kind_and_domain",),
+        wrong="a follower in trouble writes a million rows of a day again with each window",
+    ),
+    Mutant(
         name="lake_prefers_the_result_of_fewer_records",
         path=MERGING,
         before="(missing or not after[key]",
@@ -73,10 +83,18 @@ MUTANTS = (
     Mutant(
         name="lake_retention_trusts_the_clock",
         path=APPEND,
-        before="newest = min(now, max(days, default=now))",
+        before="newest = min(now, max([*lake.days(), *days], default=now))",
         after="newest = now",
         tests=(f"{APPEND_TESTS}::test_old_days_are_removed",),
         wrong="a clock that is ahead removes all days",
+    ),
+    Mutant(
+        name="lake_gets_removed_days_again",
+        path=FEED,
+        before="self._waiting = waiting - removed",
+        after="self._waiting = waiting",
+        tests=(f"{FEED_TESTS}::test_windows_of_removed_days_do_not_wait_after_a_restart",),
+        wrong="each restart of a follower reads the windows of all removed days again",
     ),
     Mutant(
         name="lake_hides_a_damaged_file",

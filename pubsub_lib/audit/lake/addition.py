@@ -1,7 +1,7 @@
 """The small tables of one audit, before they are added to a lake."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import date, timedelta
 from typing import Any, Final
 
@@ -30,7 +30,8 @@ class Run(msgspec.Struct, frozen=True):
 
 class Audited(msgspec.Struct, frozen=True):
     """What an audit read of a domain: records from ``begin`` to ``end``; windows that end until ``closed_until`` are
-    closed. ``findings``: the rows without a window belong to the last day.
+    closed. ``idle_since``: earlier days count as audited only with a window; None: ``begin``. ``findings``: the rows
+    without a window belong to the last day.
     """
 
     domain: str
@@ -38,6 +39,7 @@ class Audited(msgspec.Struct, frozen=True):
     end: int
     closed_until: int
     runs: Sequence[Run]
+    idle_since: int | None = None
     incomplete: bool = False
     problems: Sequence[str] = ()
     store: bool = False
@@ -68,18 +70,20 @@ class Addition(msgspec.Struct, frozen=True):
         tables = {**self.tables, "window": self._windows()}
         keys = zip(*(tables["window"][name].to_pylist() for name in ("domain", "window")), strict=True)
         of_day: dict[date, set[int]] = defaultdict(set)
+        of_domain: dict[str, set[date]] = defaultdict(set)
         outside = 0
-        for _, window in keys:
+        for domain, window in keys:
             day = day_of(window)
             if day is None:
                 outside += 1
             else:
                 of_day[day].add(window)
+                of_domain[domain].add(day)
         last = {each.domain: each.last_day for each in self.domains if each.findings}
-        coverage = self._coverage(of_day)
+        coverage = self._coverage(of_domain)
         found = {}
         for day in sorted({*of_day, *coverage, *filter(None, last.values())}):
-            domains = [domain for domain, of_domain in last.items() if of_domain == day]
+            domains = [domain for domain, last_day in last.items() if last_day == day]
             found[day] = {name: _part(tables[name], of_day[day], domains) for name in KEYED}
             found[day]["coverage"] = pa.Table.from_pylist(coverage.get(day, []), schema=SCHEMAS["coverage"])
         return found, outside
@@ -101,10 +105,11 @@ class Addition(msgspec.Struct, frozen=True):
         ]  # fmt: skip
         return pa.Table.from_pylist(rows, schema=SCHEMAS["window"])
 
-    def _coverage(self, with_windows: Mapping[date, object]) -> dict[date, list[dict[str, Any]]]:
+    def _coverage(self, with_windows: Mapping[str, Set[date]]) -> dict[date, list[dict[str, Any]]]:
+        """``with_windows``: the days of each domain that have a window."""
         found: dict[date, list[dict[str, Any]]] = defaultdict(list)
         for each in self.domains:
-            for day in self._days(each, with_windows):
+            for day in self._days(each, with_windows.get(each.domain, set())):
                 begin, end = max(each.begin, begin_of(day)), min(each.end, begin_of(day) + DAY)
                 runs = [msgspec.to_builtins(run) for run in each.runs if run.begin <= end and run.end >= begin]
                 found[day].append({
@@ -118,14 +123,16 @@ class Addition(msgspec.Struct, frozen=True):
         return found
 
     @staticmethod
-    def _days(one: Audited, with_windows: Mapping[date, object]) -> Iterator[date]:
+    def _days(one: Audited, with_windows: Set[date]) -> Iterator[date]:
+        """The days of which the domain was audited."""
         first, last = day_of(one.begin), one.last_day
         if first is None or last is None:
             return
-        if (last - first).days <= IDLE_DAYS:
-            yield from (first + timedelta(days=number) for number in range((last - first).days + 1))
-        else:
-            yield from (day for day in sorted({*with_windows, last}) if first <= day <= last)
+        idle = first if one.idle_since is None else max(first, day_of(one.idle_since) or last)
+        if (last - idle).days > IDLE_DAYS:
+            idle = last
+        days = {idle + timedelta(days=number) for number in range((last - idle).days + 1)}
+        yield from sorted(days | {day for day in {*with_windows, last} if first <= day <= last})
 
 
 def _part(table: pa.Table, windows: set[int], domains: Sequence[str]) -> pa.Table:

@@ -40,15 +40,15 @@ def append(folder: Path, addition: Addition, keep_days: int | None = None, now: 
     try:
         with lake.locked(write=True):
             about = lake.about()
-            first = _first(keep_days, [*lake.days(), *days], now or today())
+            first = _first(lake, days, keep_days, now or today())
             total, added = Outcome(), {}
             for day in days:
-                if first is None or day >= first:
+                if day >= first:
                     added[day], found = _merged(lake, day, days[day], about.window, problems)
                     total += found
             if added:
                 lake.replace(_known(about, added), added)
-            removed = [day for day in lake.days() if first is not None and day < first]
+            removed = [day for day in lake.days() if day < first]
             for day in removed:
                 lake.remove(day)
     except OSError as error:
@@ -61,6 +61,16 @@ def append(folder: Path, addition: Addition, keep_days: int | None = None, now: 
     problems += [_foreign(folder, domain) for domain in sorted(total.foreign)]
     span = f" of {_span(added)}" if added else ""
     return Appended(f"{_number(total.added, 'window')}{span} added to {folder}", notes, problems)
+
+
+def first_kept(folder: Path, days: Iterable[date], keep_days: int | None) -> date:
+    """The oldest day that an append of these days keeps. Raises ConfigError when the lake cannot be read."""
+    lake = Lake(folder)
+    try:
+        with lake.locked(write=False):
+            return _first(lake, days, keep_days, today())
+    except OSError as error:
+        raise _not_read(folder, error) from error
 
 
 def closed_windows(folder: Path, days: Iterable[date]) -> set[tuple[str, int]]:
@@ -76,8 +86,12 @@ def closed_windows(folder: Path, days: Iterable[date]) -> set[tuple[str, int]]:
                     continue  # the append sets the file aside and reports it
                 found |= {(row["domain"], row["window"]) for row in rows if row["closed"]}
     except OSError as error:
-        raise ConfigError(f"{folder} cannot be read ({error.strerror or error}); check its permissions") from error
+        raise _not_read(folder, error) from error
     return found
+
+
+def _not_read(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{folder} cannot be read ({error.strerror or error}); check its permissions")
 
 
 def _merged(
@@ -94,13 +108,11 @@ def _merged(
     return merged(earlier, later, window)
 
 
-def _first(keep_days: int | None, days: Iterable[date], now: date) -> date | None:
-    """The oldest day that is kept; None: all. Neither a wrong clock of this host nor one of a journal alone removes
-    days.
-    """
-    newest = min(now, max(days, default=now))
+def _first(lake: Lake, days: Iterable[date], keep_days: int | None, now: date) -> date:
+    """The oldest day that is kept. Neither a wrong clock of this host nor one of a journal alone removes days."""
+    newest = min(now, max([*lake.days(), *days], default=now))
     if keep_days is None or keep_days > newest.toordinal():
-        return None
+        return date.min
     return newest - timedelta(days=keep_days - 1)
 
 

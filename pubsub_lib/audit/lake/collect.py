@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.lake.addition import Addition, Audited, Run
-from pubsub_lib.audit.lake.tables import DAY, SCHEMAS
+from pubsub_lib.audit.lake.tables import DAY, KIND, LIMIT, ORDER, SCHEMAS
 from pubsub_lib.audit.report import anomalies, latency, windows
 from pubsub_lib.audit.report.aggregates import Aggregates
 from pubsub_lib.audit.report.summary import Summary
@@ -21,8 +21,6 @@ from pubsub_lib.audit.settings import PARTICIPANTS, AuditSettings
 from pubsub_lib.audit.spark.addresses import to_read
 from pubsub_lib.audit.spark.settled import settled
 
-LIMIT: Final = 1000
-"""Maximum number of anomalies of a kind that an append keeps of a domain and a day. Counts are exact."""
 _RESULT: Final = ("verdict", "detail", "blame", "way")
 _FINDINGS: Final = ("store", "state", "publisher")
 _KEY: Final = ("domain", "window")
@@ -101,7 +99,7 @@ def _first(wrong: Sequence[DataFrame]) -> DataFrame:
     """The first anomalies of each kind and day."""
     every = reduce(DataFrame.unionByName, wrong)
     day = F.col("window") - F.pmod(F.col("window"), F.lit(DAY))
-    group = Window.partitionBy("domain", "of", "verdict", day).orderBy(*anomalies.ORDER)
+    group = Window.partitionBy(*KIND, day).orderBy(*(F.asc_nulls_last(name) for name in ORDER))
     return every.withColumn("place", F.row_number().over(group)).filter(F.col("place") <= LIMIT)
 
 

@@ -1,13 +1,13 @@
 """Which result of a window counts when two audits have it (docs/audit.md, "Days"). Pure functions of a day's tables."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
-from pubsub_lib.audit.lake.tables import KEYED, SCHEMAS, Tables
+from pubsub_lib.audit.lake.tables import KEYED, KIND, LIMIT, ORDER, SCHEMAS, Tables
 
 Key = tuple[str, int]
 """Domain and begin of a window."""
@@ -38,6 +38,7 @@ def merged(earlier: Tables, later: Tables, window: int) -> tuple[dict[str, pa.Ta
 
     A later result replaces the earlier one of the same domain and window. An earlier result of a closed window is kept
     when the window is open in the later one, or when the later one read less of a run that was active in the window.
+    Of the anomalies that count, the first ``LIMIT`` of each kind are kept.
     """
     before, after = _windows(earlier), _windows(later)
     lacking = _lacking(earlier["coverage"].to_pylist(), later["coverage"].to_pylist())
@@ -57,6 +58,7 @@ def merged(earlier: Tables, later: Tables, window: int) -> tuple[dict[str, pa.Ta
     for name in KEYED:
         parts = [_without(earlier[name], taken, findings), _without(later[name], kept, set())]
         found[name] = pa.concat_tables(parts).sort_by(_ORDER)
+    found["anomaly"] = _limited(found["anomaly"]).sort_by(_ORDER)
     remaining = {(before[key]["audit"], key[0]) for key in before.keys() - taken}
     found["coverage"] = _coverage(earlier, later, remaining, {domain for domain, _ in taken})
     return found, Outcome(len(taken), len(taken & before.keys()), len(kept), first_lacking, frozenset(foreign))
@@ -101,6 +103,18 @@ def _without(table: pa.Table, keys: Set[Key], findings: Set[str]) -> pa.Table:
     columns = zip(table["domain"].to_pylist(), table["window"].to_pylist(), strict=True)
     keep = [domain not in findings if window is None else (domain, window) not in keys for domain, window in columns]
     return table.filter(pa.array(keep, pa.bool_()))
+
+
+def _limited(anomalies: pa.Table) -> pa.Table:
+    """The first ``LIMIT`` anomalies of each kind. Which ones does not depend on the order of the rows."""
+    by = dict.fromkeys((*KIND, *ORDER, *anomalies.schema.names))
+    ordered = anomalies.sort_by([(name, "ascending") for name in by])
+    places: Counter[tuple[str, ...]] = Counter()
+    keep = []
+    for kind in zip(*(ordered[name].to_pylist() for name in KIND), strict=True):
+        places[kind] += 1
+        keep.append(places[kind] <= LIMIT)
+    return ordered.filter(pa.array(keep, pa.bool_()))
 
 
 def _coverage(earlier: Tables, later: Tables, remaining: Set[tuple[str, str]], contributed: Set[str]) -> pa.Table:

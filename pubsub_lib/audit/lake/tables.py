@@ -12,6 +12,11 @@ from pubsub_lib.audit.settings import SECOND
 VERSION: Final = 1
 """The version of the schemas. A reader refuses a newer one."""
 DAY: Final = 86_400 * SECOND
+LIMIT: Final = 1000
+"""Maximum number of anomalies of a kind, a domain and a day. Counts are exact."""
+KIND: Final = ("domain", "of", "verdict")
+ORDER: Final = ("p", "position", "name", "uuid", "topic", "sequence", "table", "key")
+"""The first anomalies of a kind by these columns are kept; null comes last."""
 
 _KEY: Final = (("domain", pa.string()), ("window", pa.int64()))
 _TEXTS: Final = ("of", "verdict", "detail", "blame")

@@ -10,7 +10,7 @@ import xxhash
 
 from pubsub_lib.audit.durable import write_whole
 from pubsub_lib.audit.lake.addition import Audited, Run
-from pubsub_lib.audit.lake.append import append, closed_windows
+from pubsub_lib.audit.lake.append import append, closed_windows, first_kept
 from pubsub_lib.audit.lake.tables import day_of
 from pubsub_lib.audit.settings import PARTICIPANTS, AuditSettings
 from pubsub_lib.audit.stream.runs import JournalPart
@@ -58,8 +58,11 @@ class Feed:
         self._audit = xxhash.xxh3_128_hexdigest(os.fsencode(out.resolve()))
         self._revisions = {each.key: each.revision for each in written(out)}
         days = sorted({day for _, window in self._revisions if (day := day_of(window)) is not None})
-        self._waiting = self._revisions.keys() - closed_windows(lake, days)
-        self._waiting |= {(domain, window) for domain, window, _ in set(self._revised()) - set(self._state.revised)}
+        first = first_kept(lake, days, keep_days)
+        removed = {each for each in self._revisions if (day := day_of(each[1])) is not None and day < first}
+        waiting = self._revisions.keys() - closed_windows(lake, [day for day in days if day >= first])
+        waiting |= {(domain, window) for domain, window, _ in set(self._revised()) - set(self._state.revised)}
+        self._waiting = waiting - removed
 
     def _restored(self) -> _Appended:
         new = _Appended(str(self.lake.resolve()))
@@ -111,7 +114,7 @@ class Feed:
         return [*found.problems, *found.notes]
 
     def _audited(self, domain: str, parts: Sequence[JournalPart], end: int, problems: Sequence[str]) -> Audited:
-        """The time since the last call."""
+        """The time since the last call, and before it the days of the windows that wait."""
         runs: dict[str, Run] = {}
         for part in parts:
             if part.side in PARTICIPANTS:
@@ -119,10 +122,10 @@ class Feed:
                 before = runs.get(part.run, one)
                 first, begin = min(one.first, before.first), min(one.begin, before.begin)
                 runs[part.run] = Run(part.run, first, begin, max(one.end, before.end))
-        begin = self._state.until.get(domain, min((each.begin for each in runs.values()), default=end))
-        begin = min(begin, end, *(window for of, window in self._waiting if of == domain))
+        since = self._state.until.get(domain, min((each.begin for each in runs.values()), default=end))
+        begin = min(since, end, *(window for of, window in self._waiting if of == domain))
         replicas = {part.name for part in parts if part.side == "replica"}
         return Audited(
-            domain, begin, end, _FOREVER, [runs[run] for run in sorted(runs)],
+            domain, begin, end, _FOREVER, [runs[run] for run in sorted(runs)], idle_since=since,
             incomplete=bool(problems), problems=problems, replicas=len(replicas),
         )  # fmt: skip

@@ -81,3 +81,21 @@ def test_wrong_clocks_make_no_endless_list_of_days() -> None:
            one.tables.items()}  # fmt: skip
     days, outside = msgspec.structs.replace(one, tables=far).by_day()
     assert (list(days), outside) == ([FIRST], 1)
+
+
+def test_days_before_the_idle_time_count_as_audited_only_with_a_window() -> None:
+    begin = audited("01 10:00", "05 10:00", idle_since=at("04 10:00"))
+    days, _ = addition([begin, audited("05 09:00", "05 10:00", domain="net")], {"02 10:00": {OK: 1}}).by_day()
+    assert [(str(day)[-2:], tables["coverage"]["domain"].to_pylist()) for day, tables in days.items()] == [
+        ("02", [""]), ("04", [""]), ("05", ["", "net"])
+    ]  # fmt: skip
+    (row,) = rows(days[SECOND_DAY]["coverage"])
+    assert (row["begin"], row["end"]) == (at("02 00:00"), at("03 00:00"))
+    far = msgspec.structs.replace(begin, idle_since=2**62)
+    assert [str(day)[-2:] for day in addition([far], {"02 10:00": {OK: 1}}).by_day()[0]] == ["02", "05"]
+
+
+def test_domain_is_not_audited_on_the_days_of_another_one() -> None:
+    spans = [audited("01 10:00", "05 10:00", domain=domain, idle_since=at("05 00:00")) for domain in ("", "net")]
+    days, _ = addition(spans, {"02 10:00": {OK: 1}}, domain="net").by_day()
+    assert days[SECOND_DAY]["coverage"]["domain"].to_pylist() == ["net"]

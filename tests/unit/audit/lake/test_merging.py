@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import msgspec
+import pyarrow as pa
 import pytest
 
 from pubsub_lib.audit.lake.addition import Addition
 from pubsub_lib.audit.lake.merging import Outcome, merged
-from pubsub_lib.audit.lake.tables import SCHEMAS, Tables
-from tests.unit.audit.lake.additions import FIRST, LOST, OK, WINDOW, addition, at, audited, run
+from pubsub_lib.audit.lake.tables import LIMIT, SCHEMAS, Tables
+from tests.unit.audit.lake.additions import FIRST, LOST, OK, UNKNOWN, WINDOW, Result, addition, at, audited, run
 
 TEN, NOON = "01 10:00", "01 12:00"
 
@@ -126,3 +128,46 @@ def test_idle_time_of_an_earlier_audit_stays_until_it_is_audited_again() -> None
     assert audits(tables) == ["a", "b"]
     tables, _ = add(idle, one("b", {OK: 1}, audited=audited("01 00:00", NOON)))
     assert audits(tables) == ["b"]
+
+
+def many(audit: str, window: str, results: dict[Result, int], domain: str = "") -> Addition:
+    """An addition with an anomaly of its own for each delivery of a window, the last one first."""
+    rows = [
+        {"domain": domain, "window": at(window), "of": "delivery", "verdict": kind[0], "p": at(window) + number}
+        for kind, count in results.items()
+        for number in reversed(range(count))
+    ]
+    found = one(audit, results, window, domain=domain, audited=audited(TEN, NOON, domain=domain))
+    return msgspec.structs.replace(
+        found, tables={**found.tables, "anomaly": pa.Table.from_pylist(rows, schema=SCHEMAS["anomaly"])}
+    )
+
+
+def places(tables: Tables, domain: str = "", verdict: str = "lost") -> list[tuple[int, int]]:
+    """Window and number of these anomalies."""
+    return [
+        (each["window"], each["p"] - each["window"])
+        for each in tables["anomaly"].to_pylist()
+        if (each["domain"], each["verdict"]) == (domain, verdict)
+    ]
+
+
+def test_day_keeps_the_first_anomalies_of_a_kind_and_domain() -> None:
+    first, later = many("a", NOON, {LOST: LIMIT, UNKNOWN: 9}), many("a", TEN, {LOST: LIMIT - 400})
+    tables, _ = add(first, many("net", TEN, {LOST: 7}, domain="net"), later)
+    of_ten = [(at(TEN), number) for number in range(LIMIT - 400)]
+    of_noon = [(at(NOON), number) for number in range(400)]
+    assert places(tables) == of_ten + of_noon
+    assert places(tables, verdict="unknown") == [(at(NOON), number) for number in range(9)]
+    assert places(tables, "net") == [(at(TEN), number) for number in range(7)]
+    assert verdicts(tables)[at(NOON), "lost"] == LIMIT, "counts are exact"
+    assert add(later, first)[0]["anomaly"].select(["domain", "window", "p"]) == (
+        add(first, later)[0]["anomaly"].select(["domain", "window", "p"])
+    )
+
+
+def test_replaced_window_gets_other_anomalies_also_beyond_the_limit() -> None:
+    tables, _ = add(many("a", NOON, {LOST: LIMIT}), many("a", TEN, {LOST: LIMIT}), many("b", TEN, {LOST: 3}))
+    assert places(tables) == [(at(TEN), number) for number in range(3)]
+    tables, _ = add(many("a", TEN, {LOST: LIMIT}), many("a", NOON, {LOST: LIMIT}), many("b", NOON, {LOST: 3}))
+    assert places(tables) == [(at(TEN), number) for number in range(LIMIT)]

@@ -5,7 +5,7 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from pubsub_lib.audit.lake.tables import DAY, SCHEMAS, begin_of, day_of, percentiles
+from pubsub_lib.audit.lake.tables import DAY, KIND, ORDER, SCHEMAS, begin_of, day_of, percentiles
 from pubsub_lib.audit.report import anomalies, summary
 
 TYPES = {"string": pa.string(), "bigint": pa.int64()}
@@ -15,6 +15,8 @@ def test_table_of_anomalies_has_the_columns_of_an_audit() -> None:
     schema = SCHEMAS["anomaly"]
     assert schema.names == ["domain", "window", *list(anomalies.COLUMNS)[1:]]
     assert all(schema.field(name).type == TYPES[kind] for name, kind in anomalies.COLUMNS.items())
+    assert anomalies.ORDER == ORDER
+    assert {*KIND, *ORDER} <= {*schema.names}
 
 
 def test_percentiles_are_those_of_an_audit() -> None:

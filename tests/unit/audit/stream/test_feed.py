@@ -19,7 +19,7 @@ from pubsub_lib.audit.stream.runs import JournalPart
 from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal.compaction import compact
-from tests.unit.audit.lake.additions import SECOND_DAY, THIRD, WINDOW, at
+from tests.unit.audit.lake.additions import OK, SECOND_DAY, THIRD, WINDOW, addition, at
 from tests.unit.audit.test_main import lossy_journals
 
 if TYPE_CHECKING:
@@ -116,11 +116,19 @@ PARTS = {"": [part("ab", 1, "01 10:00", "01 12:00"), part("ab", 2, "01 12:00", "
               part("ef", 1, "01 10:00", "03 12:00", "store")]}  # fmt: skip
 
 
-def new(tmp_path: Path) -> Feed:
+def new(tmp_path: Path, keep_days: int | None = None) -> Feed:
     prepare(tmp_path / "lake", WINDOW)
     (tmp_path / "out").mkdir(exist_ok=True)
     spark = cast("SparkSession", None)
-    return Feed(tmp_path / "lake", tmp_path / "out", tmp_path / "out", AuditSettings(), spark, None)
+    return Feed(tmp_path / "lake", tmp_path / "out", tmp_path / "out", AuditSettings(), spark, keep_days)
+
+
+def write(tmp_path: Path, *closed: Closed) -> None:
+    """Write the folders of these windows, as a follower does before it adds them."""
+    for each in closed:
+        place = place_of(tmp_path / "out", each.domain, each.window, each.revision)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / SUMMARY).write_bytes(msgspec.json.encode(each))
 
 
 def test_windows_wait_until_they_are_added(tmp_path: Path, appends: Appends) -> None:
@@ -164,10 +172,7 @@ def test_revision_of_a_window_is_added_once(tmp_path: Path, appends: Appends, mo
     assert appends.folders[1:] == [["revision=2"]]
     in_lake = {("", at("01 10:00")), ("", at("01 10:01"))}
     monkeypatch.setattr(feed, "closed_windows", lambda *_: in_lake)
-    for each in (window("01 10:00"), window("01 10:01"), revised, msgspec.structs.replace(revised, revision=3)):
-        place = place_of(tmp_path / "out", "", each.window, each.revision)
-        place.mkdir(parents=True)
-        (place / SUMMARY).write_bytes(msgspec.json.encode(each))
+    write(tmp_path, window("01 10:00"), window("01 10:01"), revised, msgspec.structs.replace(revised, revision=3))
     new(tmp_path).add([], PARTS, end, [])  # the one before was killed when it had written the third revision
     assert appends.folders[2:] == [["revision=3"]]
     new(tmp_path).add([], PARTS, end, [])
@@ -200,8 +205,7 @@ def test_problem_belongs_to_the_next_append_only(tmp_path: Path, appends: Append
 
 def test_other_lake_gets_all_windows(tmp_path: Path, appends: Appends) -> None:
     place = place_of(tmp_path / "out", "", at("01 10:00"))
-    place.mkdir(parents=True)
-    (place / SUMMARY).write_bytes(msgspec.json.encode(window("01 10:00")))
+    write(tmp_path, window("01 10:00"))
     new(tmp_path).add([], PARTS, {"": at("01 10:02")}, [])
     (tmp_path / "lake").rename(tmp_path / "other")
     prepare(tmp_path / "lake", WINDOW)
@@ -218,3 +222,66 @@ def test_damaged_state_is_an_error(tmp_path: Path, appends: Appends) -> None:
         new(tmp_path)
     assert report(tmp_path / "lake", SECOND_DAY, THIRD, THIRD, since_begin=True).exit_code == 32
     assert appends.folders == []
+
+
+THREE_DAYS = ("01 10:00", "02 10:00", "03 10:00")
+
+
+@pytest.fixture
+def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The windows of each append. Replaces Spark, but not the append: a window has one delivery without a fault.
+    The first follower, with ``--keep-days 2``, has ended after it added a window on each of the first three days.
+    """
+    collected: list[list[int]] = []
+
+    def collect(_spark: object, folders: Any, audit: str, domains: Any, settings: AuditSettings) -> Addition:
+        places = [each.parent if each.name.startswith("revision=") else each for each in folders]
+        collected.append([int(each.name.removeprefix("window=")) for each in places])
+        times = {begin: {OK: 1} for begin in (*THREE_DAYS, "03 10:01") if at(begin) in collected[-1]}
+        return addition(domains, times, audit=audit, settings=settings)
+
+    monkeypatch.setattr("pubsub_lib.audit.lake.collect.of_windows", collect)
+    monkeypatch.setattr("pubsub_lib.audit.lake.append.today", lambda: THIRD)
+    one = new(tmp_path, 2)
+    for begin in THREE_DAYS:
+        write(tmp_path, window(begin))
+        one.add([window(begin)], PARTS, {"": at(begin) + WINDOW}, [])
+    assert Lake(tmp_path / "lake").days() == [SECOND_DAY, THIRD]
+    collected.clear()
+    return collected
+
+
+def incomplete(tmp_path: Path) -> dict[str, bool]:
+    """Day -> whether its coverage is incomplete."""
+    return {str(day): row["incomplete"] for day in Lake(tmp_path / "lake").days()
+            for row in Lake(tmp_path / "lake").read("coverage", day).to_pylist()}  # fmt: skip
+
+
+def test_windows_of_removed_days_do_not_wait_after_a_restart(tmp_path: Path, followed: list[list[int]]) -> None:
+    restarted = new(tmp_path, 2)
+    assert restarted.add([window("03 10:01")], PARTS, {"": at("03 10:02")}, ["z"]) == []
+    assert followed == [[at("03 10:01")]]
+    assert incomplete(tmp_path) == {"2026-11-02": False, "2026-11-03": True}
+
+
+def test_follower_that_keeps_more_days_adds_removed_ones_again(tmp_path: Path, followed: list[list[int]]) -> None:
+    new(tmp_path, 3).add([window("03 10:01")], PARTS, {"": at("03 10:02")}, ["z"])
+    assert followed == [[at("01 10:00"), at("03 10:01")]]
+    assert incomplete(tmp_path) == {"2026-11-01": True, "2026-11-02": False, "2026-11-03": True}
+
+
+@pytest.mark.parametrize("day", ["01", "02"])
+def test_revision_of_an_old_window_makes_no_other_day_incomplete(
+    tmp_path: Path, followed: list[list[int]], day: str
+) -> None:
+    one = new(tmp_path, 2)
+    revised = msgspec.structs.replace(window(f"{day} 10:00"), revision=2)
+    found = one.add([revised], PARTS, {"": at("03 10:02")}, ["z"])
+    assert followed == [[revised.window]]
+    assert incomplete(tmp_path) == {"2026-11-02": day == "02", "2026-11-03": True}
+    not_added = f"1 day before 2026-11-02 not added to {tmp_path / 'lake'} (--keep-days)"
+    replaced = "1 window replaced: their results of an earlier audit do not count"
+    assert found == [not_added if day == "01" else replaced]
+    write(tmp_path, revised)
+    assert new(tmp_path, 2).add([], PARTS, {"": at("03 10:03")}, []) == []
+    assert len(followed) == 1
