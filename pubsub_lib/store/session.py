@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session, SessionTransaction
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link
@@ -21,6 +21,8 @@ from pubsub_lib.store.links import Commit
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Read, Transaction, new_nonce
 from pubsub_lib.store.verbs import Effect
+
+AnySession = Session | scoped_session[Any]
 
 
 class SessionRecorder(Transaction):
@@ -36,7 +38,7 @@ class SessionRecorder(Transaction):
 
     def __init__(
         self,
-        session: Session,
+        session: AnySession,
         tables: Tables,
         read: Read,
         origin: str,
@@ -47,7 +49,8 @@ class SessionRecorder(Transaction):
         on_commit: Callable[[Sequence[Link], bytes], None],
     ) -> None:
         super().__init__(tables, read, new_nonce(), origin)
-        self._session = session
+        # Of a scoped_session itself, SQLAlchemy would call the listeners for all sessions of its factory.
+        self._session = session = session() if isinstance(session, scoped_session) else session
         self._limits = limits
         self._review = review
         self._dialect = dialect

@@ -50,9 +50,7 @@ from pubsub_lib.store.verbs import Identity, Stored
 from pubsub_lib.store.writer import Work
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from pubsub_lib.store.session import SessionRecorder
+    from pubsub_lib.store.session import AnySession, SessionRecorder
 
 T = TypeVar("T")
 
@@ -258,11 +256,12 @@ class Store:
         self._adopt()
         return self._hooks.add(hook, table)
 
-    def session(self, session: "Session", *, bind_arguments: Mapping[str, Any] | None = None) -> "SessionRecorder":
+    def session(self, session: "AnySession", *, bind_arguments: Mapping[str, Any] | None = None) -> "SessionRecorder":
         """Record changes in a program's own SQLAlchemy session: they commit and roll back with it, savepoints included.
 
-        Call it once per session and keep the recorder; it serves all transactions of the session. For a session with
-        several engines, ``bind_arguments`` selects this store's database. See :class:`SessionRecorder`.
+        Call it once per session and keep the recorder; it serves all transactions of the session. A ``scoped_session``
+        stands for its current session: call it for each of them. For a session with several engines, ``bind_arguments``
+        selects this store's database. See :class:`SessionRecorder`.
         """
         # A program with a session has loaded the ORM; for other programs it would be a fifth of the import time.
         from sqlalchemy.orm import Session, scoped_session

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, Integer, String, create_engine, event, select
 from sqlalchemy.exc import IntegrityError, OperationalError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import (
@@ -357,6 +357,47 @@ def test_several_sessions_and_stores_interleave(store: Store, engine: Engine) ->
         with store.transaction() as tx:
             tx.set("t", "k", -i - 1)
     assert assert_consistent(store) == 8
+
+
+@pytest.fixture(params=["sessionmaker", "function"])
+def scoped(request: pytest.FixtureRequest, engine: Engine) -> Iterator[scoped_session[Session]]:
+    """One session for each thread, by two kinds of factories."""
+    made = sessionmaker(engine)
+    factory: Any = made if request.param == "sessionmaker" else lambda: made()
+    current: scoped_session[Session] = scoped_session(factory)
+    yield current
+    current.remove()
+
+
+def test_verbs_of_a_scoped_session_are_not_committed_by_another_session_of_its_factory(
+    store: Store, engine: Engine, scoped: scoped_session[Session]
+) -> None:
+    seen: list[object] = []
+    store.on_commit(seen.append)
+    recorder = store.session(scoped)
+    recorder.set("t", "k", 1)
+    with scoped.session_factory() as other:
+        other.add(Port(name="p1", number=1))
+        other.commit()
+    assert (store.get("t", "k"), ports(engine), seen) == (None, ["p1"], [])
+    scoped.rollback()
+    assert (store.get("t", "k"), recorder.commit) == (None, None)
+
+
+def test_verbs_of_a_scoped_session_are_not_dropped_by_another_session_of_its_factory(
+    store: Store, engine: Engine, scoped: scoped_session[Session]
+) -> None:
+    recorder = store.session(scoped)
+    recorder.set("t", "k", 1)
+    with scoped.session_factory() as other:
+        other.execute(select(Port))
+        other.rollback()
+    scoped.commit()
+    assert store.get("t", "k") == 1
+    recorder.close()
+    scoped.add(Port(name="p1", number=1))
+    scoped.commit()
+    assert (ports(engine), assert_consistent(store)) == (["p1"], 1)
 
 
 def test_closed_recorder_does_not_affect_the_session(store: Store, session: Session, engine: Engine) -> None:
