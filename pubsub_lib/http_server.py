@@ -2,11 +2,13 @@
 
 import io
 import math
+import random
 import socket
 import socketserver
 import sys
 import time
 from collections.abc import Collection, Mapping
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any, Final
@@ -29,6 +31,7 @@ class Server(ThreadingHTTPServer):
     """Accepts connections, each with a thread, as far as the limits allow."""
 
     daemon_threads = True
+    request_queue_size = http_limits.BACKLOG
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
         refused = self._misdirected("POST", alone=False)
         if refused is not None:
             body.skip()
-            self._send(*refused)
+            self._refuse(refused)
             return
         gzip = "gzip" in self.headers.get("Accept-Encoding", "")
         with stream.serve(body, gzip=gzip) as answer:
@@ -128,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         refused = self._refused(method)
         self._admitted.reading = False
         if refused is not None:
-            self._send(*refused)
+            self._refuse(refused)
             return
         wait = 0.0
         try:
@@ -161,8 +164,13 @@ class _Handler(BaseHTTPRequestHandler):
         if method == "POST" and self.headers.get(POST_HEADER) is None:
             return 403, f"a POST request needs the header {POST_HEADER}, with any value\n".encode(), TEXT
         if self._admitted.only_ready and f"{method} {self.path.partition('?')[0]}" != _READY:
-            return 503, b"all connections are in use; try again\n", TEXT
+            return HTTPStatus.SERVICE_UNAVAILABLE, b"all connections are in use; try again\n", TEXT
         return None
+
+    def _refuse(self, refused: Answered) -> None:
+        """Send a refusal: a pause comes with that of a busy endpoint, and a client does not double its wait."""
+        busy = refused[0] == HTTPStatus.SERVICE_UNAVAILABLE
+        self._send(*refused, random.randint(1, http_limits.BUSY_PAUSE) if busy else 0.0)
 
     def _length(self, maximum: int) -> int | None:
         """The size of the body; None for an invalid one, and for one above the maximum."""
