@@ -1,11 +1,13 @@
 """The server of an HTTP endpoint: reads requests within limits, and answers them by routes."""
 
+import errno
 import io
 import math
 import random
 import socket
 import socketserver
 import sys
+import threading
 import time
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
@@ -25,6 +27,8 @@ _log = logger(__name__)
 TEXT: Final = "text/plain; charset=utf-8"
 _READY: Final = "GET /ready"
 _CHUNK: Final = 64 * 1024
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors of accept that leave the connection in the backlog."""
 
 
 class Server(ThreadingHTTPServer):
@@ -44,12 +48,38 @@ class Server(ThreadingHTTPServer):
         self.streams = streams
         self.names = names
         self.connections = Connections()
+        self._exhausted = False
+        self._stopping = threading.Event()
         super().__init__(at, _Handler)
 
     def server_bind(self) -> None:
         """Bind without HTTPServer's look-up of this host's full name, which can block for long on a name server."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection. Without a free descriptor the listener stays readable, so a pause follows: else the
+        thread would use a whole processor.
+        """
+        try:
+            accepted = super().get_request()
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                if not self._exhausted:
+                    _log.error(
+                        "the endpoint for metrics cannot accept connections (%s); raise the limit of open files",
+                        error.strerror,
+                    )
+                self._exhausted = True
+                self._stopping.wait(http_limits.ACCEPT_PAUSE)
+            raise  # the caller tries again
+        self._exhausted = False
+        return accepted
+
+    def shutdown(self) -> None:
+        """Stop accepting connections, also during a pause. Waits for the thread that accepts them."""
+        self._stopping.set()
+        super().shutdown()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for the request, unless all are busy."""
