@@ -24,6 +24,13 @@ READY_TIMEOUT: Final = 1.0
 """The same for a connection that serves ``/ready`` only."""
 PLACE_TIMEOUT: Final = 0.5
 """Maximum seconds without a new connection while all kept ones are in use and cannot be replaced."""
+ACCEPT_PAUSE: Final = 0.5
+"""Seconds without a new connection after one could not be accepted."""
+BACKLOG: Final = 128
+"""Maximum number of connections that wait to be accepted: clients that connect at the same time."""
+BUSY_PAUSE: Final = 5
+"""Maximum seconds for which clients are sent away while all connections are in use. They are random, so that clients
+do not come back together."""
 ANSWER_TIMEOUT: Final = 10.0
 """Seconds in which a client must receive the whole answer."""
 _LOOK: Final = 0.02

@@ -1,12 +1,16 @@
 """The server of an HTTP endpoint: reads requests within limits, and answers them by routes."""
 
+import errno
 import io
 import math
+import random
 import socket
 import socketserver
 import sys
+import threading
 import time
 from collections.abc import Collection, Mapping
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any, Final
@@ -23,12 +27,15 @@ _log = logger(__name__)
 TEXT: Final = "text/plain; charset=utf-8"
 _READY: Final = "GET /ready"
 _CHUNK: Final = 64 * 1024
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors of accept that leave the connection in the backlog."""
 
 
 class Server(ThreadingHTTPServer):
     """Accepts connections, each with a thread, as far as the limits allow."""
 
     daemon_threads = True
+    request_queue_size = http_limits.BACKLOG
 
     def __init__(
         self,
@@ -41,12 +48,38 @@ class Server(ThreadingHTTPServer):
         self.streams = streams
         self.names = names
         self.connections = Connections()
+        self._exhausted = False
+        self._stopping = threading.Event()
         super().__init__(at, _Handler)
 
     def server_bind(self) -> None:
         """Bind without HTTPServer's look-up of this host's full name, which can block for long on a name server."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection. Without a free descriptor the listener stays readable, so a pause follows: else the
+        thread would use a whole processor.
+        """
+        try:
+            accepted = super().get_request()
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                if not self._exhausted:
+                    _log.error(
+                        "the endpoint for metrics cannot accept connections (%s); raise the limit of open files",
+                        error.strerror,
+                    )
+                self._exhausted = True
+                self._stopping.wait(http_limits.ACCEPT_PAUSE)
+            raise  # the caller tries again
+        self._exhausted = False
+        return accepted
+
+    def shutdown(self) -> None:
+        """Stop accepting connections, also during a pause. Waits for the thread that accepts them."""
+        self._stopping.set()
+        super().shutdown()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for the request, unless all are busy."""
@@ -118,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         refused = self._misdirected("POST", alone=False)
         if refused is not None:
             body.skip()
-            self._send(*refused)
+            self._refuse(refused)
             return
         gzip = "gzip" in self.headers.get("Accept-Encoding", "")
         with stream.serve(body, gzip=gzip) as answer:
@@ -128,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
         refused = self._refused(method)
         self._admitted.reading = False
         if refused is not None:
-            self._send(*refused)
+            self._refuse(refused)
             return
         wait = 0.0
         try:
@@ -161,8 +194,13 @@ class _Handler(BaseHTTPRequestHandler):
         if method == "POST" and self.headers.get(POST_HEADER) is None:
             return 403, f"a POST request needs the header {POST_HEADER}, with any value\n".encode(), TEXT
         if self._admitted.only_ready and f"{method} {self.path.partition('?')[0]}" != _READY:
-            return 503, b"all connections are in use; try again\n", TEXT
+            return HTTPStatus.SERVICE_UNAVAILABLE, b"all connections are in use; try again\n", TEXT
         return None
+
+    def _refuse(self, refused: Answered) -> None:
+        """Send a refusal: a pause comes with that of a busy endpoint, and a client does not double its wait."""
+        busy = refused[0] == HTTPStatus.SERVICE_UNAVAILABLE
+        self._send(*refused, random.randint(1, http_limits.BUSY_PAUSE) if busy else 0.0)
 
     def _length(self, maximum: int) -> int | None:
         """The size of the body; None for an invalid one, and for one above the maximum."""

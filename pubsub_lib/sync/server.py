@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from pubsub_lib import http_limits
 from pubsub_lib.core.model import SyncAnswer, Want
 from pubsub_lib.errors import FrameError, PubSubError
 from pubsub_lib.http_routes import Body, Streamed
@@ -23,7 +24,7 @@ _log = logger(__name__)
 
 ROUTE: Final = "POST /sync"
 CONTENT_TYPE: Final = "application/x-pubsub-sync"
-MAX_PAUSE: Final = 5
+MAX_PAUSE: Final = http_limits.BUSY_PAUSE
 """Maximum seconds for which a replica is sent away. They are random, so that replicas do not come back together."""
 
 

@@ -1,5 +1,7 @@
 """Attacks on an HTTP endpoint, over real sockets: slow and many clients, foreign names, web pages, large requests."""
 
+import contextlib
+import errno
 import http.client
 import socket
 import threading
@@ -15,7 +17,7 @@ from pubsub_lib import http_endpoint, http_limits
 from pubsub_lib.http_endpoint import Endpoint
 from pubsub_lib.http_limits import KEPT_FOR_READY, MAX_CONNECTIONS, MAX_REQUEST_BYTES
 from pubsub_lib.http_routes import POST_HEADER, Answered, Body, Query, Streamed
-from pubsub_lib.http_server import TEXT
+from pubsub_lib.http_server import TEXT, Server
 
 
 class One(Collector):
@@ -338,3 +340,71 @@ def test_streamed_answer_ends_at_its_time(streaming: Endpoint, echo: Echo) -> No
     echo.max_seconds = -1.0
     with pytest.raises(http.client.BadStatusLine):
         post(streaming, b"x")
+
+
+def test_busy_endpoint_names_a_pause_to_a_streaming_route(streaming: Endpoint, echo: Echo) -> None:
+    """Else the replicas of a herd double their waits."""
+    held = [connected(streaming) for _ in range(MAX_CONNECTIONS - KEPT_FOR_READY)]
+    try:
+        with connected(streaming) as peer:
+            peer.sendall(b"POST /sync HTTP/1.0\r\nPubsub-Request: x\r\nContent-Length: 3\r\n\r\nabc")
+            answer = http.client.HTTPResponse(peer)
+            answer.begin()
+            assert (answer.status, answer.read()) == (503, b"all connections are in use; try again\n")
+            assert 1 <= int(answer.headers["Retry-After"]) <= http_limits.BUSY_PAUSE
+    finally:
+        for each in held:
+            each.close()
+    assert echo.bodies == []
+
+
+def test_many_clients_that_connect_at_once_wait_for_their_turn() -> None:
+    """Above the backlog, the system drops the first packet of a connection, and the client waits for a second."""
+    server = Server(("127.0.0.1", 0), {}, ())
+    with contextlib.closing(server.socket), contextlib.ExitStack() as opened:
+        for _ in range(100):  # nothing is accepted meanwhile
+            opened.enter_context(socket.create_connection(("127.0.0.1", server.server_port), 0.5))
+
+
+def test_endpoint_without_a_free_descriptor_pauses_and_answers_again(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts = []
+    with monkeypatch.context() as patched:
+
+        def accept(listener: socket.socket) -> tuple[socket.socket, object]:
+            attempts.append(time.monotonic())
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        patched.setattr(socket.socket, "accept", accept)
+        waiting = connected(endpoint)
+        time.sleep(1.2)
+        assert 2 <= len(attempts) < 10, "the listener stays readable meanwhile"
+    with waiting:
+        waiting.sendall(b"GET /ready HTTP/1.0\r\n\r\n")
+        assert waiting.recv(100).split(b" ")[1] == b"200"
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "the endpoint for metrics cannot accept connections (Too many open files); raise the limit of open files"
+    )
+
+
+def test_endpoint_without_a_free_descriptor_closes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_limits, "ACCEPT_PAUSE", 60.0)
+    attempted = threading.Event()
+
+    def accept(listener: socket.socket) -> tuple[socket.socket, object]:
+        attempted.set()
+        raise OSError(errno.ENFILE, "Too many open files in system")
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    endpoint = Endpoint("127.0.0.1", 0, One(), list, "the_port")
+    endpoint.start()
+    try:
+        with connected(endpoint):
+            assert attempted.wait(10)
+            begin = time.monotonic()
+            endpoint.close()
+            assert time.monotonic() - begin < 10
+    finally:
+        endpoint.close()
