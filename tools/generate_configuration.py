@@ -125,7 +125,8 @@ the publish-subscribe options there are `driver`, `addresses`, `bind_address`, `
 - Type, range and default of an option are in parentheses. A value outside the range is rejected. A
   list is separated by commas.
 - Options of Dragonflow are also read from the group `[df]`, under
-  [their names there](dragonflow.md#options-that-are-read-from-df). `[pubsub]` takes precedence.
+  [their names there](dragonflow.md#options-that-are-read-from-df). In one file `[pubsub]` takes
+  precedence; of several files the last one with either name counts.
 - An unknown option in `[pubsub]`, in a driver's group, or for the service in `[publisher_service]`
   is rejected with the nearest valid name. So is a group whose name is nearly one of these. Other
   groups may belong to other programs.

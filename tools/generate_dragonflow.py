@@ -43,7 +43,8 @@ With `publisher_bind_address = $local_ip` it binds `tcp://10.0.0.5:8866` alone. 
 
 ## Options that are read from `[df]`
 
-An option of the same meaning in `[pubsub]` takes precedence.
+In one file, an option of the same meaning in `[pubsub]` takes precedence. Of several files, as
+`pubsub-db` and a program's own `conf` may have, the last one with either name counts.
 
 | Dragonflow's option | option in `[pubsub]` |
 |---|---|
