@@ -8,6 +8,7 @@ from oslo_config import cfg
 
 from pubsub_lib.config import dragonflow, installed_drivers, options
 from pubsub_lib.config.pubsub import GROUP
+from pubsub_lib.config.reading import Configuration
 from pubsub_lib.errors import DriverError
 from pubsub_lib.settings import Settings
 
@@ -119,10 +120,10 @@ def test_typo_is_distinguished_from_a_foreign_option(name: str, meant: str) -> N
 def test_last_file_counts_under_either_name(tmp_path: Path) -> None:
     """And in one file ``[pubsub]``, as docs/dragonflow.md says."""
     ours, theirs, both = (tmp_path / name for name in ("ours.conf", "df.conf", "both.conf"))
-    ours.write_text(f"{STORE}publishers_ips = 10.0.0.9\npublisher_port = 9000\n")
+    ours.write_text(f"{STORE}publisher_port = 9000\n")
     theirs.write_text("[df]\npublisher_port = 9001\n")
-    both.write_text(f"[df]\npublisher_port = 9001\n{STORE}publishers_ips = 10.0.0.9\npublisher_port = 9000\n")
+    both.write_text(f"[df]\npublisher_port = 9001\n{STORE}publisher_port = 9000\n")
     for files, port in (([ours, theirs], 9001), ([theirs, ours], 9000), ([both], 9000)):
         conf = cfg.ConfigOpts()
         conf(args=[], project="x", default_config_files=[str(each) for each in files], default_config_dirs=[])
-        assert Settings.from_conf(conf).addresses == (f"tcp://10.0.0.9:{port}",)
+        assert Configuration.of(conf).values(GROUP, options.OPTIONS)["publisher_port"] == port
