@@ -75,9 +75,11 @@ def _settings(options: argparse.Namespace, configured: Settings | None) -> Audit
 
 
 def _database(options: argparse.Namespace, configured: Settings | None) -> Settings | str:
-    """The database of ``--store``, else the store of ``--config-file``; "" without either."""
-    if not options.store:
+    """The database of ``--store``, else the store of ``--config-file``; "" without either. Raises ConfigError."""
+    if options.store is None:
         return configured or ""
+    if not options.store:  # an empty variable of a script must not turn off the checks of the store
+        raise ConfigError("--store is empty; give the URL of a database, or omit --store")
     if has_password(options.store):
         entry.report_error(
             PROGRAM,

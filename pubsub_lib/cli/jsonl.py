@@ -209,13 +209,15 @@ def created(name: str) -> Iterator[Writer]:
         yield Writer(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
-    path = Path(name).resolve()  # the target of a symbolic link; the link stays
+    given = Path(name)
+    path = given.resolve()  # the target of a symbolic link; the link stays
     old = path.stat() if path.is_file() else None
-    direct = old is None and path.exists()
-    target = path if direct else path.with_name(f".{path.name}.{os.getpid()}.part")
+    # The path of a shell's pipe, such as /dev/fd/63, can be opened; the target of that link is no path.
+    direct = old is None and given.exists()
+    target = given if direct else path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         # It contains the objects, so only this user may open the file, unless an old one had other permissions.
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(target, os.O_WRONLY | os.O_TRUNC | (0 if direct else os.O_CREAT), 0o600)
         with os.fdopen(descriptor, "wb") as raw:
             if old is not None:
                 _make_like(old, raw.fileno())

@@ -1,6 +1,7 @@
 """``pubsub-db log``."""
 
 import argparse
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -15,7 +16,7 @@ from pubsub_lib.cli.row_printer import Column, RowPrinter
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.store import Store
-from pubsub_lib.store.inspection import Cursor, behind, cursor
+from pubsub_lib.store.inspection import Cursor, Inspection, behind, cursor
 
 FOLLOW_EVERY: Final = 0.5
 """Seconds between two queries for new changes."""
@@ -71,18 +72,18 @@ class Log(List):
         return [column.name for column in _columns(parsed_args.values)]
 
     def take_action(self, parsed_args: argparse.Namespace) -> Iterable[Row]:
-        """The requested page. Logs when there are more changes."""
-        limit, since, topic = parsed_args.limit, parsed_args.since, parsed_args.topic
+        """The requested page, of one snapshot. Logs when there are more changes."""
+        limit, since, topic, values = parsed_args.limit, parsed_args.since, parsed_args.topic, parsed_args.values
         with reading(self) as store:
             if since is None:
-                rows = list(_rows(store.inspect.newest(limit, topic), parsed_args.values))[-limit:]
-            else:
-                self._warn_of_trimming(store, since)
-                # One change more than the limit shows whether there are more changes.
-                rows = list(_rows(store.inspect.links(behind(since), limit + 1, topic), parsed_args.values, since))
-                if len(rows) > limit:
-                    rows = rows[:limit]
-                    self.app.LOG.info("there are more changes: pubsub-db log --since %d", rows[-1][0])
+                return list(_rows(store.inspect.at_once(lambda inspect: _last(inspect, limit, topic)), values))[-limit:]
+            self._warn_of_trimming(store, since)
+            # One change more than the limit shows whether there are more changes.
+            links = store.inspect.at_once(lambda inspect: _first(inspect, since, limit + 1, topic))
+        rows = list(_rows(links, values, since))
+        if len(rows) > limit:
+            rows = rows[:limit]
+            self.app.LOG.info("there are more changes: pubsub-db %s", _continuation(parsed_args, rows[-1][0]))
         return rows
 
     def _follow(self, parsed_args: argparse.Namespace) -> int:
@@ -119,18 +120,64 @@ class Log(List):
 
 
 def more(store: Store, at: Cursor, topic: str | None, warn: Callable[[str, int], None]) -> tuple[Cursor, list[Link]]:
-    """One page of the links after the cursor ``at``, and the cursor after them.
+    """The links of the next transactions after the cursor ``at``, about a page, and the cursor after them.
 
     ``warn`` is called when the store was restored to an earlier position.
     """
-    links = store.inspect.links(at, store.settings.page_size, topic)
+    size = store.settings.page_size
+    links = store.inspect.at_once(lambda inspect: _whole(inspect, inspect.links(at, size, topic), topic))
     if links:
-        return cursor(links[-1]), links
+        return behind(links[-1].point.position), links
     head = store.read_heads([]).store.position
     if head < at[0] - 1:
         warn("the store was restored to position %d; the log continues there", head)
         return behind(head), []
     return at, []
+
+
+def _first(inspect: Inspection, since: int, maximum: int, topic: str | None) -> list[Link]:
+    """The links with the first changes after a position: at least ``maximum`` changes, or all that there are."""
+    found: list[Link] = []
+    count, at = 0, behind(since)
+    while count < maximum:
+        links = _whole(inspect, inspect.links(at, maximum - count, topic), topic)  # every link has a change
+        if not links:
+            break
+        found += links
+        # The first transaction may have begun before ``since``.
+        count += sum(change.version > since for link in links for change in link.changes)
+        at = behind(links[-1].point.position)
+    return found
+
+
+def _last(inspect: Inspection, maximum: int, topic: str | None) -> list[Link]:
+    """The links with the last changes: at least ``maximum`` changes, or all that there are."""
+    return _whole(inspect, inspect.newest(maximum, topic), topic)
+
+
+def _whole(inspect: Inspection, links: Sequence[Link], topic: str | None) -> list[Link]:
+    """These links, with the other ones of the first and the last transaction: links are read by position and topic,
+    but the changes of a transaction have their positions in another order.
+    """
+    if topic is not None or not links:
+        return list(links)  # a transaction has one link in a topic
+    found = {cursor(link): link for link in links}
+    for end in (links[0], links[-1]):
+        position = end.point.position
+        if sum(at == position for at, _ in found) < end.tx_links:
+            others = inspect.links((position, ""), end.tx_links)
+            found.update({cursor(link): link for link in others if link.point.position == position})
+    return [found[each] for each in sorted(found)]
+
+
+def _continuation(parsed_args: argparse.Namespace, since: int) -> str:
+    """The command for the changes after a page, which ends with position ``since``."""
+    words = ["log", "--since", str(since)]
+    if parsed_args.topic is not None:
+        words.append(f"--topic={parsed_args.topic}")
+    if parsed_args.limit != LIMIT:
+        words += ["--limit", str(parsed_args.limit)]
+    return shlex.join([*words, "--values"] if parsed_args.values else words)
 
 
 def _columns(values: bool) -> tuple[Column, ...]:

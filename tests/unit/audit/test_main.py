@@ -139,6 +139,15 @@ def test_password_on_the_command_line_gives_a_warning(
     assert "tOpSeCrEt" not in output
 
 
+def test_empty_store_url_is_64_with_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "replica.conf"
+    path.write_text(f"[pubsub]\njournal_folder = {tmp_path}\nstore_url = sqlite:///{tmp_path}/x.sqlite\n")
+    for journals_of in ([str(tmp_path)], ["--config-file", str(path)]):
+        assert main(["run", *journals_of, "--store", ""]) == 64
+        out, err = capsys.readouterr()
+        assert (out, err) == ("", "pubsub-audit: --store is empty; give the URL of a database, or omit --store\n")
+
+
 def test_no_input_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(tmp_path), "--out", str(tmp_path / "out")]) == 32
     assert f"problem: no journals in {tmp_path}" in capsys.readouterr().out

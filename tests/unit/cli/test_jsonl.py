@@ -258,6 +258,25 @@ def test_symbolic_link_is_kept(path: Path, tmp_path: Path) -> None:
     assert len(read(path)) == 1
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_pipe_and_deleted_file_of_a_descriptor_are_written_directly(link: bool, tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    deleted = tmp_path / "deleted"
+    for descriptor, source in [(write_end, read_end), (os.open(deleted, os.O_RDWR | os.O_CREAT), None)]:
+        deleted.unlink(missing_ok=True)
+        name = Path(f"/dev/fd/{descriptor}")
+        if link:
+            (tmp_path / "link").unlink(missing_ok=True)
+            (tmp_path / "link").symlink_to(name)
+            name = tmp_path / "link"
+        with created(str(name)) as writer:
+            writer.write(Stored("t", "k", "p", 3, b"1"))
+        assert b'"key":"k"' in os.read(descriptor if source is None else source, 1000)
+        os.close(descriptor)
+        assert [each.name for each in tmp_path.iterdir()] == (["link"] if link else [])
+    os.close(read_end)
+
+
 def test_full_disk_and_missing_folder_are_errors(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="No space left on device"), created("/dev/full") as writer:
         writer.write(Stored("t", "k", "p", 3, b"1"))

@@ -2,11 +2,14 @@
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.world import World, fill
+from tests.unit.cli.world import ROOT, World, fill
 
 
 @pytest.mark.parametrize("name", ["net.jsonl", "net.jsonl.gz"])
@@ -49,6 +52,22 @@ def test_the_standard_output_is_only_lines(small: World) -> None:
     assert sorted(json.loads(line)["key"] for line in out.splitlines()) == ["p1", "p2", "s1"]
     assert err == "pubsub-db: 3 objects were written to the standard output\n"
     assert small.process("export", "-", "--quiet").communicate()[1] == ""
+
+
+@pytest.mark.parametrize("command", ["export /dev/stdout | cat", "export >(cat)", "export pipe & cat pipe; wait $!"])
+def test_pipes_get_the_lines_directly(command: str, small: World, tmp_path: Path) -> None:
+    with small.open() as store:
+        fill(store)
+    os.mkfifo(tmp_path / "pipe")
+    script = f"set -o pipefail; {command.replace('export', f'{sys.executable} -m pubsub_lib.cli -q $0 $1 export')}"
+    process = subprocess.run(
+        ["bash", "-c", script, "--config-file", small.config],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"},
+        capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120,
+    )  # fmt: skip
+    assert (process.returncode, process.stderr) == (0, "")
+    assert sorted(json.loads(line)["key"] for line in process.stdout.splitlines()) == ["p1", "p2", "s1"]
+    assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_export_overwrites_an_existing_file_only_with_yes(small: World, tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 import json
 import select
+import shlex
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from pubsub_lib import Settings, Store, StoreSettings
 from pubsub_lib.cli.commands.log import more
 from pubsub_lib.store.inspection import behind
 from tests.unit.cli.world import World
@@ -50,6 +52,84 @@ def test_since_a_position_page_by_page(world: World) -> None:
     rest = world.run("log", "--since", first + 5, "-f", "json")
     assert [each["position"] for each in rest.json] == [positions[-1]]
     assert rest.err == ""
+
+
+def spread(world: World, topics: Iterable[str]) -> list[int]:
+    """Write one transaction with a change on each of these topics. Returns the positions of the changes."""
+    with world.open() as store:
+        before = store.read_heads([]).store.position
+        with store.transaction() as tx:
+            for topic in topics:
+                tx.set("spread", topic, before, topic=topic)
+        assert tx.commit is not None
+    return list(range(before + 1, tx.commit.point.position + 1))
+
+
+def followed_advice(world: World, *arguments: object) -> tuple[list[int], int]:
+    """The positions of all pages, whose advice is followed; and the number of pages."""
+    found: list[int] = []
+    words, pages = ["log", *map(str, arguments)], 0
+    while True:
+        output = world.run(*words, "-f", "json")
+        found += [each["position"] for each in output.json]
+        pages += 1
+        if not output.err:
+            return found, pages
+        words = shlex.split(output.err.removeprefix("pubsub-db: there are more changes: pubsub-db "))
+
+
+@pytest.mark.parametrize(("limit", "pages"), [(1, 6), (2, 3), (3, 2), (4, 2), (100, 1)])
+def test_pages_have_every_change_of_transactions_with_many_topics(limit: int, pages: int, world: World) -> None:
+    # The links of a transaction are sorted by topic, and its positions by the order in which the keys were named.
+    positions = spread(world, ["c", "b", "a"]) + spread(world, ["b", "c", "a"])
+    assert followed_advice(world, "--since", positions[0] - 1, "--limit", limit) == (positions, pages)
+
+
+def test_pages_of_the_default_limit_within_one_transaction(world: World) -> None:
+    positions = spread(world, [f"t{number:03}" for number in reversed(range(250))])
+    assert followed_advice(world, "--since", positions[0] - 1) == (positions, 3)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_pages_since_a_position_within_a_transaction(limit: int, world: World) -> None:
+    positions = spread(world, ["d", "c", "b", "a"]) + spread(world, ["b", "a"])
+    for at, position in enumerate(positions[:4]):
+        assert followed_advice(world, "--since", position, "--limit", limit)[0] == positions[at + 1 :]
+
+
+def test_advice_names_the_options_that_choose_the_changes(world: World) -> None:
+    first = write(world, 1)[-1]
+    positions = write(world, 3, "-it's")
+    found = followed_advice(world, "--since", first, "--topic=-it's", "--limit", 1, "--values")
+    assert found == ([each - 1 for each in positions], 3)
+    output = world.run("log", "--since", first, "--topic=-it's", "--limit", 1, "--values")
+    assert output.err.endswith(f"log --since {positions[0] - 1} '--topic=-it'\"'\"'s' --limit 1 --values\n")
+
+
+def test_newest_changes_of_transactions_with_many_topics(world: World) -> None:
+    positions = spread(world, ["b", "a", "c"]) + spread(world, ["c", "b", "a"])
+    for limit in range(1, 7):
+        found = world.run("log", "--limit", limit, "-f", "json").json
+        assert [each["position"] for each in found] == positions[-limit:]
+
+
+def test_newest_change_is_the_create_after_a_move(world: World) -> None:
+    with world.open() as store:
+        for topic in ("z", "a"):
+            with store.transaction() as tx:
+                tx.set("t", "k", topic, topic=topic)
+    (found,) = world.run("log", "--limit", 1, "-f", "json").json
+    assert (found["action"], found["topic"]) == ("create", "a")
+
+
+def test_follow_shows_a_transaction_that_is_longer_than_a_page_in_order(fresh: World) -> None:
+    positions = spread(fresh, ["d", "c", "b", "a"]) + spread(fresh, ["b", "c", "a"])
+    with Store(Settings(store_url=fresh.url, store=StoreSettings(page_size=2))) as store:
+        at, links = more(store, behind(0), None, lambda *_: None)
+        assert sorted(change.version for link in links for change in link.changes) == positions[:4]
+        at, links = more(store, at, None, lambda *_: None)
+        assert sorted(change.version for link in links for change in link.changes) == positions[4:]
+        assert more(store, at, None, lambda *_: None) == (at, [])
 
 
 def test_one_topic_with_values(world: World) -> None:
@@ -130,6 +210,22 @@ def test_follow_continues_at_the_position_of_a_restored_store(fresh: World) -> N
         assert [link.point.position for link in links] == [6, 6]
         assert more(store, at, None, lambda *warning: warnings.append(warning)) == (at, [])
     assert len(warnings) == 1
+
+
+def test_follow_shows_a_change_that_replaces_the_last_one_after_a_restore(fresh: World) -> None:
+    spread(fresh, ["a"])
+    rows = backup(fresh.url)
+    spread(fresh, ["a"])
+    warnings: list[int] = []
+    with fresh.open() as store:
+        at, links = more(store, behind(0), None, lambda _, position: warnings.append(position))
+        assert [link.point.position for link in links] == [1, 2]
+        restore(fresh.url, rows)
+        at, links = more(store, at, None, lambda _, position: warnings.append(position))
+        assert (links, warnings) == ([], [1])
+        spread(fresh, ["a"])
+        at, links = more(store, at, None, lambda _, position: warnings.append(position))
+        assert [link.point.position for link in links] == [2]
 
 
 @contextmanager
