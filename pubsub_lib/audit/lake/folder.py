@@ -34,11 +34,14 @@ _DAY: Final = "day="
 
 
 class About(msgspec.Struct, frozen=True):
-    """What all days of a lake have in common. ``window``: microseconds. ``domains``: their first days."""
+    """What all days of a lake have in common. ``window``: microseconds. ``domains``: their first days, which may be
+    removed. ``removed_before``: days before it were removed or not added, by ``--keep-days``; "": none.
+    """
 
     schema: int
     window: int
     domains: Mapping[str, str] = {}
+    removed_before: str = ""
 
 
 class Damaged(Exception):
