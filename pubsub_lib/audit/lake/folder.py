@@ -49,7 +49,7 @@ class Damaged(Exception):
 
 
 def is_lake(folder: Path) -> bool:
-    """Whether the folder has the file that each lake has."""
+    """Whether the folder has the file that each lake has. Raises OSError when the folder may not be searched."""
     return (folder / ABOUT).is_file() or (folder / _READY / ABOUT).is_file()
 
 
