@@ -3,7 +3,9 @@
 import io
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from pubsub_lib.audit.arguments import PROGRAM
 from pubsub_lib.audit.report.summary import INCOMPLETE
@@ -45,3 +47,14 @@ def _reported(command: Callable[[], int], debug: bool) -> int:
 def _interrupted(by: KeyboardInterrupt) -> int:
     entry.report_error(PROGRAM, "interrupted; run it again")
     return entry.code_of_interrupt(by)
+
+
+@contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """Raise ConfigError for an OSError of the block, which begins to use the folder."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename or folder} cannot be used ({error.strerror or error}); check its permissions and its disk"
+        ) from error

@@ -100,11 +100,18 @@ def _command(options: argparse.Namespace) -> int:
     if options.command == "prepare":
         archive = prepare()
         return _print(_json(archive) if options.format == "json" else archive.text(), OK)
-    if options.command == "report" and lake.is_lake(options.folder):
+    if options.command == "report" and _is_lake(options.folder):
         days = of_lake.run(options)
         return _print(_json(days) if options.format == "json" else "\n".join(lake_output.text(days)), days.exit_code)
     found = _report(options) if options.command == "report" else _run(options)
     return _print(_json(found) if options.format == "json" else "\n".join(report.text(found)), found.exit_code)
+
+
+def _is_lake(folder: Path) -> bool:
+    try:
+        return lake.is_lake(folder)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be read ({error.strerror or error}); check its permissions") from error
 
 
 def _json(found: msgspec.Struct) -> str:

@@ -113,6 +113,22 @@ MUTANTS = (
         wrong="audits that stopped are not noticed",
     ),
     Mutant(
+        name="lake_takes_a_removed_day_for_a_gap",
+        path=DAYS,
+        before="day < now and not row.removed and not (",
+        after="day < now and not (",
+        tests=(f"{DAYS_TESTS}::test_days_that_were_removed_on_purpose_are_no_gap",),
+        wrong="a lake that keeps fewer days than a report shows is never without a fault",
+    ),
+    Mutant(
+        name="lake_takes_a_gap_for_a_removed_day",
+        path=DAYS,
+        before="min([about.removed_before, *(str(day) for day in there[:1])])",
+        after="about.removed_before",
+        tests=(f"{DAYS_TESTS}::test_gap_behind_a_day_that_is_there_was_not_removed",),
+        wrong="after a wrong clock audits that stopped are not noticed",
+    ),
+    Mutant(
         name="lake_shows_an_unknown_day_as_good",
         path=OUTPUT,
         before='return "bad" if day.exit_code & ~INCOMPLETE else "unsure"',

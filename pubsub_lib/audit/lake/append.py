@@ -46,8 +46,9 @@ def append(folder: Path, addition: Addition, keep_days: int | None = None, now: 
                 if day >= first:
                     added[day], found = _merged(lake, day, days[day], about.window, problems)
                     total += found
-            if added:
-                lake.replace(_known(about, added), added)
+            known = _known(about, added, first, not_added=len(days) - len(added))
+            if added or known != about:
+                lake.replace(known, added)
             removed = [day for day in lake.days() if day < first]
             for day in removed:
                 lake.remove(day)
@@ -116,12 +117,16 @@ def _first(lake: Lake, days: Iterable[date], keep_days: int | None, now: date) -
     return newest - timedelta(days=keep_days - 1)
 
 
-def _known(about: About, added: Mapping[date, Mapping[str, pa.Table]]) -> About:
+def _known(about: About, added: Mapping[date, Mapping[str, pa.Table]], first: date, not_added: int) -> About:
+    """The data of the lake with these days. ``not_added``: number of days before ``first``, which is kept."""
     domains = dict(about.domains)
     for day, tables in added.items():
         for domain in tables["coverage"]["domain"].unique().to_pylist():
             domains[domain] = min(domains.get(domain, str(day)), str(day))
-    return msgspec.structs.replace(about, domains=domains)
+    before = about.removed_before
+    if not_added or any(begin < str(first) for begin in domains.values()):
+        before = max(before, str(first))
+    return msgspec.structs.replace(about, domains=domains, removed_before=before)
 
 
 def _span(days: Collection[date]) -> str:

@@ -29,6 +29,7 @@ class Day(msgspec.Struct, frozen=True):
 
     ``anomalies``: number of each kind. ``p50`` … ``max``: latency from publication to application in microseconds.
     ``audited_seconds``: the time of the day for which records were read. ``open_windows``: their verdicts may change.
+    ``removed``: there is no result because ``--keep-days`` removed the day, or did not add it.
     """
 
     day: str
@@ -44,6 +45,7 @@ class Day(msgspec.Struct, frozen=True):
     open_windows: int = 0
     audits: int = 0
     problems: Sequence[str] = ()
+    removed: bool = False
 
     @property
     def audited(self) -> bool:
@@ -99,20 +101,24 @@ def report(folder: Path, first: date, last: date, now: date, *, since_begin: boo
     found: dict[tuple[date, str], tuple[Day, _Histogram]] = {}
     try:
         with lake.locked(write=False):
-            about = lake.about()
-            for day in lake.days():
+            about, there = lake.about(), lake.days()
+            for day in there:
                 if first <= day <= last:
                     found |= {(day, one.domain): (one, times) for one, times in _of_day(lake, day, problems)}
     except OSError as error:
         raise ConfigError(f"{error.filename or folder} cannot be read ({error.strerror or error})") from error
+    # A day behind one that is there was not removed. After a wrong clock removed too much, gaps are seen again.
+    removed_before = min([about.removed_before, *(str(day) for day in there[:1])])
     rows, gaps = [], 0
     domains = sorted({*about.domains, *(domain for _, domain in found)}) or [""]
     for day in (first + timedelta(days=number) for number in range((last - first).days + 1)):
         for domain in domains:
             begin = about.domains.get(domain, str(first))
-            row, _ = found.get((day, domain), (Day(str(day), domain), None))
+            missing = Day(str(day), domain, removed=str(day) < removed_before)
+            row, _ = found.get((day, domain), (missing, None))
             rows.append(row)
-            gaps += not row.audited and day < now and not (since_begin and str(day) < begin)
+            expected = day < now and not row.removed and not (since_begin and str(day) < begin)
+            gaps += expected and not row.audited
     trends = [each for domain in domains if (each := _trend(domain, found)) is not None]
     code = INCOMPLETE if problems or gaps or not found else 0
     for row in rows:

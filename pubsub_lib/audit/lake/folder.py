@@ -34,11 +34,14 @@ _DAY: Final = "day="
 
 
 class About(msgspec.Struct, frozen=True):
-    """What all days of a lake have in common. ``window``: microseconds. ``domains``: their first days."""
+    """What all days of a lake have in common. ``window``: microseconds. ``domains``: their first days, which may be
+    removed. ``removed_before``: days before it were removed or not added, by ``--keep-days``; "": none.
+    """
 
     schema: int
     window: int
     domains: Mapping[str, str] = {}
+    removed_before: str = ""
 
 
 class Damaged(Exception):
@@ -46,7 +49,7 @@ class Damaged(Exception):
 
 
 def is_lake(folder: Path) -> bool:
-    """Whether the folder has the file that each lake has."""
+    """Whether the folder has the file that each lake has. Raises OSError when the folder may not be searched."""
     return (folder / ABOUT).is_file() or (folder / _READY / ABOUT).is_file()
 
 

@@ -12,13 +12,14 @@ from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import printable
 
 NO_RESULT: Final = "no result"
+REMOVED: Final = "removed"
 _COMPARED: Final = ("expected", "lost", "repaired", "unknown")
 
 
 def verdict(day: Day) -> str:
     """The verdict of a day in a few words: the names of its bits."""
     if day.exit_code is None:
-        return NO_RESULT
+        return REMOVED if day.removed else NO_RESULT
     if day.exit_code:
         return f"{_bits(day.exit_code)} ({day.exit_code})"
     return "no fault found" if day.number("expected") else "no delivery expected"
@@ -40,9 +41,11 @@ def _bits(exit_code: int) -> str:
 def title(report: Report) -> str:
     """The result in a sentence."""
     days = len({each.day for each in report.days})
-    with_result = len({each.day for each in report.days if each.audited})
+    with_result = {each.day for each in report.days if each.audited}
+    gone = len({each.day for each in report.days if each.removed} - with_result)
+    removed = f", {gone} {'was' if gone == 1 else 'were'} removed" if gone else ""
     result = f"{_bits(report.exit_code)} (exit code {report.exit_code})" if report.exit_code else "no fault found"
-    return f"{report.first} to {report.last}: {with_result} of {days} days have a result; {result}."
+    return f"{report.first} to {report.last}: {len(with_result)} of {days} days have a result{removed}; {result}."
 
 
 def text(report: Report) -> Iterator[str]:

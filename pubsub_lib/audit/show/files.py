@@ -31,15 +31,15 @@ def journal_files(named: Iterable[Path]) -> tuple[list[JournalFile], list[str]]:
     """The files that are named, and those of the folders that are named; and a sentence for each folder without any.
 
     The order is that of the arguments. In a folder, the parts of a run follow each other, and the run whose first file
-    is the oldest comes first: by the time of the file, because a look into each file would take long. A file that does
-    not exist is in the list, too.
+    is the oldest comes first: by the time of the file, because a look into each file would take long. What does not
+    exist, or is in a folder that may not be searched, is in the list, too.
     """
     files: list[JournalFile] = []
     problems: list[str] = []
     parts: dict[Path, Counter[str]] = {}
     for path in named:
         found: Sequence[Path] = [path]
-        if path.is_dir():
+        if _is_folder(path):
             try:
                 found = _of_folder(path)
             except JournalError as error:
@@ -53,6 +53,13 @@ def journal_files(named: Iterable[Path]) -> tuple[list[JournalFile], list[str]]:
             run, part = run_and_part(each.stem)
             files.append(JournalFile(each, run, part, parts[each.parent][run]))
     return files, problems
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False  # the reader of the file reports it
 
 
 def _of_folder(folder: Path) -> list[Path]:

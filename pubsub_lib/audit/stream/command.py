@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pubsub_lib.audit.guard import usable
 from pubsub_lib.audit.ingest.input import size_of
 from pubsub_lib.audit.lake import folder as lake
 from pubsub_lib.audit.lake.command import check_append_options
@@ -67,8 +68,11 @@ def run(options: argparse.Namespace, settings: AuditSettings, folders: Mapping[s
         raise ConfigError(f"--every is {options.every}; it can be {threading.TIMEOUT_MAX} at most")
     check_append_options(options)
     checkpoint = options.checkpoint or options.out / "checkpoint"
-    if not checkpoint.exists() and (options.out / "windows").exists():
-        raise ConfigError(f"{options.out} has windows, but {checkpoint} is missing; restore it, or name a new --out")
+    with usable(options.out):
+        if not checkpoint.exists() and (options.out / "windows").exists():
+            raise ConfigError(
+                f"{options.out} has windows, but {checkpoint} is missing; restore it, or name a new --out"
+            )
     try:
         new_folder(options.out)
         new_folder(checkpoint)
@@ -101,17 +105,20 @@ def _run(
     options: argparse.Namespace, settings: AuditSettings, folders: Mapping[str, Sequence[Path]], checkpoint: Path,
     spark: "SparkSession",
 ) -> int:  # fmt: skip
-    stream = Stream(spark, checkpoint)
-    intake = Intake(folders, stream.spool, options.patience)
-    judge = spark_judge(spark, settings, options.out, stream)
-    loop = AuditLoop(stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000, options.expected)
+    with usable(checkpoint):
+        stream = Stream(spark, checkpoint)
+        intake = Intake(folders, stream.spool, options.patience)
+        judge = spark_judge(spark, settings, options.out, stream)
+        loop = AuditLoop(stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000, options.expected)
     try:
-        until = loop.closed_until
-        before = [each for each in windows.written(options.out) if each.window < until.get(each.domain, each.window)]
-        output = Output(before, options.format == "json", settings)
-        feed = None
-        if options.append:
-            feed = Feed(options.append, options.out, checkpoint, settings, spark, options.keep_days)
+        with usable(options.out):
+            until = loop.closed_until
+            there = windows.written(options.out)
+            before = [each for each in there if each.window < until.get(each.domain, each.window)]
+            output = Output(before, options.format == "json", settings)
+            feed = None
+            if options.append:
+                feed = Feed(options.append, options.out, checkpoint, settings, spark, options.keep_days)
         # A signal lets the present round complete. The same signal again ends the process; no result is lost by that.
         with StopSignal(end_at_second=True) as stop:
             while _round(loop, output, options.out, feed, last=options.once):

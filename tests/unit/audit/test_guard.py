@@ -2,10 +2,11 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
-from pubsub_lib.audit.guard import guarded
+from pubsub_lib.audit.guard import guarded, usable
 from pubsub_lib.errors import ConfigError, JournalError
 
 
@@ -49,3 +50,11 @@ def test_sigterm_is_143(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_without_an_error_the_code_is_that_of_the_command() -> None:
     assert guarded(lambda: 5, debug=False) == 5
+
+
+def test_error_of_the_system_names_its_file_or_the_folder() -> None:
+    for error, named in ((PermissionError(13, "Permission denied", "out/x"), "out/x"), (OSError("gone"), "out")):
+        with pytest.raises(ConfigError) as raised, usable(Path("out")):
+            raise error
+        why = error.strerror or error
+        assert str(raised.value) == f"{named} cannot be used ({why}); check its permissions and its disk"

@@ -16,6 +16,7 @@ from pubsub_lib.audit.lake.folder import prepare
 from pubsub_lib.audit.main import main
 from pubsub_lib.audit.report.report import save_summary
 from pubsub_lib.audit.report.summary import nothing
+from tests.unit.audit.denied import deny
 from tests.unit.audit.lake.additions import LOST, OK, WINDOW, addition, audited
 
 
@@ -108,6 +109,17 @@ def test_lake_of_a_newer_version_is_64(lake: Path, capsys: pytest.CaptureFixture
     assert report(lake) == 64
     assert capsys.readouterr().err == (
         f"pubsub-audit: {lake} has the schema 2; this version knows 1: update pubsub_lib\n"
+    )
+
+
+def test_folder_that_may_not_be_searched_is_64(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder of ``--out`` has mode 0700."""
+    deny(monkeypatch, lake)
+    assert report(lake) == 64
+    assert capsys.readouterr().err == (
+        f"pubsub-audit: {lake} cannot be read (Permission denied); check its permissions\n"
     )
 
 

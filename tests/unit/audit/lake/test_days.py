@@ -25,6 +25,7 @@ from tests.unit.audit.lake.additions import (
 )
 
 NOW = date(2026, 11, 26)
+FIFTH = date(2026, 11, 5)
 REORDERED = ("reordered", "", "", "message")
 
 
@@ -73,6 +74,43 @@ def test_days_before_the_first_one_are_expected_only_when_they_are_named(lake: P
 def test_days_that_are_not_over_are_no_missing_evidence(lake: Path) -> None:
     append(lake, day(25, {OK: 7}))
     assert shown(lake, date(2026, 11, 25), date(2026, 11, 30)).exit_code == 0
+
+
+def results(found: Report) -> list[int | str | None]:
+    """The exit code of each day, or that it was removed."""
+    return ["removed" if each.removed else each.exit_code for each in found.days]
+
+
+def test_days_that_were_removed_on_purpose_are_no_gap(lake: Path) -> None:
+    for number in (1, 2, 4, 5):
+        append(lake, day(number, {OK: 7}), 3, NOW)
+    found = shown(lake, last=FIFTH)
+    assert (results(found), found.exit_code) == (["removed", "removed", None, 0, 0], 32)
+    assert shown(lake, last=FIFTH, since_begin=True).exit_code == 32, "the third day was not removed"
+    append(lake, day(6, {OK: 7}), 3, NOW)
+    found = shown(lake, last=date(2026, 11, 6))
+    assert (results(found), found.exit_code) == ([*["removed"] * 3, 0, 0, 0], 0)
+    append(lake, day(7, {OK: 7}))
+    append(lake, day(8, {OK: 7}), 400, NOW)
+    assert shown(lake, last=date(2026, 11, 8)).exit_code == 0, "they stay removed"
+    assert shown(lake, last=THIRD).exit_code == 32, "no day shown has a result"
+
+
+def test_day_before_those_kept_that_is_not_added_is_no_gap(lake: Path) -> None:
+    append(lake, addition([audited("01 10:00", "03 10:00")], {"03 10:00": {OK: 1}}), 1, NOW)
+    found = shown(lake)
+    assert (results(found), found.exit_code) == (["removed", "removed", 0], 0)
+    append(lake, addition([audited("01 10:00", "02 10:00")], {"01 10:00": {OK: 1}}), 1, NOW)  # all of it is too old
+    assert results(shown(lake)) == ["removed", "removed", 0]
+
+
+def test_gap_behind_a_day_that_is_there_was_not_removed(lake: Path) -> None:
+    """A wrong clock of host and journals once removed all days, and those that came later are not older than it."""
+    append(lake, day(1, {OK: 7}))
+    append(lake, day(30, {OK: 7}), 1, date(2026, 11, 30))
+    append(lake, day(2, {OK: 7}))
+    found = shown(lake)
+    assert (results(found), found.exit_code) == (["removed", 0, None], 32)
 
 
 def test_idle_day_has_a_result_without_deliveries(lake: Path) -> None:

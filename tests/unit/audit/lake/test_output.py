@@ -72,6 +72,19 @@ def test_only_a_day_without_faults_and_with_deliveries_is_good(
     assert (verdict(day), state(day)) == (words, severity)
 
 
+def test_removed_days_are_named() -> None:
+    removed = msgspec.structs.replace(DAYS[1], removed=True)
+    assert (verdict(removed), state(removed)) == ("removed", "gap")
+    other = msgspec.structs.replace(removed, day="2026-11-01", domain="net")
+    found = msgspec.structs.replace(REPORT, days=[DAYS[0], other], exit_code=0)
+    assert title(found).endswith("1 of 1 days have a result; no fault found."), "another domain has a result"
+    found = msgspec.structs.replace(REPORT, days=[DAYS[0], removed, removed], exit_code=0)
+    assert title(found).endswith("1 of 2 days have a result, 1 was removed; no fault found.")
+    more = msgspec.structs.replace(removed, day="2026-11-03")
+    found = msgspec.structs.replace(found, days=[DAYS[0], removed, more])
+    assert title(found).endswith("1 of 3 days have a result, 2 were removed; no fault found.")
+
+
 def test_title_without_faults() -> None:
     assert title(msgspec.structs.replace(REPORT, exit_code=0)).endswith("2 of 3 days have a result; no fault found.")
 

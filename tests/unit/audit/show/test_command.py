@@ -10,6 +10,7 @@ from pubsub_lib.audit.show.lines import title
 from pubsub_lib.audit.show.main import main
 from pubsub_lib.journal.compaction import compact
 from pubsub_lib.journal.entries import Entry, beginning, frame
+from tests.unit.audit.denied import deny
 from tests.unit.audit.show.test_lines import HOSTILE
 from tests.unit.audit.show.test_source import OPEN, applied, raw
 from tests.unit.journal.builders import HEADER
@@ -164,3 +165,16 @@ def test_full_disk_of_the_output_is_32(
     assert capsys.readouterr().err == (
         "pubsub-audit: the output cannot be written (No space left on device); free disk space\n"
     )
+
+
+@pytest.mark.parametrize("denied", ["file", "folder"])
+def test_what_may_not_be_searched_is_one_sentence_and_all_else_is_shown(
+    folder: Path, tmp_path: Path, denied: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The journals of a library are in a folder with mode 0700."""
+    other = tmp_path / "other" / (f"{HEADER.run}-000001.journal" if denied == "file" else "journals")
+    deny(monkeypatch, other)
+    assert main(["show", str(other), str(folder)]) == 32
+    output = capsys.readouterr()
+    assert output.err == f"pubsub-audit: {other} cannot be read (Permission denied); correct its rights or its disk\n"
+    assert len(output.out.splitlines()) == 9

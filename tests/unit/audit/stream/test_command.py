@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import sys
 import threading
@@ -33,6 +34,7 @@ from pubsub_lib.journal.entries import beginning
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.writer import Journal
+from tests.unit.audit.denied import deny
 from tests.unit.audit.test_main import lossy_journals
 from tests.unit.journal.builders import HEADER, settings
 
@@ -587,3 +589,34 @@ def test_follower_refuses_windows_without_their_checkpoint(tmp_path: Path, capsy
     (tmp_path / "out" / "windows").mkdir(parents=True)
     assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out")]) == 64
     assert "is missing; restore it, or name a new --out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["out", "out/checkpoint/state.json", "out/checkpoint/append.json"])
+def test_folder_of_another_user_is_one_sentence_and_64(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "session", lambda *_, **__: (None, False))
+    arguments = ["follow", str(tmp_path), "--out", str(tmp_path / "out"), "--append", str(tmp_path / "lake")]
+    deny(monkeypatch, tmp_path / name)
+    assert main(arguments) == 64
+    (sentence,) = capsys.readouterr().err.splitlines()
+    denied = tmp_path / ("out/checkpoint" if name == "out" else name)
+    assert sentence == (
+        f"pubsub-audit: {denied} cannot be used (Permission denied); check its permissions and its disk"
+    )
+
+
+def test_checkpoint_that_cannot_be_written_is_one_sentence_and_64(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+
+    monkeypatch.setattr(command, "session", lambda *_, **__: (None, False))
+    monkeypatch.setattr("pubsub_lib.audit.stream.tables.make", full)
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out")]) == 64
+    assert re.fullmatch(
+        r"pubsub-audit: \S+/out/checkpoint/\w+ cannot be used \(No space left on device\); check its permissions and "
+        r"its disk\n",
+        capsys.readouterr().err,
+    )
