@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection, ExecutionContext
 
 from pubsub_lib.errors import ConfigError, StoreReadOnly
@@ -38,6 +38,8 @@ _BINARY: Final = "pubsub_binary_result"
 BINARY_RESULT: Final[Mapping[str, Any]] = MappingProxyType({_BINARY: True})
 """An execution option for statements that read values: PostgreSQL sends the rows as bytes. As text, which is psycopg's
 default, each byte of a value takes two. Without effect on other databases."""
+_PYMYSQL_EXTRAS: Final = {"'cryptography' package": "PyMySQL[rsa]", "'pynacl' package": "PyMySQL[ed25519]"}
+"""What to install, by a part of the error."""
 _STANDBY: Final = (
     "{} is a standby, which can only be read; use the primary, or set role = standby in [publisher_service] if this is "
     "a service that is to answer syncs alone"
@@ -174,6 +176,19 @@ def _mysql(url: URL, settings: StoreSettings, writes: bool) -> Engine:
         },
         **_pool(settings),
     )
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(dialect: Dialect, _record: object, arguments: list[Any], options: dict[str, Any]) -> DBAPIConnection:
+        try:
+            return dialect.connect(*arguments, **options)
+        except RuntimeError as error:
+            # pymysql's error for a user whose authentication needs another package; it is no error of the database.
+            extra = next((extra for package, extra in _PYMYSQL_EXTRAS.items() if package in str(error)), None)
+            if extra is None:
+                raise
+            raise ConfigError(
+                f"cannot log in to {url.host} as {url.username}: {error}; run pip install '{extra}'"
+            ) from error
 
     @event.listens_for(engine, "connect")
     def _connected(dbapi: DBAPIConnection, _record: object) -> None:

@@ -61,6 +61,9 @@ _MYSQL: Final[dict[int, type[PubSubError]]] = {
     1146: SchemaError,
     1153: StoreError,
 }
+# Too many connections: 1040 of all users, 1203 and 1226 of this one; 1047: a Galera node that is not ready; 1053: a
+# shutdown; 1317, 1969 and 3024: timed out; 1927 and 4031: killed. 2000 to 2999 are the client's own.
+_MYSQL_UNAVAILABLE: Final = frozenset({0, 1040, 1047, 1053, 1203, 1226, 1317, 1927, 1969, 3024, 4031})
 _SQLITE: Final[dict[int, type[PubSubError]]] = {
     sqlite3.SQLITE_BUSY: StoreBusy,
     sqlite3.SQLITE_LOCKED: StoreBusy,
@@ -134,18 +137,15 @@ def kind_of(error: BaseException) -> type[PubSubError]:
         for words, kind in _CONNECT_WORDS.items():
             if words in str(original):
                 return kind
-        return StoreUnavailable if type(original).__name__ == "OperationalError" else StoreError
+        # Also its subclasses: ConnectionTimeout is the error of a server that does not answer.
+        is_operational = any(each.__name__ == "OperationalError" for each in type(original).__mro__)
+        return StoreUnavailable if is_operational else StoreError
     number = original.args[0] if module == "pymysql" and original.args else None
     if isinstance(number, int):
         known = _MYSQL.get(number)
         if known is not None:
             return known
-        # 1040 too many connections, 1053 shutdown, 1317/1969/3024 timed out, 1927 killed, 2xxx the client's own.
-        return (
-            StoreUnavailable
-            if number in {0, 1040, 1053, 1317, 1927, 1969, 3024, 4031} or 2000 <= number < 3000
-            else StoreError
-        )
+        return StoreUnavailable if number in _MYSQL_UNAVAILABLE or 2000 <= number < 3000 else StoreError
     if module == "pymysql":
         return StoreUnavailable  # InterfaceError without a number: the connection is gone
     if isinstance(error, OSError):

@@ -6,7 +6,7 @@ connection comes from SQLAlchemy's pool and returns there. A user's session: :mo
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
@@ -16,9 +16,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from pubsub_lib.core.model import Head, Point
-from pubsub_lib.store import links, rows, schema, statements
+from pubsub_lib.store import absent, links, rows, schema, statements
 from pubsub_lib.store.fork_safety import GatedPool
-from pubsub_lib.store.prepared import Call, Rows
+from pubsub_lib.store.prepared import Call, Prepared, Rows
 from pubsub_lib.store.statements import Statements
 
 if TYPE_CHECKING:
@@ -56,26 +56,31 @@ class Executor(ABC):
         """Lock the objects with these tables and keys that exist; their rows. Tables and keys are in the order in which
         every writer locks them.
         """
-        made = self.made
-        calls = [
-            Call(made.lock_objects(len(part)), [{"table": table, **listed(made, "key", part)}])
+        return chain.from_iterable(self.run(*self.of_objects(self.made.lock_objects, by_table)))
+
+    def of_objects(self, make: Callable[[int], Prepared], by_table: Mapping[str, Sequence[str]]) -> list[Call]:
+        """The calls of a statement for the objects with these tables and keys."""
+        return [
+            Call(make(len(part)), [{"table": table, **listed(self.made, "key", part)}])
             for table, keys in by_table.items()
             for part in _parts(keys)
         ]
-        return chain.from_iterable(self.run(*calls))
 
-    def advance(self, by: int, nonce: int, topics: Sequence[str]) -> links.Step:
-        """Lock the counter, take ``by`` positions, and lock the heads of these topics."""
+    def advance(self, by: int, nonce: int, topics: Sequence[str], missing: absent.Absent = absent.NONE) -> links.Step:
+        """Lock the counter, take ``by`` positions, and lock the heads of these topics. Raises as ``absent.check``."""
         made = self.made
         step = Call(made.advance, [{"by": by, "new_nonce": nonce}])
         lock = self._lock_heads(topics)
+        again = self.of_objects(made.find_objects, absent.by_table(missing)) if missing else []
         if made.returning:
-            counter, *found = self.run(step, *lock)
+            counter, *found = self.run(step, *lock, *again)
         else:
-            counter, *found = self.run(Call(made.read_counter), *lock, step)
+            counter, *found = self.run(Call(made.read_counter), *lock, *again, step)
+        if missing:
+            absent.check(missing, found[len(lock) :])
         ((position, before, now, store_id),) = counter or rows.no_counter()
         position -= by if made.returning else 0
-        last, point, heads = Point(position, before), Point(position + by, nonce), _by_topic(found)
+        last, point, heads = Point(position, before), Point(position + by, nonce), _by_topic(found[: len(lock)])
         return links.Step(last, point, int(now), heads, rows.store_id(store_id))
 
     def heads_of(self, topics: Sequence[str]) -> dict[str, Head]:
@@ -91,19 +96,14 @@ class Executor(ABC):
 
         Raises StoreBusy when another writer created one of the objects.
         """
-        made, calls = self.made, list[Call]()
-        if changed.created:
-            calls.append(Call(made.create_objects, _listed_rows(made, changed.created)))
+        made = self.made
+        calls = [Call(made.create_objects, _listed_rows(made, changed.created))] if changed.created else []
         if changed.changed:
             calls.append(Call(made.replace_objects, _listed_rows(made, changed.changed)))
         by_table: dict[str, list[str]] = {}
         for table, key in changed.removed:
             by_table.setdefault(table, []).append(key)
-        calls += [
-            Call(made.delete_objects(len(part)), [{"table": table, **listed(made, "key", part)}])
-            for table, keys in by_table.items()
-            for part in _parts(keys)
-        ]
+        calls += self.of_objects(made.delete_objects, by_table)
         if made.json and len(link_rows) > 1:
             calls.append(Call(made.replace_heads, _listed_rows(made, head_rows)))
             calls.append(Call(made.insert_listed_links, _listed_rows(made, link_rows)))

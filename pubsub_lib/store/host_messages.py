@@ -17,8 +17,8 @@ from pubsub_lib.core.model import NO_STORE, Link, Origin, Point, Position
 from pubsub_lib.errors import FrameError, OutcomeUnknown, PubSubError, StoreError
 from pubsub_lib.store.group_commit import Attempt
 from pubsub_lib.store.links import Commit
-from pubsub_lib.store.verbs import Operation
-from pubsub_lib.store.writer import ReadChanged, Work
+from pubsub_lib.store.verbs import Operation, ReadChanged
+from pubsub_lib.store.writer import Work
 
 VERSION: Final = 2
 MAX_REQUEST: Final = 64 * 1024

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from pubsub_lib.errors import PubSubError, StoreBusy, StoreUnavailable
 from pubsub_lib.store.settings import StoreSettings
-from pubsub_lib.store.writer import ReadChanged
+from pubsub_lib.store.verbs import ReadChanged
 
 T = TypeVar("T")
 TRANSIENT: Final = (StoreBusy, StoreUnavailable)

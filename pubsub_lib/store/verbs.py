@@ -86,6 +86,16 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
         return (before.topic, before.value) != (self.topic, self.value) or not before.is_sound
 
 
+class ReadChanged(VersionMismatch):
+    """An object that a transaction had read was changed before the commit."""
+
+
+def read_changed(identity: Identity) -> ReadChanged:
+    """The error for a read object that was changed."""
+    table, key = identity
+    return ReadChanged(f"{table} {key!r} was changed by another writer since this transaction read it; run it again")
+
+
 Encode = Callable[[str, object], bytes]
 """(table, value) -> canonical JSON, checked against the table's type."""
 

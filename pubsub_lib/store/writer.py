@@ -3,6 +3,7 @@
 Order (rule S1): read, lock and check the objects; then lock the counter, as late as possible, because it is locked
 until the end; then write objects, links and heads. Every read here locks, so that it sees committed rows at any
 isolation of a user's session: a plain read of InnoDB's REPEATABLE READ would show an old head and break the chain.
+Objects that were absent are looked up again when the counter is locked (:mod:`.absent`).
 """
 
 import time
@@ -15,9 +16,9 @@ from sqlalchemy import Connection, Table, func, select
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Head, Point
-from pubsub_lib.errors import VersionMismatch
 from pubsub_lib.failpoints import armed, hit
-from pubsub_lib.store import changelog, rows, schema, statements, verbs
+from pubsub_lib.store import absent, changelog, rows, schema, statements, verbs
+from pubsub_lib.store.absent import Absent
 from pubsub_lib.store.executor import Executor, Row, listed
 from pubsub_lib.store.links import Commit, Rows, assemble
 from pubsub_lib.store.prepared import Call
@@ -65,12 +66,12 @@ def write_together(
     database. Raises SQLAlchemy's errors of this database, and StoreError when the changelog has no link of a topic
     whose row was lost: then nothing is written.
     """
-    outcomes, drafts, topics = _draft(executor, works, encode, limits, review)
+    outcomes, drafts, topics, missing = _draft(executor, works, encode, limits, review)
     if not drafts:
         return outcomes
     if armed:
         hit("writer.after_lock")
-    step = executor.advance(sum(map(_CHANGES, drafts)), works[drafts[-1][0]].nonce, sorted(topics))
+    step = executor.advance(sum(map(_CHANGES, drafts)), works[drafts[-1][0]].nonce, sorted(topics), missing)
     if armed:
         hit("writer.after_counter")
     heads = step.heads
@@ -100,15 +101,17 @@ def write_together(
 
 def _draft(
     executor: Executor, works: Sequence[Work], encode: Encode, limits: Limits, review: Review
-) -> tuple[list[Outcome], list[_Draft], set[str]]:
+) -> tuple[list[Outcome], list[_Draft], set[str], Absent]:
     """Lock the objects of these works, and check and fold each work. Returns the outcome of each work as far as it is
-    known, the works that change something, and their topics.
+    known, the works that change something, their topics, and the objects that must still be absent when the counter is
+    locked.
     """
     max_size = max_bytes(executor, limits)
     stored = _lock(executor, works)
     outcomes: list[Outcome] = [Outcome()] * len(works)
     drafts: list[_Draft] = []
     topics: set[str] = set()
+    missing: dict[Identity, bool] = {}
     for number, work in enumerate(works):
         try:
             if work.reads:
@@ -122,24 +125,20 @@ def _draft(
         else:
             if effects:
                 drafts.append((number, effects, changes))
+                if executor.dialect.name != "sqlite" and (work.reads or "delete" in map(_VERB, work.operations)):
+                    missing |= absent.of(work.operations, work.reads, stored, effects)
             for effect in effects:
                 topics.add(effect.topic)
                 if effect.before is not None:
                     topics.add(effect.before.topic)
-    return outcomes, drafts, topics
+    return outcomes, drafts, topics, missing
 
 
 def _check_reads(reads: Mapping[Identity, int], stored: Mapping[Identity, Stored]) -> None:
-    for (table, key), version in reads.items():
-        now = stored.get((table, key))
+    for identity, version in reads.items():
+        now = stored.get(identity)
         if (now.version if now is not None else 0) != version:
-            raise ReadChanged(
-                f"{table} {key!r} was changed by another writer since this transaction read it; run it again"
-            )
-
-
-class ReadChanged(VersionMismatch):
-    """An object that a transaction had read was changed before the commit."""
+            raise verbs.read_changed(identity)
 
 
 def _check_merged(operations: Sequence[Operation], stored: Mapping[Identity, Stored]) -> None:

@@ -3,6 +3,8 @@
 from _mutants.table import Mutant
 
 STORE = "pubsub_lib/store"
+ABSENT = "tests/unit/store/test_absent.py"
+ABSENT_IN_SESSION = f"{ABSENT}::test_isolation_read_of_an_absent_object_is_guarded_in_a_session"
 CHANGELOG = "tests/unit/store/test_changelog.py"
 COMMITTING = "tests/unit/store/test_commit.py"
 LINKS = "tests/unit/store/test_links.py"
@@ -232,6 +234,33 @@ HOSTS = (
 )
 
 READS = (
+    Mutant(
+        name="absent_reads_not_looked_up_under_the_counter",
+        path=f"{STORE}/executor.py",
+        before="            absent.check(missing, found[len(lock) :])",
+        after="            pass",
+        tests=(f"{ABSENT}::test_isolation_read_of_an_absent_object_is_guarded[postgresql]",),
+        marker="postgresql",
+        wrong="two transactions that each found the other's object absent are both committed",
+    ),
+    Mutant(
+        name="absent_reads_of_a_session_not_looked_up",
+        path=f"{STORE}/connection_executor.py",
+        before="            absent.check(missing, found[1:])",
+        after="            pass",
+        tests=(f"{ABSENT_IN_SESSION}[postgresql-READ COMMITTED]",),
+        marker="postgresql",
+        wrong="a session commits although the object that it had found absent was created",
+    ),
+    Mutant(
+        name="absent_deletes_not_looked_up",
+        path=f"{STORE}/absent.py",
+        before="(deleted | reads.keys())",
+        after="set(reads)",
+        tests=(f"{ABSENT}::test_isolation_deleted_object_is_gone_also_when_it_was_created_meanwhile[postgresql]",),
+        marker="postgresql",
+        wrong="an object exists after a transaction that deleted it",
+    ),
     Mutant(
         name="read_that_is_gone_meanwhile",
         path=f"{STORE}/writer.py",

@@ -3,6 +3,7 @@
 import sqlite3
 from typing import Any
 
+import pymysql
 import pytest
 from psycopg.pq import Format
 from sqlalchemy import Engine, create_engine, event, make_url, text
@@ -102,6 +103,34 @@ def test_postgresql_database_without_utf8_is_rejected(postgres_url: str) -> None
         with engine.connect() as connection:
             connection.execute(text("DROP DATABASE latin WITH (FORCE)"))
         engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("text_", "extra"),
+    [
+        ("'cryptography' package is required for sha256_password or caching_sha2_password auth methods", "rsa"),
+        ("'pynacl' package is required for ed25519_password auth method", "ed25519"),
+    ],
+)
+def test_missing_package_of_pymysql_is_a_config_error(text_: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pymysql raises a RuntimeError, which is not an error of its own kind."""
+
+    def connect(*_: object, **__: object) -> None:
+        raise RuntimeError(text_)
+
+    monkeypatch.setattr(pymysql, "connect", connect)
+    with pytest.raises(ConfigError, match=rf"(?s)db\.example.*{text_}.*PyMySQL\[{extra}\]") as caught:
+        Store("mysql://user:secret-word@db.example/net")
+    assert "secret-word" not in str(caught.value)
+
+
+def test_other_runtime_error_of_a_connection_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(pymysql, "connect", connect)
+    with pytest.raises(RuntimeError, match="new thread"):
+        Store("mysql://user@db.example/net")
 
 
 def test_values_are_read_as_bytes_from_postgresql(postgres_url: str) -> None:

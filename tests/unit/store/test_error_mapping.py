@@ -1,6 +1,7 @@
 """Real errors of the databases become typed errors of this library with one clear sentence."""
 
 import errno
+import socket
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from pubsub_lib.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from pubsub_lib.store import Store, StoreSettings, error_mapping
+from pubsub_lib.store import Store, StoreSettings, error_mapping, retry
 from tests.unit.store.conftest import Opener
 
 IMPATIENT = StoreSettings(retry_attempts=2, lock_timeout=1.0, retry_max_seconds=5.0)
@@ -191,6 +192,45 @@ def test_wrong_password_raises_config_error(mariadb_url: str) -> None:
     assert "secret-word" not in str(caught.value)
 
 
+def test_server_that_accepts_and_never_answers_is_unavailable_after_retries() -> None:
+    """As with a host whose packets are dropped: psycopg ends the attempt by its own timeout, without a SQLSTATE."""
+    settings = StoreSettings(connect_timeout=2.0, retry_attempts=2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        store = Store(f"postgresql://user@127.0.0.1:{port}/net", settings=settings, create=False)
+        with store, pytest.raises(StoreUnavailable, match="see whether it runs"):
+            store.topics()
+        server.setblocking(False)
+        for _ in range(settings.retry_attempts):
+            server.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+@pytest.mark.parametrize("number", [1040, 1047, 1203, 1226])
+def test_limit_of_a_mysql_server_is_tried_again(number: int) -> None:
+    """Too many connections of all, or of one user; a Galera node that is not ready."""
+    error = exc.OperationalError("SELECT 1", None, pymysql.err.OperationalError(number, "the server's own text"))
+    assert error_mapping.kind_of(error) is StoreUnavailable
+    assert StoreUnavailable in retry.TRANSIENT
+
+
+def test_connections_limit_of_a_mariadb_user_is_unavailable(mariadb_url: str) -> None:
+    engine = create_engine(mariadb_url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE USER limited@'127.0.0.1' WITH MAX_USER_CONNECTIONS 1"))
+        connection.execute(text(f"GRANT ALL ON {engine.url.database}.* TO limited@'127.0.0.1'"))
+    limited = create_engine(mariadb_url.replace("root@", "limited@"))
+    try:
+        with limited.connect(), pytest.raises(StoreUnavailable, match="max_user_connections"):
+            Store(mariadb_url.replace("root@", "limited@"), settings=IMPATIENT)
+    finally:
+        limited.dispose()
+        with engine.begin() as connection:
+            connection.execute(text("DROP USER limited@'127.0.0.1'"))
+        engine.dispose()
+
+
 def test_lost_counter_row_is_named(open_store: Opener, database_url: str) -> None:
     store = open_store()
     engine = create_engine(database_url)
@@ -213,6 +253,7 @@ def test_commit_with_unknown_outcome_is_in_doubt() -> None:
         (errors.UniqueViolation(), StoreBusy, True),
         (errors.NumericValueOutOfRange(), StoreError, True),
         (psycopg.OperationalError("the connection is closed"), StoreUnavailable, False),
+        (errors.ConnectionTimeout("connection timeout expired"), StoreUnavailable, False),
         (pymysql.err.OperationalError(2013, "lost connection"), StoreUnavailable, False),
         (pymysql.err.OperationalError(1213, "deadlock"), StoreBusy, True),
         (pymysql.err.OperationalError(1180, "error during COMMIT"), StoreError, False),

@@ -42,8 +42,8 @@ from pubsub_lib.store.host_messages import (
     encode,
 )
 from pubsub_lib.store.links import Commit
-from pubsub_lib.store.verbs import Operation
-from pubsub_lib.store.writer import ReadChanged, Work
+from pubsub_lib.store.verbs import Operation, ReadChanged
+from pubsub_lib.store.writer import Work
 
 NONCES = st.integers(1, 2**63 - 1)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)

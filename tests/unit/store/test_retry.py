@@ -4,7 +4,7 @@ import pytest
 
 from pubsub_lib.errors import NotFound, PubSubError, StoreBusy, StoreFull, StoreUnavailable
 from pubsub_lib.store import StoreSettings, retry
-from pubsub_lib.store.writer import ReadChanged
+from pubsub_lib.store.verbs import ReadChanged
 
 SETTINGS = StoreSettings(retry_attempts=3)
 

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, create_engine, text
@@ -241,11 +242,11 @@ def test_two_creates_of_one_key_write_one_object(database: str, request: pytest.
 
         original = ConnectionExecutor.advance
 
-        def overtaken(executor: ConnectionExecutor, by: int, nonce: int, topics: Sequence[str]) -> object:
+        def overtaken(executor: ConnectionExecutor, by: int, nonce: int, topics: Sequence[str], *more: Any) -> object:
             with store._writers.begin() as other:
                 ConnectionExecutor.advance = original  # type: ignore[method-assign]
                 assert write(other, work(2, "set"), store) is not None
-            return original(executor, by, nonce, topics)
+            return original(executor, by, nonce, topics, *more)
 
         try:
             ConnectionExecutor.advance = overtaken  # type: ignore[method-assign,assignment]
