@@ -16,7 +16,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError, UsageError
 from pubsub_lib.store import error_mapping, writer
-from pubsub_lib.store.connection_executor import ConnectionExecutor
+from pubsub_lib.store.connection_executor import ConnectionExecutor, commits_each_statement
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Read, Transaction, new_nonce
@@ -129,11 +129,16 @@ class SessionRecorder(Transaction):
         self._pending = outcome.commit
 
     def _check_connection(self, session: Session, connection: Connection) -> None:
-        """Refuse another database, and a transaction that the session's COMMIT does not commit."""
+        """Refuse another database, and a transaction that the session's COMMIT does not commit as a whole."""
         if connection.dialect.name != self._dialect:
             raise ConfigError(
                 f"the session is bound to {connection.dialect.name}, the store to {self._dialect}; "
                 "pass bind_arguments that lead to the store's database"
+            )
+        if commits_each_statement(connection):
+            raise ConfigError(
+                "the session's connection is in AUTOCOMMIT mode, so each statement would be committed alone; bind the "
+                "session to an engine with another isolation level"
             )
         transaction = session.get_transaction()
         assert transaction is not None

@@ -554,6 +554,28 @@ def test_session_that_commits_the_transaction_of_its_connection_publishes(
     assert assert_consistent(store) == 1
 
 
+@pytest.mark.parametrize("by", ["engine", "options", "driver"])
+def test_session_in_autocommit_mode_is_refused_and_writes_nothing(by: str, store: Store, database_url: str) -> None:
+    """Each statement of the commit sequence would commit alone, without the counter's lock."""
+    with store.transaction() as tx:
+        tx.set("t", "k", 1)
+    head = store.read_heads([]).store
+    level: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
+    of_driver = {"isolation_level": None} if "sqlite" in database_url else {"autocommit": True}
+    options: dict[str, Any] = {"engine": level, "driver": {"connect_args": of_driver}}.get(by, {})
+    made = create_engine(database_url, **options)
+    with Session(made.execution_options(**level) if by == "options" else made) as session:
+        recorder = store.session(session)
+        recorder.set("t", "k", 2)
+        with pytest.raises(ConfigError, match="AUTOCOMMIT"):
+            session.commit()
+        session.rollback()
+        session.commit()
+    made.dispose()
+    assert (store.read_heads([]).store, store.get("t", "k"), recorder.commit) == (head, 1, None)
+    assert assert_consistent(store) == 1
+
+
 def test_full_hop_does_not_fail_the_sessions_commit(store: Store, session: Session, engine: Engine) -> None:
     def full(_links: object) -> None:
         raise HandoffRejectedError("the buffer is full")
