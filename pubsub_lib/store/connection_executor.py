@@ -26,6 +26,17 @@ def commit_or_drop(connection: Connection) -> None:
         raise
 
 
+def commits_each_statement(connection: Connection) -> bool:
+    """Whether the driver commits each statement alone (SQLAlchemy's level AUTOCOMMIT, or a setting of the driver)."""
+    driver: Any = connection.connection.dbapi_connection
+    if connection.dialect.name == "sqlite":
+        # Without isolation level the driver does not begin by itself, but a listener of the engine may have begun.
+        native: Any = connection.connection.driver_connection
+        return driver.isolation_level is None and not native.in_transaction
+    asks = getattr(driver, "get_autocommit", None)  # MySQL's drivers, whose autocommit is a function that sets it
+    return bool(driver.autocommit if asks is None else asks())
+
+
 class ConnectionExecutor(Executor):
     """Statements in the transaction of a SQLAlchemy connection."""
 

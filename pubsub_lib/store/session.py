@@ -8,7 +8,7 @@ COMMIT counts, and verbs recorded inside a savepoint that is rolled back are dro
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
@@ -16,7 +16,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError, UsageError
 from pubsub_lib.store import error_mapping, writer
-from pubsub_lib.store.connection_executor import ConnectionExecutor
+from pubsub_lib.store.connection_executor import ConnectionExecutor, commits_each_statement
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Read, Transaction, new_nonce
@@ -118,11 +118,7 @@ class SessionRecorder(Transaction):
             return
         try:
             connection = session.connection(bind_arguments=self._bind)
-            if connection.dialect.name != self._dialect:
-                raise ConfigError(
-                    f"the session is bound to {connection.dialect.name}, the store to {self._dialect}; "
-                    "pass bind_arguments that lead to the store's database"
-                )
+            self._check_connection(session, connection)
             executor, works = ConnectionExecutor(connection), [self._work()]
             self._sent = True
             (outcome,) = writer.write_together(executor, works, self._tables.encode, self._limits, self._review)
@@ -131,6 +127,28 @@ class SessionRecorder(Transaction):
         if outcome.error is not None:
             raise outcome.error  # not translated: a hook may raise an error of another database
         self._pending = outcome.commit
+
+    def _check_connection(self, session: Session, connection: Connection) -> None:
+        """Refuse another database, and a transaction that the session's COMMIT does not commit as a whole."""
+        if connection.dialect.name != self._dialect:
+            raise ConfigError(
+                f"the session is bound to {connection.dialect.name}, the store to {self._dialect}; "
+                "pass bind_arguments that lead to the store's database"
+            )
+        if commits_each_statement(connection):
+            raise ConfigError(
+                "the session's connection is in AUTOCOMMIT mode, so each statement would be committed alone; bind the "
+                "session to an engine with another isolation level"
+            )
+        transaction = session.get_transaction()
+        assert transaction is not None
+        # SQLAlchemy has no public way to ask. It calls after_commit in any case.
+        _, own, commits, _ = transaction._connections[connection]
+        if not commits or own is not connection.get_transaction():
+            raise UsageError(
+                "the session has joined an outer transaction of its connection, and does not commit that transaction; "
+                "bind the session to the engine, or begin no transaction on the connection"
+            )
 
     def _after_commit(self, session: Session) -> None:
         if session.in_nested_transaction():

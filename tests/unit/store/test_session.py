@@ -484,6 +484,98 @@ def test_isolation_session_loses_no_update_committed_between_its_read_and_write(
     assert_consistent(store)
 
 
+@pytest.mark.parametrize("mode", ["conditional_savepoint", "rollback_only", "create_savepoint"])
+def test_session_that_joined_an_outer_transaction_does_not_publish(mode: Any, store: Store, engine: Engine) -> None:
+    """``session.commit()`` does not commit that transaction, which may be rolled back afterwards."""
+    seen: list[object] = []
+    store.on_commit(seen.append)
+    with engine.connect() as connection:
+        connection.begin()
+        session = Session(connection, join_transaction_mode=mode)
+        recorder = store.session(session)
+        session.execute(select(Port))
+        session.commit()  # without verbs
+        session.add(Port(name="p1", number=1))
+        recorder.set("t", "k", 1)
+        with pytest.raises(UsageError, match="outer transaction"):
+            session.commit()
+        session.rollback()
+        connection.rollback()
+    assert (seen, recorder.commit, store.get("t", "k"), ports(engine)) == ([], None, None, [])
+    assert store.read_heads([]).store.position == 0
+
+
+def test_session_that_controls_only_a_savepoint_of_its_connection_does_not_publish(
+    store: Store, engine: Engine
+) -> None:
+    seen: list[object] = []
+    store.on_commit(seen.append)
+    with engine.connect() as connection:
+        outer = connection.begin()
+        connection.begin_nested()
+        with Session(connection, join_transaction_mode="control_fully") as session:
+            recorder = store.session(session)
+            recorder.set("t", "k", 1)
+            with pytest.raises(UsageError, match="outer transaction"):
+                session.commit()
+        outer.rollback()
+    assert (seen, recorder.commit, store.get("t", "k")) == ([], None, None)
+
+
+def test_session_whose_outer_transaction_has_ended_writes_nothing(store: Store, engine: Engine) -> None:
+    with engine.connect() as connection:
+        outer = connection.begin()
+        with Session(connection) as session:
+            recorder = store.session(session)
+            recorder.set("t", "k", 1)
+            session.execute(select(Port))
+            outer.commit()
+            with pytest.raises(UsageError, match="outer transaction"):
+                session.commit()
+    assert (recorder.commit, store.get("t", "k")) == (None, None)
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_session_that_commits_the_transaction_of_its_connection_publishes(
+    joins: bool, store: Store, engine: Engine
+) -> None:
+    seen: list[object] = []
+    store.on_commit(seen.append)
+    with engine.connect() as connection:
+        if joins:
+            connection.begin()
+        with Session(connection, join_transaction_mode="control_fully") as session:
+            recorder = store.session(session)
+            session.add(Port(name="p1", number=1))
+            recorder.set("t", "k", 1)
+            session.commit()
+    assert recorder.commit is not None
+    assert (seen, store.get("t", "k"), ports(engine)) == ([recorder.commit.links], 1, ["p1"])
+    assert assert_consistent(store) == 1
+
+
+@pytest.mark.parametrize("by", ["engine", "options", "driver"])
+def test_session_in_autocommit_mode_is_refused_and_writes_nothing(by: str, store: Store, database_url: str) -> None:
+    """Each statement of the commit sequence would commit alone, without the counter's lock."""
+    with store.transaction() as tx:
+        tx.set("t", "k", 1)
+    head = store.read_heads([]).store
+    level: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
+    of_driver = {"isolation_level": None} if "sqlite" in database_url else {"autocommit": True}
+    options: dict[str, Any] = {"engine": level, "driver": {"connect_args": of_driver}}.get(by, {})
+    made = create_engine(database_url, **options)
+    with Session(made.execution_options(**level) if by == "options" else made) as session:
+        recorder = store.session(session)
+        recorder.set("t", "k", 2)
+        with pytest.raises(ConfigError, match="AUTOCOMMIT"):
+            session.commit()
+        session.rollback()
+        session.commit()
+    made.dispose()
+    assert (store.read_heads([]).store, store.get("t", "k"), recorder.commit) == (head, 1, None)
+    assert assert_consistent(store) == 1
+
+
 def test_full_hop_does_not_fail_the_sessions_commit(store: Store, session: Session, engine: Engine) -> None:
     def full(_links: object) -> None:
         raise HandoffRejectedError("the buffer is full")
