@@ -32,10 +32,9 @@ from pubsub_lib.errors import PubSubError, WaitTimeout
 from pubsub_lib.replica.consistency_check import found_differences, read_whole
 from pubsub_lib.replica.core import Core
 from pubsub_lib.replica.discovery import Discovery
-from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_publishers, report_rot
+from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_step, report_rot
 from pubsub_lib.replica.handlers import Handlers
 from pubsub_lib.replica.hello_requests import send_hello_request
-from pubsub_lib.replica.history_log import log_history_change
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.scheduling import Scheduler
 from pubsub_lib.replica.sync_failures import SyncFailures
@@ -345,14 +344,13 @@ class Engine:
     def _notify_handlers(self, outcome: StepResult, *, first: bool = False) -> None:
         self._announce()  # with the lock held, so that no waiting thread sees a state without the events below
         if outcome.history is not None:
-            log_history_change(outcome.history)
             if self._journal is not None:
                 self._journal.history_changed(outcome.history)
             self._handlers.push_history(outcome.history)
         if outcome.events:
             self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
-        if outcome.foreign is not None or outcome.quarantined:
-            log_publishers(outcome, self._journal)
+        if outcome.history is not None or outcome.foreign is not None or outcome.quarantined:
+            log_step(outcome, self._journal)  # last: handlers do not wait for a line
         if outcome.then is not None:
             self._notify_handlers(outcome.then, first=first)
 
