@@ -86,7 +86,7 @@ class Engine:
         self._state.witness = self._journal = journal
         self._faults = FaultLog()
         self._paranoid = settings.paranoid
-        self._restless = self._closing = False
+        self._closing, self._restless = False, 0.0
         self._job: StartSync | None = None
         self._topics_lock = threading.Lock()
         """Guards the driver's topics, the replica state's topics *and* their users, which must stay consistent."""
@@ -228,9 +228,9 @@ class Engine:
             leased, read_at = self._state.leased, self._state.leased.read_at
             outcome = self._core.feed(envelope, self.now())
             self._notify_handlers(outcome)
-            restless = self._state.tracker.restless or leased.read_at != NEVER_DUE
+            restless = self._state.tracker.restless + (leased.read_at != NEVER_DUE)
             # These may be due before the clock thread's next deadline: a hello request, the end of a wait, a reading.
-            wake = restless and (envelope.hello is not None or not self._restless or leased.read_at < read_at)
+            wake = restless and (envelope.hello is not None or restless > self._restless or leased.read_at < read_at)
             self._restless = restless
         if wake:
             self.clock.wake()
