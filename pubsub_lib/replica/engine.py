@@ -201,10 +201,12 @@ class Engine:
                     raise WaitTimeout(f"timed out waiting for {what}{self.sync_failures.why()}")
                 self._changed.wait(left)
 
-    def wait_for_step(self, seconds: float) -> None:
-        """Block until the next step, at most ``seconds``."""
+    def pause(self, seconds: float) -> None:
+        """Block for ``seconds``, or until the replica is closed."""
+        until = self.now() + seconds
         with self._lock:
-            self._changed.wait(seconds)
+            while not self._closing and (left := until - self.now()) > 0.0:
+                self._changed.wait(left)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call ``watcher``, which must be quick, after every step that may end a wait. Before ``start``."""

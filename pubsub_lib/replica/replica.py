@@ -425,7 +425,7 @@ class Replica:
         while not self._read_back(readback, until):
             error = readback.ask()
             if error is not None:
-                self._engine.wait_for_step(pause_after(error, self._left(until)))
+                self._engine.pause(pause_after(error, self._left(until)))
 
     def wait_handled(
         self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None

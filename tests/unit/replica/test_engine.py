@@ -374,7 +374,7 @@ PRIVATE = {name for name in NAMES if name.startswith("_")}
 def test_engine_has_these_public_attributes_and_neither_lock_nor_state() -> None:
     assert {
         "start", "close", "subscribe", "unsubscribe", "resync", "add_index",  # what Replica's own methods do
-        "read", "shown", "call_if_free", "wait", "wait_for_step", "watch",  # with the lock held
+        "read", "shown", "call_if_free", "wait", "pause", "watch",  # with the lock held
         "now", "sync_failures", "failure", "counters",
         "on_envelope", "on_directory",  # what driver and discovery call
         "clock", "request_hello",  # what a relay's engine does
