@@ -58,6 +58,14 @@ def test_over_the_limit_new_event_is_merged_into_the_waiting_one_of_its_key() ->
     ]  # fmt: skip
 
 
+def test_over_the_limit_new_event_takes_the_place_of_the_newest_waiting_one() -> None:
+    queue = HandlerQueue(HandlerPolicy(queue_limit=4))
+    for one in (event("x", 1, None, b"1"), event("y", 2, None, b"1"), event("x", 3, b"1", b"2"),
+                event("z", 4, None, b"1"), event("x", 5, b"2", b"3")):  # fmt: skip
+        queue.push(one)
+    assert [row[:2] for row in drain(queue)] == [("x", 1), ("y", 2), ("x", 5), ("z", 4)]
+
+
 def test_over_the_limit_delete_comes_after_earlier_events() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=1))
     queue.push(event("switch", 3, b"1", b"2"))
