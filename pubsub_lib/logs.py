@@ -7,6 +7,8 @@ Repeated lines of one kind are logged at most ``BURST`` times in ``INTERVAL``. T
 more will be left out, because no line may follow. The next line that is logged ends with the number of lines that were
 left out.
 
+An exception of a program's filter or handler loses its line and nothing else: the thread that logs continues.
+
 Values are escaped where they are not printable, so that names and addresses of other programs cannot forge a line.
 """
 
@@ -15,6 +17,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -110,14 +113,38 @@ def _printable_arg(arg: object) -> object:
     return arg if text.isprintable() else printable(text)
 
 
-def logger(name: str) -> logging.Logger:
-    """The logger of a module, with a limit for repeated lines. A message must be a constant text with its values as
-    arguments, because the text identifies the kind.
+def logger(name: str, *, limited: bool = True) -> logging.Logger:
+    """The logger of a module. ``limited``: with a limit for repeated lines; a message must be a constant text with its
+    values as arguments, because the text identifies the kind.
     """
     found = logging.getLogger(name)
-    if not any(isinstance(each, RepeatFilter) for each in found.filters):
+    if limited and not any(isinstance(each, RepeatFilter) for each in found.filters):
         found.addFilter(RepeatFilter())
+    if not isinstance(found.handle, _Guard):
+        found.handle = _Guard(found.handle)  # type: ignore[method-assign]
     return found
+
+
+class _Guard:
+    """Gives records to filters and handlers. The standard library catches exceptions of its own handlers only."""
+
+    def __init__(self, handle: Callable[[logging.LogRecord], object]) -> None:
+        self._handle = handle
+
+    def __call__(self, record: logging.LogRecord) -> None:
+        try:
+            self._handle(record)
+        except Exception:  # noqa: BLE001 - a program's filter or handler may raise any
+            report_lost(record)
+
+
+_reporter: Final = logging.Handler()
+
+
+def report_lost(record: logging.LogRecord) -> None:
+    """Print the current exception, which lost this record, in the way of the standard library's handlers."""
+    with suppress(ValueError):  # stderr is closed
+        _reporter.handleError(record)
 
 
 def fields(**given: object) -> dict[str, object]:

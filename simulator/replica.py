@@ -170,8 +170,8 @@ class Replica:
                 if outcome.history is not None:
                     handler.notices += 1
                     handler.queue.push(outcome.history.as_event(handler.notices), self.clock.now())
-                for event in outcome.events:
-                    handler.queue.push(event, self.clock.now())
+                for number, event in enumerate(outcome.events):
+                    handler.queue.push(event, self.clock.now(), by_sync=number < outcome.by_sync)
                 handler.signal.set()
         for request in outcome.hello_requests:
             ask = HelloRequest(request.nonce, request.topics)

@@ -9,6 +9,7 @@ import logging
 import os
 import random
 import signal
+import traceback
 import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer, port_variab
 from _spread import mixed, spread
 from xdist.workermanage import WorkerController
 
+from pubsub_lib import logs
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import RepeatFilter
 
@@ -129,6 +131,22 @@ def _reset_repeat_filters() -> None:
         for each in getattr(found, "filters", ()):
             if isinstance(each, RepeatFilter):
                 each.reset()
+
+
+@pytest.fixture(autouse=True)
+def lost_lines() -> Iterator[list[logging.LogRecord]]:
+    """The log lines that were lost by an exception, for example because their text does not fit their values. A test
+    that expects some clears the list."""
+    lost: list[logging.LogRecord] = []
+
+    def keep(record: logging.LogRecord) -> None:
+        traceback.print_exc()
+        lost.append(record)
+
+    before, logs.report_lost = logs.report_lost, keep
+    yield lost
+    logs.report_lost = before
+    assert lost == [], "log lines were lost"
 
 
 @pytest.fixture

@@ -122,8 +122,9 @@ class Parked(msgspec.Struct, frozen=True):
 class _Item(msgspec.Struct, gc=False):
     """One or more events of one object, merged into one call: from ``first``'s old value to ``latest``'s new value.
 
-    ``position`` and ``serial`` are the first event's, so that a wait for any event waits for this item; ``newest`` is
-    the latest's. Items of one key are chained (``earlier``, ``later``). gc=False: leaving the chain cuts references.
+    ``position`` is that of the first change that they may stand for, ``serial`` the first event's: a wait for any of
+    them waits for this item. ``newest`` is the latest's. Items of one key are chained (``earlier``, ``later``).
+    gc=False: leaving the chain cuts references.
     """
 
     first: Event
@@ -227,12 +228,16 @@ class HandlerQueue:
 
     # -- in ------------------------------------------------------------------------------------------------
 
-    def push(self, event: Event, now: float = 0.0, *, initial: bool = False) -> None:
-        """Add an event, in chain order. ``initial``: it is one of the handler's first events, of existing objects."""
+    def push(self, event: Event, now: float = 0.0, *, initial: bool = False, by_sync: bool = False) -> None:
+        """Add an event, in chain order. ``initial``: it is one of the handler's first events, of existing objects.
+        ``by_sync``: it may stand for all changes of its object after ``old_version``."""
         self._serial += 1
         position = event.position
         if position > self._position:
             self._position = position
+        first = (event.old_version or 0) + 1 if by_sync or event.version is None else event.version
+        if first < position:
+            position = first
         ident = event.table, event.key
         waiting = self._retrying.get(ident) if self._retrying else None
         if waiting is None and len(self._order) - self._dead >= self._limit:
@@ -241,7 +246,7 @@ class HandlerQueue:
             if waiting is not None and (waiting.serial < self._barrier or (goes and waiting.is_of_known)):
                 waiting = None
         if waiting is not None:
-            self._merge(waiting, event, initial)
+            self._merge(waiting, event, position, initial)
             return
         serial, is_barrier = self._serial, event.table == BARRIER_TABLE
         item = _Item(event, event, position, serial, serial, now, initial, is_barrier=is_barrier)
@@ -258,10 +263,10 @@ class HandlerQueue:
         self._tails[ident] = item
         self._order.append(item)
 
-    def _merge(self, item: _Item, event: Event, initial: bool) -> None:
+    def _merge(self, item: _Item, event: Event, position: int, initial: bool) -> None:
         item.latest, item.newest = event, self._serial
         self._count_initial(item, initial)
-        item.position = min(item.position, event.position)
+        item.position = min(item.position, position)
         self.conflated += 1
         if event.new_value is None and item.is_cancelled:
             self._kill(item)
@@ -413,10 +418,8 @@ class HandlerQueue:
         head = self._head()
         if head is not None and head.serial <= mark.serial:
             return False
-        failing = [*self._retrying.values(), *([self._running] if self._running is not None else [])]
-        return not any(
-            item.serial <= mark.serial and (mark.position is None or item.position <= mark.position) for item in failing
-        )
+        position = mark.position
+        return not any(i.serial <= mark.serial and (position is None or i.position <= position) for i in self._taken())
 
     def settled(self, position: int) -> bool:
         """True when every pushed event up to this position is handled or parked. Examines every event."""
@@ -428,9 +431,7 @@ class HandlerQueue:
 
     def lag(self, now: float) -> float:
         """Seconds since the oldest event that is neither handled nor parked was pushed; 0.0 without one."""
-        oldest = [item.since for item in (self._head(), self._running) if item is not None]
-        oldest.extend(item.since for item in self._retrying.values())
-        return now - min(oldest, default=now)
+        return now - min((item.since for item in (self._head(), *self._taken()) if item is not None), default=now)
 
     def parked(self) -> list[Parked]:
         """The parked events, oldest first: the newest ``queue_limit`` of them."""
@@ -453,8 +454,7 @@ class HandlerQueue:
         self.initial_left = 0
 
     def _unsettled(self) -> list[_Item]:
-        items = [item for item in self._order if not item.dead]
-        items.extend(self._retrying.values())
-        if self._running is not None:
-            items.append(self._running)
-        return items
+        return [*(item for item in self._order if not item.dead), *self._taken()]
+
+    def _taken(self) -> list[_Item]:
+        return [*self._retrying.values(), *([self._running] if self._running is not None else [])]

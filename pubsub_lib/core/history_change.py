@@ -46,7 +46,7 @@ class HistoryChange(msgspec.Struct, frozen=True):
         position = max(after.position for _, after in self.points.values())
         value = msgspec.json.encode(self)
         key = f"history change {number}"
-        return Event(BARRIER_TABLE, key, "", "create", None, None, None, value, position)
+        return Event(BARRIER_TABLE, key, "", "create", position, None, None, value, position)
 
 
 def is_barrier(event: Event) -> bool:

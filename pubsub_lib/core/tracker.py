@@ -93,11 +93,11 @@ class Tracker:
             self.syncs.no_need()
 
     @property
-    def restless(self) -> bool:
-        """True while a clock, a pause, a sync or a hello request may be due sooner than the last ``next_time()``. While
-        it stays true, only a hello, or a count or digest that differs, makes one due sooner still: its sync may then
-        start late by up to ``message_delay_window`` (docs/contributing/scheduler.md)."""
-        return bool(self._holding or self._pauses.ends or self.syncs.due is not None or self._hints.ask_at != NEVER_DUE)
+    def restless(self) -> float:
+        """Grows when ``tick`` may be due sooner than the last ``next_time()``. While infinite, a hello, or a count or
+        digest that differs, makes it due sooner still, by ``message_delay_window`` (docs/contributing/scheduler.md)."""
+        soon = self._holding or self.syncs.due is not None or self._hints.ask_at != NEVER_DUE
+        return NEVER_DUE if soon else len(self._pauses.ends)
 
     @property
     def topics(self) -> Collection[str]:

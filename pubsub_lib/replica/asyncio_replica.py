@@ -38,7 +38,8 @@ THREADS: Final = 4
 CLOSED: Final = "this replica is closed; make a new one"
 NOT_STARTED: Final = "this replica was not started; use `async with`, or await start() first"
 
-AsyncHandler = Callable[[Event], Coroutine[Any, Any, object]]
+Running = Coroutine[Any, Any, object]
+AsyncHandler = Callable[[Event], Running]
 """A coroutine function. Its exception makes the change fail, as a plain handler's exception does."""
 
 Inbox = asyncio.Queue[tuple[Event, "asyncio.Future[None]"] | None]
@@ -48,14 +49,12 @@ Inbox = asyncio.Queue[tuple[Event, "asyncio.Future[None]"] | None]
 class AsyncHandle:
     """A handler that was registered by :meth:`AsyncReplica.on`."""
 
-    def __init__(self, handle: Handle, owner: "AsyncReplica") -> None:
-        self._handle = handle
-        self._owner = owner
+    def __init__(self, handle: Handle, owner: "AsyncReplica", removed: asyncio.Event) -> None:
+        self._handle, self._owner, self._removed = handle, owner, removed
 
     async def remove(self) -> None:
-        """Stop this handler: no call starts after this. A running call continues to its end. Idempotent. Completed even
-        if this call is cancelled.
-        """
+        """Stop this handler: no call starts after this, a running one goes on. Idempotent. Completed if cancelled."""
+        self._removed.set()
         await self._owner._complete(self._handle.remove)
 
 
@@ -270,16 +269,18 @@ class AsyncReplica:
 
         A handler that raises, or whose task is cancelled, is called again. ``close`` cancels the running handlers.
         """
-        chosen = self._in_loop(handler) if is_coroutine_function(handler) else handler
+        removed = asyncio.Event()
+        chosen = self._in_loop(handler, removed) if is_coroutine_function(handler) else handler
         pool = self._open_pool()
         notice = on_history_changed
         if notice is not None and is_coroutine_function(notice):
-            notice = self._in_loop(notice)
+            notice = self._in_loop(notice, removed)
         given: dict[str, Any] = {"topic": topic, "key": key, "order": order, "on_history_changed": notice}
         adding = pool.submit(partial(self.threaded.on, table, chosen, **given))
         try:
-            return AsyncHandle(await shielded(adding), self)
+            return AsyncHandle(await shielded(adding), self, removed)
         except asyncio.CancelledError:
+            removed.set()
             if not self._closing:  # ``close`` ends every handler, and the pool takes no more work
                 pool.submit(_remove_added, adding)
             raise
@@ -332,14 +333,14 @@ class AsyncReplica:
             if handle is not None and not self._closing:
                 await handle.remove()
 
-    def _in_loop(self, handler: Callable[[T], Coroutine[Any, Any, object]]) -> Callable[[T], None]:
+    def _in_loop(self, handler: Callable[[T], Running], removed: asyncio.Event) -> Callable[[T], None]:
         """The handler as a function for its thread, which waits until the coroutine has ended."""
         loop = asyncio.get_running_loop()
 
         async def call(event: T) -> None:
             task = asyncio.current_task()
             assert task is not None
-            if self._closing:
+            if self._closing or removed.is_set():  # checked here: its thread may have taken the change before
                 return
             self._tasks.add(task)
             try:

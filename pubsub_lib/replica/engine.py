@@ -32,10 +32,9 @@ from pubsub_lib.errors import PubSubError, WaitTimeout
 from pubsub_lib.replica.consistency_check import found_differences, read_whole
 from pubsub_lib.replica.core import Core
 from pubsub_lib.replica.discovery import Discovery
-from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_publishers, report_rot
+from pubsub_lib.replica.fault_log import FaultLog, log_failed_sync, log_step, report_rot
 from pubsub_lib.replica.handlers import Handlers
 from pubsub_lib.replica.hello_requests import send_hello_request
-from pubsub_lib.replica.history_log import log_history_change
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.scheduling import Scheduler
 from pubsub_lib.replica.sync_failures import SyncFailures
@@ -87,7 +86,7 @@ class Engine:
         self._state.witness = self._journal = journal
         self._faults = FaultLog()
         self._paranoid = settings.paranoid
-        self._restless = self._closing = False
+        self._closing, self._restless = False, 0.0
         self._job: StartSync | None = None
         self._topics_lock = threading.Lock()
         """Guards the driver's topics, the replica state's topics *and* their users, which must stay consistent."""
@@ -202,10 +201,12 @@ class Engine:
                     raise WaitTimeout(f"timed out waiting for {what}{self.sync_failures.why()}")
                 self._changed.wait(left)
 
-    def wait_for_step(self, seconds: float) -> None:
-        """Block until the next step, at most ``seconds``."""
+    def pause(self, seconds: float) -> None:
+        """Block for ``seconds``, or until the replica is closed."""
+        until = self.now() + seconds
         with self._lock:
-            self._changed.wait(seconds)
+            while not self._closing and (left := until - self.now()) > 0.0:
+                self._changed.wait(left)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call ``watcher``, which must be quick, after every step that may end a wait. Before ``start``."""
@@ -229,9 +230,9 @@ class Engine:
             leased, read_at = self._state.leased, self._state.leased.read_at
             outcome = self._core.feed(envelope, self.now())
             self._notify_handlers(outcome)
-            restless = self._state.tracker.restless or leased.read_at != NEVER_DUE
+            restless = self._state.tracker.restless + (leased.read_at != NEVER_DUE)
             # These may be due before the clock thread's next deadline: a hello request, the end of a wait, a reading.
-            wake = restless and (envelope.hello is not None or not self._restless or leased.read_at < read_at)
+            wake = restless and (envelope.hello is not None or restless > self._restless or leased.read_at < read_at)
             self._restless = restless
         if wake:
             self.clock.wake()
@@ -345,14 +346,13 @@ class Engine:
     def _notify_handlers(self, outcome: StepResult, *, first: bool = False) -> None:
         self._announce()  # with the lock held, so that no waiting thread sees a state without the events below
         if outcome.history is not None:
-            log_history_change(outcome.history)
             if self._journal is not None:
                 self._journal.history_changed(outcome.history)
             self._handlers.push_history(outcome.history)
         if outcome.events:
             self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
-        if outcome.foreign is not None or outcome.quarantined:
-            log_publishers(outcome, self._journal)
+        if outcome.history is not None or outcome.foreign is not None or outcome.quarantined:
+            log_step(outcome, self._journal)  # last: handlers do not wait for a line
         if outcome.then is not None:
             self._notify_handlers(outcome.then, first=first)
 

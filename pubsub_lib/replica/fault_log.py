@@ -9,7 +9,7 @@ from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.logs import fields, logger
-from pubsub_lib.replica.history_log import log_quarantined
+from pubsub_lib.replica.history_log import log_history_change, log_quarantined
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.status import unfit
 
@@ -55,8 +55,10 @@ class FaultLog:
         self._mismatching = topics
 
 
-def log_publishers(outcome: StepResult, journal: ReplicaJournal | None) -> None:
-    """Publishers that a step found to be of another store, or to send false digests: these are also journalled."""
+def log_step(outcome: StepResult, journal: ReplicaJournal | None) -> None:
+    """Log a changed history, and publishers of another store or with false digests: these are also journalled."""
+    if outcome.history is not None:
+        log_history_change(outcome.history)
     if outcome.foreign is not None:
         log_foreign_publisher(outcome.foreign)
     if journal is not None:

@@ -125,21 +125,21 @@ class Handle:
             return None if self._gone else self._queue.next_time()
 
     def push(self, events: Sequence[Event], *, initial: bool = False, by_sync: int = 0) -> None:
-        """Enqueue the events that this handler selects. The first ``by_sync`` events are enqueued in the handler's own
-        order of tables, if it has one.
+        """Enqueue the events that this handler selects. The first ``by_sync`` events come from a sync, and are enqueued
+        in the handler's own order of tables, if it has one.
         """
         now = self._clock()
         select = self.selector.select
         if by_sync and self.selector.order:
             of_sync = [selected for event in events[:by_sync] if (selected := select(event)) is not None]
-            events = [*in_order(of_sync, self.selector.order), *events[by_sync:]]
+            events, by_sync = [*in_order(of_sync, self.selector.order), *events[by_sync:]], len(of_sync)
         with self._changed:
             if self._gone:
                 return
             for event in events:
-                selected = select(event)
-                if selected is not None:
-                    self._queue.push(selected, now, initial=initial)
+                if (selected := select(event)) is not None:
+                    self._queue.push(selected, now, initial=initial, by_sync=by_sync > 0)
+                by_sync -= 1
             self._changed.notify_all()
 
     def push_history(self, change: HistoryChange) -> None:

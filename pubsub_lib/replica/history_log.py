@@ -1,13 +1,12 @@
 """Log a change of the store's history."""
 
-import logging
 from collections.abc import Iterable
 
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.quarantine import CONTRADICTIONS, SECONDS, Publisher
-from pubsub_lib.logs import fields
+from pubsub_lib.logs import fields, logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__, limited=False)
 
 
 def log_history_change(change: HistoryChange) -> None:

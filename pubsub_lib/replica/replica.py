@@ -425,7 +425,7 @@ class Replica:
         while not self._read_back(readback, until):
             error = readback.ask()
             if error is not None:
-                self._engine.wait_for_step(pause_after(error, self._left(until)))
+                self._engine.pause(pause_after(error, self._left(until)))
 
     def wait_handled(
         self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
@@ -448,9 +448,9 @@ class Replica:
         lock for a short time. Raises ClosedError.
         """
         self._check()
-        return self._engine.read(self._status, parked_objects(self._handlers.parked()))
+        return self._engine.read(self._status, parked_objects(self._handlers.parked()), self._subscriber.counters())
 
-    def _status(self, state: ReplicaState, parked: Sequence[ParkedObject]) -> Status:
+    def _status(self, state: ReplicaState, parked: Sequence[ParkedObject], driver: Mapping[str, int]) -> Status:
         now = self._engine.now()
         tracker, cache = state.tracker, state.cache
         chains = {name: chain_status(tracker, name, now) for name in tracker.topics}
@@ -467,7 +467,7 @@ class Replica:
             sequences=msgspec.structs.replace(tracker.gaps.tally),
             faults=msgspec.structs.replace(state.faults),
             commit_to_applied=applied_latencies(cache),
-            driver=self._subscriber.counters(),
+            driver=driver,
             handlers=self._handlers.counters(),
             parked=parked,
             problems=problems(

@@ -177,7 +177,7 @@ def test_staleness_covers_every_missing_change_while_the_origin_is_stopped(tree:
                 staleness = replica.status().staleness
                 missing = replica.get("item", "late") is None
                 assert not missing or staleness >= now - committed, (staleness, now - began)
-                replica._engine.wait_for_step(0.05)
+                replica._engine.pause(0.05)
         finally:
             origin.send_signal(signal.SIGCONT)
         assert process.poll() is None

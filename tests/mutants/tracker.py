@@ -7,6 +7,7 @@ FRESHNESS = "pubsub_lib/core/freshness.py"
 CHAIN = "pubsub_lib/core/chain.py"
 BUFFER = "pubsub_lib/core/reorder_buffer.py"
 QUEUE = "pubsub_lib/core/handler_queue.py"
+QUEUES = "tests/unit/core/test_handler_queue.py"
 NOTICE = "tests/unit/core/test_history_change.py"
 REPLICA_STATE = "tests/unit/core/test_replica_state.py"
 RULES = "tests/unit/core/test_tracker.py"
@@ -181,6 +182,14 @@ MUTANTS = (
         after="        self.earlier.clear()\n",
         tests=(f"{PROOFS}::test_rule_07_head_of_an_undone_history_is_no_proof_after_a_full_sync",),
         wrong="an answer from an undone history proves freshness, and a lost commit is called applied",
+    ),
+    Mutant(
+        name="event_of_a_sync_counts_by_its_version",
+        path=QUEUE,
+        before="+ 1 if by_sync or event.version is None",
+        after="+ 1 if event.version is None",
+        tests=(f"{QUEUES}::test_event_of_a_sync_is_waited_for_from_the_first_change_that_it_may_stand_for",),
+        wrong="wait_handled() returns before a handler was called for an object that a full sync brought",
     ),
     Mutant(
         name="retry_passes_a_notice",

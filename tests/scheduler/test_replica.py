@@ -70,6 +70,28 @@ def test_clock_starts_for_each_link_that_begins_to_wait() -> None:
     explore(scenario, deviations=1)
 
 
+def test_pause_of_one_topic_delays_no_other_topic() -> None:
+    """A link that had waited does not fit for the second time: its topic is read again after a pause."""
+    timing = msgspec.structs.replace(SLOW_TICKS, sync_backoff=25.0, max_sync_backoff=25.0)
+
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        replica = synced(world, replica_of(world, store, ["t", "u"], timing=timing))
+        for number in (1, 2):
+            first, (last,) = store.commit(("u", "k", "1")), store.commit(("u", "k", "2"))
+            deliver(replica, msgspec.structs.replace(last, digest=number))
+            deliver(replica, *first)
+            world.sleep(2 * SLOW_TICKS.message_delay_window)  # the reading that the first one causes may be late
+        paused = replica.tracker.restless
+        world.check(paused, "the second link that does not fit began no pause")
+        store.commit()  # it is lost
+        deliver(replica, *store.commit())
+        world.until(lambda: replica.known("t") == 6, "the delta", SLOW_TICKS.message_delay_window + SOON)
+        world.check(replica.tracker.restless == paused, "the pause has ended")
+
+    explore(scenario, deviations=1)
+
+
 def test_reply_ends_a_topics_wait_while_another_link_waits() -> None:
     timing = msgspec.structs.replace(SLOW_TICKS, message_delay_window=60.0, hello_wait=3.0)
 

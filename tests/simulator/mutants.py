@@ -647,9 +647,9 @@ def handlers_twice() -> list[Patch]:
 def conflated_to_first() -> list[Patch]:
     merge = HandlerQueue._merge
 
-    def _merge(self: Any, item: Any, event: Any, initial: bool) -> None:
+    def _merge(self: Any, item: Any, event: Any, position: int, initial: bool) -> None:
         latest = item.latest
-        merge(self, item, event, initial)
+        merge(self, item, event, position, initial)
         if event.new_value is not None:
             item.latest = latest
 

@@ -1,5 +1,6 @@
 """Log lines: repeated lines are limited and counted, records have the fields, the program sets levels and handlers."""
 
+import io
 import json
 import logging
 import subprocess
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from pubsub_lib import logs
+
+REPORT = logs.report_lost
 
 
 class Clock:
@@ -121,6 +124,70 @@ def test_a_modules_logger_has_one_filter(lines: Lines) -> None:
     assert len(lines.records) == logs.BURST
     last = lines.records[-1]
     assert (last.pubsub_topic, last.pubsub_position) == ("t", logs.BURST - 1)  # type: ignore[attr-defined]
+
+
+class Raising(logging.Handler):
+    """A program's own handler, which has no try of its own."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise self.error
+
+
+@pytest.fixture
+def guarded(lines: Lines) -> Iterator[logging.Logger]:
+    log = logs.logger("pubsub_lib.test_guarded", limited=False)
+    log.addHandler(lines)
+    log.propagate = False
+    yield log
+    for each in list(log.handlers):
+        log.removeHandler(each)
+    for rule in list(log.filters):
+        log.removeFilter(rule)
+
+
+def test_exception_of_a_programs_filter_or_handler_loses_one_line_only(
+    guarded: logging.Logger, lines: Lines, lost_lines: list[logging.LogRecord]
+) -> None:
+    """A thread that could end by its log line would end for good."""
+    def refuse(record: logging.LogRecord) -> bool:
+        if record.msg == "filtered":
+            raise ZeroDivisionError
+        return True
+
+    assert logs.logger("pubsub_lib.test_guarded", limited=False) is guarded
+    guarded.addFilter(refuse)
+    guarded.warning("filtered")
+    guarded.warning("logged")
+    guarded.addHandler(Raising(ZeroDivisionError()))
+    guarded.warning("raised")
+    assert [record.msg for record in lost_lines] == ["filtered", "raised"]
+    assert lines.logged == ["logged", "raised"]
+    lost_lines.clear()
+
+
+def test_interrupt_of_a_program_is_not_a_lost_line(guarded: logging.Logger) -> None:
+    guarded.addHandler(Raising(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        guarded.warning("x")
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_lost_line_is_reported_as_logging_reports_it(
+    monkeypatch: pytest.MonkeyPatch, closed: bool
+) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    if closed:
+        stderr.close()
+    try:
+        raise ZeroDivisionError("of a filter")
+    except ZeroDivisionError:
+        REPORT(logging.makeLogRecord({"msg": "the line of %s", "args": ("x",)}))
+    assert closed or ("of a filter" in stderr.getvalue() and "the line of %s" in stderr.getvalue())
 
 
 def test_the_library_adds_no_handler_and_sets_no_level_except_of_its_pool() -> None:

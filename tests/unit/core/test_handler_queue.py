@@ -58,6 +58,14 @@ def test_over_the_limit_new_event_is_merged_into_the_waiting_one_of_its_key() ->
     ]  # fmt: skip
 
 
+def test_over_the_limit_new_event_takes_the_place_of_the_newest_waiting_one() -> None:
+    queue = HandlerQueue(HandlerPolicy(queue_limit=4))
+    for one in (event("x", 1, None, b"1"), event("y", 2, None, b"1"), event("x", 3, b"1", b"2"),
+                event("z", 4, None, b"1"), event("x", 5, b"2", b"3")):  # fmt: skip
+        queue.push(one)
+    assert [row[:2] for row in drain(queue)] == [("x", 1), ("y", 2), ("x", 5), ("z", 4)]
+
+
 def test_over_the_limit_delete_comes_after_earlier_events() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=1))
     queue.push(event("switch", 3, b"1", b"2"))
@@ -290,6 +298,31 @@ def test_marks_and_settled_handle_positions_out_of_order() -> None:
     assert queue.passed(all_of_it)
     assert not queue.passed(queue.mark())
     assert queue.settled(29)
+
+
+@pytest.mark.parametrize(
+    ("version", "old_version", "first"), [(7, None, 1), (7, 3, 4), (None, 3, 4), (7, 30, 9)]
+)
+def test_event_of_a_sync_is_waited_for_from_the_first_change_that_it_may_stand_for(
+    version: int | None, old_version: int | None, first: int
+) -> None:
+    queue = HandlerQueue(HandlerPolicy())
+    old, new = None if old_version is None else b"0", None if version is None else b"1"
+    queue.push(Event("port", "x", "a", "set", version, old_version, old, new, 9), by_sync=True)
+    assert [queue.passed(queue.mark(position)) for position in (first - 1, first)] == [True, False]
+    assert (queue.settled(first - 1), queue.settled(first), queue.handled_up_to()) == (True, False, first - 1)
+
+
+def test_change_of_a_link_is_waited_for_by_its_version() -> None:
+    queue = HandlerQueue(HandlerPolicy(queue_limit=1))
+    queue.push(Event("port", "x", "a", "create", 4, None, None, b"1", 6))  # the first of a link with three changes
+    queue.push(Event("port", "y", "a", "delete", None, 2, b"1", None, 6))  # it left the handler's topic
+    assert [queue.passed(queue.mark(position)) for position in (2, 3, 4)] == [True, False, False]
+    queue.next(0.0)
+    queue.done()
+    assert not queue.passed(queue.mark(3))
+    queue.push(Event("port", "y", "a", "create", 1, None, None, b"2", 6), by_sync=True)  # merged into the waiting one
+    assert not queue.passed(queue.mark(1))
 
 
 def test_lag_is_the_age_of_the_oldest_event() -> None:

@@ -214,7 +214,7 @@ def test_rule_r1_staleness_below_a_relay_that_is_cut_off_stays_true_until_it_is_
             staleness = replica.status().staleness
             if replica.publishers == (one.bind_address,):
                 assert staleness >= now - closed, "no proof is from after the cut"
-            replica._engine.wait_for_step(0.05)
+            replica._engine.pause(0.05)
         assert poll(lambda: replica.status().staleness < time.monotonic() - closed - 0.2, LONG), replica.status()
 
 

@@ -5,6 +5,7 @@ import gc
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from queue import SimpleQueue
 from typing import Any
 
 import msgspec
@@ -340,6 +341,35 @@ def test_a_task_that_a_handler_started_may_wait_for_the_handlers(sqlite_url: str
             await w.replica.on("a", begin)
             await w.write_and_wait("1", 1)
             await waiting[0]
+
+    run(main())
+
+
+def test_no_coroutine_handler_is_called_after_its_remove(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, removed = threading.Event(), threading.Event()
+    posted: SimpleQueue[Any] = SimpleQueue()
+    post = asyncio.run_coroutine_threadsafe
+
+    def late(coroutine: Any, loop: asyncio.AbstractEventLoop) -> Any:
+        """The handler's thread has taken the change, and goes on after the remove."""
+        taken.set()
+        assert removed.wait(LONG)
+        running = post(coroutine, loop)
+        posted.put(running)
+        return running
+
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            w.write("1", 1)
+            await w.replica.wait_synced(LONG)
+            recorder = Recorder()
+            monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", late)
+            handle = await w.replica.on("a", recorder.handle)
+            assert await asyncio.to_thread(taken.wait, LONG)
+            await handle.remove()
+            removed.set()
+            await asyncio.wrap_future(await asyncio.to_thread(posted.get, timeout=LONG))
+            assert recorder.brief == []
 
     run(main())
 

@@ -102,6 +102,34 @@ def test_a_follow_up_step_has_its_notice_between_the_events(
         assert [calls.get(timeout=LONG) for _ in range(3)] == [5, change, 4]
 
 
+def test_events_reach_handlers_before_and_without_their_log_line(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch, lost_lines: list[logging.LogRecord]
+) -> None:
+    point = Point(9, 1)
+    event = Event("a", "2", "t", "create", 4, None, None, b"1", 9)
+    steps = [StepResult([event], history=HistoryChange({"t": (point, point)}))]
+    handled = threading.Event()
+    before = []
+
+    def refuse(record: logging.LogRecord) -> bool:
+        before.append(handled.wait(5.0))
+        raise ZeroDivisionError
+
+    log = logging.getLogger("pubsub_lib.replica.history_log")
+    log.addFilter(refuse)
+    try:
+        with Replica(config, topics=["t"], store=store) as replica:
+            replica.wait_synced(timeout=LONG)
+            replica.on("a", lambda change: handled.set(), key="2")
+            monkeypatch.setattr(ReplicaState, "tick", lambda *_: steps.pop() if steps else StepResult())
+            replica.resync("t")  # wakes the clock
+            assert handled.wait(10.0)
+    finally:
+        log.removeFilter(refuse)
+    assert before == [True]
+    lost_lines.clear()
+
+
 def test_nonces_of_hello_requests_cannot_be_predicted(
     config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,7 +374,7 @@ PRIVATE = {name for name in NAMES if name.startswith("_")}
 def test_engine_has_these_public_attributes_and_neither_lock_nor_state() -> None:
     assert {
         "start", "close", "subscribe", "unsubscribe", "resync", "add_index",  # what Replica's own methods do
-        "read", "shown", "call_if_free", "wait", "wait_for_step", "watch",  # with the lock held
+        "read", "shown", "call_if_free", "wait", "pause", "watch",  # with the lock held
         "now", "sync_failures", "failure", "counters",
         "on_envelope", "on_directory",  # what driver and discovery call
         "clock", "request_hello",  # what a relay's engine does

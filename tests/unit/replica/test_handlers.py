@@ -14,6 +14,7 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.handler_queue import HandlerPolicy, Selector, selector
 from pubsub_lib.errors import ClosedError, TransportError, UsageError, WaitTimeout
 from pubsub_lib.latency import BOUNDS, NO_LATENCIES, Latencies
+from pubsub_lib.replica import handlers as module
 from pubsub_lib.replica.handlers import Handle, Handlers
 
 LONG = longest(120.0)
@@ -112,6 +113,28 @@ def test_a_handler_that_raises_is_retried_parked_counted_and_logged(
     handlers.push([event("bad", 3)])
     handlers.wait_handled(3, LONG)
     assert handle.counters().parked == 2
+
+
+def test_a_handler_is_retried_and_parked_although_its_log_line_is_lost(
+    handlers: Handlers, lost_lines: list[logging.LogRecord]
+) -> None:
+    def fail(e: Event) -> None:
+        raise ValueError("no")
+
+    def refuse(record: logging.LogRecord) -> bool:
+        raise ZeroDivisionError
+
+    log = logging.getLogger(module.__name__)
+    log.addFilter(refuse)
+    try:
+        handle = handlers.add(Selector(), fail)
+        handlers.push([event("x", 1), event("y", 2)])
+        handlers.wait_handled(2, 10.0)
+    finally:
+        log.removeFilter(refuse)
+    assert handle.counters().parked == 2
+    assert lost_lines
+    lost_lines.clear()
 
 
 def test_a_failing_handler_is_logged_again_after_the_interval_with_the_number_left_out(

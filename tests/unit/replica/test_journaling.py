@@ -23,7 +23,7 @@ from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import Row
 from pubsub_lib.publisher.unsent import unsent
-from pubsub_lib.replica.fault_log import log_publishers
+from pubsub_lib.replica.fault_log import log_step
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.metrics import ReplicaMetrics
 from tests.unit.audit.oracle import Oracle
@@ -364,14 +364,14 @@ def test_a_message_of_a_topic_that_is_not_subscribed_is_dropped(tmp_path: Path) 
 
 def test_publishers_with_false_digests_are_written_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     journal = Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r1")
-    log_publishers(StepResult(quarantined=[("api-1", "f" * 32)]), ReplicaJournal(journal, polls=False))
+    log_step(StepResult(quarantined=[("api-1", "f" * 32)]), ReplicaJournal(journal, polls=False))
     journal.close()
     (row,) = [row for row in rows(tmp_path) if row.kind == "contradicted"]
     assert (row.service, row.uuid, row.topic, row.position, row.cause) == ("api-1", "f" * 32, "", 0, "quarantined")
     (record,) = caplog.records
     assert "f" * 32 in record.getMessage()
     assert "counts or digests that the database contradicts 3 times" in record.getMessage()
-    log_publishers(StepResult(quarantined=[("api-1", "f" * 32)]), None)
+    log_step(StepResult(quarantined=[("api-1", "f" * 32)]), None)
 
 
 def test_contradicted_publishers_are_written(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 import asyncio
 import shutil
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import msgspec
@@ -15,8 +17,10 @@ from _processes import poll
 
 from pubsub_lib import AsyncReplica, Event, HistoryChange, Replica, Settings, Store
 from pubsub_lib.core.model import Point, SyncAnswer, Want
-from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable, WaitTimeout
+from pubsub_lib.errors import ClosedError, HistoryChanged, OutcomeUnknown, StoreUnavailable, WaitTimeout
+from pubsub_lib.replica import readback
 from pubsub_lib.replica.readback import Committed, HistoryReader
+from tests.unit.core.builders import History, envelope
 from tests.unit.world import settings
 
 LONG = longest(60.0)
@@ -186,6 +190,52 @@ def test_wait_for_queries_an_unavailable_store_again_until_the_timeout(config: S
         store.refusals = 10**9
         with pytest.raises(WaitTimeout, match="the database is away"):
             replica.wait_for(early, 0.0)
+
+
+def test_messages_do_not_end_the_pause_after_a_failed_query(config: Settings) -> None:
+    early = put(config, "early")
+    put(config, "late", times=3)
+    (link,) = History().commit(("t", "k", "1"))
+    with Moody(config) as store, Replica(config, ["a"], store=store) as replica:
+        replica.wait_synced(LONG)
+        store.refusals = 10**9
+        over = threading.Event()
+
+        def receive() -> None:
+            while not over.wait(0.001):
+                replica._engine.on_envelope(envelope(link))
+
+        receiving = threading.Thread(target=receive)
+        receiving.start()
+        try:
+            with pytest.raises(WaitTimeout, match="the database is away"):
+                replica.wait_for(early, 0.3)
+        finally:
+            over.set()
+            receiving.join()
+        assert 10**9 - store.refusals <= 2  # at the begin and at the timeout
+
+
+def test_close_ends_the_pause_after_a_failed_query(config: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    early = put(config, "early")
+    put(config, "late", times=3)
+    monkeypatch.setattr(readback, "RETRY", 10 * LONG)
+    ends: SimpleQueue[str] = SimpleQueue()
+
+    def wait() -> None:
+        try:
+            replica.wait_for(early)
+        except ClosedError:
+            ends.put("closed")
+
+    with Moody(config) as store, Replica(config, ["a"], store=store) as replica:
+        replica.wait_synced(LONG)
+        store.refusals = 10**9
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert poll(lambda: store.refusals < 10**9, LONG)
+    assert ends.get(timeout=LONG) == "closed"
+    waiting.join()
 
 
 def test_async_wait_for_an_unavailable_store_ends_at_its_timeout(config: Settings) -> None:

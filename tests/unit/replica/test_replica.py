@@ -72,6 +72,26 @@ def test_replica_receives_committed_changes(config: Settings, published: Store) 
         assert status.staleness < LONG
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_wait_handled_waits_for_the_changes_that_a_sync_brought(config: Settings, store: Store, late: bool) -> None:
+    with store.transaction() as tx1:
+        tx1.set("port", "1", 1, topic="t")
+    with store.transaction() as tx2:
+        tx2.set("port", "2", 2, topic="t")
+    assert tx1.commit is not None
+    release = threading.Event()
+    with Replica(config, ["t"], default_topic=False) as replica:
+        if late:  # the handler's initial events are those of the existing objects
+            replica.wait_synced(LONG)
+        replica.on("port", lambda change: release.wait(LONG))
+        replica.wait_for(tx2.commit, LONG)
+        for position in (tx1.commit, tx1.commit.point.position):
+            with pytest.raises(WaitTimeout, match="did not handle the events up to position 1 in time"):
+                replica.wait_handled(position, 0.1)
+        release.set()
+        replica.wait_handled(tx1.commit, LONG)
+
+
 def test_replica_without_topics_subscribes_to_everything(config: Settings, published: Store) -> None:
     with Replica(config) as replica:
         replica.wait_synced(timeout=LONG)

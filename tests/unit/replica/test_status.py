@@ -2,6 +2,8 @@
 
 import logging
 import sqlite3
+import threading
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -70,6 +72,25 @@ def test_status_of_a_running_replica(sqlite_url: str) -> None:
             assert "broken" in parked.handler
             assert status.dropped.keys() >= {"old", "other_history", "overflowed", "truncated", "version"}
             assert set(status.dropped.values()) == {0}
+
+
+def test_status_asks_the_driver_without_the_replicas_lock(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver may hold a lock of its own in ``counters``, and while it gives a message to the replica."""
+    free: list[bool] = []
+
+    with Store(sqlite_url), Replica(settings(sqlite_url), ["t"]) as replica:
+        counters = replica._subscriber.counters
+
+        def asked() -> Mapping[str, int]:
+            receiving = threading.Thread(target=replica._engine.read, args=(lambda state: None,))
+            receiving.start()
+            receiving.join(5.0)
+            free.append(not receiving.is_alive())
+            return counters()
+
+        monkeypatch.setattr(replica._subscriber, "counters", asked)
+        assert replica.status().driver == counters()
+    assert free == [True]
 
 
 class UnprintableError(Exception):

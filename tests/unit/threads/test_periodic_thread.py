@@ -44,6 +44,23 @@ def test_thread_survives_every_exception_and_logs_each_once(
     assert "out" in caplog.records[0].message
 
 
+def test_thread_survives_an_exception_of_its_log_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, lost_lines: list[logging.LogRecord]
+) -> None:
+    log = logging.getLogger(module.__name__)
+
+    def refuse(record: logging.LogRecord) -> bool:
+        raise ZeroDivisionError
+
+    log.addFilter(refuse)
+    try:
+        assert run_through([StoreUnavailable("out"), KeyError("a bug")], monkeypatch, caplog) == 2
+    finally:
+        log.removeFilter(refuse)
+    assert [record.levelname for record in lost_lines] == ["WARNING", "ERROR", "INFO"]
+    lost_lines.clear()
+
+
 def test_step_that_raised_is_called_again_after_its_own_pause() -> None:
     pauses, done = [0.0, 0.0, LONG], threading.Event()
 
