@@ -189,14 +189,14 @@ MUTANTS = (
     ),
     PARENTS(
         "late_goodbye_of_the_old_parent_leaves_the_new_one",
-        "of_parent and envelope.hello.goodbye",
-        "envelope.hello.goodbye",
+        "        if envelope.uuid in self._left:\n            return False\n",
+        "",
         "test_goodbye_of_the_parent_is_a_reason_to_leave_at_once",
         "a replica runs through all its parents when one of them stops",
     ),
     PARENTS(
         "relays_named_in_a_goodbye_are_ignored",
-        "self._parents.leave(time.monotonic(), envelope.hello.instead)",
+        "self._parents.leave(time.monotonic(), hello.instead)",
         "self._parents.leave(time.monotonic())",
         "test_goodbye_that_names_other_relays_leads_to_one_of_the_own_parents",
         "a drained relay sends its replicas to one that has no room",
@@ -210,8 +210,8 @@ MUTANTS = (
     ),
     PARENTS(
         "first_channel_of_a_parent_is_kept",
-        "self._serves = envelope.hello.serves\n",
-        "self._serves = self._serves or envelope.hello.serves\n",
+        "self._serves = hello.serves\n",
+        "self._serves = self._serves or hello.serves\n",
         "test_channel_is_that_of_the_last_hello_of_the_current_parent",
         "a replica goes on asking at the port that its parent had before its last start",
     ),
@@ -221,6 +221,20 @@ MUTANTS = (
         'self._publisher = ""',
         "test_channel_is_that_of_the_last_hello_of_the_current_parent",
         "a replica asks its new parent at the port of the old one until the first hello",
+    ),
+    PARENTS(
+        "uuid_of_a_parent_stays_left",
+        "        if hello.nonce in self._requested:\n",
+        "        if False:\n",
+        "test_parent_at_another_address_of_the_same_relay_is_used",
+        "a replica that moved to another address of its relay never reads a sync again",
+    ),
+    PARENTS(
+        "late_reply_of_the_old_parent_counts_as_the_new_ones",
+        "if self._left and self._listens_to == self._parents.current:",
+        "if self._left:",
+        "test_request_before_the_old_address_is_disconnected_proves_no_new_parent",
+        "a replica asks its new parent at the port of the old one",
     ),
     CORE(
         "relay_names_no_channel",
@@ -238,7 +252,7 @@ MUTANTS = (
     ),
     PARENTS(
         "both_parents_are_listened_to",
-        "            self._driver.unregister_listen_address(before)\n",
+        "            self._driver.unregister_listen_address(self._listens_to)\n",
         "            pass\n",
         "test_rule_r5_first_parent_is_listened_to_and_a_silent_one_is_left",
         "after some moves every replica listens to every relay",
@@ -252,8 +266,9 @@ MUTANTS = (
     ),
     PARENTS(
         "late_hello_names_the_new_parent",
-        "if of_parent:\n                    self._record",
-        "if True:\n                    self._record",
+        "        if envelope.uuid in self._left:\n            return False\n        self._record(",
+        "        self._record(self._recorded[0], (envelope.service, envelope.uuid))\n"
+        "        if envelope.uuid in self._left:\n            return False\n        self._record(",
         "test_journal_gets_each_parent_and_its_publisher_once",
         "the audit expects the messages of the old parent after the replica left it",
     ),
