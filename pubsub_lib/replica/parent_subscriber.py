@@ -73,6 +73,7 @@ class ParentSubscriber(Subscriber):
         """Number of changes of the parent."""
         self._unheard: Callable[[float, bool], float] = lambda now, readable: 0.0
         self._reads_channel = False
+        self._changed: Callable[[], None] = lambda: None
         self._thread = PeriodicThread("parents", self.step)
 
     @property
@@ -112,6 +113,12 @@ class ParentSubscriber(Subscriber):
         self._reads_channel = True
         return ParentChannel(self)
 
+    def notify_by(self, changed: Callable[[], None]) -> None:
+        """``changed()`` is called when the driver listens to another parent. It may take the replica's lock. Call this
+        before ``daemonize``.
+        """
+        self._changed = changed
+
     def record_by(self, journal: ParentJournal | None) -> None:
         """Record each parent in this journal. Call it before ``initialize``."""
         self._journal = journal
@@ -125,7 +132,8 @@ class ParentSubscriber(Subscriber):
             if self._parents.check(silent, now):
                 self._moved(f"it proved nothing for {silent:.1f} s")
             wanted, may_leave_at = self._parents.current, self._parents.next_time()
-        self._listen(wanted, now)
+        if self._listen(wanted, now):
+            self._changed()
         return max(may_leave_at, now + self._timing.stale_after - silent) + MARGIN
 
     def refuse(self, service: str, uuid: str) -> None:
@@ -165,9 +173,10 @@ class ParentSubscriber(Subscriber):
             extra=fields(address=self._parents.current),
         )  # fmt: skip
 
-    def _listen(self, wanted: str, now: float) -> None:
+    def _listen(self, wanted: str, now: float) -> bool:
+        """Returns whether the driver listens to another address now."""
         if wanted == self._listens_to:
-            return
+            return False
         with self._lock:
             recorded = self._recorded
             self._record(wanted, None)  # before its first message can come
@@ -182,6 +191,7 @@ class ParentSubscriber(Subscriber):
             self._driver.unregister_listen_address(self._listens_to)
         with self._lock:
             self._listens_to = wanted
+        return True
 
     def _record(self, address: str, speaker: Publisher | None) -> None:
         if (address, speaker) != self._recorded:

@@ -13,7 +13,7 @@ from pubsub_lib.replica.parent_subscriber import MAX_REQUESTED, ParentJournal, P
 from tests.unit.world import QUICK
 
 STALE = QUICK.stale_after
-FIRST, SECOND = "1" * 32, "2" * 32
+FIRST, SECOND, THIRD = "1" * 32, "2" * 32, "3" * 32
 
 
 class Driver(Subscriber):
@@ -266,9 +266,12 @@ def test_rule_r6_parent_below_the_relay_is_left_and_not_used_for_a_while(
     errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert len(errors) == 2
     assert "relay-7" in errors[0]
+    rig.hello(THIRD)
+    rig.parents.refuse("relay-9", THIRD)
+    assert rig.parents.current == "c", "the others are excluded"
     rig.silent = 100.0
     rig.step(STALE + 1.0)
-    assert rig.parents.current == "c", "the others are excluded"
+    assert rig.parents.current == "a", "the loop may have ended"
 
 
 def test_address_that_the_driver_refuses_is_left_for_the_next_one(rig: Rig) -> None:
@@ -279,6 +282,18 @@ def test_address_that_the_driver_refuses_is_left_for_the_next_one(rig: Rig) -> N
     assert rig.driver.addresses == ["a"]
     rig.step(STALE + 0.5)
     assert rig.driver.addresses == ["c"]
+
+
+def test_relay_is_notified_after_the_driver_left_the_old_parent(rig: Rig) -> None:
+    found = []
+    rig.parents.notify_by(lambda: found.append((list(rig.driver.addresses), rig.parents.channel)))
+    rig.hello(FIRST)
+    rig.step(0.0)
+    rig.hello(FIRST, goodbye=True)
+    assert found == []
+    rig.step(0.1)
+    rig.step(0.2)
+    assert found == [(["b"], ("b", 0))], "once, and without the lock"
 
 
 class Records:
@@ -303,8 +318,8 @@ def test_journal_gets_each_parent_and_its_publisher_once() -> None:
     rig.hello(SECOND)
     named = [("a", None), ("a", ("relay", FIRST)), ("a", ("relay", SECOND)), ("b", None)]
     assert journal.found == named, "late hellos of the old parent do not name the new one"
-    rig.hello("3" * 32)
-    assert journal.found == [*named, ("b", ("relay", "3" * 32))]
+    rig.hello(THIRD)
+    assert journal.found == [*named, ("b", ("relay", THIRD))]
 
 
 def test_journal_gets_the_old_parent_again_when_the_new_address_is_refused() -> None:
