@@ -212,7 +212,8 @@ class Subscriber(ABC):
 
     @of_drivers_with("bind_based")  # noqa: B027
     def unregister_listen_address(self, address: str) -> None:
-        """Stop receiving from the publisher at this address. Idempotent. Without the capability nothing happens."""
+        """Stop receiving from the publisher at this address. Idempotent. Without the capability nothing happens. A
+        ``request_hello`` that follows must not reach it by this address: a reply shows who sends at the other ones."""
 
     @of_drivers_with("keys")  # noqa: B027
     def pin_key(self, address: str, public_key: str) -> None:

@@ -27,6 +27,8 @@ LATE: Final = 4.0
 """Seconds after a restore in which late messages may still show what it undid (docs/guarantees.md)."""
 LOOP_ENDS: Final = 2 * TIMING.max_idle_time
 """Seconds without faults of the network after which no relay listens to one below it."""
+EXCLUDED_FOR: Final = 2 * TIMING.stale_after
+"""Seconds after which a refused parent may be chosen again, and the present one has had its time."""
 LEFT_IN: Final = 2 * LOOK
 """Seconds in which a stale replica leaves its parent."""
 
@@ -184,7 +186,10 @@ class TreeMonitor(Monitor):
 
     def _stays(self, replica: "Replica") -> str | None:
         """A stale replica with another parent to choose leaves its own one (rule R5)."""
-        if not isinstance(replica, Below) or replica.parents is None or replica.parents.refused or not replica.topics:
+        if not isinstance(replica, Below) or replica.parents is None or not replica.topics:
+            return None
+        refused_at = max(replica.parents.refused.values(), default=NEVER_YET)
+        if replica.clock.now() - refused_at <= EXCLUDED_FOR:
             return None
         staleness = replica.replica_state.tracker.freshness.unproved(replica.clock.now())
         since = self._world.kernel.now - replica.chosen_at

@@ -131,6 +131,11 @@ class RelayNode(Below):
         plan = self.world.plan
         return WatchedRelayedState(plan.timing, plan.limits, rng, self.cache, self.clock.now())
 
+    def moved(self) -> None:
+        """See :meth:`Below.moved`."""
+        super().moved()
+        self.relay.parent_changed()
+
     def _following_more(self, rng: random.Random) -> Steps:
         """Follow the other topics one by one: meanwhile those below ask for topics that the relay does not have."""
         for topic in self.world.plan.topics[1:]:

@@ -1,13 +1,9 @@
 """Which relay a replica listens to and reads from (rule R5). Sans-I/O: the caller connects."""
 
 from collections.abc import Collection, Sequence
-from typing import Final
 
 from pubsub_lib.core.freshness import NEVER_YET
 from pubsub_lib.core.timing import Timing
-
-EXCLUDED: Final = 10
-"""Number of times ``stale_after`` for which a parent is not chosen after it was refused."""
 
 
 class Parents:
@@ -34,8 +30,11 @@ class Parents:
         return self.leave(now)
 
     def refuse(self, name: str, now: float) -> bool:
-        """A parent is below this relay itself, so it is not used for a while. Returns whether ``current`` is another
-        one now.
+        """A parent is below this relay itself, so it is not used for ``stale_after``. Returns whether ``current`` is
+        another one now.
+
+        Not for longer: when two relays that may choose each other change their parents, the loop ends by itself, and
+        nothing shows that to a relay which listens elsewhere.
         """
         self.refused[name] = now
         return name == self.current and self.leave(now)
@@ -56,9 +55,8 @@ class Parents:
         """
         self._since = now
         at = self._names.index(self.current)
-        excluded = now - EXCLUDED * self._timing.stale_after
         others = [*self._names[at + 1 :], *self._names[:at]]
-        usable = [name for name in others if self.refused.get(name, NEVER_YET) <= excluded]
+        usable = [name for name in others if self.refused.get(name, NEVER_YET) + self._timing.stale_after <= now]
         if not usable:
             return False
         self.current = next((name for name in usable if name in instead), usable[0])

@@ -126,6 +126,11 @@ class Relay:
             return RelayStep(loop=(envelope.service, envelope.uuid))
         return self._step(self.state.feed(envelope, now), now, now)
 
+    def parent_changed(self) -> None:
+        """The relay listens to another publisher. Which ones are above it, or below it, is shown by later hellos."""
+        self._above.clear()
+        self._loops.clear()
+
     def tick(self, now: float) -> RelayStep:
         """Time passed."""
         return self._step(self.state.tick(now), now, now)

@@ -109,6 +109,7 @@ class RelayRuntime:
         )  # fmt: skip
         if self.parents is not None:
             self.parents.judge_by(lambda now, readable: self._engine.read(unheard, now, readable))
+            self.parents.notify_by(lambda: self._engine.read(lambda state: self._engine.core.relay.parent_changed()))
             self.parents.record_by(self._received)
         self._discovery = discovery
         self._started = self._closed = False

@@ -2,11 +2,12 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
-from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.parents import Parents
 from pubsub_lib.core.quarantine import Publisher
 from pubsub_lib.core.replica_state import ReplicaState
@@ -20,6 +21,8 @@ _log = logger(__name__)
 
 MAX_UUIDS: Final = 100
 """Maximum number of remembered UUIDs of each kind; a parent has one after each of its starts."""
+MAX_REQUESTED: Final = 1000
+"""Maximum number of remembered hello requests, the newest ones. A replica requests 200 topics at a time."""
 MARGIN: Final = 0.01
 """Seconds after the moment at which a parent may have to be left: then it is certain."""
 
@@ -57,7 +60,11 @@ class ParentSubscriber(Subscriber):
         self._received: set[str] = set()
         """UUIDs of hellos since the parent was chosen."""
         self._left: set[str] = set()
-        """Those of the parent before: late messages of it are no reason to leave the new one."""
+        """Those of the parents before, until the current one replies: their late messages are no reason to leave it."""
+        self._requested: deque[str] = deque(maxlen=MAX_REQUESTED)
+        """Nonces of the hello requests since the parent before was disconnected. Only the current one replies to them.
+        It may have the UUID of one before, if two addresses lead to one relay.
+        """
         self._refused: set[str] = set()
         self._journal: ParentJournal | None = None
         self._recorded: tuple[str, Publisher | None] = "", None
@@ -66,6 +73,7 @@ class ParentSubscriber(Subscriber):
         """Number of changes of the parent."""
         self._unheard: Callable[[float, bool], float] = lambda now, readable: 0.0
         self._reads_channel = False
+        self._changed: Callable[[], None] = lambda: None
         self._thread = PeriodicThread("parents", self.step)
 
     @property
@@ -105,6 +113,12 @@ class ParentSubscriber(Subscriber):
         self._reads_channel = True
         return ParentChannel(self)
 
+    def notify_by(self, changed: Callable[[], None]) -> None:
+        """``changed()`` is called when the driver listens to another parent. It may take the replica's lock. Call this
+        before ``daemonize``.
+        """
+        self._changed = changed
+
     def record_by(self, journal: ParentJournal | None) -> None:
         """Record each parent in this journal. Call it before ``initialize``."""
         self._journal = journal
@@ -118,7 +132,8 @@ class ParentSubscriber(Subscriber):
             if self._parents.check(silent, now):
                 self._moved(f"it proved nothing for {silent:.1f} s")
             wanted, may_leave_at = self._parents.current, self._parents.next_time()
-        self._listen(wanted, now)
+        if self._listen(wanted, now):
+            self._changed()
         return max(may_leave_at, now + self._timing.stale_after - silent) + MARGIN
 
     def refuse(self, service: str, uuid: str) -> None:
@@ -147,7 +162,10 @@ class ParentSubscriber(Subscriber):
 
     def _moved(self, why: str) -> None:
         self.moves += 1
-        self._left, self._received = self._received, set()
+        for uuid in self._received:
+            self._remember(self._left, uuid)
+        self._received.clear()
+        self._requested.clear()
         self._left_channel = self._listens_to, self._serves
         self._publisher, self._serves = "", 0
         _log.warning(
@@ -155,9 +173,10 @@ class ParentSubscriber(Subscriber):
             extra=fields(address=self._parents.current),
         )  # fmt: skip
 
-    def _listen(self, wanted: str, now: float) -> None:
+    def _listen(self, wanted: str, now: float) -> bool:
+        """Returns whether the driver listens to another address now."""
         if wanted == self._listens_to:
-            return
+            return False
         with self._lock:
             recorded = self._recorded
             self._record(wanted, None)  # before its first message can come
@@ -168,9 +187,11 @@ class ParentSubscriber(Subscriber):
                 self._parents.leave(now)
                 self._record(*recorded)
             raise
-        before, self._listens_to = self._listens_to, wanted
-        if before:
-            self._driver.unregister_listen_address(before)
+        if self._listens_to:
+            self._driver.unregister_listen_address(self._listens_to)
+        with self._lock:
+            self._listens_to = wanted
+        return True
 
     def _record(self, address: str, speaker: Publisher | None) -> None:
         if (address, speaker) != self._recorded:
@@ -181,19 +202,26 @@ class ParentSubscriber(Subscriber):
     def _receive(self, envelope: Envelope) -> None:
         if envelope.hello is not None:
             with self._lock:
-                of_parent = envelope.uuid not in self._left
-                if of_parent:
-                    self._record(self._recorded[0], (envelope.service, envelope.uuid))
-                    self._serves = envelope.hello.serves
-                    self._publisher = envelope.service
-                self._remember(self._received, envelope.uuid)
-                ended = of_parent and envelope.hello.goodbye
-                moved = ended and self._parents.leave(time.monotonic(), envelope.hello.instead)
-                if moved:
-                    self._moved(f"its publisher {envelope.service!r} stops")
+                moved = self._judge(envelope, envelope.hello)
             if moved:
                 self._thread.wake()
         self._on_envelope(envelope)
+
+    def _judge(self, envelope: Envelope, hello: Hello) -> bool:
+        """Note what a hello of the parent names. Returns whether it is a goodbye, and another parent is chosen."""
+        if hello.nonce in self._requested:
+            self._left.clear()
+            self._requested.clear()
+        if envelope.uuid in self._left:
+            return False
+        self._record(self._recorded[0], (envelope.service, envelope.uuid))
+        self._serves = hello.serves
+        self._publisher = envelope.service
+        self._remember(self._received, envelope.uuid)
+        moved = hello.goodbye and self._parents.leave(time.monotonic(), hello.instead)
+        if moved:
+            self._moved(f"its publisher {envelope.service!r} stops")
+        return moved
 
     # -- the driver's subscriber -------------------------------------------------------------------------------------
 
@@ -217,6 +245,9 @@ class ParentSubscriber(Subscriber):
 
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`."""
+        with self._lock:
+            if self._left and self._listens_to == self._parents.current:
+                self._requested.append(nonce)
         self._driver.request_hello(nonce, topics)
 
     def daemonize(self) -> None:

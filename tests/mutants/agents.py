@@ -197,8 +197,9 @@ MUTANTS = (
     ),
     PARENTS(
         "late_hello_names_the_parent_that_was_left",
-        "                    self._publisher = envelope.service\n",
-        "                self._publisher = envelope.service\n",
+        "        if envelope.uuid in self._left:\n            return False\n",
+        "        self._publisher = envelope.service\n"
+        "        if envelope.uuid in self._left:\n            return False\n",
         "test_publisher_is_that_of_the_last_hello_of_the_current_parent",
         "an agent is shown below the relay that it has left",
     ),

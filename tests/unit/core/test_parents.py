@@ -1,6 +1,6 @@
 """Rule R5: a parent is left when the replica is stale, and not only when the parent is silent."""
 
-from pubsub_lib.core.parents import EXCLUDED, Parents
+from pubsub_lib.core.parents import Parents
 from tests.unit.core.builders import CALM
 
 STALE = CALM.stale_after
@@ -53,11 +53,23 @@ def test_rule_r6_parent_below_the_relay_is_not_chosen_for_a_while() -> None:
     assert parents.refuse("a", 0.0)
     assert parents.current == "b"
     assert not parents.refuse("c", 1.0), "it is not the current one"
-    assert not parents.check(float("inf"), STALE), "no other one is left"
+    assert not parents.leave(STALE - 0.1), "no other one is left"
     assert parents.current == "b"
-    later = EXCLUDED * STALE + 1.0
-    assert parents.check(float("inf"), later)
+    assert parents.leave(STALE + 0.1)
+    assert parents.current == "a", "the loop may have ended"
+    assert parents.leave(STALE + 0.2)
+    assert parents.current == "b"
+    assert parents.leave(STALE + 1.0)
     assert parents.current == "c"
+
+
+def test_rule_r6_stale_relay_tries_its_other_parent_again_after_the_time_of_one() -> None:
+    parents = Parents(["a", "b"], CALM, 0.0)
+    assert parents.check(STALE + 0.1, STALE)
+    assert parents.refuse("b", STALE + 1.0)
+    assert parents.next_time() == 2 * STALE + 1.0
+    assert parents.check(2 * STALE, parents.next_time())
+    assert parents.current == "b"
 
 
 def test_caller_may_choose_or_leave_a_parent() -> None:

@@ -284,6 +284,29 @@ def test_rule_r6_publisher_that_is_silent_leaves_the_path() -> None:
     assert rig.relay.path(rig.now + CALM.stale_after + 1.0) == ()
 
 
+def test_rule_r6_parent_that_was_left_leaves_the_path_at_once() -> None:
+    """That parent may choose this relay now."""
+    _, rig = relaying()
+    rig.relay.parent_changed()
+    rig.prove(uuid=OTHER)
+    rig.relay.parent_changed()
+    assert rig.relay.path(rig.now) == ()
+    rig.wait(1.0)
+    rig.prove()
+    assert rig.relay.hello({"t": 0}, rig.now, nonce="", goodbye=False).path == (bytes.fromhex(UUID),)
+
+
+def test_rule_r6_parent_that_is_chosen_again_is_judged_by_its_next_hello() -> None:
+    """A link of it may arrive before the hello reply."""
+    history, rig = relaying()
+    assert rig.prove(uuid=OTHER, path=(bytes.fromhex(OWN),)).loop is not None
+    rig.relay.parent_changed()
+    link = history.one()
+    assert rig.do(rig.relay.feed(envelope(link, uuid=OTHER), rig.now)).loop is None
+    assert rig.sent == [link]
+    assert rig.prove(uuid=OTHER, path=(bytes.fromhex(OWN),)).loop is not None
+
+
 # -- answers -----------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,8 @@ import pytest
 from _processes import poll
 
 from pubsub_lib import Publisher, Replica, Settings, Store
-from pubsub_lib.core.model import Delta, Full, SyncAnswer, Want
+from pubsub_lib.core.envelope import Envelope, Hello
+from pubsub_lib.core.model import ALL, Delta, Full, SyncAnswer, Want
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.journal.reading import read
@@ -265,6 +266,23 @@ def test_rule_r6_relays_that_listen_to_each_other_are_not_ready(origin: Settings
     with relay_of(one, store) as first, relay_of(two, store) as second:
         relays = (first, second)
         assert poll(lambda: any("is below this relay" in why for each in relays for why in each.problems()), LONG)
+
+
+def test_rule_r6_hellos_do_not_name_a_parent_that_was_left(origin: Settings, store: Store) -> None:
+    parents = "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"
+    relay = relay_of(msgspec.structs.replace(bound(origin.store_url, "relay-1"), parents=parents), store)
+    assert relay.parents is not None
+    publisher = "1" * 32
+    made = Envelope("relay-2", publisher, ALL, 0, (), Hello({}, {}, None, 0.0, ""))
+    relay.parents.initialize(relay._engine.on_envelope, lambda: None)
+    relay.parents._receive(made)
+    assert relay.reading().above == 1
+    now = time.monotonic()
+    assert relay.parents._parents.leave(now)
+    relay.parents.step(now)
+    assert relay.parents.current == parents[1]
+    assert relay.reading().above == 0
+    relay.close()
 
 
 def test_address_in_use_is_refused_and_nothing_is_left(origin: Settings, store: Store) -> None:

@@ -9,11 +9,11 @@ from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.model import ALL
 from pubsub_lib.core.quarantine import Publisher
 from pubsub_lib.errors import TransportError
-from pubsub_lib.replica.parent_subscriber import ParentJournal, ParentSubscriber
+from pubsub_lib.replica.parent_subscriber import MAX_REQUESTED, ParentJournal, ParentSubscriber
 from tests.unit.world import QUICK
 
 STALE = QUICK.stale_after
-FIRST, SECOND = "1" * 32, "2" * 32
+FIRST, SECOND, THIRD = "1" * 32, "2" * 32, "3" * 32
 
 
 class Driver(Subscriber):
@@ -82,8 +82,9 @@ class Rig:
         service: str = "relay",
         instead: tuple[str, ...] = (),
         serves: int = 0,
+        nonce: str = "",
     ) -> None:
-        made = Hello({}, {}, None, 0.0, "", goodbye, instead=instead, serves=serves)
+        made = Hello({}, {}, None, 0.0, nonce, goodbye, instead=instead, serves=serves)
         self.driver.give(Envelope(service, uuid, ALL, 0, (), made))
 
 
@@ -150,6 +151,74 @@ def test_channel_is_that_of_the_last_hello_of_the_current_parent(rig: Rig) -> No
     assert rig.parents.channel == ("c", 0), "the parent that it left without a goodbye had another port"
 
 
+def test_parent_at_another_address_of_the_same_relay_is_used(rig: Rig) -> None:
+    """Two networks lead to one relay, and the first one is cut."""
+    rig.parents.request_hello("before", ["t"])
+    rig.hello(FIRST, serves=8867)
+    rig.silent = STALE + 0.1
+    rig.step(2 * STALE)
+    rig.hello(FIRST, serves=8867, nonce="before")
+    assert rig.parents.channel == ("b", 0), "a late message of the old connection"
+    rig.parents.request_hello("after", ["t"])
+    rig.hello(FIRST, serves=8867, nonce="after")
+    assert (rig.parents.channel, rig.parents.publisher) == (("b", 8867), "relay")
+    rig.hello(FIRST, serves=8868)
+    assert rig.parents.channel == ("b", 8868)
+    rig.hello(FIRST, goodbye=True)
+    assert rig.parents.current == "c", "its goodbye is used, too"
+
+
+def test_request_before_the_old_address_is_disconnected_proves_no_new_parent(rig: Rig) -> None:
+    rig.hello(FIRST, goodbye=True)
+    rig.parents.request_hello("too early", ["t"])
+    rig.step(0.1)
+    rig.hello(FIRST, serves=8867, nonce="too early")
+    assert rig.parents.channel == ("b", 0), "the stopped parent may have replied"
+    rig.parents.request_hello("of b", ["t"])
+    rig.hello(SECOND, goodbye=True)
+    rig.hello(SECOND, serves=8867, nonce="of b")
+    assert rig.parents.channel == ("c", 0), "a late reply of the parent before"
+
+
+def test_parent_is_used_again_after_a_late_message_of_it(rig: Rig) -> None:
+    rig.hello(FIRST)
+    rig.silent = STALE + 0.1
+    rig.step(2 * STALE)
+    rig.hello(FIRST)
+    rig.parents.request_hello("nonce", ["t"])
+    rig.hello(SECOND, nonce="nonce")
+    rig.hello(SECOND, goodbye=True, instead=("a",))
+    rig.silent = 0.0
+    rig.step(2 * STALE)
+    rig.hello(SECOND)
+    rig.hello(FIRST, serves=8867)
+    assert rig.parents.channel == ("a", 8867)
+    rig.parents.refuse("relay", FIRST)
+    assert rig.parents.current == "b", "it is below this relay now"
+
+
+def test_parents_that_did_not_reply_in_time_stay_left(rig: Rig) -> None:
+    """The messages of a parent that was left two moves before arrive late."""
+    rig.hello(FIRST)
+    rig.hello(FIRST, goodbye=True)
+    rig.step(0.1)
+    rig.hello(SECOND, goodbye=True)
+    rig.step(0.2)
+    rig.hello(FIRST, goodbye=True)
+    assert rig.parents.current == "c"
+
+
+def test_newest_requests_are_remembered(rig: Rig) -> None:
+    rig.hello(FIRST, goodbye=True)
+    rig.step(0.1)
+    for number in range(MAX_REQUESTED + 1):
+        rig.parents.request_hello(f"n{number}", ["t"])
+    rig.hello(FIRST, serves=8867, nonce="n0")
+    assert rig.parents.channel == ("b", 0)
+    rig.hello(FIRST, serves=8867, nonce=f"n{MAX_REQUESTED}")
+    assert rig.parents.channel == ("b", 8867)
+
+
 def test_left_channel_is_that_of_the_parent_that_was_left_last(rig: Rig) -> None:
     rig.hello(FIRST, serves=8867)
     assert rig.parents.left_channel == ("", 0)
@@ -197,9 +266,12 @@ def test_rule_r6_parent_below_the_relay_is_left_and_not_used_for_a_while(
     errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert len(errors) == 2
     assert "relay-7" in errors[0]
+    rig.hello(THIRD)
+    rig.parents.refuse("relay-9", THIRD)
+    assert rig.parents.current == "c", "the others are excluded"
     rig.silent = 100.0
     rig.step(STALE + 1.0)
-    assert rig.parents.current == "c", "the others are excluded"
+    assert rig.parents.current == "a", "the loop may have ended"
 
 
 def test_address_that_the_driver_refuses_is_left_for_the_next_one(rig: Rig) -> None:
@@ -210,6 +282,18 @@ def test_address_that_the_driver_refuses_is_left_for_the_next_one(rig: Rig) -> N
     assert rig.driver.addresses == ["a"]
     rig.step(STALE + 0.5)
     assert rig.driver.addresses == ["c"]
+
+
+def test_relay_is_notified_after_the_driver_left_the_old_parent(rig: Rig) -> None:
+    found = []
+    rig.parents.notify_by(lambda: found.append((list(rig.driver.addresses), rig.parents.channel)))
+    rig.hello(FIRST)
+    rig.step(0.0)
+    rig.hello(FIRST, goodbye=True)
+    assert found == []
+    rig.step(0.1)
+    rig.step(0.2)
+    assert found == [(["b"], ("b", 0))], "once, and without the lock"
 
 
 class Records:
@@ -234,8 +318,8 @@ def test_journal_gets_each_parent_and_its_publisher_once() -> None:
     rig.hello(SECOND)
     named = [("a", None), ("a", ("relay", FIRST)), ("a", ("relay", SECOND)), ("b", None)]
     assert journal.found == named, "late hellos of the old parent do not name the new one"
-    rig.hello("3" * 32)
-    assert journal.found == [*named, ("b", ("relay", "3" * 32))]
+    rig.hello(THIRD)
+    assert journal.found == [*named, ("b", ("relay", THIRD))]
 
 
 def test_journal_gets_the_old_parent_again_when_the_new_address_is_refused() -> None:
