@@ -118,7 +118,7 @@ def test_typo_is_distinguished_from_a_foreign_option(name: str, meant: str) -> N
 
 
 def test_last_file_counts_under_either_name(tmp_path: Path) -> None:
-    """And in one file ``[pubsub]``, as docs/dragonflow.md says."""
+    """In one file it is ``[pubsub]``."""
     ours, theirs, both = (tmp_path / name for name in ("ours.conf", "df.conf", "both.conf"))
     ours.write_text(f"{STORE}publisher_port = 9000\n")
     theirs.write_text("[df]\npublisher_port = 9001\n")
