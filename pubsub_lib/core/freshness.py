@@ -4,7 +4,7 @@ A *proof* of a chain is a time on the replica's own clock at which the store's h
 """
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
 
 import msgspec
@@ -50,11 +50,13 @@ class Freshness:
     """The proofs of one chain."""
 
     __slots__ = (
-        "ahead_at", "covered_at", "covered_store", "head_known_at", "latest", "pending", "proof", "publisher_proof",
-        "verified_at",
+        "ahead_at", "covered_at", "covered_store", "first_request", "head_known_at", "latest", "pending", "proof",
+        "publisher_proof", "verified_at",
     )  # fmt: skip
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, first_request: int = 0) -> None:
+        self.first_request = first_request
+        """The number of the first hello request since the chain is followed."""
         self.proof = NEVER_YET
         self.latest = NEVER_YET
         """The latest moment that the proofs may be of. An answer must be of a later one to count (rule R3)."""
@@ -148,6 +150,8 @@ class SentRequest(msgspec.Struct, frozen=True):
 
     asked: float
     topics: frozenset[str]
+    number: int
+    """Requests are numbered in the order in which they are sent."""
 
 
 def cut(topics: Collection[str]) -> Iterator[tuple[str, ...]]:
@@ -173,7 +177,7 @@ class FreshnessMonitor:
         self.of: dict[str, Freshness] = {}
         """The proofs of each chain by its name; changed by :meth:`add` and :meth:`remove` only."""
         self._requests: dict[str, SentRequest] = {}
-        self._asked = 0
+        self._sent = self._asked = 0
         self.ask_at = now
         self.poll_at = now
         self.poll_delay = 0.0
@@ -183,7 +187,7 @@ class FreshnessMonitor:
 
     def add(self, chain: str, now: float) -> None:
         """A chain is followed from now on."""
-        self.of[chain] = Freshness(now)
+        self.of[chain] = Freshness(now, self._sent)
 
     def remove(self, chain: str) -> None:
         """A chain is no longer followed."""
@@ -192,7 +196,8 @@ class FreshnessMonitor:
     def request_sent(self, nonce: str, topics: Collection[str], now: float) -> None:
         """A hello request was sent."""
         self._forget(nonce)
-        self._requests[nonce] = SentRequest(now, frozenset(topics))
+        self._requests[nonce] = SentRequest(now, frozenset(topics), self._sent)
+        self._sent += 1
         self._asked += len(self._requests[nonce].topics)
         # Counted in topics and not in requests: a replica that follows topics one by one sends many small requests.
         while len(self._requests) > MAX_REQUESTS and self._asked > REQUEST_ROUNDS * len(self.of):
@@ -206,6 +211,13 @@ class FreshnessMonitor:
     def request_of(self, nonce: str) -> SentRequest | None:
         """The request of a reply, by its nonce. Several publishers answer the same request."""
         return self._requests.get(nonce)
+
+    def answered(self, request: SentRequest, chains: Iterable[str]) -> list[str]:
+        """Those of the chains that a reply to this request is about, in their order. A request from before an
+        unsubscribe says nothing about a chain that is followed again.
+        """
+        topics, of, number = request.topics, self.of, request.number
+        return [chain for chain in chains if chain in topics and number >= of[chain].first_request]
 
     @property
     def last_nonce(self) -> str:

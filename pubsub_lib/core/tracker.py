@@ -414,7 +414,7 @@ class Tracker:
         if not hello.nonce:
             self._take_hint(hello, now)
         if request is not None:
-            for topic in [each for each in self._joining if each in request.topics]:  # in the order of following
+            for topic in self.freshness.answered(request, self._joining):  # in the order of following
                 self._greeted(self._chains[topic], now)
         reached = self._reached(hello) if began is not None else {}
         return [Compare(reached)] if reached else []

@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         name="hello_reply_greets_every_topic",
         path=TRACKER,
-        before="for topic in [each for each in self._joining if each in request.topics]:",
+        before="for topic in self.freshness.answered(request, self._joining):",
         after="for topic in list(self._joining):",
         tests=(f"{RULES}::test_rule_08_hello_reply_greets_only_the_topics_of_its_request",),
         wrong="a new topic is read before its subscription is proved, so that changes sent meanwhile are lost",

@@ -929,6 +929,19 @@ def test_rule_08_hello_reply_greets_only_the_topics_of_its_request() -> None:
     assert bench.state("u") is State.FULL_DUE
 
 
+def test_rule_08_reply_to_a_request_of_before_an_unsubscribe_does_not_greet_the_topic() -> None:
+    history, bench = following()
+    history.one("u")
+    bench.do(bench.tracker.subscribe(["u"], bench.now))
+    early = bench.requests[-1]
+    bench.tracker.unsubscribe("u")
+    bench.do(bench.tracker.subscribe(["u"], bench.now))
+    bench.receive(history.reading(), nonce=early.nonce)  # the publisher answered before it had the second subscription
+    assert bench.state("u") is State.JOINING
+    bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
+    assert bench.state("u") is State.FULL_DUE
+
+
 def test_rule_08_topic_followed_again_during_its_sync_ignores_the_answer() -> None:
     history, bench = following()
     history.some(2, "u")
