@@ -10,14 +10,18 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from pubsub_lib.core.model import Link, Point
+from pubsub_lib.core.reorder_buffer import size_of
 
 MAX_REMEMBERED = 100_000
 """Maximum number of remembered links that were handed over, of their transactions, and of links of the changelog."""
+MAX_BYTES = 64 * 1024 * 1024
+"""Maximum size of the links of the changelog that wait, as ``size_of`` counts it; the newest one waits anyway."""
 
 
 class _Seen(msgspec.Struct, frozen=True):
     link: Link
     since: float
+    size: int
 
 
 class UnpublishedLinks:
@@ -35,6 +39,8 @@ class UnpublishedLinks:
         self._looked = float("-inf")
         self._published: OrderedDict[tuple[str, Point], None] = OrderedDict()
         self._pending: OrderedDict[tuple[str, Point], _Seen] = OrderedDict()
+        self._bytes = 0
+        """The size of those."""
         self._parts: OrderedDict[Point, int] = OrderedDict()
         """Of transactions of which some links were published: how many others there are."""
         self._following: OrderedDict[Point, Point] = OrderedDict()
@@ -49,9 +55,11 @@ class UnpublishedLinks:
         for link in links:
             name = (link.topic, link.point)
             if name not in self._published and name not in self._pending:
-                self._pending[name] = _Seen(link, now)
-        while len(self._pending) > MAX_REMEMBERED:
-            self._pending.popitem(last=False)
+                self._pending[name] = seen = _Seen(link, now, size_of(link))
+                self._bytes += seen.size
+        while len(self._pending) > MAX_REMEMBERED or (self._bytes > MAX_BYTES and len(self._pending) > 1):
+            _, seen = self._pending.popitem(last=False)
+            self._bytes -= seen.size
 
     def passed(self, after: Point, walked: list[Point] | None = None) -> Point:
         """The last point to which only transactions lead from ``after`` whose links were all published: nothing up to
@@ -89,7 +97,9 @@ class UnpublishedLinks:
 
     def _publish(self, link: Link) -> bool:
         name = (link.topic, link.point)
-        self._pending.pop(name, None)
+        seen = self._pending.pop(name, None)
+        if seen is not None:
+            self._bytes -= seen.size
         if name in self._published:
             return False
         self._published[name] = None
@@ -109,3 +119,4 @@ class UnpublishedLinks:
             if now < seen.since + self._keep:
                 break
             del self._pending[name]
+            self._bytes -= seen.size

@@ -10,6 +10,8 @@ from pubsub_lib.failpoints import hit
 
 MAX_LINKS: Final = 1000
 """Maximum number of links that one step reads."""
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""A step reads no further transaction after this size of changes."""
 
 
 class Changelog(Protocol):
@@ -18,7 +20,7 @@ class Changelog(Protocol):
     def read_heads(self, topics: Collection[str]) -> Heads:
         """The store's point. Blocks; raises StoreError."""
 
-    def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
+    def read_links(self, after: Point | None, maximum: int, max_bytes: int, /) -> tuple[list[Link], Point, bool]:
         """(links in commit order after a point, the store's head, whether they connect). Blocks; raises StoreError."""
 
     def holds(self, topic: str, points: Sequence[Point]) -> Sequence[bool | None]:
@@ -98,11 +100,11 @@ class ChangelogReader:
                 self._after = passed
                 self._outgoing.reached()
                 return False  # nothing else was committed, so no link need be read and decoded
-        links, head, complete = self._store.read_links(passed, MAX_LINKS)
+        links, head, complete = self._store.read_links(passed, MAX_LINKS, MAX_BYTES)
         if complete:
             self._outgoing.reached()
         elif passed != begin:  # a worker may have handed over what was never committed: no link may be skipped for that
-            links, head, complete = self._store.read_links(begin, MAX_LINKS)
+            links, head, complete = self._store.read_links(begin, MAX_LINKS, MAX_BYTES)
         if links:
             hit("service.while_following")
         self._after = links[-1].point if complete and links else head

@@ -5,18 +5,20 @@ head equals that point (rule S3). This one check covers trimming, restored backu
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, delete, func, select
 
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Delta, Head, Incomplete, Link, Point, Recorded
 from pubsub_lib.failpoints import hit
-from pubsub_lib.store import rows, schema
+from pubsub_lib.store import rows, schema, statements
 from pubsub_lib.store.engine import BINARY_RESULT
 from pubsub_lib.store.executor import Executor
 from pubsub_lib.store.prepared import Call
 from pubsub_lib.store.types import NowMicroseconds
 
+_NEXT: Final = statements.next_links(schema.links.c)
+_BOUNDED: Final = statements.bounded_links(schema.links.c)
 _BATCH = 1000
 """Links that trimming removes in one transaction, so that writers never wait long."""
 
@@ -76,13 +78,16 @@ def store_delta(
     return Delta(found, head, heads) if known == head else Incomplete()
 
 
-def follow(connection: Connection, after: Point | None, maximum: int, head: Point) -> tuple[list[Link], bool]:
-    """At most about ``maximum`` links in commit order, never a part of a transaction, and whether they connect.
+def follow(
+    connection: Connection, after: Point | None, maximum: int, head: Point, max_bytes: int | None = None
+) -> tuple[list[Link], bool]:
+    """At most about ``maximum`` links in commit order, and ``max_bytes`` of their changes (None: any number), never a
+    part of a transaction, and whether they connect.
 
     They connect to ``after``, or (None) to the point before the very first transaction.
     """
     begin = after if after is not None else ZERO
-    got = _whole_transactions(connection, begin, maximum)
+    got = _whole_transactions(connection, begin, maximum, max_bytes)
     return got, connects(got, begin, head)
 
 
@@ -102,15 +107,20 @@ def whole(got: list[Link], maximum: int) -> list[Link] | None:
     return got[:first_of_last] or None
 
 
-def _whole_transactions(connection: Connection, after: Point, maximum: int) -> list[Link]:
-    links = schema.links.c
-    ordered = select(schema.links).order_by(links.position, links.topic)
-    query = ordered.where(links.position > after.position).limit(maximum)
-    got = [rows.link(row) for row in connection.execute(query, execution_options=BINARY_RESULT)]
+def _whole_transactions(
+    connection: Connection, after: Point, maximum: int, max_bytes: int | None = None
+) -> list[Link]:
+    values = {"after": after.position, "maximum": maximum}
+    query = _NEXT
+    if max_bytes is not None:
+        query, values = _BOUNDED, {**values, "max_bytes": max_bytes}
+    got = [rows.link(row) for row in connection.execute(query, values, execution_options=BINARY_RESULT)]
     found = whole(got, maximum)
     if found is not None:
         return found
-    return [rows.link(row) for row in connection.execute(ordered.where(links.position == got[0].point.position))]
+    links = schema.links.c
+    first = select(schema.links).where(links.position == got[0].point.position).order_by(links.topic)
+    return [rows.link(row) for row in connection.execute(first)]
 
 
 def holds(connection: Connection, asked: Sequence[tuple[str, Point, Point]]) -> list[bool | None]:

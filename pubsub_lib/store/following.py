@@ -37,27 +37,32 @@ class ReadingTrips(OwnTransaction):
         return self
 
 
-def read(engine: Engine, after: Point | None, maximum: int) -> Reading:
-    """At most about ``maximum`` links after this point, as :func:`.changelog.follow`. Raises SQLAlchemy's errors."""
+def read(engine: Engine, after: Point | None, maximum: int, max_bytes: int | None = None) -> Reading:
+    """At most about ``maximum`` links after this point, and ``max_bytes`` of their changes, as
+    :func:`.changelog.follow`. Raises SQLAlchemy's errors.
+    """
     if engine.dialect.name == "postgresql":
-        reading = _in_one_trip(engine, after or ZERO, maximum)
+        reading = _in_one_trip(engine, after or ZERO, maximum, max_bytes)
         if reading is not None:
             return reading
     with engine.connect() as connection:
-        return dropped_on_error(connection, lambda at: _read(at, after, maximum))
+        return dropped_on_error(connection, lambda at: _read(at, after, maximum, max_bytes))
 
 
-def _in_one_trip(engine: Engine, begin: Point, maximum: int) -> Reading | None:
+def _in_one_trip(engine: Engine, begin: Point, maximum: int, max_bytes: int | None) -> Reading | None:
     """None: the first transaction has more than ``maximum`` links."""
     with ReadingTrips(engine) as trips:
         values = {"after": begin.position, "maximum": maximum}
-        counter, found = trips.run(Call(trips.made.identity), Call(trips.made.next_links, [values]))
+        statement = trips.made.next_links
+        if max_bytes is not None:
+            statement, values = trips.made.bounded_links, {**values, "max_bytes": max_bytes}
+        counter, found = trips.run(Call(trips.made.identity), Call(statement, [values]))
     head, store_id = rows.identity(counter)
     links = changelog.whole([rows.link(each) for each in found], maximum)
     return None if links is None else Reading(links, head, changelog.connects(links, begin, head), store_id)
 
 
-def _read(connection: Connection, after: Point | None, maximum: int) -> Reading:
+def _read(connection: Connection, after: Point | None, maximum: int, max_bytes: int | None = None) -> Reading:
     head, store_id = snapshot.identity(connection)
-    links, complete = changelog.follow(connection, after, maximum, head)
+    links, complete = changelog.follow(connection, after, maximum, head, max_bytes)
     return Reading(links, head, complete, store_id)

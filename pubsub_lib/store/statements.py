@@ -3,17 +3,19 @@
 SQLAlchemy's modules of a dialect are imported where they are used, because each takes as long as the rest of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Column,
     ColumnElement,
     Dialect,
     Integer,
     LargeBinary,
+    Select,
     Table,
     Text,
     and_,
@@ -90,8 +92,8 @@ class Statements:
         self.identity = self._made(select(store.position, store.nonce, store.store_id).where(COUNTER))
         # Drivers return numbers and bytes as they are, and SQLAlchemy's conversion of Double needs the driver's type.
         columns = [each if isinstance(each.type, Name) else type_coerce(each, NullType()) for each in links]
-        after = select(*columns).where(links.position > bindparam("after")).order_by(links.position, links.topic)
-        self.next_links = self._made(after.limit(bindparam("maximum")))
+        self.next_links = self._made(next_links(columns))
+        self.bounded_links = self._made(bounded_links(columns))
 
     def _by_count(self, make: Callable[[int], Prepared]) -> Callable[[int], Prepared]:
         """The statements by number of values. PostgreSQL gets one JSON text of all, so it needs one statement."""
@@ -188,6 +190,25 @@ class Statements:
 
 
 _BASE64: Final[ColumnElement[str]] = literal_column("'base64'")
+
+
+def next_links(columns: Iterable[ColumnElement[Any]]) -> Select[Any]:
+    """The links after the position ``after`` in commit order, at most ``maximum``."""
+    links = schema.links.c
+    found = select(*columns).where(links.position > bindparam("after", type_=BigInteger))
+    return found.order_by(links.position, links.topic).limit(bindparam("maximum", type_=Integer))
+
+
+def bounded_links(columns: Iterable[ColumnElement[Any]]) -> Select[Any]:
+    """Of :func:`next_links` the transactions that begin within the first ``max_bytes`` bytes of changes. Only the sizes
+    of the others are read.
+    """
+    links = schema.links.c
+    sizes = next_links((links.position, links.topic, func.length(links.changes).label("size"))).subquery("sizes").c
+    before = func.sum(sizes.size).over(order_by=(sizes.position, sizes.topic)) - sizes.size
+    begins = select(sizes.position, before.label("bytes_before")).subquery("begins").c
+    last = select(func.max(begins.position)).where(begins.bytes_before < bindparam("max_bytes", type_=BigInteger))
+    return next_links(columns).where(links.position <= last.scalar_subquery())
 
 
 def _json(name: str) -> Any:

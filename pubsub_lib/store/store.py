@@ -403,17 +403,17 @@ class Store:
         self.store_id = answer.store_id
         return answer
 
-    def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
+    def read_links(self, after: Point | None, maximum: int, max_bytes: int = 0) -> tuple[list[Link], Point, bool]:
         """Follow the changelog: (links in commit order after a transaction's point, the store's head, complete).
 
-        About ``maximum`` links, but always whole transactions, at least one if one exists. ``after`` None: from the
-        very first. Not complete: the point is not in this history, or trimmed; then the links are the remaining ones.
-        The cost grows with the links, not with the objects.
+        About ``maximum`` links, and ``max_bytes`` of changes (0: any number), but always whole transactions, at
+        least one if one exists. ``after`` None: from the very first. Not complete: the point is not in this history, or
+        trimmed; then the links are the remaining ones. The cost grows with the links, not with the objects.
         """
 
         def read() -> following.Reading:
             with error_mapping.translated("following the changelog"):
-                return following.read(self._reader_engine(), after, max(maximum, 1))
+                return following.read(self._reader_engine(), after, max(maximum, 1), max_bytes or None)
 
         reading = retry.attempt(self._settings, read)
         self.store_id = reading.store_id

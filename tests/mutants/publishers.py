@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         name="invented_link_hides_links_of_the_changelog",
         path="pubsub_lib/service/changelog_reader.py",
-        before="            links, head, complete = self._store.read_links(begin, MAX_LINKS)\n",
+        before="            links, head, complete = self._store.read_links(begin, MAX_LINKS, MAX_BYTES)\n",
         after="            pass\n",
         tests=(f"{READER}::test_reader_skips_no_links_after_a_point_that_was_never_committed",),
         wrong="a worker that hands over an invented link prevents the publication of others from the changelog",

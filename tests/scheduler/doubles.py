@@ -77,7 +77,7 @@ class StoreDouble:
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         return self._read(lambda: self.history.answer(wants))
 
-    def read_links(self, after: Any, maximum: int, /) -> tuple[list[Link], Any, bool]:
+    def read_links(self, after: Any, maximum: int, max_bytes: int | None = None, /) -> tuple[list[Link], Any, bool]:
         def read() -> tuple[list[Link], Any, bool]:
             history = self.history
             links = [link for link in history.links if after is None or link.point.position > after.position]

@@ -5,7 +5,8 @@ import pytest
 
 from pubsub_lib.core import unpublished_links as module
 from pubsub_lib.core.model import Link
-from pubsub_lib.core.unpublished_links import UnpublishedLinks
+from pubsub_lib.core.reorder_buffer import size_of
+from pubsub_lib.core.unpublished_links import MAX_BYTES, UnpublishedLinks
 from tests.unit.core.builders import History
 
 GRACE, KEEP = 1.0, 10.0
@@ -126,3 +127,40 @@ def test_memory_is_bounded_and_forgetting_is_harmless(monkeypatch: pytest.Monkey
     for seed in range(5):
         one.handed_over(History(seed).commit(("a", "1", "x"), ("b", "1", "x"))[:1])
     assert len(one._parts) == 3
+
+
+def test_links_of_other_services_are_bounded_in_bytes() -> None:
+    one, history = unpublished(), History()
+    change = msgspec.structs.replace(history.one().changes[0], value=bytes(256 * 1024))
+    given = [msgspec.structs.replace(of("other", each), changes=[change]) for each in history.some(300)]
+    one.in_changelog(given, 0.0)
+    held = [seen.link for seen in one._pending.values()]
+    assert sum(map(size_of, held)) <= MAX_BYTES < sum(map(size_of, held)) + 300_000
+    assert held == given[-len(held) :]
+
+
+def test_size_of_what_waits_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, history = unpublished(), History()
+    given = [of(origin, history.one()) for origin in ("me", "other", "me", "other", "late")]
+    size = size_of(given[0])
+    one.in_changelog(given[:4], 0.0)
+    one.in_changelog(given[:2], 0.0)
+    assert one._bytes == 4 * size
+    one.handed_over(given[:1])
+    assert one._bytes == 3 * size
+    one.due(GRACE, {"other"}, holds_orphans=False)
+    assert one._bytes == 2 * size
+    one.due(KEEP, {"other"}, holds_orphans=False)
+    assert one._bytes == 0
+    monkeypatch.setattr(module, "MAX_BYTES", 2 * size)
+    one.in_changelog(given, KEEP)
+    assert (len(one._pending), one._bytes) == (2, 2 * size)
+
+
+def test_one_link_waits_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a service with a larger ``max_transaction_bytes`` would never publish such a link itself."""
+    monkeypatch.setattr(module, "MAX_BYTES", 10)
+    one = unpublished()
+    given = links("me", "me")
+    one.in_changelog(given, 0.0)
+    assert one.due(GRACE, set(), holds_orphans=False) == given[1:]

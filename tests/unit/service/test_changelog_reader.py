@@ -19,16 +19,18 @@ class Log:
         self.connects = True
         self.down = False
         self.reads = 0
+        self.bounds = 0, 0
         self.lies: list[Point] = []
         self.undone: set[Point] = set()
 
     def read_heads(self, topics: Collection[str]) -> Heads:
         return Heads(self.history.head, {})
 
-    def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
+    def read_links(self, after: Point | None, maximum: int, max_bytes: int) -> tuple[list[Link], Point, bool]:
         if self.down:
             raise StoreUnavailable("out")
         self.reads += 1
+        self.bounds = maximum, max_bytes
         connects = self.connects and after not in self.lies
         return list(self.history.after(after))[:maximum] if connects else [], self.history.head, connects
 
@@ -115,6 +117,14 @@ def test_reader_step_is_immediate_while_links_remain_and_early_for_a_grace(
     assert reader.step(6.0) == 6.3
     out.next = 2.0
     assert reader.step(7.0) == 7.0
+
+
+def test_each_reading_is_bounded_in_links_and_bytes(history: History) -> None:
+    reader, log, _ = follow(history)
+    reader.step(0.0)
+    history.commit()
+    reader.step(1.0)
+    assert log.bounds == (module.MAX_LINKS, module.MAX_BYTES)
 
 
 def test_reader_jumps_to_the_head_of_another_history(history: History) -> None:

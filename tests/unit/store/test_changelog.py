@@ -157,6 +157,33 @@ def test_read_links_gives_whole_transactions_in_commit_order(store: Store) -> No
     assert len(store.read_links(ZERO, 1)[0]) == 3  # at least one transaction
 
 
+def test_reading_of_links_is_bounded_in_bytes(store: Store) -> None:
+    """Whole transactions, as many as begin within the bound."""
+    sizes = {}
+    for number in range(5):
+        with store.transaction() as tx:
+            for topic in range(2):
+                tx.set("t", f"k{topic}", str(number) * 1000, topic=f"topic-{topic}")
+        assert tx.commit is not None
+        sizes[tx.commit.point] = number
+    points = [*sizes]
+    known: Point | None = None
+    read = []
+    while True:
+        links, head, complete = store.read_links(known, 1000, 2500)
+        assert complete
+        if not links:
+            break
+        read.append([sizes[link.point] for link in links])
+        known = links[-1].point
+    assert read == [[0, 0, 1, 1], [2, 2, 3, 3], [4, 4]]
+    assert known == head == points[-1]
+    assert [link.point for link in store.read_links(points[0], 1000, 1)[0]] == [points[1]] * 2, "at least one"
+    for maximum in (1, 2, 3):
+        assert [link.point for link in store.read_links(None, maximum, 10_000)[0]] == [points[0]] * 2
+    assert len(store.read_links(None, 1000)[0]) == 10
+
+
 def test_read_links_from_none_reads_from_the_beginning(store: Store) -> None:
     assert store.read_links(None, 5) == ([], ZERO, True)
     links = fill(store, 3)

@@ -49,6 +49,11 @@ def test_each_reading_equals_that_of_a_transaction(store: Store) -> None:
                 expected = following._read(connection, after, maximum)
             assert following.read(engine, after, maximum) == expected, (after, maximum)
             assert store.read_links(after, maximum) == expected[:3]
+            for max_bytes in (1, 60, 150, 10_000):
+                with engine.connect() as connection:
+                    expected = following._read(connection, after, maximum, max_bytes)
+                assert following.read(engine, after, maximum, max_bytes) == expected, (after, maximum, max_bytes)
+                assert store.read_links(after, maximum, max_bytes) == expected[:3]
 
 
 def test_a_store_that_lost_its_row_is_named(open_store: Opener, database_url: str) -> None:
@@ -80,7 +85,7 @@ def test_a_reading_is_one_round_trip(postgres_store: Store) -> None:
     before = data_segments(driver)
     for number in range(1, 9):
         put(postgres_store, f"value {number}")
-        assert len(postgres_store.read_links(None, 50)[0]) == 3 + number
+        assert len(postgres_store.read_links(None, 50, 0 if number % 2 else 10_000)[0]) == 3 + number
         assert data_segments(driver) - before == number
         assert driver.info.transaction_status == TransactionStatus.IDLE
     assert idle_driver(readers_of(postgres_store)) is driver
