@@ -11,6 +11,7 @@ import msgspec
 from nats import errors
 from nats.aio.client import Client, RawCredentials
 
+from pubsub_lib.config.driver_options import tls_context
 from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_nats.options import NatsOptions
 from pubsub_nats.parser import SubjectParser
@@ -42,13 +43,10 @@ def access(options: NatsOptions) -> Access:
     tls = None
     try:
         _credentials(options)
-        if options.tls_ca_file or options.tls_cert_file:
-            tls = ssl.create_default_context(cafile=options.tls_ca_file or None)
-        if tls is not None and options.tls_cert_file:
-            tls.load_cert_chain(options.tls_cert_file, options.tls_key_file)
-    except OSError as error:  # an SSLError, too
-        names = "credentials_file, tls_ca_file, tls_cert_file or tls_key_file"
-        raise ConfigError(f"a file of {names} in [pubsub_nats] cannot be used: {error}; correct it") from error
+    except OSError as error:
+        raise ConfigError(f"credentials_file in [pubsub_nats] cannot be used: {error}; correct it") from error
+    if options.tls_ca_file or options.tls_cert_file:
+        tls = tls_context(options, "pubsub_nats", "tls_")
     if options.credentials_file and importlib.util.find_spec("nkeys") is None:
         raise ConfigError("credentials_file in [pubsub_nats] needs the package nkeys; install nats-py[nkeys]")
     return Access(options, tls)

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import redis
 from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
 
-from pubsub_lib.errors import TransportError
+from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_lib.reconnect_pause import ReconnectPause
 from pubsub_lib.threads.name_lookup import NameLookup
 from pubsub_redis.opening import made
@@ -129,7 +129,7 @@ class Link:
                 began = time.monotonic()
                 try:
                     self._once(half)
-                except (RedisError, OSError) as error:
+                except (RedisError, OSError, ConfigError) as error:
                     self._lost(half, error)
                 except Exception as error:  # noqa: BLE001 - without this thread, nothing would connect again
                     self.counts["errors"] += 1
@@ -278,6 +278,8 @@ def _unchanged(message: Any) -> Any:
 
 def explained(error: Exception, server: Server) -> str:
     """One sentence: what failed, why, and what to do."""
+    if isinstance(error, ConfigError):  # a TLS file that was removed or replaced
+        return str(error)
     reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     where = f"the Redis server {server.url}"
     if isinstance(error, AuthenticationError) or reason.startswith(("WRONGPASS", "NOAUTH")):

@@ -7,47 +7,48 @@ import errno
 import os
 import select
 import socket
+import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import redis
 
+from pubsub_lib.config.driver_options import tls_context
 from pubsub_lib.threads.name_lookup import NameLookup
-from pubsub_redis.options import TLS, UNIX, RedisOptions, Server
+from pubsub_redis.options import GROUP, TLS, UNIX, RedisOptions, Server
 
 Keep = Callable[[socket.socket], None]
 """Called with each socket as soon as it connects: from then on, a shutdown of it ends all waits. May raise OSError."""
 
 
 class _Opening:
-    """Replaces the library's way to a connected socket."""
+    """Replaces the library's way to a connected socket. Its own class for TLS would accept the authorities of the
+    system beside those of ``ca_file``."""
 
     opened: Callable[[], socket.socket]
+    host: str
+    tls: ssl.SSLContext | None = None
 
     def _connect(self) -> socket.socket:
-        return self.opened()
+        opened = self.opened()
+        return self.tls.wrap_socket(opened, server_hostname=self.host) if self.tls else opened
 
 
 class _TcpConnection(_Opening, redis.Connection):
-    """Without TLS."""
+    """With or without TLS."""
 
 
 class _UnixConnection(_Opening, redis.UnixDomainSocketConnection):
     """Over a socket in the file system."""
 
 
-class _TlsConnection(redis.SSLConnection, _TcpConnection):
-    """The library negotiates TLS over the socket of the second base class."""
-
-
 def made(options: RedisOptions, server: Server, lookup: NameLookup, keep: Keep) -> Any:
-    """A connection of the client library, not connected yet. ``lookup``: of the server's host."""
+    """A connection of the client library, not connected yet. ``lookup``: of the server's host. Raises ConfigError."""
     settings: dict[str, Any] = {
         "username": options.user or None, "password": options.password or None, "protocol": 3,
         "socket_timeout": options.timeout, "client_name": "pubsub_lib",
     }  # fmt: skip
-    files = {"ssl_ca_certs": options.ca_file, "ssl_certfile": options.cert_file, "ssl_keyfile": options.key_file}
     kind: Any  # the constructors have no types
     if server.scheme == UNIX:
         kind = _UnixConnection
@@ -55,11 +56,9 @@ def made(options: RedisOptions, server: Server, lookup: NameLookup, keep: Keep) 
     else:
         kind = _TcpConnection
         settings.update(host=server.host, port=server.port)
-    if server.scheme == TLS:
-        kind = _TlsConnection
-        settings.update({name: file for name, file in files.items() if file})
-        settings.update(ssl_cert_reqs="required", ssl_check_hostname=True)
     connection = kind(**settings)
+    if server.scheme == TLS:  # the files may have been renewed
+        connection.tls = tls_context(options, GROUP)
     connection.opened = partial(_opened, options, server, lookup, keep)
     return connection
 

@@ -79,7 +79,8 @@ class Server(msgspec.Struct, frozen=True):
 
 
 def checked(given: Mapping[str, Any]) -> tuple[RedisOptions, Server]:
-    """The options and their server, from names and values. Raises ConfigError for invalid ones."""
+    """The options and their server, from names and values. Raises ConfigError for invalid ones, and for TLS files
+    that cannot be used."""
     options = checked_options(RedisOptions, given, "redis_pubsub_driver", GROUP)
     if not options.prefix.isprintable():
         raise ConfigError(f"the prefix {options.prefix!r} is not printable; correct it in [{GROUP}]")
@@ -88,6 +89,8 @@ def checked(given: Mapping[str, Any]) -> tuple[RedisOptions, Server]:
     server = server_of(options.url)
     if server.scheme != TLS and (options.ca_file or options.cert_file):
         raise ConfigError(f"ca_file, cert_file and key_file need TLS; set url = rediss://… in [{GROUP}]")
+    if server.scheme == TLS:
+        shared.tls_context(options, GROUP)
     return options, server
 
 

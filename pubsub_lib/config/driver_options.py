@@ -1,13 +1,16 @@
-"""Options that several drivers have: of reconnection, and of the wait for room in the send queue; and their checks.
+"""Options that several drivers have: of reconnection, of the wait for room in the send queue, and the files of TLS; and
+their checks.
 
 A driver's struct declares the field with its own bounds: ``reconnect_interval: Annotated[Mine, RECONNECT_INTERVAL]``.
 """
 
+import ssl
 from typing import Annotated, Final, Protocol
 
 from msgspec import Meta
 
 from pubsub_lib.config.fields import option
+from pubsub_lib.errors import ConfigError
 
 SendWait = Annotated[float, Meta(ge=0, le=1)]
 """Seconds that ``send_event`` may block: at most what its contract allows."""
@@ -52,3 +55,20 @@ def half_given(options: object, *pairs: tuple[str, str]) -> str:
         if bool(getattr(options, one)) != bool(getattr(options, other)):
             return f"of {one} and {other} only one is given; set both or none"
     return ""
+
+
+def tls_context(options: object, group: str, prefix: str = "") -> ssl.SSLContext:
+    """For a client with the files of ``ca_file``, ``cert_file`` and ``key_file``, whose names begin with ``prefix``.
+
+    With a ``ca_file``, the authorities of the system do not count. Raises ConfigError.
+    """
+    ca, cert, key = (getattr(options, f"{prefix}{name}") for name in ("ca_file", "cert_file", "key_file"))
+    read = f"{prefix}ca_file = {ca!r}"
+    try:
+        context = ssl.create_default_context(cafile=ca or None)
+        if cert:
+            read = f"{prefix}cert_file = {cert!r} with {prefix}key_file = {key!r}"
+            context.load_cert_chain(cert, key)
+    except OSError as error:  # an SSLError, too
+        raise ConfigError(f"{read} in [{group}] cannot be used: {error}; correct it") from error
+    return context

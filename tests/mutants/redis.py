@@ -23,6 +23,7 @@ FRAMES = partial(_mutant, f"{DRIVER}/frames.py", UNIT)
 SUBSCRIBER = partial(_mutant, f"{DRIVER}/subscriber.py", SUITE)
 REPLIES = partial(_mutant, f"{DRIVER}/connection.py", "tests/unit/drivers/test_redis_connection.py")
 OPENING = partial(_mutant, f"{DRIVER}/opening.py", "tests/unit/drivers/test_redis_connection.py")
+FILES = partial(_mutant, "pubsub_lib/config/driver_options.py", "tests/unit/drivers/test_redis_tls.py")
 CONNECTION = partial(_mutant, f"{DRIVER}/connection.py", WHOLE)
 
 MUTANTS = (
@@ -247,6 +248,13 @@ MUTANTS = (
         "    keep(opened)\n",
         "test_close_ends_an_attempt_to_connect",
         "close() does not end the wait for a host that drops packets",
+    ),
+    FILES(
+        "redis_ca_file_adds_to_the_authorities_of_the_system",
+        "cafile=ca or None)\n",
+        ")\n        if ca:\n            context.load_verify_locations(ca)\n",
+        "test_only_the_authorities_of_ca_file_sign_when_it_is_set",
+        "a server whose certificate any authority of the system signed gets the password",
     ),
     CONNECTION(
         "redis_topics_share_a_command",
