@@ -170,8 +170,8 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_in_transaction_timeout: Annotated[
         _Seconds,
         option(
-            "The server ends a writer's transaction that is idle for this time. MySQL and SQLite have no such limit. "
-            "In seconds."
+            "The server ends a writer's transaction that is idle for this time, and a reader's after one hour, or "
+            "after this time if that is longer. MySQL and SQLite have no such limit. In seconds."
         ),
     ] = 10.0
     retry_attempts: Annotated[

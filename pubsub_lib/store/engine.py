@@ -40,6 +40,9 @@ BINARY_RESULT: Final[Mapping[str, Any]] = MappingProxyType({_BINARY: True})
 default, each byte of a value takes two. Without effect on other databases."""
 _PYMYSQL_EXTRAS: Final = {"'cryptography' package": "PyMySQL[rsa]", "'pynacl' package": "PyMySQL[ed25519]"}
 """What to install, by a part of the error."""
+_READERS_IDLE: Final = 3600.0
+"""Seconds. A program, a slow disk or a pipe may delay a reading between two pages, and no writer waits for it. But a
+reading that a program forgets keeps the server from removing old rows."""
 _STANDBY: Final = (
     "{} is a standby, which can only be read; use the primary, or set role = standby in [publisher_service] if this is "
     "a service that is to answer syncs alone"
@@ -131,7 +134,7 @@ def _postgresql(url: URL, settings: StoreSettings, writes: bool, primary: bool) 
     options = {
         "statement_timeout": math.ceil(settings.statement_timeout * 1000),
         "lock_timeout": math.ceil(settings.lock_timeout * 1000),
-        "idle_in_transaction_session_timeout": math.ceil(settings.idle_in_transaction_timeout * 1000),
+        "idle_in_transaction_session_timeout": math.ceil(_idle_timeout(settings, writes) * 1000),
         "default_transaction_read_only": "off" if writes else "on",
         **({} if writes else _IN_INDEX_ORDER | _ONE_SNAPSHOT),
     }
@@ -203,7 +206,7 @@ def _mysql(url: URL, settings: StoreSettings, writes: bool) -> Engine:
         ]
         if mariadb:
             wanted.append(f"max_statement_time = {settings.statement_timeout}")
-            wanted.append(f"idle_transaction_timeout = {math.ceil(settings.idle_in_transaction_timeout)}")
+            wanted.append(f"idle_transaction_timeout = {math.ceil(_idle_timeout(settings, writes))}")
         else:
             wanted.append(f"max_execution_time = {math.ceil(settings.statement_timeout * 1000)}")
         cursor.execute("SET " + ", ".join(f"SESSION {setting}" for setting in wanted))
@@ -212,6 +215,12 @@ def _mysql(url: URL, settings: StoreSettings, writes: bool) -> Engine:
         cursor.close()
 
     return engine
+
+
+def _idle_timeout(settings: StoreSettings, writes: bool) -> float:
+    """Seconds for which a transaction may be idle."""
+    own = settings.idle_in_transaction_timeout
+    return own if writes else max(own, _READERS_IDLE)
 
 
 def _pool(settings: StoreSettings) -> dict[str, int]:

@@ -4,20 +4,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import msgspec
-
 from pubsub_lib.audit.settings import MEASURED
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.settings import Settings
-from pubsub_lib.store import Store, StoreSettings
+from pubsub_lib.store import Store
 from pubsub_lib.store.inspection import Inspection
 
 _TOGETHER: Final = 200  # links in one entry
 _OBJECT: Final = 100  # bytes of an object in the journal
-_PATIENCE: Final = 3600.0
-"""Maximum number of seconds that a slow disk may delay the reading in the database: all of it is one transaction."""
 
 
 class StoreSide:
@@ -25,10 +21,7 @@ class StoreSide:
 
     def __init__(self, database: Settings | str) -> None:
         """Open the store. Raises ConfigError and StoreError."""
-        if isinstance(database, Settings):
-            self._store = Store(msgspec.structs.replace(database, store=_patient(database.store)), read_only=True)
-        else:
-            self._store = Store(database, settings=_patient(StoreSettings()), read_only=True)
+        self._store = Store(database, read_only=True)
         self.lacking = ""
         """The problem of an empty store, once its journal is written."""
 
@@ -55,10 +48,6 @@ class StoreSide:
                     "--store their database"
                 )
         return folder
-
-
-def _patient(settings: StoreSettings) -> StoreSettings:
-    return msgspec.structs.replace(settings, idle_in_transaction_timeout=_PATIENCE)
 
 
 def journal_of_store(store: Store, folder: Path) -> bool:

@@ -4,8 +4,6 @@ import argparse
 import logging
 from pathlib import Path
 
-import msgspec
-
 from pubsub_lib.cli.context import settings_of
 from pubsub_lib.cli.jsonl import created
 from pubsub_lib.cli.output import Act
@@ -15,8 +13,6 @@ from pubsub_lib.store import Store
 
 _log = logging.getLogger("pubsub_lib.cli")
 
-_PATIENCE = 3600.0
-"""Maximum number of seconds that a slow disk, or a slow reader of the pipe, may delay the reading in the database."""
 _EVERY = 1000
 
 
@@ -38,10 +34,8 @@ class Export(Act):
         table, topic, name = parsed_args.table, parsed_args.topic, parsed_args.file
         if name != STANDARD and Path(name).is_file():
             confirm(parsed_args, f"overwrite the file {name}")
-        settings = settings_of(self)
-        patient = msgspec.structs.replace(settings.store, idle_in_transaction_timeout=_PATIENCE)
         quiet = self.app.options.verbose_level == 0
-        with Store(msgspec.structs.replace(settings, store=patient), read_only=True) as store:
+        with Store(settings_of(self), read_only=True) as store:
             heads = store.topics()
             total = heads[topic].count if topic in heads else sum(each.count for each in heads.values())
             with (

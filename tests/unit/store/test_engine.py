@@ -1,6 +1,7 @@
 """The options of every connection (rule S4): isolation, timeouts, read-only readers."""
 
 import sqlite3
+import time
 from typing import Any
 
 import pymysql
@@ -25,16 +26,37 @@ def ask(engine: Engine, *queries: str) -> list[str]:
 @pytest.mark.parametrize("which", ["_writers", "_readers"])
 def test_isolation_timeouts_are_set(which: str, open_store: Opener) -> None:
     engine: Engine = getattr(open_store(settings=SETTINGS), which)
+    writes = which == "_writers"
+    idle = 4 if writes else 3600
     match engine.dialect.name:
         case "postgresql":
             names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
-            assert ask(engine, *(f"SHOW {name}" for name in names)) == ["7s", "3s", "4s"]
+            assert ask(engine, *(f"SHOW {name}" for name in names)) == ["7s", "3s", "4s" if writes else "1h"]
         case "mysql":
             names = ("max_statement_time", "innodb_lock_wait_timeout", "idle_transaction_timeout")
-            assert [float(each) for each in ask(engine, *(f"SELECT @@{name}" for name in names))] == [7, 3, 4]
+            assert [float(each) for each in ask(engine, *(f"SELECT @@{name}" for name in names))] == [7, 3, idle]
             assert "STRICT_ALL_TABLES" in ask(engine, "SELECT @@sql_mode")[0]
         case _:
             assert ask(engine, "PRAGMA busy_timeout", "PRAGMA synchronous") == ["3000", "2"]
+
+
+def test_readers_idle_timeout_is_never_shorter_than_the_writers(postgres_url: str) -> None:
+    with Store(postgres_url, settings=StoreSettings(idle_in_transaction_timeout=7200.0)) as store:
+        for engine in (store._writers, store._readers):
+            assert ask(engine, "SHOW idle_in_transaction_session_timeout") == ["2h"]
+
+
+def test_program_may_be_slow_between_the_pages_of_a_reading(open_store: Opener) -> None:
+    """The timeout of an idle transaction is for writers, whose locks block others."""
+    store = open_store(settings=StoreSettings(page_size=1, idle_in_transaction_timeout=0.5))
+    with store.transaction() as tx:
+        tx.set("t", "a", 1)
+        tx.set("t", "b", 2)
+    found = []
+    for each in store.records("t"):
+        time.sleep(1.5)
+        found.append(each.key)
+    assert sorted(found) == ["a", "b"]
 
 
 @pytest.mark.parametrize(("bulk", "pages"), [(False, "1000"), (True, "16000")])
