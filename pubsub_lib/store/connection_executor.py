@@ -4,9 +4,10 @@ A user's session keeps its events (for example those of tracing).
 """
 
 from collections.abc import MutableMapping, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Dialect
 
 from pubsub_lib.store import absent, links
 from pubsub_lib.store.executor import Executor
@@ -26,6 +27,22 @@ def commit_or_drop(connection: Connection) -> None:
         raise
 
 
+def dialect_of(connection: Connection) -> Dialect:
+    """The dialect for which this library writes its statements. SQLAlchemy has another one for MariaDB, by the URL
+    alone; the statements and types here know the dialect of MySQL, which the store's own engines use for both servers.
+    """
+    dialect = connection.dialect
+    return _mariadb(dialect.paramstyle) if dialect.name == "mariadb" else dialect
+
+
+@cache
+def _mariadb(style: str) -> Dialect:
+    """One for each style of parameters, so that its statements are prepared once."""
+    from sqlalchemy.dialects import mysql  # other databases do not need it
+
+    return mysql.dialect(paramstyle=style, is_mariadb=True)
+
+
 def commits_each_statement(connection: Connection) -> bool:
     """Whether the driver commits each statement alone (SQLAlchemy's level AUTOCOMMIT, or a setting of the driver)."""
     driver: Any = connection.connection.dbapi_connection
@@ -41,7 +58,7 @@ class ConnectionExecutor(Executor):
     """Statements in the transaction of a SQLAlchemy connection."""
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(connection.dialect)
+        super().__init__(dialect_of(connection))
         self._connection = connection
 
     @property

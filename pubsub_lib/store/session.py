@@ -16,7 +16,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError, UsageError
 from pubsub_lib.store import error_mapping, writer
-from pubsub_lib.store.connection_executor import ConnectionExecutor, commits_each_statement
+from pubsub_lib.store.connection_executor import ConnectionExecutor, commits_each_statement, dialect_of
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Read, Transaction, new_nonce
@@ -130,9 +130,10 @@ class SessionRecorder(Transaction):
 
     def _check_connection(self, session: Session, connection: Connection) -> None:
         """Refuse another database, and a transaction that the session's COMMIT does not commit as a whole."""
-        if connection.dialect.name != self._dialect:
+        dialect = dialect_of(connection).name
+        if dialect != self._dialect:
             raise ConfigError(
-                f"the session is bound to {connection.dialect.name}, the store to {self._dialect}; "
+                f"the session is bound to {dialect}, the store to {self._dialect}; "
                 "pass bind_arguments that lead to the store's database"
             )
         if commits_each_statement(connection):

@@ -576,6 +576,31 @@ def test_session_in_autocommit_mode_is_refused_and_writes_nothing(by: str, store
     assert assert_consistent(store) == 1
 
 
+def test_session_with_sqlalchemys_mariadb_dialect_writes_as_any_other(mariadb_url: str) -> None:
+    """The store's own engine names the same database mysql."""
+    made = create_engine(mariadb_url.replace("mysql+pymysql", "mariadb+pymysql"))
+    Base.metadata.create_all(made)
+    with Store(mariadb_url) as store, Session(made) as session:
+        assert made.dialect.name == "mariadb"
+        recorder = store.session(session)
+        for number in range(3):
+            session.add(Port(name=f"p{number}", number=number))
+            recorder.set("t", "ä", {"n": number}, topic="x" if number else "ö")
+            recorder.set("t", f"k{number}", number)
+            session.commit()
+        assert recorder.get("t", "ä") == {"n": 2}
+        recorder.delete("t", "k0")
+        recorder.set("t", "ä", {"n": 3})
+        session.commit()
+        with pytest.raises(AlreadyExists), session.begin():
+            recorder.create("t", "ä", 1)
+        topics = {each.key: each.topic for each in store.objects()}
+        assert topics == {"k1": "default", "k2": "default", "ä": "x"}
+        assert (store.get("t", "ä"), ports(made)) == ({"n": 3}, ["p0", "p1", "p2"])
+        assert assert_consistent(store) == 4
+    made.dispose()
+
+
 def test_full_hop_does_not_fail_the_sessions_commit(store: Store, session: Session, engine: Engine) -> None:
     def full(_links: object) -> None:
         raise HandoffRejectedError("the buffer is full")
