@@ -123,7 +123,8 @@ class NotifyingPublisher(Publisher):
         try:
             tried = False
             while not self._has_ended(tried):
-                tried = self._life.closed  # and connects once more for the last position
+                # Once closed, it tries once more for the last position, after the answer to another one.
+                tried = self._life.closed and not self._is_running
                 self._connecting_since = time.monotonic()
                 is_new = self._session.connect(_NO_WAIT, _PREPARE)
                 self._connecting_since = 0.0
@@ -137,7 +138,8 @@ class NotifyingPublisher(Publisher):
             self._session.close()
 
     def _has_ended(self, tried: bool) -> bool:
-        """Whether the publisher is closed, and nothing is left to announce. ``tried``: also after the close."""
+        """Whether the publisher is closed, and nothing is left to announce. ``tried``: to announce what is
+        left, after the close."""
         with self._lock:
             return self._life.closed and (self._waiting is None or (tried and not self._is_running))
 

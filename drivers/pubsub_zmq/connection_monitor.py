@@ -71,6 +71,10 @@ class ConnectionMonitor:
         """Number of connections whose handshake has succeeded."""
         return self._up.total()
 
+    def behind(self, endpoint: str) -> frozenset[str]:
+        """The addresses that this name of the monitor can stand for; empty after they were removed."""
+        return self._behind.get(endpoint, frozenset())
+
     def added(self, address: str, now: float) -> None:
         """connect() was called on the socket. Idempotent."""
         if address not in self._addresses:

@@ -55,7 +55,7 @@ class Receiver:
         self._pins = pins
         self._topics = Topics(exact=pins is not None)
         self._failing: set[str] = set()
-        """Endpoints whose last handshake failed, with keys."""
+        """Addresses whose last handshake failed, with keys."""
         self._pending = PendingHellos(options.answer_time)
         self._health = ConnectionMonitor(
             options.reconnect_interval,
@@ -123,6 +123,7 @@ class Receiver:
             else:
                 self._disconnect(sub, what)
                 self._health.removed(what)
+                self._failing.discard(what)
         while self._parts:
             begun, ended = self._pending.request(self._parts.popleft(), time.monotonic())
             self._subscribe(sub, begun)
@@ -215,8 +216,9 @@ class Receiver:
             self._life.connected()
 
     def _note_handshake(self, event: int, endpoint: str) -> None:
+        behind = self._health.behind(endpoint)
         if event == HANDSHAKE_SUCCEEDED:
-            self._failing.discard(endpoint)
+            self._failing -= behind
             return
         if event == REFUSED:
             self._counts["refused"] += 1
@@ -226,8 +228,8 @@ class Receiver:
             reason = "did not prove the key in the directory: it was restarted, or another program has its address"
         else:
             return
-        if endpoint not in self._failing:
-            self._failing.add(endpoint)
+        if not behind <= self._failing:
+            self._failing |= behind
             _log.warning("the publisher at %s %s", endpoint, reason)
 
     def _keep_up(self, sub: "zmq.Socket[bytes]") -> float:
@@ -237,7 +239,8 @@ class Receiver:
         for gone in self._health.given_up(now):
             self._counts["revived"] += 1
             self._counts["oversized"] += gone.was_up
-            if not self._failing:  # ZeroMQ also gives up after a failed handshake, which is logged once
+            # ZeroMQ also gives up after a failed handshake, which is logged once.
+            if self._failing.isdisjoint(gone.addresses):
                 names = " or ".join(gone.addresses)
                 _log.warning("ZeroMQ gave up %s (a frame too large, or not ZeroMQ); connecting again", names)
             for address in gone.addresses:

@@ -14,6 +14,7 @@ BUDGET = partial(_mutant, "drivers/pubsub_zmq/keyed_budget.py", "tests/unit/driv
 PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/keyed_publisher.py", "tests/unit/drivers/zmq/test_keys.py")
 ZAP = partial(_mutant, "drivers/pubsub_zmq/zap.py", "tests/unit/drivers/zmq/test_keys.py")
 RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/unit/drivers/zmq/test_keys.py")
+HANDSHAKES = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/unit/drivers/zmq/test_failed_handshakes.py")
 SUBSCRIBER = partial(_mutant, "drivers/pubsub_zmq/subscriber.py", "tests/unit/drivers/zmq/test_keys.py")
 DISCOVERY = partial(_mutant, "pubsub_lib/replica/discovery.py", "tests/unit/replica/test_discovery.py")
 
@@ -165,5 +166,19 @@ MUTANTS = (
         "        self._woken.clear()\n        unproven = 0 if self._pins is None",
         "test_wake_at_any_line_of_a_step_is_followed_by_a_reading",
         "a replica that misses a publisher reads the directory only after discovery_interval",
+    ),
+    HANDSHAKES(
+        "failed_handshake_at_an_address_that_left_is_kept",
+        "                self._failing.discard(what)\n",
+        "",
+        "test_an_address_that_left_with_a_failed_handshake_is_logged_when_it_returns",
+        "a frame that is too large for a later publisher at this address ends its connection without a line in the log",
+    ),
+    HANDSHAKES(
+        "failed_handshake_hides_the_losses_of_others",
+        "            if self._failing.isdisjoint(gone.addresses):\n",
+        "            if not self._failing:\n",
+        "test_the_loss_of_a_healthy_connection_is_logged_while_another_handshake_fails",
+        "one publisher with another key, and a frame that is too large for any publisher is in no log",
     ),
 )

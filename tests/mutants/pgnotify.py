@@ -184,4 +184,11 @@ MUTANTS = (
         "test_closed_subscriber_has_released_its_connection",
         "each closed replica leaves a connection to the database open",
     ),
+    NOTIFYING(
+        "closing_publisher_forgets_what_waits_for_an_answer",
+        "self._life.closed and not self._is_running\n",
+        "self._life.closed\n",
+        "test_closed_publisher_announces_what_waited_for_the_answer_to_another",
+        "a program that ends while a NOTIFY runs announces its last change never, and replicas wait for the next poll",
+    ),
 )

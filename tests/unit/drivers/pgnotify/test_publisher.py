@@ -30,6 +30,9 @@ class Line(SessionDouble):
         self.arrived: list[Sequence[str]] = []
         """Begun notifications."""
         self.sent: list[Sequence[str]] = []
+        self.waits = 0
+        """Number of waits that have begun."""
+        self.waiting = False
         self.threads: list[int] = []
         """Those that began a notification."""
         self._running: OnAnswer | None = None
@@ -57,7 +60,10 @@ class Line(SessionDouble):
 
     def wait(self, seconds: float) -> list[bytes]:
         with self.changed:
+            self.waits, self.waiting = self.waits + 1, True
+            self.changed.notify_all()
             assert self.changed.wait_for(lambda: self._woken or (self._running and not self.held), LONG)
+            self.waiting = False
             self._woken = False
             lost = self.connected and not self.up
             self.connected = self.connected and self.up
@@ -231,6 +237,25 @@ def test_closed_publisher_has_announced_the_last_position(line: Line, publisher:
     line.up = True  # the next try is made by close(), as of a program that commits once and ends
     publisher.close()
     assert line.sent == [(CHANNEL, "9 7")]
+    assert line.closed
+
+
+def test_closed_publisher_announces_what_waited_for_the_answer_to_another(
+    line: Line, publisher: NotifyingPublisher
+) -> None:
+    start(publisher)
+    line.change(held=True)
+    publisher.send_event(envelope(1))
+    line.until(lambda: line.arrived)
+    publisher.send_event(envelope(2))
+    line.until(lambda: line.waiting and not line._woken)
+    before = line.waits
+    closing = threading.Thread(target=publisher.close)
+    closing.start()
+    line.until(lambda: line.waits == before + 1)  # woken by close(), it waits again
+    line.change(held=False)
+    closing.join(LONG)
+    assert line.sent == [(CHANNEL, "1 7"), (CHANNEL, "2 7")]
     assert line.closed
 
 
