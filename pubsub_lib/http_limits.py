@@ -19,9 +19,9 @@ MAX_CONNECTIONS: Final = 32
 KEPT_FOR_READY: Final = 4
 """Connections of these that serve ``/ready`` only, when all others are in use."""
 REQUEST_TIMEOUT: Final = 5.0
-"""Seconds in which a client must send its whole request."""
+"""Seconds in which a client must send its whole request; a large body has as long again after its headers."""
 READY_TIMEOUT: Final = 1.0
-"""The same for a connection that serves ``/ready`` only."""
+"""Seconds for the whole request, also with a large body, of a connection that serves ``/ready`` only."""
 PLACE_TIMEOUT: Final = 0.5
 """Maximum seconds without a new connection while all kept ones are in use and cannot be replaced."""
 ACCEPT_PAUSE: Final = 0.5
@@ -159,9 +159,12 @@ class RequestReader(io.RawIOBase):
         self._left = MAX_REQUEST_BYTES
 
     def allow(self, more: int) -> None:
-        """Read this number of further bytes, within ``REQUEST_TIMEOUT`` from now."""
+        """Read this number of further bytes, within ``REQUEST_TIMEOUT`` from now. A connection that serves ``/ready``
+        only gets no further time: its place is needed.
+        """
         self._left += more
-        self._connection.deadline = time.monotonic() + REQUEST_TIMEOUT
+        if not self._connection.only_ready:
+            self._connection.deadline = time.monotonic() + REQUEST_TIMEOUT
 
     def readable(self) -> bool:
         """As of every file that is read."""

@@ -113,7 +113,9 @@ class Service:
             held = self.orphans.held(clock.now())
             if held:
                 self.world.monitor.acts_under_lease(self)
-            self._publish(self.unpublished.due(clock.now(), self.live, held))
+            due = self.unpublished.due(clock.now(), self.live, held)
+            self._publish(due)
+            self.unpublished.settle(due)
 
     def _leasing(self) -> Steps:
         database, clock = self.world.database, self.process.clock

@@ -16,6 +16,8 @@ MAX_REMEMBERED = 100_000
 """Maximum number of remembered links that were handed over, of their transactions, and of links of the changelog."""
 MAX_BYTES = 64 * 1024 * 1024
 """Maximum size of the links of the changelog that wait, as ``size_of`` counts it; the newest one waits anyway."""
+MAX_DUE = 1000
+"""Maximum number of links that are due at once: sending them is quick, and others are sent between."""
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -37,6 +39,10 @@ class UnpublishedLinks:
         self._grace = grace
         self._keep = max(keep, 2 * grace)
         self._looked = float("-inf")
+        self._unsettled = 0
+        """Links that were due, and were not settled yet."""
+        self._more = False
+        """Whether further ones may be due."""
         self._published: OrderedDict[tuple[str, Point], None] = OrderedDict()
         self._pending: OrderedDict[tuple[str, Point], _Seen] = OrderedDict()
         self._bytes = 0
@@ -73,25 +79,40 @@ class UnpublishedLinks:
         return after
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> list[Link]:
-        """Links whose grace is over and that this service must publish, in commit order: its own, and while it holds
-        the lease for orphans also those of no origin and of origins that are not ``live``.
+        """The first ``MAX_DUE`` of the links whose grace is over and that this service must publish, in commit order:
+        its own, and while it holds the lease for orphans also those of no origin and of origins that are not ``live``.
+        They stay due until ``settle``.
         """
         self._looked = now
-        ours = [
-            seen.link
-            for seen in self._pending.values()
-            if now >= seen.since + self._grace
-            and (seen.link.origin == self._service or (holds_orphans and seen.link.origin not in live))
-        ]
-        for link in ours:
-            self._publish(link)
-        self._forget(now)
+        ours: list[Link] = []
+        expired: list[tuple[str, Point]] = []
+        for name, seen in self._pending.items():
+            origin = seen.link.origin
+            if now >= seen.since + self._grace and (origin == self._service or (holds_orphans and origin not in live)):
+                ours.append(seen.link)
+                if len(ours) == MAX_DUE:
+                    break
+            elif now >= seen.since + self._keep:
+                expired.append(name)
+        for name in expired:
+            self._bytes -= self._pending.pop(name).size
+        self._unsettled = len(ours)
+        self._more = len(ours) == MAX_DUE
         return ours
 
+    def settle(self, links: Sequence[Link]) -> None:
+        """Links that were due were published, or are given up."""
+        for link in links:
+            self._publish(link)
+        self._unsettled -= len(links)
+
     def next_time(self) -> float:
-        """When the grace of a further link ends; infinite without one. Call ``due`` also when ``live`` or the lease
-        changes: links of other services wait for that. With the time of the oldest link the caller would loop busily.
+        """When the grace of a further link ends, in the past while links stayed due; infinite without one. Call ``due``
+        also when ``live`` or the lease changes: links of other services wait for that. With the time of the oldest link
+        the caller would loop busily.
         """
+        if self._unsettled or self._more:
+            return self._looked
         ends = (seen.since + self._grace for seen in self._pending.values())
         return next((end for end in ends if end > self._looked), float("inf"))
 
@@ -112,11 +133,3 @@ class UnpublishedLinks:
             if len(each) > MAX_REMEMBERED:
                 each.popitem(last=False)
         return True
-
-    def _forget(self, now: float) -> None:
-        while self._pending:
-            name, seen = next(iter(self._pending.items()))
-            if now < seen.since + self._keep:
-                break
-            del self._pending[name]
-            self._bytes -= seen.size

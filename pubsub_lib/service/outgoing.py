@@ -112,18 +112,17 @@ class Outgoing:
             )
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> None:
-        """Send the links that this service must publish and that no worker handed over within the grace."""
+        """Send links that this service must publish and that no worker handed over within the grace: of many a portion,
+        and the next one at the next call. Blocks for at most about a second.
+        """
         with self._lock:
             links = self._unpublished.due(now, live, holds_orphans)
-            orphans = sum(link.origin != self._service for link in links)
-            self._counts["followed"] += len(links) - orphans
-            self._counts["took_over"] += orphans
-            if orphans:
+            if any(link.origin != self._service for link in links):
                 hit("service.while_taking_over")
-            self._send(links)
+            self._send_due(links)
 
     def next_time(self) -> float:
-        """The time of the next call of ``due``; infinite when no link waits."""
+        """The time of the next call of ``due``, in the past while links are due; infinite when no link waits."""
         with self._lock:
             return self._unpublished.next_time()
 
@@ -146,20 +145,46 @@ class Outgoing:
         return self._handoffs.excluded
 
     def _send(self, links: Sequence[Link]) -> None:
+        left, error = self._attempt(links)
+        if error is not None and left:
+            self._give_up(left, error)
+
+    def _send_due(self, links: Sequence[Link]) -> None:
+        """Send links of the changelog. Those for which the time did not suffice stay due. If none was sent, they are
+        given up: the transport takes nothing, or one of them cannot be sent.
+        """
+        left, error = self._attempt(links)
+        if error is not None and len(left) == len(links):
+            self._give_up(left, error)
+            left = []
+        names = {(link.topic, link.point) for link in left}
+        settled = [link for link in links if (link.topic, link.point) not in names]
+        self._unpublished.settle(settled)
+        orphans = sum(link.origin != self._service for link in settled)
+        self._counts["followed"] += len(settled) - orphans
+        self._counts["took_over"] += orphans
+
+    def _attempt(self, links: Sequence[Link]) -> tuple[list[Link], PubSubError | None]:
+        """Send links; those that were not sent, and why."""
         if not links:
-            return
+            return [], None
         hit("service.before_send")
         sent: list[Envelope] = []
+        left: list[Link] = []
+        failure: PubSubError | None = None
         try:
             self._publisher.publish(links, sent)
         except PubSubError as error:
-            # Not retried: the next hello shows the head, and replicas read the missing links from the store.
-            left = len(unsent(links, sent))
-            self._counts["unsent"] += left
-            _log.warning(
-                "%d links could not be sent; replicas will read them from the store: %s",
-                left,
-                error,
-                extra=fields(links=left, position=links[-1].point.position),
-            )
+            left, failure = unsent(links, sent), error
         hit("service.after_send")
+        return left, failure
+
+    def _give_up(self, links: Sequence[Link], error: PubSubError) -> None:
+        """Not retried: the next hello shows the head, and replicas read the missing links from the store."""
+        self._counts["unsent"] += len(links)
+        _log.warning(
+            "%d links could not be sent; replicas will read them from the store: %s",
+            len(links),
+            error,
+            extra=fields(links=len(links), position=links[-1].point.position),
+        )

@@ -41,6 +41,14 @@ MUTANTS = (
         wrong="a program of the host publishes what is in no database, again and again",
     ),
     Mutant(
+        name="rest_of_a_large_take_over_is_lost",
+        path="pubsub_lib/service/outgoing.py",
+        before="        self._unpublished.settle(settled)\n",
+        after="        self._unpublished.settle(links)\n",
+        tests=(f"{OUTGOING}::test_large_take_over_is_continued_until_all_is_sent",),
+        wrong="under load, links of a dead service are not published; replicas read them from the store",
+    ),
+    Mutant(
         name="trimmed_link_accuses_its_worker",
         path="pubsub_lib/core/handoffs.py",
         before="if asked is None or there is not False:",

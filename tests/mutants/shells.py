@@ -375,8 +375,8 @@ LOCKS = (
     ),
     OUTGOING(
         "due_links_are_decided_under_the_lock_and_sent_outside",
-        '                hit("service.while_taking_over")\n            self._send(links)',
-        '                hit("service.while_taking_over")\n        self._send(links)',
+        '                hit("service.while_taking_over")\n            self._send_due(links)',
+        '                hit("service.while_taking_over")\n        self._send_due(links)',
         "test_links_are_sent_in_the_order_of_decisions",
         "a link that a worker hands over overtakes the one before it",
     ),

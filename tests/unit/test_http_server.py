@@ -408,3 +408,40 @@ def test_endpoint_without_a_free_descriptor_closes_at_once(monkeypatch: pytest.M
             assert time.monotonic() - begin < 10
     finally:
         endpoint.close()
+
+
+def seconds_until_the_end(peer: socket.socket) -> float:
+    """Send a byte now and then until the connection ends."""
+    begin = time.monotonic()
+    peer.settimeout(0.1)
+    while True:
+        try:
+            peer.sendall(b"x")
+            if not peer.recv(1):
+                return time.monotonic() - begin
+        except TimeoutError:
+            continue
+        except OSError:
+            return time.monotonic() - begin
+
+
+HEADERS_OF_A_BODY = b"POST /sync HTTP/1.0\r\nPubsub-Request: x\r\nContent-Length: 50000\r\n\r\n"
+
+
+def test_connection_for_ready_gets_no_further_time_for_a_body(streaming: Endpoint) -> None:
+    with contextlib.ExitStack() as opened:
+        for _ in range(MAX_CONNECTIONS - KEPT_FOR_READY):
+            opened.enter_context(connected(streaming))
+        peer = opened.enter_context(connected(streaming))
+        peer.sendall(HEADERS_OF_A_BODY)
+        assert 0.5 < seconds_until_the_end(peer) < http_limits.READY_TIMEOUT + 1.5
+
+
+def test_body_of_a_streaming_route_has_a_deadline_of_its_own(
+    streaming: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_limits, "REQUEST_TIMEOUT", 1.0)
+    with connected(streaming) as peer:
+        time.sleep(0.7)
+        peer.sendall(HEADERS_OF_A_BODY)
+        assert 0.8 < seconds_until_the_end(peer) < 3.0

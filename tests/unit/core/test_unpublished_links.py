@@ -1,5 +1,7 @@
 """The links that a service publishes because no worker handed them over (rule S10)."""
 
+from collections.abc import Collection
+
 import msgspec
 import pytest
 
@@ -21,8 +23,17 @@ def links(*origins: str) -> list[Link]:
     return [of(origin, history.one()) for origin in origins]
 
 
+class Settling(UnpublishedLinks):
+    """All links that are due are published at once."""
+
+    def due(self, now: float, live: Collection[str], holds_orphans: bool) -> list[Link]:
+        found = super().due(now, live, holds_orphans)
+        self.settle(found)
+        return found
+
+
 def unpublished() -> UnpublishedLinks:
-    return UnpublishedLinks("me", GRACE, KEEP)
+    return Settling("me", GRACE, KEEP)
 
 
 def test_handed_over_link_is_published_once() -> None:
@@ -96,7 +107,7 @@ def test_link_of_a_live_service_is_forgotten_after_keep() -> None:
 
 @pytest.mark.parametrize("origin", ["me", "dead"])
 def test_grace_longer_than_keep_still_publishes_links(origin: str) -> None:
-    one = UnpublishedLinks("me", 60.0, KEEP)
+    one = Settling("me", 60.0, KEEP)
     given = links(origin)
     one.in_changelog(given, 0.0)
     for now in (KEEP, 3 * KEEP, 59.0):
@@ -164,3 +175,28 @@ def test_one_link_waits_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> 
     given = links("me", "me")
     one.in_changelog(given, 0.0)
     assert one.due(GRACE, set(), holds_orphans=False) == given[1:]
+
+
+def test_link_is_due_until_it_is_settled() -> None:
+    one = UnpublishedLinks("me", GRACE, KEEP)
+    given = links("me", "me", "other")
+    one.in_changelog(given, 0.0)
+    assert one.due(GRACE, {"other"}, holds_orphans=False) == given[:2]
+    assert one.next_time() == GRACE
+    one.settle(given[:1])
+    assert one.next_time() == GRACE
+    assert one.due(2 * KEEP, {"other"}, holds_orphans=False) == given[1:2], "it is not forgotten meanwhile"
+    one.settle(given[1:2])
+    assert one.next_time() == float("inf")
+    assert (one.due(2 * KEEP, set(), holds_orphans=True), one._bytes) == ([], 0), "the other one is forgotten"
+
+
+def test_further_links_are_due_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_DUE", 2)
+    one = unpublished()
+    given = links(*["me"] * 5)
+    one.in_changelog(given, 0.0)
+    due = []
+    while one.next_time() <= GRACE:
+        due.append(one.due(GRACE, set(), holds_orphans=False))
+    assert due == [given[:2], given[2:4], given[4:]]

@@ -8,7 +8,7 @@ import pytest
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.handoffs import AFTER, SECONDS
 from pubsub_lib.core.model import Link, Point
-from pubsub_lib.core.unpublished_links import UnpublishedLinks
+from pubsub_lib.core.unpublished_links import MAX_DUE, UnpublishedLinks
 from pubsub_lib.errors import TransportError
 from pubsub_lib.service.outgoing import Outgoing
 from tests.unit.core.builders import envelope
@@ -103,6 +103,89 @@ def test_only_links_that_were_not_sent_are_counted_as_unsent(caplog: pytest.LogC
     (record,) = caplog.records
     assert record.getMessage() == ("3 links could not be sent; replicas will read them from the store: the wire is cut")
     assert (record.pubsub_links, record.pubsub_position) == (3, 10)  # type: ignore[attr-defined]
+
+
+class Slow(Sent):
+    """A publisher whose time is over after some links of each call."""
+
+    def __init__(self, at_once: int) -> None:
+        super().__init__()
+        self.room = 100_000
+        self.at_once = at_once
+        self.calls = 0
+
+    def publish(self, links: Sequence[Link], sent: list[Envelope]) -> None:
+        self.calls += 1
+        super().publish(links[: self.at_once], sent)
+        if len(links) > self.at_once:
+            raise TransportError("sending a commit took longer than 0.5 s")
+
+
+def slow(at_once: int) -> tuple[Outgoing, Slow]:
+    sent = Slow(at_once)
+    return Outgoing("api-1", UnpublishedLinks("api-1", grace=1.0, keep=60.0), sent), sent
+
+
+def test_large_take_over_is_continued_until_all_is_sent(caplog: pytest.LogCaptureFixture) -> None:
+    out, sent = slow(130)
+    history = History()
+    orphans = [history.commit(origin="api-9") for _ in range(5000)]
+    out.in_changelog(orphans, 0.0)
+    now = 70.0  # also when the links are older than other links may become
+    while out.next_time() <= now:
+        out.due(now, {"api-1"}, True)
+        now += 0.5
+    assert sent.links == orphans
+    assert out.next_time() == float("inf")
+    assert out.counters() == {"handed": 0, "repeated": 0, "followed": 0, "took_over": 5000, "unsent": 0}
+    assert caplog.records == []
+
+
+def test_portions_are_of_a_bounded_number_of_links() -> None:
+    out, sent = slow(100_000)
+    history = History()
+    orphans = [history.commit(origin="api-9") for _ in range(2 * MAX_DUE + 1)]
+    out.in_changelog(orphans, 0.0)
+    for number in (1, 2, 3):
+        assert out.next_time() <= 1.0
+        out.due(1.0, {"api-1"}, True)
+        assert sent.links == orphans[: number * MAX_DUE]
+    assert (sent.calls, out.next_time()) == (3, float("inf"))
+
+
+def test_links_that_wait_for_their_portion_are_taken_from_a_worker() -> None:
+    out, sent = slow(2)
+    history = History()
+    own = [history.commit() for _ in range(4)]
+    out.in_changelog(own, 0.0)
+    out.due(1.0, {"api-1"}, False)
+    out.handed_over(own[2:])
+    assert sent.links == own
+    out.due(1.0, {"api-1"}, False)
+    assert sent.links == own
+    assert (out.counters()["followed"], out.counters()["handed"], out.counters()["unsent"]) == (2, 2, 0)
+
+
+def test_portion_of_which_nothing_is_sent_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Else one link that cannot be sent would be tried for ever, and no other one would be sent."""
+    out, sent = outgoing()
+    history = History()
+    own = [history.commit() for _ in range(10)]
+    out.in_changelog(own, 0.0)
+    sent.room = 7
+    out.due(1.0, {"api-1"}, False)
+    assert (sent.links, caplog.records, out.counters()["unsent"]) == (own[:7], [], 0)
+    assert out.next_time() <= 1.0
+    out.due(1.0, {"api-1"}, False)
+    assert (out.counters()["followed"], out.counters()["unsent"]) == (10, 3)
+    assert [record.getMessage() for record in caplog.records] == [
+        "3 links could not be sent; replicas will read them from the store: the wire is cut"
+    ]
+    sent.room = 1000
+    assert out.next_time() == float("inf")
+    out.due(2.0, {"api-1"}, False)
+    out.handed_over(own)
+    assert sent.links == own[:7], "as links of workers"
 
 
 WORKER = ("api-1", "a" * 32)
