@@ -214,7 +214,7 @@ class FreshnessMonitor:
 
     def answered(self, request: SentRequest, chains: Iterable[str]) -> list[str]:
         """Those of the chains that a reply to this request is about, in their order. A request from before an
-        unsubscribe says nothing about a chain that is followed again.
+        unsubscribe proves no subscription of a chain that is followed again.
         """
         topics, of, number = request.topics, self.of, request.number
         return [chain for chain in chains if chain in topics and number >= of[chain].first_request]

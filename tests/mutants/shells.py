@@ -132,8 +132,8 @@ WAKE_UPS = (
     ),
     ENGINE(
         "wait_lets_the_lock_go_before_it_waits",
-        "                self._changed.wait(left)",
-        "                self._lock.release()\n                self._lock.acquire()\n"
+        'why()}")\n                self._changed.wait(left)',
+        'why()}")\n                self._lock.release()\n                self._lock.acquire()\n'
         "                self._changed.wait(left)",
         "test_wait_for_always_returns_when_the_commit_is_applied",
         "a change that is applied between the look and the wait is not noticed",
