@@ -5,6 +5,7 @@ rows with its head. Two rounds are made in ``recount_time``, so that the second 
 after the first one's check. Provable damage is repaired at once.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
@@ -25,6 +26,9 @@ PAGE: Final = 1000
 """Number of rows that one step checks."""
 TOPICS: Final = 100
 """Maximum number of topics whose heads one step compares."""
+REPAIRING: Final = 2.0
+"""Seconds of a step after which it begins no further repair. The next step goes on: a step without end would count as
+that of a thread that hangs, and would go on without the lease."""
 PAUSE: Final = 1.0
 """Maximum seconds between two steps."""
 MAX_PAUSE: Final = 60.0
@@ -67,13 +71,19 @@ class StoreRecount:
     """``within`` seconds (0: never). ``step`` is called by one thread, the other methods by any."""
 
     def __init__(
-        self, store: Countable, holds: Callable[[float], bool], within: float, journal: Journal | None = None
+        self,
+        store: Countable,
+        holds: Callable[[float], bool],
+        within: float,
+        journal: Journal | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``holds(now)``: whether this service holds the lease."""
         self._store = store
         self._holds = holds
         self._period = within / 2
         self._journal = journal
+        self._clock = clock
         self._counts: Counter[str] = Counter(rounds=0, objects=0, rotted=0, repaired=0, overtaken=0)
         self._after: Cursor | None = None
         self._rows = False
@@ -86,6 +96,8 @@ class StoreRecount:
         """Topics that are, or were, in ``_topics`` in this round."""
         self._suspects: dict[str, list[Identity]] = {}
         """Topics that are left to be repaired, with the objects that do not match their fingerprint."""
+        self._behind = False
+        """Whether the last step had no time for all repairs: they come before anything else is checked."""
         self._refused: set[str] = set()
         """Topics that the database did not compare, or did not repair, at some step of this round."""
         self._refusals = 0
@@ -119,14 +131,12 @@ class StoreRecount:
                 return self._begun_at + period
             self._begin(now, period)
         try:
-            if self._rows:
-                self._look_at_rows()
-            elif self._topics:
-                self._look_at_topics()
+            if not self._behind:
+                self._look()
         finally:  # a topic that the database never compares must not keep others from their repair
             self._repair_suspects()
         self._refusals = 0
-        if self._rows or self._topics:
+        if self._rows or self._topics or self._suspects:
             return now + self._pause
         self._end()
         self._counts["rounds"] += 1
@@ -168,7 +178,7 @@ class StoreRecount:
         self._running, self._rows, self._after = True, True, None
         self._begun_at = now
         self._found, self._failed = {}, {}
-        self._suspects, self._refused = {}, set()
+        self._suspects, self._refused, self._behind = {}, set(), False
         self._topics, self._size = sorted(heads), TOPICS
         self._known = set(heads)
         steps = 2 + sum(head.count for head in heads.values()) / PAGE + len(heads) / TOPICS
@@ -185,6 +195,12 @@ class StoreRecount:
         self._left = {topic: marks for topic, marks in self._left.items() if topic in unchecked} | self._found
         self._found = {}
         self._failed_before, self._failed = self._failed, {}
+
+    def _look(self) -> None:
+        if self._rows:
+            self._look_at_rows()
+        elif self._topics:
+            self._look_at_topics()
 
     def _look_at_rows(self) -> None:
         page = self._store.look_at_rows(self._after, PAGE)
@@ -210,7 +226,11 @@ class StoreRecount:
                 self._suspects.setdefault(topic, [])
 
     def _repair_suspects(self) -> None:
+        until, self._behind = self._clock() + REPAIRING, False
         for topic in list(self._suspects):
+            if self._clock() >= until:
+                self._behind = True
+                return
             suspects = self._suspects.pop(topic)
             try:
                 self._repair(topic, suspects)

@@ -10,16 +10,14 @@ from sqlalchemy import URL, Connection, Engine, event, func, select
 
 from pubsub_lib.arguments import check_function, check_kind
 from pubsub_lib.core.contents import ReadObjects
-from pubsub_lib.core.limits import MAX_LINKS, Limits, check_key, check_name
+from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, EMPTY, NO_STORE, Head, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Declared, Table
-from pubsub_lib.core.timing import MAX_SECONDS
-from pubsub_lib.errors import ClosedError, ConfigError, InvalidValueError, NotFound, StoreReadOnly
+from pubsub_lib.errors import ClosedError, ConfigError, NotFound, StoreReadOnly
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import (
     accepting,
-    changelog,
     counters,
     engine,
     error_mapping,
@@ -34,6 +32,7 @@ from pubsub_lib.store import (
     schema,
     snapshot,
     sqlite,
+    trimming,
     url,
 )
 from pubsub_lib.store.before_write import BeforeWrite, WriteHooks
@@ -294,26 +293,11 @@ class Store:
         database's clock. Runs in short transactions: writers go on. Readers that fell behind do a full sync.
         Raises InvalidValueError.
         """
-        if keep_links is not None:
-            check_kind("keep_links", keep_links, int, "an integer, or None")
-        if keep_seconds is not None:
-            check_kind("keep_seconds", keep_seconds, (int, float), "a number of seconds, or None")
-        if not (0 <= (keep_links or 0) <= MAX_LINKS and 0 <= (keep_seconds or 0) <= MAX_SECONDS):
-            raise InvalidValueError(
-                f"trimming to {keep_links} links or {keep_seconds} s is not possible; give at most {MAX_LINKS} links "
-                f"and {MAX_SECONDS:.0f} s, and nothing below 0"
-            )
-        keep_us = None if keep_seconds is None else round(keep_seconds * 1e6)
-        cut = -1
-        if keep_links is not None:
-            # Once for all batches: the query walks over all links to keep. Links written meanwhile are not removed.
-            cut = self._read("trimming", lambda connection: changelog.cut_by_count(connection, keep_links))
-        total = 0
-        while True:
-            removed = self._write("trimming", lambda connection: changelog.trim_batch(connection, cut, keep_us))
-            total += removed
-            if not removed:
-                return total
+        return sum(self.trim_batches(keep_links=keep_links, keep_seconds=keep_seconds))
+
+    def trim_batches(self, *, keep_links: int | None = None, keep_seconds: float | None = None) -> Iterator[int]:
+        """The same, one short transaction for each item of the iterator: the number of links that it removed."""
+        return trimming.batches(self._read, self._write, keep_links, keep_seconds)
 
     @property
     def callback_errors(self) -> int:

@@ -26,6 +26,8 @@ LEASES = partial(_mutant, "pubsub_lib/service/leases.py", "test_leases.py")
 
 OPENED = "tests/unit/publisher/test_opening.py::test_the_opened_publisher_sends_commits_with_their_trace"
 ALTERED = "tests/unit/replica/test_journaling.py::test_an_altered_object_is_noted_logged_and_counted_once"
+MAINTENANCE = "tests/unit/service/test_maintenance.py"
+RECOUNT = "tests/unit/service/test_recount.py"
 
 WAKE_UPS = (
     ENGINE(
@@ -600,6 +602,46 @@ FAULTS = (
         "service.recount_time\n",
         ("tests/unit/service/test_service.py::test_service_recounts_while_it_holds_the_lease",),
         wrong="the audit has no record of rows that were altered in the database and repaired",
+    ),
+    Mutant(
+        "one_step_trims_all",
+        "pubsub_lib/service/maintenance.py",
+        "            if self._clock() >= until:\n",
+        "            if False:\n",
+        (f"{MAINTENANCE}::test_step_trims_for_a_bounded_time_and_is_then_due_at_once",),
+        wrong="the watchdog ends one service after the other while millions of links are removed",
+    ),
+    Mutant(
+        "failed_trimming_is_taken_for_a_finished_one",
+        "pubsub_lib/service/maintenance.py",
+        "        self._unfinished = None  # a step",
+        "        pass  # a step",
+        (f"{MAINTENANCE}::test_trimming_that_failed_begins_again",),
+        wrong="after an error the rest of the links stays until the next interval",
+    ),
+    Mutant(
+        "one_step_repairs_all_topics",
+        "pubsub_lib/service/recount.py",
+        "            if self._clock() >= until:\n",
+        "            if False:\n",
+        (f"{RECOUNT}::test_step_repairs_for_a_bounded_time_and_then_the_next_one_does",),
+        wrong="the watchdog ends one service after the other while many topics are repaired",
+    ),
+    Mutant(
+        "round_ends_before_its_last_repairs",
+        "pubsub_lib/service/recount.py",
+        "        if self._rows or self._topics or self._suspects:\n",
+        "        if self._rows or self._topics:\n",
+        (f"{RECOUNT}::test_step_repairs_for_a_bounded_time_and_then_the_next_one_does",),
+        wrong="altered objects wait for the next round",
+    ),
+    Mutant(
+        "recount_finds_more_while_repairs_wait",
+        "pubsub_lib/service/recount.py",
+        "            if not self._behind:\n                self._look()\n",
+        "            self._look()\n",
+        (f"{RECOUNT}::test_no_more_rows_are_read_while_topics_wait_for_their_repair",),
+        wrong="after much damage the names of all altered objects are in the service's memory",
     ),
 )
 

@@ -12,9 +12,10 @@ from pubsub_lib.core.model import Head
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import find, read
-from pubsub_lib.service.recount import MAX_PAUSE, OFF, PAUSE, TOPICS, StoreRecount
+from pubsub_lib.service.recount import MAX_PAUSE, OFF, PAUSE, REPAIRING, TOPICS, StoreRecount
 from pubsub_lib.store import Store, schema
 from pubsub_lib.store.repair import Repaired
+from pubsub_lib.store.repair_plan import Cursor, Page
 from pubsub_lib.threads.periodic_thread import AFTER_FAILURE
 from tests.unit.store.test_repair import (
     Damage,
@@ -330,6 +331,55 @@ class Flaky:
     def _answer(self, method: str, topics: Collection[str]) -> None:
         if self._refuses(method, topics):
             raise StoreUnavailable("the database does not answer in time")
+
+
+def test_step_repairs_for_a_bounded_time_and_then_the_next_one_does(store: Store, sqlite_url: str) -> None:
+    """A step that repairs all topics would count as one of a thread that hangs."""
+    fill_topics(store, 20)
+    right = {each.ident: each for each in contents(store)}
+    harm(sqlite_url, *(lose(f"t{number:03d}-1") for number in range(20)))
+    clock, repaired = [0.0], [0]
+
+    def takes_a_second(method: str, topics: Collection[str]) -> bool:
+        clock[0] += method == "repair"
+        repaired[0] += method == "repair"
+        return False
+
+    recount = StoreRecount(Flaky(store, takes_a_second), lambda now: True, WITHIN, clock=lambda: clock[0])
+    now, most = 0.0, 0
+    while now < WITHIN / 2 - 1:
+        before = repaired[0]
+        now = recount.step(now)
+        most = max(most, repaired[0] - before)
+    assert most == REPAIRING
+    assert {each.ident: each for each in contents(store)} == right
+    assert (recount.counters()["rounds"], recount.counters()["repaired"]) == (1, 20)
+
+
+def test_no_more_rows_are_read_while_topics_wait_for_their_repair(store: Store, sqlite_url: str) -> None:
+    for number in range(5):
+        fill(store, 2, f"a{number}")
+    harm(sqlite_url, *(alter(f"a{number}-1") for number in range(5)))
+    clock = [0.0]
+    looked: list[float] = []
+
+    def takes_a_second(method: str, topics: Collection[str]) -> bool:
+        clock[0] += method == "repair"
+        return False
+
+    flaky = Flaky(store, takes_a_second)
+    recount = StoreRecount(flaky, lambda now: True, WITHIN, clock=lambda: clock[0])
+    look = flaky.look_at_rows
+
+    def look_at_rows(after: Cursor | None, maximum: int) -> Page:
+        looked.append(clock[0])
+        assert len(recount._suspects) == 0
+        return look(after, maximum)
+
+    flaky.look_at_rows = look_at_rows
+    run(recount, 0.0, WITHIN / 2 - 1)
+    assert len(looked) == 3
+    assert recount.counters()["rotted"] == 5
 
 
 def fill_topics(store: Store, number: int) -> None:
