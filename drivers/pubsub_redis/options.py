@@ -84,7 +84,7 @@ def checked(given: Mapping[str, Any]) -> tuple[RedisOptions, Server]:
     options = checked_options(RedisOptions, given, "redis_pubsub_driver", GROUP)
     if not options.prefix.isprintable():
         raise ConfigError(f"the prefix {options.prefix!r} is not printable; correct it in [{GROUP}]")
-    if conflict := shared.half_given(options, ("cert_file", "key_file")) or shared.reconnect_conflict(options):
+    if conflict := shared.conflict(options, ("cert_file", "key_file")):
         raise ConfigError(f"redis_pubsub_driver cannot use its options: {conflict} in [{GROUP}]")
     server = server_of(options.url)
     if server.scheme != TLS and (options.ca_file or options.cert_file):

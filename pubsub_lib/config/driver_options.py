@@ -57,6 +57,11 @@ def half_given(options: object, *pairs: tuple[str, str]) -> str:
     return ""
 
 
+def conflict(options: Reconnecting, *pairs: tuple[str, str]) -> str:
+    """What is wrong with the waits, or with pairs of options that need each other, for such an error."""
+    return half_given(options, *pairs) or reconnect_conflict(options)
+
+
 def tls_context(options: object, group: str, prefix: str = "") -> ssl.SSLContext:
     """For a client with the files of ``ca_file``, ``cert_file`` and ``key_file``, whose names begin with ``prefix``.
 
