@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Meta
 
 import pubsub_lib.config.driver_options as shared
@@ -22,7 +21,7 @@ _Count = Annotated[int, Meta(ge=1, le=2**40)]
 _Seconds = Annotated[float, Meta(ge=0.01, le=3600)]
 
 
-class NatsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NatsOptions(shared.DriverOptions, frozen=True, forbid_unknown_fields=True):
     """The driver's own options. Times in seconds."""
 
     servers: Annotated[

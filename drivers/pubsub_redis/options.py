@@ -10,7 +10,7 @@ from msgspec import Meta
 import pubsub_lib.config.driver_options as shared
 from pubsub_lib.config.fields import checked_options, option, opts_of
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.masking import masked, masked_repr
+from pubsub_lib.masking import masked
 
 EXTRA: Final = "redis"
 """The extra of this distribution that brings the client library."""
@@ -25,7 +25,7 @@ _Count = Annotated[int, Meta(ge=1, le=_MAX)]
 _Seconds = Annotated[float, Meta(ge=0.001, le=3600)]
 
 
-class RedisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RedisOptions(shared.DriverOptions, frozen=True, forbid_unknown_fields=True):
     """The driver's own options. Times in seconds."""
 
     url: Annotated[
@@ -59,10 +59,6 @@ class RedisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     questions_per_second: Annotated[
         _Count, option("Maximum number of hello requests that a publisher answers in a second; further ones wait.")
     ] = 2000
-
-    def __repr__(self) -> str:
-        """Without the password."""
-        return masked_repr(self.__struct_fields__, self)
 
 
 OPTIONS: Final = opts_of(RedisOptions)
