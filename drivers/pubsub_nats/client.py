@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 from nats import errors
@@ -21,6 +22,7 @@ _CLOSE_TIMEOUT: Final = 0.5
 
 OnMessage = Callable[[str, str, bytes], None]
 """Called with the subject, the reply subject and the data of a message."""
+OnError = Callable[[Exception], None]
 
 
 class NoConnectionError(TransportError):
@@ -40,13 +42,11 @@ class Access(msgspec.Struct, frozen=True):
 
 def access(options: NatsOptions) -> Access:
     """Load and check the files of the options. Raises ConfigError."""
-    tls = None
     try:
         _credentials(options)
     except OSError as error:
         raise ConfigError(f"credentials_file in [pubsub_nats] cannot be used: {error}; correct it") from error
-    if options.tls_ca_file or options.tls_cert_file:
-        tls = tls_context(options, "pubsub_nats", "tls_")
+    tls = tls_context(options, "pubsub_nats", "tls_") if options.tls_ca_file or options.tls_cert_file else None
     if options.credentials_file and importlib.util.find_spec("nkeys") is None:
         raise ConfigError("credentials_file in [pubsub_nats] needs the package nkeys; install nats-py[nkeys]")
     return Access(options, tls)
@@ -69,12 +69,14 @@ class NatsClient(Client):
     """One connection to one server. It is not made again: :mod:`.connection` makes a new client.
 
     ``on_message`` is called for the messages of all subscriptions, in the order in which the server sent them.
+    ``tls_name``: the name that the server's certificate must have; "" for the host of ``url``.
     """
 
-    def __init__(self, access: Access, url: str, on_message: OnMessage, on_error: Callable[[Exception], None]) -> None:
+    def __init__(self, access: Access, url: str, on_message: OnMessage, on_error: OnError, tls_name: str = "") -> None:
         super().__init__()
         self._access = access
         self._url = url
+        self._tls_name = tls_name
         self._on_message = on_message
         self._on_error = on_error
         self._ps = SubjectParser(self)
@@ -85,7 +87,7 @@ class NatsClient(Client):
         """Connect. Raises NoConnectionError."""
         options = self._access.options
         given: dict[str, Any] = {"tls": self._access.tls, "connect_timeout": options.connect_timeout}
-        given.update(user=options.user or None, password=options.password or None)
+        given.update(user=options.user or None, password=options.password or None, tls_hostname=self._tls_name or None)
         # The connection's keepalive is faster, and takes received messages for an answer.
         given.update(error_cb=self._report, allow_reconnect=False, ping_interval=3600)
         try:
@@ -94,6 +96,14 @@ class NatsClient(Client):
             raise self._no_connection(error) from error
         assert self._reading_task is not None
         self._reading_task.add_done_callback(lambda _: self.lost.set_result(None))
+
+    def others(self) -> list[tuple[str, str]]:
+        """Address and ``tls_name`` of further servers of the cluster. With TLS, an IP address may have the name of the
+        host that named it, because certificates often have no addresses."""
+        scheme, host = self._url.partition("://")[0], self._tls_name or urlsplit(self._url).hostname or ""
+        has_name = bool(self._server_info.get("tls_required")) and not self._host_is_ip(host)
+        found = [(f"{scheme}://{each.netloc}", "") for each in self.discovered_servers]
+        return [(url, host) for url, _ in found if has_name and self._host_is_ip(urlsplit(url).hostname)] + found
 
     async def end(self) -> None:
         """Close, also when the server does not read."""
@@ -129,8 +139,7 @@ class NatsClient(Client):
     # -- hooks of the client's base class ------------------------------------------------------------------------
 
     def _connect_command(self) -> bytes:
-        encrypted = self._access.tls is not None or self._url.startswith("tls://")
-        if encrypted and not self._server_info.get("tls_required"):
+        if (self._access.tls or self._url.startswith("tls://")) and not self._server_info.get("tls_required"):
             raise _PlainError("it does not require TLS")  # before it gets the password
         return super()._connect_command()
 

@@ -53,14 +53,14 @@ class Connection:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
-        self._discovered: list[str] = []
-        """Addresses of further servers of the cluster, which the last server named."""
+        self._discovered: list[tuple[str, str]] = []
+        """Further servers of the cluster, which the last server named, with ``tls_name``."""
         self._logged: set[str] = set()
         """Kinds of refused subjects."""
         self.settled = threading.Event()
         """Set when the first connection was made, or refused."""
         self.is_connected = False
-        self._failures: dict[str, NoConnectionError] = {}
+        self._failures: dict[tuple[str, str], NoConnectionError] = {}
         """The last failure of each server since the last connection."""
         servers = ", ".join(access.options.servers)
         self.reason = f"no NATS server of {servers} has answered; start one, or correct servers in [pubsub_nats]"
@@ -138,32 +138,32 @@ class Connection:
         longest = self._options.max_reconnect_interval
         pause = ReconnectPause(self._options.reconnect_interval, longest)
         while not self._stopping.done():
-            servers = random.sample(self._options.servers, len(self._options.servers)) + self._discovered
+            given = random.sample(self._options.servers, len(self._options.servers))
             began = time.monotonic()
-            await self._one_of(servers)
+            await self._one_of([(url, "") for url in given] + self._discovered)
             if time.monotonic() - began > longest:
                 pause.reset()
             await asyncio.wait({self._stopping}, timeout=pause.next())
 
-    async def _one_of(self, servers: list[str]) -> None:
+    async def _one_of(self, servers: list[tuple[str, str]]) -> None:
         """One connection to the first of these servers that accepts one, from its begin to its end."""
-        for url in servers:
+        for server in servers:
             try:
-                await self._one(url)
+                await self._one(*server)
                 return
             except NoConnectionError as error:
-                self._failed(url, error)
+                self._failed(server, error)
         if any(isinstance(each, RefusedError) for each in self._failures.values()):
             self.settled.set()
 
-    def _failed(self, url: str, error: NoConnectionError) -> None:
-        if str(error) != str(self._failures.get(url)):
+    def _failed(self, server: tuple[str, str], error: NoConnectionError) -> None:
+        if str(error) != str(self._failures.get(server)):
             _log.warning("%s; connecting is retried", error)
-        self._failures[url] = error
+        self._failures[server] = error
         self.reason = str(max(self._failures.values(), key=lambda each: isinstance(each, RefusedError)))
 
-    async def _one(self, url: str) -> None:
-        client = NatsClient(self._access, url, self._calls.on_message, self._on_error)
+    async def _one(self, url: str, tls_name: str) -> None:
+        client = NatsClient(self._access, url, self._calls.on_message, self._on_error, tls_name)
         try:
             await self._prepared(client, url)
             if not self._stopping.done():
@@ -179,11 +179,11 @@ class Connection:
             if self.is_connected:
                 self.is_connected = False
                 self.counts["disconnected"] += 1
-                found = (f"{url.partition('://')[0]}://{each.netloc}" for each in client.discovered_servers)
-                self._discovered = [each for each in found if each not in self._options.servers]
+                self._discovered = [each for each in client.others() if each[0] not in self._options.servers]
                 if not self._stopping.done():
                     why = client.last_error or "silence, or an invalid line"
-                    self._failed(url, NoConnectionError(f"the connection to the NATS server {url} was lost ({why})"))
+                    lost = NoConnectionError(f"the connection to the NATS server {url} was lost ({why})")
+                    self._failed((url, tls_name), lost)
             await client.end()
 
     async def _prepared(self, client: NatsClient, url: str) -> None:

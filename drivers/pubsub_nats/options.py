@@ -1,10 +1,10 @@
 """Options of ``nats_pubsub_driver``, in the group ``[pubsub_nats]``. Needs no NATS client."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Meta
 
 import pubsub_lib.config.driver_options as shared
@@ -21,7 +21,7 @@ _Count = Annotated[int, Meta(ge=1, le=2**40)]
 _Seconds = Annotated[float, Meta(ge=0.01, le=3600)]
 
 
-class NatsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NatsOptions(shared.DriverOptions, frozen=True, forbid_unknown_fields=True):
     """The driver's own options. Times in seconds."""
 
     servers: Annotated[
@@ -83,18 +83,15 @@ def _conflict(options: NatsOptions) -> str:
         return "servers is empty; name at least one"
     if options.user and options.credentials_file:
         return "user and credentials_file are both given; remove one"
-    half = shared.half_given(options, ("user", "password"), ("tls_cert_file", "tls_key_file"))
-    return half or shared.reconnect_conflict(options)
+    return shared.conflict(options, ("user", "password"), ("tls_cert_file", "tls_key_file"))
 
 
 def _wrong_server(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        known = parts.scheme in ("nats", "tls") and parts.hostname and parts.port != 0
-    except ValueError:
-        known, parts = False, urlsplit("")
     if "@" in url:
         return "an address of servers holds a user or a password; set the options for them, and remove it"
-    if not known or parts.path.strip("/") or parts.query or parts.fragment:
-        return f"the address {masked_url(url)!r} of servers is not nats://host:port or tls://host:port; correct it"
-    return ""
+    with suppress(ValueError):  # else it is wrong, too
+        parts = urlsplit(url)
+        more = parts.path.strip("/") or parts.query or parts.fragment
+        if parts.scheme in ("nats", "tls") and parts.hostname and parts.port != 0 and not more:
+            return ""
+    return f"the address {masked_url(url)!r} of servers is not nats://host:port or tls://host:port; correct it"

@@ -60,15 +60,14 @@ class NatsSubscriber(Subscriber):
 
     def register_topic(self, topic: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.register_topic`."""
-        self._change(topic, self._topics.add)
+        self._change(check_topic(topic), self._topics.add)
 
     def unregister_topic(self, topic: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.unregister_topic`."""
-        self._change(topic, self._topics.discard)
+        self._change(check_topic(topic), self._topics.discard)
 
     def _change(self, topic: str, change: Any) -> None:
         self._life.check_open()
-        check_topic(topic)
         with self._lock:
             change(topic)
             self._changed.add(topic)

@@ -10,7 +10,7 @@ from msgspec import Meta
 import pubsub_lib.config.driver_options as shared
 from pubsub_lib.config.fields import checked_options, option, opts_of
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.masking import masked, masked_repr
+from pubsub_lib.masking import masked
 
 EXTRA: Final = "redis"
 """The extra of this distribution that brings the client library."""
@@ -25,7 +25,7 @@ _Count = Annotated[int, Meta(ge=1, le=_MAX)]
 _Seconds = Annotated[float, Meta(ge=0.001, le=3600)]
 
 
-class RedisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RedisOptions(shared.DriverOptions, frozen=True, forbid_unknown_fields=True):
     """The driver's own options. Times in seconds."""
 
     url: Annotated[
@@ -60,10 +60,6 @@ class RedisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _Count, option("Maximum number of hello requests that a publisher answers in a second; further ones wait.")
     ] = 2000
 
-    def __repr__(self) -> str:
-        """Without the password."""
-        return masked_repr(self.__struct_fields__, self)
-
 
 OPTIONS: Final = opts_of(RedisOptions)
 
@@ -84,7 +80,7 @@ def checked(given: Mapping[str, Any]) -> tuple[RedisOptions, Server]:
     options = checked_options(RedisOptions, given, "redis_pubsub_driver", GROUP)
     if not options.prefix.isprintable():
         raise ConfigError(f"the prefix {options.prefix!r} is not printable; correct it in [{GROUP}]")
-    if conflict := shared.half_given(options, ("cert_file", "key_file")) or shared.reconnect_conflict(options):
+    if conflict := shared.conflict(options, ("cert_file", "key_file")):
         raise ConfigError(f"redis_pubsub_driver cannot use its options: {conflict} in [{GROUP}]")
     server = server_of(options.url)
     if server.scheme != TLS and (options.ca_file or options.cert_file):

@@ -7,10 +7,12 @@ A driver's struct declares the field with its own bounds: ``reconnect_interval: 
 import ssl
 from typing import Annotated, Final, Protocol
 
+import msgspec
 from msgspec import Meta
 
 from pubsub_lib.config.fields import option
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.masking import masked_repr
 
 SendWait = Annotated[float, Meta(ge=0, le=1)]
 """Seconds that ``send_event`` may block: at most what its contract allows."""
@@ -25,6 +27,14 @@ RECONNECT_INTERVAL: Final = option(
     "Wait before a lost connection is retried; it doubles with each failure. In seconds."
 )
 MAX_RECONNECT_INTERVAL: Final = option("Maximum wait before a lost connection is retried. In seconds.")
+
+
+class DriverOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base class of options with a password, which is not shown."""
+
+    def __repr__(self) -> str:
+        """Without the values of secrets."""
+        return masked_repr(self.__struct_fields__, self)
 
 
 class Reconnecting(Protocol):
@@ -55,6 +65,11 @@ def half_given(options: object, *pairs: tuple[str, str]) -> str:
         if bool(getattr(options, one)) != bool(getattr(options, other)):
             return f"of {one} and {other} only one is given; set both or none"
     return ""
+
+
+def conflict(options: Reconnecting, *pairs: tuple[str, str]) -> str:
+    """What is wrong with the waits, or with pairs of options that need each other, for such an error."""
+    return half_given(options, *pairs) or reconnect_conflict(options)
 
 
 def tls_context(options: object, group: str, prefix: str = "") -> ssl.SSLContext:

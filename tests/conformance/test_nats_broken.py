@@ -31,7 +31,7 @@ def only_once(connection: Connection) -> None:
     """Make the half end when its connection is lost."""
     real = connection._one_of
 
-    async def one_of(servers: list[str]) -> None:
+    async def one_of(servers: list[tuple[str, str]]) -> None:
         await real(servers)
         if connection.counts["connected"]:
             connection._stop(0.0)

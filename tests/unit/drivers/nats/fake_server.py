@@ -1,6 +1,7 @@
 """A NATS server of a test that records the commands of its clients, and sends what the test gives."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,8 +18,10 @@ def message(sid: bytes, subject: bytes, data: bytes, reply: bytes = b"") -> byte
 class Peer:
     """The server's side of one connection."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, info: bytes, tls: ssl.SSLContext | None) -> None:
         self._connection = connection
+        self._info = info
+        self._tls = tls
         self.commands: list[bytes] = []
         """The first lines of all commands so far."""
         self.subjects: dict[bytes, bytes] = {}
@@ -33,10 +36,20 @@ class Peer:
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
+    def _connected(self) -> socket.socket:
+        """The connection, after the client may send commands."""
+        self.send(self._info)
+        if self._tls is not None:
+            try:
+                self._connection = self._tls.wrap_socket(self._connection, server_side=True)
+            except OSError:  # the client refuses the certificate
+                self._connection.close()
+                raise
+        return self._connection
+
     def serve(self, on_command: Callable[["Peer"], None]) -> None:
         """Read commands until the connection ends."""
-        with suppress(OSError), self._connection, self._connection.makefile("rb") as lines:
-            self.send(INFO)
+        with suppress(OSError), self._connected() as connection, connection.makefile("rb") as lines:
             while line := lines.readline():
                 words = line.split()
                 if words[0] in (b"PUB", b"HPUB"):
@@ -50,12 +63,24 @@ class Peer:
 
 
 class FakeServer:
-    """Answers pings. ``on_command`` is called after each command of a client; use the server in a ``with`` block."""
+    """Answers pings. ``on_command`` is called after each command of a client; use the server in a ``with`` block.
 
-    def __init__(self, on_command: Callable[[Peer], None] = lambda peer: None) -> None:
+    With ``tls``, connections are encrypted. ``info``: the server's first line to each client.
+    """
+
+    def __init__(
+        self,
+        on_command: Callable[[Peer], None] = lambda peer: None,
+        tls: ssl.SSLContext | None = None,
+        info: bytes = INFO,
+        host: str = "127.0.0.1",
+    ) -> None:
         self._on_command = on_command
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"nats://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._tls = tls
+        self.info = info
+        self._listening = socket.create_server((host, 0))
+        self.port: int = self._listening.getsockname()[1]
+        self.url = f"nats://{host}:{self.port}"
         self.peers: list[Peer] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
 
@@ -64,6 +89,12 @@ class FakeServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server and its connections. Idempotent."""
+        if self._listening.fileno() < 0:
+            return
         self._listening.shutdown(socket.SHUT_RDWR)
         self._threads[0].join(10)
         self._listening.close()
@@ -75,7 +106,7 @@ class FakeServer:
     def _accept(self) -> None:
         with suppress(OSError):  # the listening socket was shut down
             while True:
-                peer = Peer(self._listening.accept()[0])
+                peer = Peer(self._listening.accept()[0], self.info, self._tls)
                 self.peers.append(peer)
                 thread = threading.Thread(target=peer.serve, args=(self._on_command,), daemon=True)
                 self._threads.append(thread)

@@ -142,6 +142,13 @@ def test_a_password_in_an_address_is_refused_and_not_shown(url: str) -> None:
     assert "secret-1" not in str(caught.value)
 
 
+def test_the_password_is_not_shown() -> None:
+    options = checked({"user": "me", "password": "hunter2"})
+    for shown in (options, client.access(options)):
+        assert "hunter2" not in repr(shown)
+        assert "user='me'" in repr(shown)
+
+
 def test_a_file_that_cannot_be_used_is_a_config_error(tmp_path: Path) -> None:
     (tmp_path / "ca").write_text("no certificate")
     for name, path in (("tls_ca_file", "ca"), ("tls_ca_file", "missing"), ("credentials_file", "missing")):
