@@ -116,6 +116,12 @@ class SessionRecorder(Transaction):
             raise UsageError("a savepoint is still open inside a transaction that commits; end the savepoint first")
         if savepoint is not None:
             return
+        if self._sent:
+            # The counter may have moved, and would be committed without a link.
+            raise UsageError(
+                "an earlier commit of this session's transaction failed; call session.rollback() and run the "
+                "transaction again"
+            )
         try:
             connection = session.connection(bind_arguments=self._bind)
             self._check_connection(session, connection)

@@ -261,6 +261,31 @@ def test_commit_tried_again_after_another_listeners_error_executes_the_verbs_onc
     assert assert_consistent(store) == 1
 
 
+def test_commit_tried_again_without_a_rollback_is_refused(
+    store: Store, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The counter has moved, and would be committed without a link."""
+    recorder = store.session(session)
+    failing = [True]
+
+    def fail(name: str) -> None:
+        if name == "writer.after_counter" and failing:
+            failing.pop()
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(writer, "armed", True)
+    monkeypatch.setattr(writer, "hit", fail)
+    recorder.set("t", "k", 1)
+    with pytest.raises(ZeroDivisionError):
+        session.commit()
+    with pytest.raises(UsageError, match="call session.rollback"):
+        session.commit()
+    session.rollback()
+    recorder.set("t", "k", 1)
+    session.commit()
+    assert assert_consistent(store) == 1
+
+
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("when", ["before_commit", "before_flush"])
 def test_verbs_recorded_too_late_for_a_commit_fail_it(
