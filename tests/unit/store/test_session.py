@@ -278,7 +278,7 @@ def test_commit_tried_again_without_a_rollback_is_refused(
     recorder.set("t", "k", 1)
     with pytest.raises(ZeroDivisionError):
         session.commit()
-    with pytest.raises(UsageError, match="call session.rollback"):
+    with pytest.raises(UsageError, match=r"call session\.rollback"):
         session.commit()
     session.rollback()
     recorder.set("t", "k", 1)
