@@ -75,8 +75,7 @@ class NatsClient(Client):
     def __init__(self, access: Access, url: str, on_message: OnMessage, on_error: OnError, tls_name: str = "") -> None:
         super().__init__()
         self._access = access
-        self._url = url
-        self._tls_name = tls_name
+        self._url, self._tls_name = url, tls_name
         self._on_message = on_message
         self._on_error = on_error
         self._ps = SubjectParser(self)

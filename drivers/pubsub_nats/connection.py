@@ -58,7 +58,7 @@ class Connection:
         self._logged: set[str] = set()
         """Kinds of refused subjects."""
         self.settled = threading.Event()
-        """Set when the first connection was made, or refused."""
+        """Set when the first connection was made or refused, and by ``stop``."""
         self.is_connected = False
         self._failures: dict[tuple[str, str], NoConnectionError] = {}
         """The last failure of each server since the last connection."""
@@ -94,6 +94,7 @@ class Connection:
         """End the connection and the thread; ``work`` gets ``linger`` seconds to end by itself. Idempotent."""
         with self._lock:
             self._stopped = True
+        self.settled.set()
         self._call(partial(self._stop, linger))
 
     def join(self, timeout: float) -> None:

@@ -62,6 +62,7 @@ class NatsPublisher(Publisher):
         try:
             self._connection.start()
             self._connection.settled.wait(self._options.connect_timeout)
+            self._life.check_open()
             if not self._connection.is_connected:
                 raise TransportError(self._connection.reason)
         except BaseException:

@@ -68,9 +68,13 @@ def _opened(options: RedisOptions, server: Server, lookup: NameLookup, keep: Kee
     addresses: list[tuple[int, Any]] = [(socket.AF_UNIX, server.path)]
     if server.scheme != UNIX:
         addresses = [(each[0], each[4]) for each in lookup.addresses(options.connect_timeout)]
-    failure = OSError("no address")
+    failure: OSError | None = None
     for family, address in addresses:
-        opened = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            opened = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:  # the system may lack this family, which explains no failure of another address
+            failure = failure or error
+            continue
         try:
             _connect(opened, address, options.connect_timeout, keep)
         except OSError as error:
@@ -79,7 +83,7 @@ def _opened(options: RedisOptions, server: Server, lookup: NameLookup, keep: Kee
         else:
             opened.settimeout(options.timeout)
             return opened
-    raise failure
+    raise failure or OSError("no address")
 
 
 def _connect(opened: socket.socket, address: Any, seconds: float, keep: Keep) -> None:

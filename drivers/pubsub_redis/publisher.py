@@ -39,7 +39,7 @@ class RedisPublisher(Publisher):
         self._life = PublisherState()
         self._lock = threading.Lock()
         self._settled = threading.Event()
-        """Set at the first connection, and at an error that no retry repairs."""
+        """Set at the first connection, at an error that no retry repairs, and by ``close``."""
         self._reason = f"start the Redis server {server.url}, or correct url in [{GROUP}]: the server did not answer"
         """Why there is no connection."""
         self._connected = False
@@ -71,6 +71,7 @@ class RedisPublisher(Publisher):
             answering.run(partial(self._asks.answer, on_hello_request, on_connected))
             sending.run(partial(link.run, self))
         self._settled.wait(self._options.connect_timeout)
+        self._life.check_open()
         if not self._connected:
             reason = self._reason
             self.close()

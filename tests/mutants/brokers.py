@@ -125,7 +125,7 @@ MUTANTS = (
     CONNECTION(
         "other_servers_of_the_cluster_are_not_used",
         " + self._discovered)\n",
-        "\n",
+        ")\n",
         f"{SERVER}test_a_client_moves_to_another_server_of_the_cluster",
         "a client that knows one server waits for it although its cluster works",
     ),

@@ -1,5 +1,6 @@
 """The connection of the Redis driver without a Redis server: what it makes of replies and errors, and its end."""
 
+import errno
 import logging
 import os
 import socket
@@ -19,6 +20,7 @@ from redis import exceptions
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
 from pubsub_redis.connection import Command, Link
+from pubsub_redis.opening import made
 from pubsub_redis.options import checked
 from pubsub_redis.publisher import RedisPublisher
 from pubsub_redis.subscriber import RedisSubscriber
@@ -141,6 +143,14 @@ def silent_server() -> Iterator[socket.socket]:
 
 
 @contextmanager
+def closed_port() -> Iterator[Any]:
+    """The address of a port that refuses connections."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()
+
+
+@contextmanager
 def full_server() -> Iterator[socket.socket]:
     """Accepts no further connection, and refuses none: as a host that drops packets."""
     with ExitStack() as ending:
@@ -243,9 +253,47 @@ def test_a_half_that_was_closed_while_it_connected_sends_nothing(
     connection.disconnect.assert_called_once_with()
 
 
+def test_an_address_family_that_the_system_lacks_hides_no_other_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(family: int, *more: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return really(family, *more)
+
+    really = socket.socket
+    options, server = checked({"url": "redis://host"})
+    with silent_server() as listening, closed_port() as refusing:
+        monkeypatch.setattr("pubsub_redis.opening.socket.socket", lacking)
+        four, six = [(socket.AF_INET, 1, 6, "", each) for each in (listening.getsockname(), refusing)], socket.AF_INET6
+        for found in ([(six, 1, 6, "", ("::1", 1)), four[0]], [four[0], (six, 1, 6, "", ("::1", 1))]):
+            lookup = Mock(addresses=lambda seconds, found=found: found)
+            made(options, server, lookup, lambda opened: None).opened().close()
+        lookup = Mock(addresses=lambda seconds: [four[1], (six, 1, 6, "", ("::1", 1))])
+        with pytest.raises(OSError, match="Connection refused"):
+            made(options, server, lookup, lambda opened: None).opened()
+
+
 def test_a_half_that_was_closed_connects_no_more(link: Link) -> None:
     with silent_server() as server, socket.create_connection(server.getsockname()) as connecting:
         link.stop()
         with pytest.raises(OSError, match="closed meanwhile"):
             link._keep(connecting)
         assert link._socket is None
+
+
+def test_a_publisher_that_is_closed_while_it_starts_names_no_server() -> None:
+    errors: list[TransportError] = []
+    with silent_server() as server:
+        url = f"redis://127.0.0.1:{server.getsockname()[1]}"
+        publisher = RedisPublisher(*checked({"url": url, **SLOW}), Limits())
+
+        def start() -> None:
+            with pytest.raises(TransportError) as caught:
+                publisher.initialize(lambda request: None, lambda: None)
+            errors.append(caught.value)
+
+        starting = threading.Thread(target=start, daemon=True)
+        starting.start()
+        server.accept()[0].close()
+        publisher.close()
+        starting.join(LONG)
+    assert [str(each) for each in errors] == ["this publisher is closed; make a new one"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -82,6 +83,25 @@ def test_a_connection_that_ends_at_once_is_retried_with_growing_waits() -> None:
             listener.subscriber.close()
     assert listener.subscriber.counters()["connected"] >= 1
     assert made[6] - made[5] >= 0.01 * 2**5 / 2
+
+
+def test_close_ends_the_start_of_a_publisher() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"nats://127.0.0.1:{silent.getsockname()[1]}"
+        publisher = NatsDriver.publisher(settings(url, connect_timeout=3600.0))
+        errors: list[TransportError] = []
+
+        def start() -> None:
+            with pytest.raises(TransportError) as caught:
+                publisher.initialize(lambda request: None, lambda: None)
+            errors.append(caught.value)
+
+        starting = threading.Thread(target=start, daemon=True)
+        starting.start()
+        silent.accept()[0].close()
+        publisher.close()
+        starting.join(LONG)
+    assert [str(each) for each in errors] == ["this publisher is closed; make a new one"]
 
 
 @pytest.mark.parametrize("half", [NatsDriver.publisher, NatsDriver.subscriber])
