@@ -9,7 +9,8 @@ import msgspec
 
 from pubsub_lib.config.options import SERVICE_GROUP
 from pubsub_lib.config.reading import Configuration
-from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.config.service import STANDBY, ServiceSettings
+from pubsub_lib.core.leased_publishers import ORIGIN, RELAY
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.logs import logger
 from pubsub_lib.service import log
@@ -21,6 +22,8 @@ ADJUSTED: Final = ("follow_interval", "keep_links", "keep_time", "recount_time",
 """The options of ``[publisher_service]`` that a running service changes. The others are known to other processes
 (``lease``, ``address``), are bound at the start, or belong to the protocol's core (``grace``).
 """
+_ADJUSTED_BY_ROLE: Final = {ORIGIN: ADJUSTED, STANDBY: ("follow_interval",), RELAY: ()}
+"""Those of them that a service of each role uses: only an origin reads the changelog, trims it and recounts."""
 LOG_GROUP: Final = "DEFAULT"
 _TAKEN: Final = {*((SERVICE_GROUP, name) for name in ADJUSTED), *((LOG_GROUP, name) for name in log.LEVELS)}
 
@@ -57,6 +60,8 @@ class Reload:
         taken = set(_TAKEN)
         if logging["log_config_append"] or self._logging["log_config_append"]:
             taken -= {(LOG_GROUP, name) for name in log.LEVELS}
+        role = self._used[SERVICE_GROUP, "role"]  # that of the start
+        unused = {(SERVICE_GROUP, name) for name in ADJUSTED if name not in _ADJUSTED_BY_ROLE[role]}
         changed = {each for each in self._used if values.get(each) != self._used[each]}
         if self._level:
             changed.discard((LOG_GROUP, "debug"))  # the command line takes precedence, also after a restart
@@ -64,11 +69,15 @@ class Reload:
         self._logging = {
             name: logging[name] if (LOG_GROUP, name) in taken else used for name, used in self._logging.items()
         }
-        _log.info("the configuration is reloaded; changed and in use: %s", _named(changed & taken) or "no option")
+        in_use = _named((changed & taken) - unused) or "no option"
+        _log.info("the configuration is reloaded; changed and in use: %s", in_use)
+        if changed & unused:
+            names = _named(changed & unused)
+            _log.info("these options have changed, and a service with role = %s does not use them: %s", role, names)
         if changed - taken:
             _log.warning("these options have changed, and need a restart of the service: %s", _named(changed - taken))
-        in_use = msgspec.structs.replace(service, grace=self._used[SERVICE_GROUP, "grace"])  # it needs a restart
-        if sentence := service_settings.trims_unread_links(in_use):
+        running = msgspec.structs.replace(service, role=role, grace=self._used[SERVICE_GROUP, "grace"])
+        if sentence := service_settings.trims_unread_links(running):
             _log.warning("%s", sentence)
 
     def _values(self, configuration: Configuration, logging: log.Values) -> Used:

@@ -9,6 +9,7 @@ from pubsub_lib.config import options
 from pubsub_lib.config.pubsub import GROUP, WILDCARDS
 from pubsub_lib.config.reading import Configuration, refuse_unknown
 from pubsub_lib.config.service import STANDBY, ServiceSettings
+from pubsub_lib.core.leased_publishers import ORIGIN
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.exposure import is_loopback
 from pubsub_lib.free_port import has_free_port
@@ -114,9 +115,11 @@ def names_channel(settings: Settings, service: ServiceSettings) -> bool:
 
 
 def trims_unread_links(service: ServiceSettings) -> str:
-    """The sentence about a ``keep_time`` so short that links would not be read from the changelog, or ""."""
+    """The sentence about a ``keep_time`` so short that links would not be read from the changelog, or "": only an
+    origin reads and trims it.
+    """
     needed = service.follow_interval + service.grace
-    if not 0 < service.keep_time <= needed:
+    if service.role != ORIGIN or not 0 < service.keep_time <= needed:
         return ""
     return (
         f"keep_time in [{options.SERVICE_GROUP}] is {service.keep_time:g} s, so links would leave the changelog "

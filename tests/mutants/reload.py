@@ -21,6 +21,13 @@ MUTANTS = (
         "test_each_other_option_is_named_at_every_reload_until_the_restart",
         "an operator who reloads twice believes that every option is in use",
     ),
+    RELOAD(
+        "options_that_the_role_does_not_use_are_in_use",
+        "_named((changed & taken) - unused)",
+        "_named(changed & taken)",
+        "test_options_that_the_role_does_not_use_are_not_called_in_use",
+        "an operator believes that a relay trims the changelog",
+    ),
     SIGNALS(
         "shutdown_is_lost_behind_reloads",
         "            self._asked = True\n            if self._end_at_second:\n",

@@ -268,6 +268,22 @@ def test_rule_r6_relays_that_listen_to_each_other_are_not_ready(origin: Settings
         assert poll(lambda: any("is below this relay" in why for each in relays for why in each.problems()), LONG)
 
 
+def test_second_address_of_the_same_parent_is_used_as_the_first_one(origin: Settings, store: Store) -> None:
+    above = bound(origin.store_url, "relay-1")
+    addresses = above.bind_address, above.bind_address.replace("127.0.0.1", "localhost")
+    lower = msgspec.structs.replace(bound(origin.store_url, "relay-2"), parents=addresses)
+    with relay_of(above, store, origin.bind_address) as first, relay_of(lower, store) as second:
+        first.serve_syncs_at(8867)
+        parents = second.parents
+        assert parents is not None
+        assert poll(lambda: parents.channel == (addresses[0], 8867), LONG)
+        with parents._lock:
+            assert parents._parents.leave(time.monotonic())
+            parents._moved("its network is cut")
+        parents._thread.wake()
+        assert poll(lambda: parents.channel == (addresses[1], 8867), LONG), "its hellos are taken for late ones"
+
+
 def test_rule_r6_hellos_do_not_name_a_parent_that_was_left(origin: Settings, store: Store) -> None:
     parents = "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"
     relay = relay_of(msgspec.structs.replace(bound(origin.store_url, "relay-1"), parents=parents), store)

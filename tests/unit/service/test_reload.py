@@ -20,10 +20,14 @@ IN_USE = "the configuration is reloaded; changed and in use: "
 class Running:
     """A configuration file and the service that was started with it."""
 
-    def __init__(self, folder: Path, level: str = "", **log_options: str) -> None:
+    def __init__(self, folder: Path, level: str = "", role: str = "origin", **log_options: str) -> None:
         self.path = folder / "net.conf"
+        self._role = f"role = {role}\nserve_syncs = true\n"
         self.adjusted: list[ServiceSettings] = []
-        self._common = f"[pubsub]\nstore_url = sqlite:///{folder}/net.db\nservice_name = api-1\nenable_pub_sub = true\n"
+        self._common = (
+            f"[pubsub]\nstore_url = sqlite:///{folder}/net.db\nservice_name = api-1\nenable_pub_sub = true\n"
+            "topics = t\n"
+        )
         self.write(default="\n".join(f"{name} = {value}" for name, value in log_options.items()))
         drivers = ["zmq_pubsub_driver", "zmq_pubsub_multiproc_driver"]
         configuration = Configuration.read(self.path)
@@ -31,8 +35,8 @@ class Running:
 
     def write(self, service: str = "", pubsub: str = "", default: str = "", zmq: str = "") -> None:
         """Replace the file."""
-        groups = f"[DEFAULT]\n{default}\n{self._common}{pubsub}\n[publisher_service]\n{service}\n[pubsub_zmq]\n{zmq}\n"
-        self.path.write_text(groups)
+        own = f"[publisher_service]\n{self._role}{service}\n"
+        self.path.write_text(f"[DEFAULT]\n{default}\n{self._common}{pubsub}\n{own}[pubsub_zmq]\n{zmq}\n")
 
     def reload(self, caplog: pytest.LogCaptureFixture) -> list[str]:
         """The lines that a reload logs."""
@@ -86,6 +90,32 @@ def test_each_other_option_is_named_at_every_reload_until_the_restart(
     assert running.reload(caplog) == [f"{IN_USE}no option", needed]
     running.write("trim_interval = 3")
     assert running.reload(caplog) == [f"{IN_USE}no option"]
+
+
+@pytest.mark.parametrize(
+    ("role", "used"), [("relay", "no option"), ("standby", "follow_interval in [publisher_service]")]
+)
+def test_options_that_the_role_does_not_use_are_not_called_in_use(
+    role: str, used: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = Running(tmp_path, role=role)
+    running.write("follow_interval = 0.5\nkeep_links = 10\nkeep_time = 0.6\nrecount_time = 7\ntrim_interval = 3")
+    others = ", ".join(f"{name} in [publisher_service]" for name in ADJUSTED if name not in used)
+    assert running.reload(caplog) == [
+        f"{IN_USE}{used}",
+        f"these options have changed, and a service with role = {role} does not use them: {others}",
+    ]
+    assert running.reload(caplog) == [f"{IN_USE}no option"]
+    running.write("lease = 20")
+    assert running.reload(caplog)[2] == f"{RESTART}lease in [publisher_service]"
+
+
+def test_role_of_the_start_decides_which_options_are_in_use(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    running._role = "role = standby\nserve_syncs = true\n"
+    running.write("keep_links = 10")
+    assert running.reload(caplog)[0] == f"{IN_USE}keep_links in [publisher_service]"
 
 
 def test_values_are_not_logged(running: Running, caplog: pytest.LogCaptureFixture) -> None:
