@@ -79,46 +79,46 @@ def followed_advice(world: World, *arguments: object) -> tuple[list[int], int]:
 
 
 @pytest.mark.parametrize(("limit", "pages"), [(1, 6), (2, 3), (3, 2), (4, 2), (100, 1)])
-def test_pages_have_every_change_of_transactions_with_many_topics(limit: int, pages: int, world: World) -> None:
+def test_pages_have_every_change_of_transactions_with_many_topics(limit: int, pages: int, fresh: World) -> None:
     # The links of a transaction are sorted by topic, and its positions by the order in which the keys were named.
-    positions = spread(world, ["c", "b", "a"]) + spread(world, ["b", "c", "a"])
-    assert followed_advice(world, "--since", positions[0] - 1, "--limit", limit) == (positions, pages)
+    positions = spread(fresh, ["c", "b", "a"]) + spread(fresh, ["b", "c", "a"])
+    assert followed_advice(fresh, "--since", positions[0] - 1, "--limit", limit) == (positions, pages)
 
 
-def test_pages_of_the_default_limit_within_one_transaction(world: World) -> None:
-    positions = spread(world, [f"t{number:03}" for number in reversed(range(250))])
-    assert followed_advice(world, "--since", positions[0] - 1) == (positions, 3)
+def test_pages_of_the_default_limit_within_one_transaction(fresh: World) -> None:
+    positions = spread(fresh, [f"t{number:03}" for number in reversed(range(250))])
+    assert followed_advice(fresh, "--since", positions[0] - 1) == (positions, 3)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 100])
-def test_pages_since_a_position_within_a_transaction(limit: int, world: World) -> None:
-    positions = spread(world, ["d", "c", "b", "a"]) + spread(world, ["b", "a"])
+def test_pages_since_a_position_within_a_transaction(limit: int, fresh: World) -> None:
+    positions = spread(fresh, ["d", "c", "b", "a"]) + spread(fresh, ["b", "a"])
     for at, position in enumerate(positions[:4]):
-        assert followed_advice(world, "--since", position, "--limit", limit)[0] == positions[at + 1 :]
+        assert followed_advice(fresh, "--since", position, "--limit", limit)[0] == positions[at + 1 :]
 
 
-def test_advice_names_the_options_that_choose_the_changes(world: World) -> None:
-    first = write(world, 1)[-1]
-    positions = write(world, 3, "-it's")
-    found = followed_advice(world, "--since", first, "--topic=-it's", "--limit", 1, "--values")
+def test_advice_names_the_options_that_choose_the_changes(fresh: World) -> None:
+    first = write(fresh, 1)[-1]
+    positions = write(fresh, 3, "-it's")
+    found = followed_advice(fresh, "--since", first, "--topic=-it's", "--limit", 1, "--values")
     assert found == ([each - 1 for each in positions], 3)
-    output = world.run("log", "--since", first, "--topic=-it's", "--limit", 1, "--values")
+    output = fresh.run("log", "--since", first, "--topic=-it's", "--limit", 1, "--values")
     assert output.err.endswith(f"log --since {positions[0] - 1} '--topic=-it'\"'\"'s' --limit 1 --values\n")
 
 
-def test_newest_changes_of_transactions_with_many_topics(world: World) -> None:
-    positions = spread(world, ["b", "a", "c"]) + spread(world, ["c", "b", "a"])
+def test_newest_changes_of_transactions_with_many_topics(fresh: World) -> None:
+    positions = spread(fresh, ["b", "a", "c"]) + spread(fresh, ["c", "b", "a"])
     for limit in range(1, 7):
-        found = world.run("log", "--limit", limit, "-f", "json").json
+        found = fresh.run("log", "--limit", limit, "-f", "json").json
         assert [each["position"] for each in found] == positions[-limit:]
 
 
-def test_newest_change_is_the_create_after_a_move(world: World) -> None:
-    with world.open() as store:
+def test_newest_change_is_the_create_after_a_move(fresh: World) -> None:
+    with fresh.open() as store:
         for topic in ("z", "a"):
             with store.transaction() as tx:
                 tx.set("t", "k", topic, topic=topic)
-    (found,) = world.run("log", "--limit", 1, "-f", "json").json
+    (found,) = fresh.run("log", "--limit", 1, "-f", "json").json
     assert (found["action"], found["topic"]) == ("create", "a")
 
 
