@@ -158,7 +158,7 @@ class Connection:
             self.settled.set()
 
     def _failed(self, server: tuple[str, str], error: NoConnectionError) -> None:
-        if str(error) != str(self._failures.get(server)):
+        if str(error) not in map(str, self._failures.values()):  # a server may be tried with two names
             _log.warning("%s; connecting is retried", error)
         self._failures[server] = error
         self.reason = str(max(self._failures.values(), key=lambda each: isinstance(each, RefusedError)))

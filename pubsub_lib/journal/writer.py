@@ -163,11 +163,13 @@ class _Run:
                 file.close()
                 self._file = None
                 self._open_file()
-                due = True
+                due, begun = True, self._file is not None
             else:
                 # The compaction removes old files, which frees a full disk, where no new file can begin.
                 broken = bool(self.error) and now - self.roller.started >= settings.roll_seconds
-                due = broken and not self._closed
+                due, begun = broken and not self._closed, False
+        if begun:
+            self.put("mark")  # a file without a record looks like one whose records are lost
         if due:
             self.roller.start()
 

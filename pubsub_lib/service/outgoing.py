@@ -153,7 +153,11 @@ class Outgoing:
         """Send links of the changelog. Those for which the time did not suffice stay due. If none was sent, they are
         given up: the transport takes nothing, or one of them cannot be sent.
         """
-        left, error = self._attempt(links)
+        try:
+            left, error = self._attempt(links)
+        except BaseException:
+            self._unpublished.settle(links)  # one of them may raise each time, and keep all others from being sent
+            raise
         if error is not None and len(left) == len(links):
             self._give_up(left, error)
             left = []

@@ -5,7 +5,8 @@ has no locks on gaps. So another writer may create it after the check. Every wri
 the counter. Therefore these objects are looked up once more when the counter is locked, and then stay absent until the
 COMMIT. SQLite needs none of this, because it has one writer at a time.
 
-The look-up takes no lock: another writer may have locked the object and wait for the counter.
+The look-up takes no lock: another writer may have locked the object and wait for the counter. In a session on MariaDB
+or MySQL it locks, and a deadlock may end one of the two.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

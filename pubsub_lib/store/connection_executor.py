@@ -51,7 +51,9 @@ def commits_each_statement(connection: Connection) -> bool:
         native: Any = connection.connection.driver_connection
         return driver.isolation_level is None and not native.in_transaction
     asks = getattr(driver, "get_autocommit", None)  # MySQL's drivers, whose autocommit is a function that sets it
-    return bool(driver.autocommit if asks is None else asks())
+    if asks is not None:
+        return bool(asks())
+    return not callable(driver.autocommit) and bool(driver.autocommit)  # some adapters of SQLAlchemy cannot be asked
 
 
 class ConnectionExecutor(Executor):

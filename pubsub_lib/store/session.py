@@ -65,6 +65,8 @@ class SessionRecorder(Transaction):
         """Whether ``nonce`` was sent to the database: the next transaction needs another one. Until then it stays, so
         that a program may read it before the session begins."""
         self._pending: Commit | None = None
+        self._done = False
+        """Whether the verbs of this transaction were written without an error, or had nothing to write."""
         self._listeners: list[tuple[str, Callable[..., None]]] = [
             ("before_commit", self._before_commit),
             ("after_commit", self._after_commit),
@@ -108,8 +110,8 @@ class SessionRecorder(Transaction):
             session.flush()  # a program may record its changes while they are flushed, too
         self._ending = savepoint
         self._executed = self._executed or savepoint is None
-        if not self._operations or self._pending is not None:
-            # Pending: another listener stopped the commit after our verbs were executed, and it is tried again.
+        if not self._operations or self._done:
+            # Done: another listener stopped the commit after our verbs were executed, and it is tried again.
             return
         if over_savepoint:
             # That commit would end before our verbs are executed, so it must not begin.
@@ -132,7 +134,7 @@ class SessionRecorder(Transaction):
             raise error_mapping.translate(error, "writing in a session") from error
         if outcome.error is not None:
             raise outcome.error  # not translated: a hook may raise an error of another database
-        self._pending = outcome.commit
+        self._pending, self._done = outcome.commit, True
 
     def _check_connection(self, session: Session, connection: Connection) -> None:
         """Refuse another database, and a transaction that the session's COMMIT does not commit as a whole."""
@@ -192,4 +194,4 @@ class SessionRecorder(Transaction):
     def _forget(self) -> None:
         self._operations = []
         self._reads = {}
-        self._pending = None
+        self._pending, self._done = None, False

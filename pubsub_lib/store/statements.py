@@ -196,7 +196,7 @@ def next_links(columns: Iterable[ColumnElement[Any]]) -> Select[Any]:
     """The links after the position ``after`` in commit order, at most ``maximum``."""
     links = schema.links.c
     found = select(*columns).where(links.position > bindparam("after", type_=BigInteger))
-    return found.order_by(links.position, links.topic).limit(bindparam("maximum", type_=Integer))
+    return found.order_by(links.position, links.topic).limit(bindparam("maximum", type_=BigInteger))
 
 
 def bounded_links(columns: Iterable[ColumnElement[Any]]) -> Select[Any]:

@@ -3,7 +3,7 @@
 Order (rule S1): read, lock and check the objects; then lock the counter, as late as possible, because it is locked
 until the end; then write objects, links and heads. Every read here locks, so that it sees committed rows at any
 isolation of a user's session: a plain read of InnoDB's REPEATABLE READ would show an old head and break the chain.
-Objects that were absent are looked up again when the counter is locked (:mod:`.absent`).
+Objects that were absent are looked up again when the counter is locked, in general without a lock (:mod:`.absent`).
 """
 
 import time

@@ -144,6 +144,18 @@ def test_process_end_without_close_writes_the_close_record(tmp_path: Path) -> No
     assert sorted(runs.values()) == [["open", who, "close"] for who in ("child", "parent", "process")]
 
 
+def test_file_of_an_idle_participant_begins_with_a_record(tmp_path: Path) -> None:
+    """A copy of a file without a record looks like one whose records are lost."""
+    journal = Journal(settings(tmp_path, roll_bytes=1024), "replica", "r")
+    for position in range(7, 20):
+        journal.messages(("applied",), envelope(position))
+    run_of(journal).maintain()
+    files = sorted(tmp_path.glob("*.journal"))
+    assert len(files) == 2
+    assert [row.kind for row in read(files[-1])] == ["mark"]
+    journal.close()
+
+
 def test_rejected_messages_are_recorded_once_with_the_marks(tmp_path: Path) -> None:
     journal, counted = Journal(settings(tmp_path), "replica", "r"), {"foreign": 0, "version": 2}
     journal.watch(lambda: counted)
@@ -344,7 +356,7 @@ def test_removed_folder_stops_nothing(tmp_path: Path) -> None:
     run_of(journal).maintain()  # opens a file in a folder that is created again
     journal.note("hello")
     journal.close()
-    assert kinds(rows(folder)) == ["hello", "close"]
+    assert kinds(rows(folder)) == ["mark", "hello", "close"]
 
 
 def test_large_file_is_finished_and_numbering_continues(tmp_path: Path) -> None:
@@ -353,8 +365,11 @@ def test_large_file_is_finished_and_numbering_continues(tmp_path: Path) -> None:
         journal.messages(("sent",), envelope(position))
         run_of(journal).maintain()
     journal.close()
-    assert len(find([tmp_path]).append) > 3
-    assert [row.number for row in rows(tmp_path)] == list(range(1, 43))
+    parts = len(find([tmp_path]).append)
+    assert parts > 3
+    found = rows(tmp_path)
+    assert [row.number for row in found] == list(range(1, len(found) + 1))
+    assert sum(row.kind == "mark" for row in found) == 20 + parts - 1, "each further part begins with one"
 
 
 def test_journal_thread_writes_marks_and_parquet(tmp_path: Path) -> None:

@@ -188,6 +188,24 @@ def test_portion_of_which_nothing_is_sent_is_given_up(caplog: pytest.LogCaptureF
     assert sent.links == own[:7], "as links of workers"
 
 
+def test_link_that_raises_anything_does_not_keep_others_from_being_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, sent = outgoing()
+    history = History()
+    out.in_changelog([history.commit()], 0.0)
+
+    def fail(_links: Sequence[Link], _sent: list[Envelope]) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sent, "publish", fail)
+        with pytest.raises(MemoryError):
+            out.due(1.0, {"api-1"}, False)
+    other = history.commit()
+    out.in_changelog([other], 1.0)
+    out.due(2.0, {"api-1"}, False)
+    assert sent.links == [other]
+
+
 WORKER = ("api-1", "a" * 32)
 
 

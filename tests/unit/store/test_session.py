@@ -240,6 +240,25 @@ def test_session_closed_after_a_failed_commit_hands_nothing_over(
     assert (seen, recorder.commit, store.get("t", "k"), ports(engine)) == ([], None, None, ["p1"])
 
 
+def test_commit_without_a_change_is_tried_again_after_another_listeners_error(
+    store: Store, session: Session, engine: Engine
+) -> None:
+    recorder = store.session(session)
+
+    def refuse(_session: Session) -> None:
+        raise ZeroDivisionError
+
+    event.listen(session, "before_commit", refuse)  # after our listener
+    recorder.delete("t", "k", missing_ok=True)
+    session.add(Port(name="p1", number=1))
+    with pytest.raises(ZeroDivisionError):
+        session.commit()
+    event.remove(session, "before_commit", refuse)
+    session.commit()
+    assert ports(engine) == ["p1"]
+    assert recorder.commit is None
+
+
 def test_commit_tried_again_after_another_listeners_error_executes_the_verbs_once(
     store: Store, session: Session
 ) -> None:
