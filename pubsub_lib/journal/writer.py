@@ -156,8 +156,7 @@ class _Run:
         self._note_rejected()
         self.put("mark")
         with self.lock:
-            file, settings = self._file, self._settings
-            now = time.monotonic()
+            file, settings, now = self._file, self._settings, time.monotonic()
             old = now - self._opened >= settings.roll_seconds
             if file is not None and not self._closed and (file.size >= settings.roll_bytes or old):
                 file.close()
@@ -166,8 +165,8 @@ class _Run:
                 due, begun = True, self._file is not None
             else:
                 # The compaction removes old files, which frees a full disk, where no new file can begin.
-                broken = bool(self.error) and now - self.roller.started >= settings.roll_seconds
-                due, begun = broken and not self._closed, False
+                broken = bool(self.error) and not self._closed
+                due, begun = broken and now - self.roller.started >= settings.roll_seconds, False
         if begun:
             self.put("mark")  # a file without a record looks like one whose records are lost
         if due:
