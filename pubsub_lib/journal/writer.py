@@ -28,8 +28,7 @@ SLICE: Final = 1000
 """Objects in one entry of a listing: a frame stays small, and the lock is released in between."""
 
 
-_LAST: Final = -100
-"""Priority after all other finalizers of multiprocessing at the end of a process."""
+_LAST: Final = -100  # priority: after all other finalizers of multiprocessing at the end of a process
 
 
 class _Run:
