@@ -68,7 +68,7 @@ def test_file_that_is_removed_after_a_kept_part_of_its_run_is_reported(
     *_, last = rolled_run(folder) if rolled else run_of_three_parts(folder)
     found = gathered_while(folder, monkeypatch, last, last.unlink)
     assert found.problems == [f"{last} cannot be read (it was deleted); check which process deletes journal files"]
-    assert [last for _, last in found.torn[""]] == [5], "the end of the run is missing"
+    assert [last for _, last in found.torn[""]] == [6], "the end of the run is missing"
 
 
 def test_file_that_is_set_aside_before_it_is_read_is_missing_evidence(
@@ -117,7 +117,7 @@ def test_files_that_were_removed_after_their_check_are_left_out(tmp_path: Path) 
     left = without_removed(left)
     assert left is not None
     assert left.files[""] == [second]
-    assert [last for _, last in left.torn[""]] == [5]
+    assert [last for _, last in left.torn[""]] == [6]
     assert left.problems == [f"{third} cannot be read (it was deleted); check which process deletes journal files"]
     size = second.stat().st_size
     assert found.size == size
