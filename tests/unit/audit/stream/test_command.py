@@ -173,19 +173,24 @@ def test_output_that_cannot_be_written_ends_the_follower_with_the_exit_code(
     )
 
 
-def test_windows_that_cannot_be_read_at_the_end_make_the_result_incomplete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rounds(monkeypatch, Round([], [], {}))
-    answers = iter([[window(LOST)], [], OSError(errno.EIO, os.strerror(errno.EIO), "summary.json")])
+def windows_read(monkeypatch: pytest.MonkeyPatch, *found: Sequence[Closed] | OSError) -> None:
+    """Replace the results of reading the windows in the folder."""
+    answers = iter(found)
 
-    def read_windows(_: Path) -> object:
+    def read_windows(_: Path) -> Sequence[Closed]:
         answer = next(answers)
         if isinstance(answer, OSError):
             raise answer
         return answer
 
     monkeypatch.setattr("pubsub_lib.audit.stream.windows.written", read_windows)
+
+
+def test_windows_that_cannot_be_read_at_the_end_make_the_result_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds(monkeypatch, Round([], [], {}))
+    windows_read(monkeypatch, [window(LOST)], [], OSError(errno.EIO, os.strerror(errno.EIO), "summary.json"))
     (tmp_path / "out" / "checkpoint").mkdir(parents=True)
     saved = State(AuditSettings(), closed={"net": 2_000_000 * SECOND})
     (tmp_path / "out" / "checkpoint" / "state.json").write_bytes(msgspec.json.encode(saved))
@@ -210,15 +215,7 @@ def test_windows_that_cannot_be_read_are_returned_by_a_later_round(
     missed, new = window(LOST), window(CAME, begin=2_000_000)
     output = Output([], as_json=True, settings=AuditSettings())
     loop = cast("AuditLoop", SimpleNamespace(round=lambda *, last: Round([new], ["x is garbage"], {})))
-    answers = iter([OSError(errno.EIO, os.strerror(errno.EIO), "summary.json"), [missed, new]])
-
-    def read_windows(_: Path) -> object:
-        answer = next(answers)
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
-
-    monkeypatch.setattr("pubsub_lib.audit.stream.windows.written", read_windows)
+    windows_read(monkeypatch, OSError(errno.EIO, os.strerror(errno.EIO), "summary.json"), [missed, new])
     assert command._round(loop, output, tmp_path, last=False)
     found = capsys.readouterr()
     assert [msgspec.json.decode(line)["window"] for line in found.out.splitlines()] == [new.window]

@@ -38,6 +38,15 @@ class Place:
         one.messages(("applied",), envelope(7, 8))
         return one
 
+    def second_part_alone(self) -> str:
+        """A run whose first part is missing; its id."""
+        one = self.journal()
+        one.close()
+        compact(self.folder)
+        (path,) = self.folder.iterdir()
+        path.rename(self.folder / f"{one.run}-000002.parquet")
+        return one.run
+
     def taken(self) -> list[str]:
         return sorted({taken_of(path.stem)[0] for path in (self.spool / folder_of("net 1/ä")).iterdir()})
 
@@ -266,16 +275,12 @@ def test_deleted_folder_is_reported_and_read_when_it_exists_again(tmp_path: Path
 
 def test_missing_part_counts_as_lost_after_the_patience(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    one = place.journal()
-    one.close()
-    compact(place.folder)
-    (path,) = place.folder.iterdir()
-    path.rename(place.folder / f"{one.run}-000002.parquet")
+    run = place.second_part_alone()
     assert place.look().given_up["net 1/ä"] == frozenset()
     place.now = 60.0
     look = place.look()
-    assert look.given_up["net 1/ä"] == {(one.run, 1)}
-    assert look.problems == [f"part 1 of the run {one.run} is missing; its records count as lost"]
+    assert look.given_up["net 1/ä"] == {(run, 1)}
+    assert look.problems == [f"part 1 of the run {run} is missing; its records count as lost"]
     assert place.look().problems == []
 
 
@@ -283,17 +288,13 @@ def test_missing_part_counts_as_lost_for_followers_of_one_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path)
-    one = place.journal()
-    one.close()
-    compact(place.folder)
-    (path,) = place.folder.iterdir()
-    path.rename(place.folder / f"{one.run}-000002.parquet")
+    run = place.second_part_alone()
     place.look()
     place.intake.save()
     later = time.time() + 61
     monkeypatch.setattr("pubsub_lib.audit.stream.missing_parts.time.time", lambda: later)
     place.again()
-    assert place.look().given_up["net 1/ä"] == {(one.run, 1)}
+    assert place.look().given_up["net 1/ä"] == {(run, 1)}
 
 
 @pytest.mark.parametrize("age", [59, 61])
