@@ -24,6 +24,7 @@ from pubsub_redis.opening import made
 from pubsub_redis.options import checked
 from pubsub_redis.publisher import RedisPublisher
 from pubsub_redis.subscriber import RedisSubscriber
+from tests.unit.drivers.starting import reason_of_a_start_that_close_ends
 
 LOG = logging.getLogger("pubsub_redis.test")
 LONG = longest(30.0)
@@ -281,19 +282,8 @@ def test_a_half_that_was_closed_connects_no_more(link: Link) -> None:
 
 
 def test_a_publisher_that_is_closed_while_it_starts_names_no_server() -> None:
-    errors: list[TransportError] = []
     with silent_server() as server:
         url = f"redis://127.0.0.1:{server.getsockname()[1]}"
         publisher = RedisPublisher(*checked({"url": url, **SLOW}), Limits())
-
-        def start() -> None:
-            with pytest.raises(TransportError) as caught:
-                publisher.initialize(lambda request: None, lambda: None)
-            errors.append(caught.value)
-
-        starting = threading.Thread(target=start, daemon=True)
-        starting.start()
-        server.accept()[0].close()
-        publisher.close()
-        starting.join(LONG)
-    assert [str(each) for each in errors] == ["this publisher is closed; make a new one"]
+        reason = reason_of_a_start_that_close_ends(publisher, server)
+    assert reason == "this publisher is closed; make a new one"

@@ -18,6 +18,7 @@ from pubsub_lib.errors import TransportError
 from pubsub_nats.driver import NatsDriver
 from tests.unit.drivers.nats.fake_server import FakeServer, Peer, message
 from tests.unit.drivers.nats.test_server import LONG, WHO, Listener, envelope, listening, settings
+from tests.unit.drivers.starting import reason_of_a_start_that_close_ends
 
 DATA, HELLO = b"pubsub.data.a", b"pubsub.hello"
 
@@ -89,19 +90,8 @@ def test_close_ends_the_start_of_a_publisher() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"nats://127.0.0.1:{silent.getsockname()[1]}"
         publisher = NatsDriver.publisher(settings(url, connect_timeout=3600.0))
-        errors: list[TransportError] = []
-
-        def start() -> None:
-            with pytest.raises(TransportError) as caught:
-                publisher.initialize(lambda request: None, lambda: None)
-            errors.append(caught.value)
-
-        starting = threading.Thread(target=start, daemon=True)
-        starting.start()
-        silent.accept()[0].close()
-        publisher.close()
-        starting.join(LONG)
-    assert [str(each) for each in errors] == ["this publisher is closed; make a new one"]
+        reason = reason_of_a_start_that_close_ends(publisher, silent)
+    assert reason == "this publisher is closed; make a new one"
 
 
 @pytest.mark.parametrize("half", [NatsDriver.publisher, NatsDriver.subscriber])
