@@ -8,6 +8,7 @@ import contextlib
 import logging
 import os
 import random
+import shutil
 import signal
 import traceback
 import zlib
@@ -27,6 +28,8 @@ from xdist.workermanage import WorkerController
 from pubsub_lib import logs
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import RepeatFilter
+from pubsub_lib.store import Store
+from pubsub_lib.store.administration import new_id
 
 if TYPE_CHECKING:
     from selenium import webdriver
@@ -223,22 +226,48 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[webdriver.Chr
         pytest.skip(str(error))
 
 
-@pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    """URL of an SQLite database in a file that does not exist yet."""
-    return f"sqlite:///{tmp_path / 'store.sqlite'}"
+@pytest.fixture(scope="session")
+def sqlite_original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite file with this library's tables. To copy it takes a tenth of the time of the migrations."""
+    path = tmp_path_factory.mktemp("original") / "store.sqlite"
+    Store(f"sqlite:///{path}").close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_original(postgres_server: PrivateServer) -> str:
+    """URL of a PostgreSQL database with this library's tables, for copies."""
+    return _with_tables(postgres_server)
+
+
+@pytest.fixture(scope="session")
+def mariadb_original(mariadb_server: PrivateServer) -> str:
+    """URL of a MariaDB database with this library's tables, for copies."""
+    return _with_tables(mariadb_server)
 
 
 @pytest.fixture
-def postgres_url(postgres_server: PrivateServer) -> Iterator[str]:
-    """URL of an empty PostgreSQL database for this test."""
-    yield from _database(postgres_server)
+def sqlite_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of an SQLite database with this library's tables; for a test marked ``empty_database``, of a file that does
+    not exist yet."""
+    path = tmp_path / "store.sqlite"
+    url = f"sqlite:///{path}"
+    if not _is_empty(request):
+        shutil.copyfile(request.getfixturevalue("sqlite_original"), path)
+        new_id(url)
+    return url
 
 
 @pytest.fixture
-def mariadb_url(mariadb_server: PrivateServer) -> Iterator[str]:
-    """URL of an empty MariaDB database for this test."""
-    yield from _database(mariadb_server)
+def postgres_url(request: pytest.FixtureRequest, postgres_server: PrivateServer) -> Iterator[str]:
+    """URL of a PostgreSQL database with this library's tables; for a test marked ``empty_database``, without them."""
+    yield from _database(request, postgres_server, "postgres_original")
+
+
+@pytest.fixture
+def mariadb_url(request: pytest.FixtureRequest, mariadb_server: PrivateServer) -> Iterator[str]:
+    """URL of a MariaDB database with this library's tables; for a test marked ``empty_database``, without them."""
+    yield from _database(request, mariadb_server, "mariadb_original")
 
 
 @pytest.fixture(
@@ -249,7 +278,10 @@ def mariadb_url(mariadb_server: PrivateServer) -> Iterator[str]:
     ]
 )
 def database_url(request: pytest.FixtureRequest) -> str:
-    """URL of an empty database for this test, which runs once on each of the three databases."""
+    """URL of a database for this test, which runs once on each of the three database systems.
+
+    It has this library's tables, as after ``pubsub-db init``; for a test marked ``empty_database`` it has none.
+    """
     return str(request.getfixturevalue(request.param))
 
 
@@ -277,8 +309,22 @@ def _serve(server: Server) -> Iterator[Server]:
         server.stop()
 
 
-def _database(server: PrivateServer) -> Iterator[str]:
+def _is_empty(request: pytest.FixtureRequest) -> bool:
+    return request.node.get_closest_marker("empty_database") is not None
+
+
+def _with_tables(server: PrivateServer) -> str:
     url = server.create_database()
+    Store(url).close()
+    return url
+
+
+def _database(request: pytest.FixtureRequest, server: PrivateServer, original: str) -> Iterator[str]:
+    if _is_empty(request):
+        url = server.create_database()
+    else:
+        url = server.copy_database(request.getfixturevalue(original))
+        new_id(url)
     yield url
     server.drop_database(url)
 

@@ -102,6 +102,16 @@ class PrivateServer(ABC):
         self._execute(self._creation(name))
         return self._url(name)
 
+    def copy_database(self, url: str) -> str:
+        """Create a database with the tables and rows of another one of this server. Returns its URL.
+
+        Nobody may be connected to the original. A store in the copy has the id of the original, see ``new_id``.
+        Raises StoreUnavailable.
+        """
+        name = next(self._names)
+        self._copy(sqlalchemy.make_url(url).database or "", name)
+        return self._url(name)
+
     def drop_database(self, url: str) -> None:
         """Drop a database that ``create_database`` made, and end its connections.
 
@@ -156,6 +166,9 @@ class PrivateServer(ABC):
     def _creation(self, database: str) -> str:
         """The statement that creates an empty database."""
         return f"CREATE DATABASE {database}"
+
+    @abstractmethod
+    def _copy(self, original: str, database: str) -> None: ...
 
     @abstractmethod
     def _drop(self, database: str) -> None: ...

@@ -109,6 +109,9 @@ class PrivatePostgres(PrivateServer):
             self._strategy = " STRATEGY FILE_COPY" if newer and not self.durable else ""
         return super()._creation(database) + self._strategy
 
+    def _copy(self, original: str, database: str) -> None:
+        self._execute(f"{self._creation(database)} TEMPLATE {original}")
+
     def _drop(self, database: str) -> None:
         self._execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
 
@@ -156,6 +159,12 @@ class PrivateMariaDB(PrivateServer):
 
     def _data_folder_query(self) -> str:
         return "SELECT @@datadir"
+
+    def _copy(self, original: str, database: str) -> None:
+        tables = self._execute(f"SHOW TABLES FROM {original}")
+        layouts = [f"CREATE TABLE {database}.{each} LIKE {original}.{each}" for each in tables]
+        rows = [f"INSERT INTO {database}.{each} SELECT * FROM {original}.{each}" for each in tables]
+        self._execute(self._creation(database), *layouts, *rows)
 
     def _drop(self, database: str) -> None:
         # A connection that a test left open holds metadata locks, and DROP would wait for them.

@@ -56,6 +56,7 @@ def documented(database: URL) -> list[str]:
 )
 def database_url(request: pytest.FixtureRequest) -> str:
     """URL of an empty database on a server with roles."""
+    request.applymarker(pytest.mark.empty_database)
     return str(request.getfixturevalue(request.param))
 
 

@@ -71,6 +71,7 @@ def world(request: pytest.FixtureRequest, make_world: Make, capsys: pytest.Captu
 @pytest.fixture(params=["sqlite_url", pytest.param("postgres_url", marks=pytest.mark.postgresql)])
 def bare(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> World:
     """A separate database for each test, without tables."""
+    request.applymarker(pytest.mark.empty_database)
     url = request.getfixturevalue(request.param)
     world = World(url, alone(tmp_path, url))
     world.capture = capsys

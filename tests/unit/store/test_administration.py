@@ -10,6 +10,8 @@ from pubsub_lib.store import Store, administration, url
 from pubsub_lib.store.schema import REVISION
 from tests.unit.store.conftest import SETTINGS
 
+pytestmark = pytest.mark.empty_database
+
 
 def test_revision_of_a_database(database_url: str) -> None:
     assert administration.revision(database_url, settings=SETTINGS) is None

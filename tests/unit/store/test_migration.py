@@ -18,6 +18,8 @@ from pubsub_lib.errors import SchemaError
 from pubsub_lib.store import Store, StoreSettings, migrate, migration, schema
 from pubsub_lib.store.migration import KNOWN
 
+pytestmark = pytest.mark.empty_database
+
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:

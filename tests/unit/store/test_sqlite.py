@@ -42,6 +42,7 @@ def test_without_create_a_missing_file_is_named_and_not_created(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.empty_database
 def test_without_create_an_empty_database_stays_empty_until_another_creates_it(
     open_store: Opener, database_url: str
 ) -> None:

@@ -375,6 +375,7 @@ def test_unreachable_database_is_named(url: str, sentence: str) -> None:
         Store(url)
 
 
+@pytest.mark.empty_database
 def test_missing_database_is_named(database_url: str) -> None:
     if database_url.startswith("sqlite"):
         return  # it would be created
@@ -383,6 +384,7 @@ def test_missing_database_is_named(database_url: str) -> None:
         Store(wrong)
 
 
+@pytest.mark.empty_database
 def test_read_only_store_rejects_writes(open_store: Opener) -> None:
     # SQLite: no file exists; the others: no tables exist
     with pytest.raises((SchemaError, StoreUnavailable), match=r"or create (it|them) by pubsub-db init"):
@@ -472,6 +474,7 @@ def _open_and_write(url: str, number: int) -> None:
         put(store, f"k{number}")
 
 
+@pytest.mark.empty_database
 def test_empty_database_is_created_by_several_processes_at_once(database_url: str) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_open_and_write, args=(database_url, i)) for i in range(4)]

@@ -36,12 +36,28 @@ def tables(url: str) -> list[str]:
     return sqlalchemy.inspect(sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)).get_table_names()
 
 
+@pytest.mark.empty_database
 def test_database_url_is_an_empty_database(database_url: str) -> None:
     assert tables(database_url) == []
     run(database_url, "CREATE TABLE t (x INT)", "INSERT INTO t VALUES (1)")
     assert run(database_url, "SELECT x FROM t") == [1]
 
 
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_copied_database_has_the_tables_and_rows_of_the_original(server: PrivateServer) -> None:
+    with Store(server.url) as store, store.transaction() as tx:
+        tx.set("a", "1", {"n": 1}, topic="t")
+    copy = server.copy_database(server.url)
+    with Store(copy) as other:
+        assert other.get("a", "1") == {"n": 1}
+        assert tables(copy) == tables(server.url)
+        with other.transaction() as tx:
+            tx.delete("a", "1")
+    with Store(server.url) as store:
+        assert store.get("a", "1") == {"n": 1}
+
+
+@pytest.mark.empty_database
 @pytest.mark.parametrize(
     ("durable", "version", "statement"),
     [
