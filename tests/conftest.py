@@ -32,6 +32,7 @@ from pubsub_lib.store import Store
 from pubsub_lib.store.administration import new_id
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from selenium import webdriver
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -209,6 +210,29 @@ def redis_server() -> Iterator[PrivateRedis]:
 def private_redis() -> Iterator[PrivateRedis]:
     """A Redis server for this test alone, which it may kill and restart."""
     yield from _serve(PrivateRedis())
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """The Spark session of all tests that need one: they run in one process, so that only one JVM starts.
+
+    It is for small tables: the JVM optimizes less, because optimizing code would take most of the time.
+    """
+    from pubsub_lib.audit.spark.session import QUICK_JVM, session  # other test processes need no pyspark
+
+    options = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
+    }
+    try:
+        made, _ = session("local[2]", options=options)
+    except ConfigError as error:
+        if IN_CI:
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+    yield made
+    made.stop()
 
 
 @pytest.fixture(scope="module")

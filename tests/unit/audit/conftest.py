@@ -11,11 +11,9 @@ import pytest
 
 from pubsub_lib.audit.ingest.input import Input, torn_ends
 from pubsub_lib.audit.settings import AuditSettings, Listing
-from pubsub_lib.audit.spark.session import QUICK_JVM, adapt, session
+from pubsub_lib.audit.spark.session import adapt
 from pubsub_lib.audit.spark.settled import together
-from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal.rows import COLUMNS, Row, arrow_schema
-from tests.conftest import IN_CI
 from tests.unit.audit.generator import BOUND, GRACE, SILENCE, TORN, WINDOW
 
 if TYPE_CHECKING:
@@ -35,24 +33,6 @@ class Audit(Protocol):
         self, cases: Mapping[str, Sequence[Row]], size: int, listed: Mapping[str, Listing] | None = None,
         settings: AuditSettings = SETTINGS,
     ) -> "Tables": ...  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator["SparkSession"]:
-    """A session for small tables: the JVM optimizes less, because optimizing code would take most of the time."""
-    options = {
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.driver.extraJavaOptions": QUICK_JVM,
-    }
-    try:
-        made, _ = session("local[2]", options=options)
-    except ConfigError as error:
-        if IN_CI:
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
-    yield made
-    made.stop()
 
 
 @pytest.fixture

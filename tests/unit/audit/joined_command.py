@@ -78,11 +78,12 @@ def _session() -> Iterator["SparkSession"]:
         "spark.default.parallelism": "2",
         "spark.driver.extraJavaOptions": QUICK_JVM,
     }
-    made, _ = session("local[2]", options=options)
+    made, new = session("local[2]", options=options)
     try:
         yield made
     finally:
-        made.stop()
+        if new:
+            made.stop()
 
 
 def _some(

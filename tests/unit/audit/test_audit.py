@@ -1,8 +1,7 @@
 """Runs of real trackers, caches and journals, judged by the oracle: healthy replicas are never accused."""
 
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from _measurements import command
@@ -11,7 +10,9 @@ from tests.scale import scaled
 from tests.unit.audit.joined_parts import FAULTS
 from tests.unit.audit.joined_runs import Tally, run
 
-ROOT = Path(__file__).resolve().parents[3]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 RUNS = scaled(200, "PUBSUB_TEST_JOINED")
 """Number of runs on the model of a store, for each test here; ``tools/bench joined`` runs on real stores."""
 
@@ -51,10 +52,11 @@ def test_joined_command_rejects_an_unknown_database(capsys: pytest.CaptureFixtur
 
 @pytest.mark.slow
 @pytest.mark.postgresql
-def test_spark_and_oracle_agree_on_runs_with_real_stores(seed: int) -> None:
-    """In another process, because the command ends its Spark session, which the tests here share."""
-    bench = [sys.executable, str(ROOT / "tools" / "bench_app.py"), "joined", "--runs", "24", "--seed", str(seed)]
-    done = subprocess.run(bench, capture_output=True, text=True, check=False, timeout=900)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "12 on postgresql, 12 on sqlite" in done.stdout
-    assert "tables in which Spark and the oracle differ: 0" in done.stdout
+def test_spark_and_oracle_agree_on_runs_with_real_stores(
+    spark: "SparkSession", capsys: pytest.CaptureFixture[str], seed: int
+) -> None:
+    """The command uses the session of the tests: a JVM of its own would take most of the time."""
+    assert command.run("joined", ["--runs", "24", "--seed", str(seed)]) == 0
+    output = capsys.readouterr().out
+    assert "12 on postgresql, 12 on sqlite" in output
+    assert "tables in which Spark and the oracle differ: 0" in output
