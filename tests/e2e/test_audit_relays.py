@@ -14,6 +14,7 @@ from pubsub_lib.audit.ingest.store_journal import journal_of_store
 from pubsub_lib.audit.main import main
 from pubsub_lib.audit.report.report import read_summary
 from pubsub_lib.journal.reading import find, read
+from tests.e2e.judges import JUDGES, ORACLE
 from tests.e2e.service_host import LONG, Host, Watched, write
 from tests.e2e.test_relays import OPTIONS, listens_to
 from tests.unit.audit.oracle import Oracle, Verdict
@@ -58,7 +59,8 @@ def row(tmp_path: Path, sqlite_url: str) -> Iterator[Row]:
     made.close()
 
 
-def test_fault_on_each_hop_is_found_at_its_hop_and_nothing_else(row: Row, tmp_path: Path) -> None:
+@pytest.mark.parametrize("judge", JUDGES)
+def test_fault_on_each_hop_is_found_at_its_hop_and_nothing_else(judge: str, row: Row, tmp_path: Path) -> None:
     positions: dict[int, str] = {}
     with Store(row.origin.database) as store:
         processes = [each.service() for each in (row.origin, *row.relays)]
@@ -87,6 +89,11 @@ def test_fault_on_each_hop_is_found_at_its_hop_and_nothing_else(row: Row, tmp_pa
     assert {(each.name, each.service, each.blame, each.position) for each in found if each.position > warm} == expected
     assert (oracle.strays(), oracle.store(), oracle.state(), oracle.missing(), oracle.bits()) == ([], [], [], False, 0)
 
+    if judge != ORACLE:
+        spark_agrees(row, oracle, found, tmp_path)
+
+
+def spark_agrees(row: Row, oracle: Oracle, found: list[Verdict], tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ["--window", "1", "--grace", "1", "--bound", "30", "--silence", "60"]
     assert main(["run", str(row.journals), "--store", row.origin.database, "--out", str(out), *options]) == 0

@@ -27,6 +27,7 @@ def report_of(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_short_run_ends_equal_and_audited(tmp_path: Path) -> None:
     folder, results = tmp_path / "tmp", tmp_path / "results"
     folder.mkdir()
@@ -99,7 +100,7 @@ def test_replica_with_a_corrupted_object_fails_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_interrupted_run_leaves_no_files_and_processes(how: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "tools" / "chaos_app.py"), "--minutes", "10", "--no-audit"]
     with subprocess.Popen(

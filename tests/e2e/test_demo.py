@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from demo_app import parse
 from selenium.webdriver.common.by import By
 
 from pubsub_lib.errors import ConfigError
@@ -202,6 +203,7 @@ def page_of_the_audit_opens_without_errors(report: dict[str, Any], tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_audit_names_the_object_that_was_corrupted_in_a_replica(tmp_path: Path) -> None:
     folder, results = tmp_path / "tmp", tmp_path / "results"
     folder.mkdir()
@@ -238,7 +240,7 @@ def demo_in_the_middle(folder: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
 def test_interrupted_demo_leaves_no_files_and_processes(how: signal.Signals, tmp_path: Path) -> None:
     with demo_in_the_middle(tmp_path) as running:
         assert len(processes_of(tmp_path)) > 2
@@ -282,10 +284,13 @@ def test_killed_demo_ends_its_processes(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_invalid_option_is_reported_in_one_sentence(arguments: Sequence[str], reason: str, tmp_path: Path) -> None:
-    done = call("demo_app.py", *arguments, folder=tmp_path)
-    assert done.returncode == 2
-    assert_one_sentence(done.stderr, f"tools/demo: {reason}")
+def test_invalid_option_is_reported_in_one_sentence(
+    arguments: Sequence[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(arguments)
+    assert ended.value.code == 2
+    assert_one_sentence(capsys.readouterr().err, f"tools/demo: {reason}")
 
 
 def test_full_disk_is_reported_in_one_sentence(tmp_path: Path) -> None:

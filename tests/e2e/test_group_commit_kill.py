@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,10 @@ from tests.e2e.store_checks import assert_consistent
 
 WORKERS = 3
 COUNT = 20
+DATABASES: dict[str, list[pytest.MarkDecorator]] = {
+    "sqlite_url": [], "postgres_url": [pytest.mark.postgresql], "mariadb_url": [pytest.mark.mariadb, pytest.mark.long],
+}  # fmt: skip
+"""MariaDB is left to ``tools/test --all``: the store's own tests of group commits run on all three."""
 
 
 def host_on(database: str, folder: Path, timeout: int) -> Iterator[Host]:
@@ -43,8 +48,16 @@ def host_on(database: str, folder: Path, timeout: int) -> Iterator[Host]:
         store_retry_max_seconds=30 * timeout,
         store_retry_attempts=50,
     )
-    yield host
-    host.close()
+    try:
+        yield host
+    finally:
+        host.close()
+
+
+@pytest.fixture(params=[pytest.param(name, marks=marks) for name, marks in DATABASES.items()])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """URL of a database for this test."""
+    return str(request.getfixturevalue(request.param))
 
 
 @pytest.fixture
@@ -85,18 +98,33 @@ def order_all(workers: list["subprocess.Popen[str]"], count: int = COUNT) -> Non
         order(worker, count)
 
 
+KILLS = {
+    "writer.after_lock": "sqlite_url",
+    "writer.after_counter": "postgres_url",
+    "writer.before_commit": "sqlite_url",
+    "service.after_prepared": "postgres_url",
+    "service.before_answer": "sqlite_url",
+    "service.before_send": "postgres_url",
+}
+"""Where the service is killed, and the database with which this is not left to ``tools/test --all``."""
+
+
 @pytest.mark.parametrize(
-    "failpoint",
+    ("failpoint", "database"),
     [
-        "writer.after_lock=kill@4",
-        "writer.after_counter=kill@4",
-        "writer.before_commit=kill@4",
-        "service.after_prepared=kill@4",
-        "service.before_answer=kill@4",
-        "service.before_send=kill@4",
+        pytest.param(failpoint, name, marks=marks if KILLS[failpoint] == name else [*marks, pytest.mark.long])
+        for failpoint in KILLS
+        for name, marks in DATABASES.items()
     ],
 )
-def test_service_killed_in_the_middle_of_a_group_commits_nothing_twice(failpoint: str, host: Host) -> None:
+def test_service_killed_in_the_middle_of_a_group_commits_nothing_twice(
+    failpoint: str, database: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with contextmanager(host_on)(request.getfixturevalue(database), tmp_path, 30) as host:
+        killed_in_the_middle(f"{failpoint}=kill@4", host)
+
+
+def killed_in_the_middle(failpoint: str, host: Host) -> None:
     service = host.service(failpoint)
     with Store(host.database) as store, Watched(host.settings) as watched:
         workers = [host.worker() for _ in range(WORKERS)]

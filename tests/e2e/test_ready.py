@@ -18,7 +18,7 @@ from pubsub_lib import Store
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LONG: Final = 120.0
-STARTS: Final = 8
+STARTS: Final = 4
 ANSWERS: Final = 20
 """Number of checked answers after each start; the first ones come while the program is still starting."""
 

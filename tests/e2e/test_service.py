@@ -111,6 +111,7 @@ def _wait_for_notification(status: str, systemd: socket.socket) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_idle_minute_loses_no_lease_and_needs_no_sync(
     tmp_path: Path, sqlite_url: str, postgres_url: str, mariadb_url: str
 ) -> None:

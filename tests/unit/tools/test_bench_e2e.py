@@ -56,6 +56,7 @@ def test_quick_measures_sqlite_and_downloads_nothing() -> None:
 
 @pytest.mark.postgresql
 @pytest.mark.slow
+@pytest.mark.long
 def test_quick_compares_postgresql_with_listen_notify() -> None:
     found = quick("postgresql")
     bare = ["bare-psycopg", "bare-psycopg-host"]

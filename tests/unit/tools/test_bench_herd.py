@@ -132,6 +132,7 @@ def test_proxy_counts_the_bytes_that_come_back_and_the_connections() -> None:
             assert (counts.sent, counts.most) == (0, 0)
 
 
+@pytest.mark.long
 def test_small_herd_keeps_the_bounds_that_do_not_depend_on_its_size() -> None:
     parser = Parser(prog="herd")
     herd.options(parser)

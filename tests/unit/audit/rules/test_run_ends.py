@@ -91,7 +91,7 @@ def test_nothing_is_accused_whose_evidence_comes_after_the_reading(settings: Aud
     assert pending > 100
 
 
-@pytest.mark.parametrize("size", [LITTLE, MUCH])
+@pytest.mark.parametrize("size", [LITTLE, pytest.param(MUCH, marks=pytest.mark.long)])
 def test_growing_journals_have_the_verdicts_of_the_oracle(audit: Audit, size: int) -> None:
     read, listed = {}, {}
     for took in (0, GRACE, 8 * WINDOW):

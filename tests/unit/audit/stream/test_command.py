@@ -382,7 +382,7 @@ def test_part_without_a_record_is_missing_evidence(
     assert f"{second.stem} has no whole record, as after a full disk" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("late", ["finished", "being written"])
+@pytest.mark.parametrize("late", ["finished", pytest.param("being written", marks=pytest.mark.long)])
 def test_participant_without_a_journal_counts_as_for_run_until_it_appears(
     late: str,
     tmp_path: Path,
