@@ -47,8 +47,8 @@ MUTANTS = (
     ),
     UNREADABLE(
         "unreadable_objects_stay",
-        "if version_of(*ident) != each.version]",
-        "if version_of(*ident) is None]",
+        "if _version(cache, *ident) != each.version]",
+        "if _version(cache, *ident) is None]",
         f"{LEFT_OUT}::test_an_object_that_does_not_fit_its_type_is_listed_after_a_read",
         "an object that was written again is still called unreadable",
     ),
