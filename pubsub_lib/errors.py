@@ -130,7 +130,9 @@ class OutcomeUnknown(StoreError):
     be queried for the outcome. From ``Replica.wait_for``: the changelog was trimmed beyond the transaction, or the
     replica has no database to query.
 
-    ``nonce`` identifies the transaction: ``Store.committed(nonce)`` returns later whether it is committed.
+    ``nonce`` identifies the transaction: ``Store.committed(nonce)`` returns later whether it is committed. Its False is
+    certain only while the changelog has all links since the transaction; so it is not after ``Replica.wait_for``
+    raised because the changelog was trimmed: read the objects then.
     """
 
     def __init__(self, message: str, nonce: int) -> None:

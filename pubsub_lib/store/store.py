@@ -406,7 +406,8 @@ class Store:
     def committed(self, nonce: int) -> bool:
         """Whether the transaction with this nonce is committed; waits for one that is still being committed.
 
-        False is certain as long as the changelog was not trimmed past the time of the transaction's attempts.
+        True is certain. False is, as long as the changelog has all links since the attempts (``keep_links``,
+        ``keep_time``); later a commit is found only until others have written to all its topics: read the objects.
         """
         check_kind("nonce", nonce, int, "an integer, as tx.commit and OutcomeUnknown have it")
 
