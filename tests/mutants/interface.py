@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     REPLICA(
         "bad_values_are_not_noted",
-        "            self._unreadable.note(found, error)\n",
+        "            self._unreadable.note(found, error, self._engine.read)\n",
         "",
         f"{LEFT_OUT}::test_records_returns_an_unreadable_object_whose_value_raises",
         "objects that cannot be decoded are in no status and no metric",
