@@ -408,6 +408,7 @@ class Store:
         The answer is certain with the ``position`` that OutcomeUnknown has; raises OutcomeUnknown when the changelog
         was trimmed past it. Without a position False is certain only as long as the changelog has all links since the
         attempts (``keep_links``, ``keep_time``); later a commit is found until others have written to all its topics.
+        Ask the database that was written to: a read-only copy may lag.
         """
         check_kind("nonce", nonce, int, "an integer, as tx.commit and OutcomeUnknown have it")
         if position is not None:
