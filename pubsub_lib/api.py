@@ -131,6 +131,16 @@ class Publisher(ABC):
         fork).
         """
 
+    full_wait: float = 0.5
+    """Seconds that ``send_event`` waits for room in a full buffer; 0.0: it raises at once."""
+
+    def send_event_by(self, envelope: Envelope, deadline: float) -> None:
+        """As ``send_event``, but wait for room only until the deadline (by ``time.monotonic``), and no longer than
+        ``full_wait``. A worker calls this method, so that one commit has one wait for all its envelopes and for the
+        other threads of its process. A driver without it waits for each envelope. Raises as ``send_event``.
+        """
+        self.send_event(envelope)
+
     @abstractmethod
     def counters(self) -> Mapping[str, int]:
         """Counts since ``initialize``: at least ``sent`` (envelopes) and, once a callback raised, ``callback_errors``.

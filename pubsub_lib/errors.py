@@ -130,15 +130,17 @@ class OutcomeUnknown(StoreError):
     be queried for the outcome. From ``Replica.wait_for``: the changelog was trimmed beyond the transaction, or the
     replica has no database to query.
 
-    ``nonce`` identifies the transaction: ``Store.committed(nonce)`` returns later whether it is committed.
+    ``nonce`` identifies the transaction, and ``position`` is the one that it would have; None when that is unknown.
+    ``Store.committed(nonce, position)`` returns later whether it is committed.
     """
 
-    def __init__(self, message: str, nonce: int) -> None:
+    def __init__(self, message: str, nonce: int, position: int | None = None) -> None:
         super().__init__(message)
         self.nonce = nonce
+        self.position = position
 
-    def __reduce__(self) -> tuple[type["OutcomeUnknown"], tuple[str, int]]:
-        return OutcomeUnknown, (str(self), self.nonce)  # see FrameError
+    def __reduce__(self) -> tuple[type["OutcomeUnknown"], tuple[str, int, int | None]]:
+        return OutcomeUnknown, (str(self), self.nonce, self.position)  # see FrameError
 
 
 class HistoryChanged(StoreError):

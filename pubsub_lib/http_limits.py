@@ -39,6 +39,9 @@ MAX_REQUEST_BYTES: Final = 16 * 1024
 """Maximum size of a request with its headers and its body; for a route with a larger body, without the body."""
 MAX_BODY_BYTES: Final = 1024
 """Maximum size of a request's body, which no route needs, except those that state a larger one."""
+MAX_UNUSED_BYTES: Final = 4 * 1024 * 1024
+"""Maximum size of a body that is received for a path that the endpoint does not serve, so that the client receives the
+answer: a service without a sync channel gets questions of replicas."""
 MAX_PAUSE: Final = 60.0
 """Maximum seconds between two costly requests of one kind."""
 IDLE_SHARE: Final = 4.0

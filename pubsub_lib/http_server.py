@@ -165,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         wait = 0.0
         try:
-            answer = _answer(method, self.path, self.server.routes, self.server.streams)
+            answer = _answer(method, self.path, self.server.routes)
         except PleaseWait as pause:
             wait, answer = pause.seconds, (429, f"{pause}\n".encode(), TEXT)
         except PubSubError as error:  # the program is closing
@@ -177,6 +177,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refused(self, method: str) -> Answered | None:
         """The answer to a request that no route may see; None when it is allowed. Receives the request's body."""
+        path = self.path.partition("?")[0]
+        if f"{method} {path}" not in self.server.routes:
+            unused = self._length(http_limits.MAX_UNUSED_BYTES) or 0
+            self._received.allow(unused)
+            _Body(self.rfile, unused).skip()
+            return self._misdirected(method, alone=False) or _unknown(path, {*self.server.routes, *self.server.streams})
         length = self._length(http_limits.MAX_BODY_BYTES)
         if length is None:
             return 413, f"a body has a Content-Length of at most {http_limits.MAX_BODY_BYTES}\n".encode(), TEXT
@@ -270,11 +276,12 @@ class _Body:
             left -= len(part)
 
 
-def _answer(method: str, target: str, routes: Mapping[str, Route], streams: Mapping[str, Streaming]) -> Answered:
+def _answer(method: str, target: str, routes: Mapping[str, Route]) -> Answered:
     path, _, query = target.partition("?")
-    route = routes.get(f"{method} {path}")
-    if route is not None:
-        return route(parse_qs(query, keep_blank_values=True))
-    names = sorted({*routes, *streams})
-    known = ", ".join(names)
-    return (405 if any(name.endswith(f" {path}") for name in names) else 404), f"use one of {known}\n".encode(), TEXT
+    return routes[f"{method} {path}"](parse_qs(query, keep_blank_values=True))
+
+
+def _unknown(path: str, names: Collection[str]) -> Answered:
+    """The answer for a path or a method that no route has."""
+    status = 405 if any(name.endswith(f" {path}") for name in names) else 404
+    return status, f"use one of {', '.join(sorted(names))}\n".encode(), TEXT

@@ -156,22 +156,29 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "twice as many are open for short times."
         ),
     ] = 5
-    connect_timeout: Annotated[_Seconds, option("Maximum time to open a connection to the database. In seconds.")] = 5.0
+    connect_timeout: Annotated[
+        _Seconds,
+        option(
+            "Maximum time to open a connection to the database. PostgreSQL, MariaDB and MySQL: rounded up to whole "
+            "seconds, of PostgreSQL to at least 2. In seconds."
+        ),
+    ] = 5.0
     statement_timeout: Annotated[
         _Seconds, option("Maximum time of one SQL statement. SQLite has no such limit. In seconds.")
     ] = 30.0
     lock_timeout: Annotated[
         _Seconds,
         option(
-            "Maximum wait for one database lock (SQLite: for the write lock), and for a free connection of the pool. "
-            "In seconds."
+            "Maximum wait for one database lock (SQLite: for the write lock; MariaDB and MySQL: rounded up to whole "
+            "seconds), and for a free connection of the pool. In seconds."
         ),
     ] = 5.0
     idle_in_transaction_timeout: Annotated[
         _Seconds,
         option(
             "The server ends a writer's transaction that is idle for this time, and a reader's after one hour, or "
-            "after this time if that is longer. MySQL and SQLite have no such limit. In seconds."
+            "after this time if that is longer. MariaDB: rounded up to whole seconds. MySQL and SQLite have no such "
+            "limit. In seconds."
         ),
     ] = 10.0
     retry_attempts: Annotated[

@@ -85,6 +85,7 @@ class Awaited:
                 "changelog does not reach back to it any more; read the objects themselves, and keep more of the "
                 "changelog (keep_links)",
                 self._point.nonce,
+                self._point.position,
             )
         if not ours:
             raise HistoryChanged(

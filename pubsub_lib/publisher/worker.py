@@ -22,7 +22,7 @@ from pubsub_lib.publisher.trace_context import TraceSource, check_source, with_t
 from pubsub_lib.settings import Settings
 
 LOCK_TIMEOUT: Final = 0.5
-"""Seconds that a thread waits for the others of its process; the driver's wait is added to it."""
+"""Seconds that a thread waits for the others of its process, if the driver does not wait for room (``full_wait``)."""
 
 
 class _Hop:
@@ -35,10 +35,13 @@ class _Hop:
         self._driver: DriverPublisher | None = None
         self._core: Sequencer | None = None
         self._closed = False
+        self._wait = LOCK_TIMEOUT
+        """Seconds for one push: for the other threads, and for room for each of its envelopes."""
 
     def push(self, links: Sequence[Link], store_id: bytes) -> None:
-        # The thread with the lock may wait for space in the buffer. Without the timeout the threads' waits add up.
-        if not self._lock.acquire(timeout=LOCK_TIMEOUT):
+        began = time.monotonic()
+        # The thread with the lock may wait for space in the buffer. Without one deadline the waits add up.
+        if not self._lock.acquire(timeout=self._wait):
             raise TransportError(
                 "the buffer to the publisher service is full, and other threads of this process wait for space; start "
                 "the service (the change is stored and arrives later)"
@@ -48,7 +51,7 @@ class _Hop:
             driver, core = self._connected(now)
             core.store_id = store_id
             for envelope in core.publish(links, now):
-                driver.send_event(envelope)
+                driver.send_event_by(envelope, began + self._wait)
         finally:
             self._lock.release()
 
@@ -71,6 +74,7 @@ class _Hop:
             settings = self._settings
             self._core = Sequencer(settings.service_name, uuid.uuid4().hex, settings.timing, settings.limits, now)
             self._driver = driver
+            self._wait = driver.full_wait or LOCK_TIMEOUT
         return self._driver, self._core
 
 
@@ -153,11 +157,12 @@ class Worker:
     def hand_over(self, links: Sequence[Link]) -> None:
         """Push one transaction's links; called by the store after each commit, in the writer's thread.
 
-        Blocks for the driver's configured wait for an absent service, and at most ``LOCK_TIMEOUT`` seconds for other
-        threads of the process that wait for it. Raises FrameError, NotStarted, ClosedError, and TransportError. The
-        store logs and counts TransportError, but raises HandoffRejectedError (by ``when_full = raise``) to the writer.
-        The change is in the changelog anyway: a running service publishes it from there. A service that starts later
-        follows from the head; its hello shows replicas that changes are missing, and they read them from the database.
+        Blocks for the driver's ``full_wait`` at most, while the buffer is full or other threads of the process wait for
+        room in it, also for a transaction of several topics. Raises FrameError, NotStarted, ClosedError, and
+        TransportError. The store logs and counts TransportError, but raises HandoffRejectedError (by ``when_full =
+        raise``) to the writer. The change is in the changelog anyway: a running service publishes it from there. A
+        service that starts later follows from the head; its hello shows replicas that changes are missing, and they
+        read them from the database.
         """
         if not (self._started or self._closed):
             raise NotStarted("this worker was not started, so it cannot hand over; call start() first")

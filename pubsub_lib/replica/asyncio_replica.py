@@ -28,13 +28,13 @@ from pubsub_lib.replica.readback import Committed, check_position, pause_after
 from pubsub_lib.replica.replica import OnError, Order, Replica
 from pubsub_lib.replica.status import Status
 from pubsub_lib.settings import Settings
+from pubsub_lib.threads.daemon_calls import DaemonCalls
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 THREADS: Final = 4
 """Number of threads of a replica for calls that may wait for a lock or the driver, and as many for the database."""
-
 CLOSED: Final = "this replica is closed; make a new one"
 NOT_STARTED: Final = "this replica was not started; use `async with`, or await start() first"
 
@@ -64,8 +64,8 @@ class AsyncReplica:
     The arguments are those of Replica. All methods must be called in the loop in which the replica was started. They
     raise the same errors as Replica's methods of the same name, and NotStarted before ``start`` (also when a handler or
     index is added), ClosedError after ``close``. Replica's properties are coroutine methods here:
-    ``await replica.topics()``. A cancelled call leaves no waiting thread and no handler behind; but ``subscribe``,
-    ``unsubscribe`` and the ``remove`` of a handler are completed. ``threaded`` is the Replica for other threads.
+    ``await replica.topics()``. A cancelled call leaves no handler behind, and no thread but that of a running query;
+    ``subscribe``, ``unsubscribe`` and a handler's ``remove`` are completed. ``threaded``: the one for other threads.
     """
 
     def __init__(self, settings: Settings, topics: Sequence[str] | None = None, **given: Any) -> None:
@@ -74,8 +74,8 @@ class AsyncReplica:
         self._replica: Replica | None = None
         self._notifier: Notifier | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._store_pool = ThreadPoolExecutor(THREADS, "pubsub-aio-store")
-        """For queries of the database, which may hang: no other call may wait for these."""
+        self._queries = DaemonCalls(THREADS, "pubsub-aio-store")
+        """For queries of the database, which may hang: no other call may wait for these, nor the process at its end."""
         self._starting: Future[Replica] | None = None
         self._ending: Future[None] | None = None
         self._closing = False
@@ -153,7 +153,7 @@ class AsyncReplica:
         self._closing = True
         if self._ending is None and self._pool is not None and self._starting is not None:
             # A thread of its own, because the threads of the others may all be waiting.
-            pools = ThreadPoolExecutor(1, "pubsub-aio-close"), self._pool, self._store_pool
+            pools = ThreadPoolExecutor(1, "pubsub-aio-close"), self._pool
             self._ending = submitted(pools, partial(_close_started, self._starting))
             for pool in pools:
                 pool.shutdown(wait=False)
@@ -394,7 +394,7 @@ class AsyncReplica:
             if readback.question is None:
                 return
             self._open_pool()  # raises after close
-            if (error := await loop.run_in_executor(self._store_pool, readback.ask)) is not None:
+            if (error := await asyncio.wrap_future(self._queries.submit(readback.ask))) is not None:
                 await asyncio.sleep(pause_after(error, None if until is None else until - loop.time()))
 
     async def wait_handled(

@@ -138,6 +138,9 @@ class Discovery:
         self._unproven = 0
         self._missed: dict[str, int] = {}
         """The found addresses, and the number of readings in a row in which they were missing."""
+        self._readings = 0
+        self._renewed: dict[str, tuple[int, int]] = {}
+        """By UUID: the number of the reading that first had this end of the lease, and the end."""
         self._refused: frozenset[str] = frozenset()
         self._closing = False
         self._woken = threading.Event()
@@ -221,8 +224,16 @@ class Discovery:
                 )
 
     def _with_keys(self, entered: Sequence[DirectoryEntry], pins: Pins) -> list[DirectoryEntry]:
-        """The entries with a key, which is pinned. Of several at one address the one that was renewed last counts."""
-        newest = {entry.address: entry for entry in sorted(entered, key=lambda entry: entry.lease_until)}
+        """The entries with a key, which is pinned. Of several at one address the one that was renewed last counts: that
+        of a killed publisher stays until its lease ends, which may be later than the end of a living one's lease.
+        """
+        self._readings += 1
+        before, self._renewed = self._renewed, {}
+        for entry in entered:
+            last = before.get(entry.uuid, (0, -1))
+            renewed = last[1] != entry.lease_until
+            self._renewed[entry.uuid] = (self._readings, entry.lease_until) if renewed else last
+        newest = {entry.address: entry for entry in sorted(entered, key=lambda entry: self._renewed[entry.uuid])}
         return [entry for entry in newest.values() if self._pin(entry, pins)]
 
     def _pin(self, entry: DirectoryEntry, pins: Pins) -> bool:

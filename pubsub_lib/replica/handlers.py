@@ -20,7 +20,7 @@ from pubsub_lib.threads.start import start_thread
 _log = logger(__name__)
 
 LOG_INTERVAL = 10.0
-"""Minimum seconds between two log lines about one failing handler; a line has the number of those left out before."""
+"""Minimum seconds between two log lines of one kind, retried or parked; a line has the number of those left out."""
 
 Handler = Callable[[Event], object]
 """A controller's callback. The returned value is ignored; an exception makes the event fail."""
@@ -68,7 +68,7 @@ class Handle:
         self._gone = False
         self._inside: int | None = None
         """The thread that runs the handler now."""
-        self._next_log = -float("inf")
+        self._next_log = {False: -float("inf"), True: -float("inf")}  # the last failure's line must not be left out
         self._not_logged = 0
         self._latencies = LatencyHistogram() if owner.measured else None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True) if owner.threaded else None
@@ -246,7 +246,7 @@ class Handle:
             self._log_failure(event, error, parked is not None, now)
 
     def _log_failure(self, event: Event, error: BaseException, parked: bool, now: float) -> None:
-        if now < self._next_log:
+        if now < self._next_log[parked]:
             self._not_logged += 1
             return
         if is_barrier(event):
@@ -263,7 +263,7 @@ class Handle:
                 action=event.action, parked=parked, error=type(error).__name__,
             ),
         )  # fmt: skip
-        self._next_log = now + LOG_INTERVAL
+        self._next_log[parked] = now + LOG_INTERVAL
         self._not_logged = 0
 
 

@@ -126,4 +126,5 @@ class Readback:
             "wait do not show it, and this replica has no database to query; set store_url, or read the objects "
             "themselves",
             self.target.point.nonce,
+            self.target.point.position,
         )

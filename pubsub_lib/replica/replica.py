@@ -16,7 +16,6 @@ from pubsub_lib.api import Subscriber
 from pubsub_lib.arguments import check_kind, check_timeout
 from pubsub_lib.closing import close_all
 from pubsub_lib.constructor_checks import check_settings, check_store
-from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
 from pubsub_lib.core.handler_queue import selector
 from pubsub_lib.core.history_change import HistoryChange
@@ -482,7 +481,7 @@ class Replica:
             ),
             last_error="" if error is None else str(error),
             indexes={index.name: index.status(MAX_EXAMPLES) for index in cache.indexes()},
-            unreadable=self._unreadable.current(partial(_version_of, cache)),
+            unreadable=self._unreadable.current(cache),
             unreadable_reads=self._unreadable.reads,
             store_id=state.stores.own.hex(),
             journal={} if self._journal is None else self._journal.counters(),
@@ -624,7 +623,7 @@ class Replica:
         try:
             return decoded(self._decoders.get(found.table, plain), found.table, found.key, found.json)
         except InvalidValueError as error:
-            self._unreadable.note(found, error)
+            self._unreadable.note(found, error, self._engine.read)
             raise
 
     def _names(self, tables: str | Table[Any] | Order | None) -> str | list[str] | None:
@@ -636,12 +635,6 @@ class Replica:
     def _order(self, order: Order) -> Sequence[str]:
         check_kind("order", order, Iterable, "a list of tables")
         return order if isinstance(order, str) else [self._tables.name(each) for each in order]
-
-
-def _version_of(cache: Cache, table: str, key: str) -> int | None:
-    """The version of the visible object; None when it does not exist."""
-    found = cache.record(table, key)
-    return None if found is None else found.version
 
 
 def _values(objects: Sequence[Object[Any]], *, skip: bool) -> Iterator[tuple[str, Any]]:

@@ -77,20 +77,11 @@ def find(configuration: Configuration, settings: Settings, service: ServiceSetti
     given = configuration.values(options.SERVICE_GROUP, options.SERVICE)["address"]
     found = _Found(configuration, settings, service, values, bool(given))
     rules: tuple[Callable[[_Found], Iterator[str]], ...] = (
-        _names,
-        _driver,
-        _reachable_here,
-        _reachable_elsewhere,
-        _discovered,
-        _transport,
-        _shared_database,
-        _listeners,
-        _paths,
-        _journals,
-        _trimming,
-    )
+        _names, _driver, _in_directory, _reachable_here, _reachable_elsewhere, _discovered, _transport,
+        _shared_database, _listeners, _paths, _journals, _trimming,
+    )  # fmt: skip
     if service.role == RELAY:  # it takes nothing from workers, and does not listen to publishers_ips
-        rules = (_names, _driver, _listeners, _paths, _journals)
+        rules = (_names, _driver, _in_directory, _listeners, _paths, _journals)
     if service.role == STANDBY:  # without a driver and files of its own
         rules = (_names, _listeners)
     return [sentence for rule in rules for sentence in rule(found)]
@@ -146,27 +137,30 @@ def _reachable_here(found: _Found) -> Iterator[str]:
             )
 
 
-def _reachable_elsewhere(found: _Found) -> Iterator[str]:
-    """Replicas of other hosts, if any are expected, can reach the address in the directory."""
+def _in_directory(found: _Found) -> Iterator[str]:
+    """The address in the directory leads replicas of other hosts to this one. A relay without a database has none."""
     bound, address = found.bound, _host(found.service.address)
-    if not bound:
+    if not found.settings.store_url or not is_loopback_host(address):
         return
-    if found.address_given:
-        if is_loopback_host(address) and not is_loopback_host(bound) and bound not in WILDCARDS:
-            yield (
-                f"address in [{options.SERVICE_GROUP}] is {found.service.address}, but the service binds {bound}; "
-                f"set address to tcp://{bound}:{found.values['publisher_port']}, or leave it out"
-            )
-        return
-    if bound in WILDCARDS and is_loopback_host(address):
+    if found.address_given and bound and not is_loopback_host(bound) and bound not in WILDCARDS:
+        yield (
+            f"address in [{options.SERVICE_GROUP}] is {found.service.address}, but the service binds {bound}; "
+            f"set address to tcp://{bound}:{found.values['publisher_port']}, or leave it out"
+        )
+    if not found.address_given and bound in WILDCARDS:
         yield (
             f"publisher_bind_address = {bound} lets other hosts connect, but the directory would name the service as "
             f"{found.service.address}, which leads every replica to its own host; set local_ip to this host's address"
         )
-    elif is_loopback_host(bound) and found.others and is_bound(found.settings) and not list(_reachable_here(found)):
+
+
+def _reachable_elsewhere(found: _Found) -> Iterator[str]:
+    """Replicas of other hosts, if any are expected, can reach the bound address."""
+    here = found.address_given or not is_loopback_host(found.bound) or list(_reachable_here(found))
+    if found.bound and not here and found.others and is_bound(found.settings):
         yield (
-            f"publishers_ips names other hosts ({', '.join(found.others)}), but this service binds {bound}, which "
-            "none of them can reach; set local_ip, or publisher_bind_address, to this host's address"
+            f"publishers_ips names other hosts ({', '.join(found.others)}), but this service binds {found.bound}, "
+            "which none of them can reach; set local_ip, or publisher_bind_address, to this host's address"
         )
 
 

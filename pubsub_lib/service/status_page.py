@@ -155,7 +155,7 @@ def _services(status: Status) -> str:
     else:
         caption = (
             f"Entries with a live lease, read {ago(status.entries_age)}: services, and programs that publish by "
-            "themselves with keys"
+            "themselves (without an address if they have no keys)"
         )
         listed = table(
             caption,

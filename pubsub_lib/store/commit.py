@@ -110,6 +110,7 @@ class Committer:
                     "the connection was lost during COMMIT and it is unknown whether the transaction is committed; "
                     f"call committed({work.nonce}) later ({error})",
                     work.nonce,
+                    call.doubt.point.position,
                 ) from error
             raise
 

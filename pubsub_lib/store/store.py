@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from sqlalchemy import URL, Connection, Engine, event, func, select
+from sqlalchemy import URL, Connection, Engine, event
 
 from pubsub_lib.arguments import check_function, check_kind
 from pubsub_lib.core.contents import ReadObjects
@@ -29,7 +29,6 @@ from pubsub_lib.store import (
     repair_plan,
     retry,
     rows,
-    schema,
     snapshot,
     sqlite,
     trimming,
@@ -46,7 +45,7 @@ from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Transaction, new_nonce
 from pubsub_lib.store.verbs import Identity, Stored
-from pubsub_lib.store.writer import Work
+from pubsub_lib.store.writer import Work, is_committed
 
 if TYPE_CHECKING:
     from pubsub_lib.store.session import AnySession, SessionRecorder
@@ -403,28 +402,20 @@ class Store:
         self.store_id = reading.store_id
         return reading.links, reading.head, reading.complete
 
-    def committed(self, nonce: int) -> bool:
+    def committed(self, nonce: int, position: int | None = None) -> bool:
         """Whether the transaction with this nonce is committed; waits for one that is still being committed.
 
-        False is certain as long as the changelog was not trimmed past the time of the transaction's attempts.
+        The answer is certain with the ``position`` that OutcomeUnknown has; raises OutcomeUnknown when the changelog
+        was trimmed past it. Without a position False is certain only as long as the changelog has all links since the
+        attempts (``keep_links``, ``keep_time``); later a commit is found until others have written to all its topics.
+        Ask the database that was written to: a read-only copy may lag.
         """
         check_kind("nonce", nonce, int, "an integer, as tx.commit and OutcomeUnknown have it")
-
-        def find(connection: Connection) -> bool:
-            store = schema.store.c
-            query = select(store.nonce).where(store.id == 1)
-            if not self._read_only:
-                query = query.with_for_update()
-            if connection.execute(query).scalar_one() == nonce:
-                return True
-            return any(
-                connection.execute(select(func.count()).select_from(table).where(table.c.nonce == nonce)).scalar_one()
-                for table in (schema.links, schema.topics)
-            )
-
-        if self._read_only:
-            return self._read("looking up a transaction", find)
-        return self._write("looking up a transaction", find)
+        if position is not None:
+            check_kind("position", position, int, "an integer, as OutcomeUnknown has it, or None")
+        run = self._read if self._read_only else self._write
+        lock = not self._read_only
+        return run("looking up a transaction", lambda each: is_committed(each, nonce, position, lock=lock))
 
     def holds(self, topic: str, points: Sequence[Point]) -> list[bool | None]:
         """For each point, whether it is in the history of a topic (``ALL``: of the store), all in one snapshot.

@@ -41,7 +41,7 @@ class Transaction:
         self._origin = origin
         self._open = True
         self.nonce = nonce
-        """Identifies the transaction, also before it is committed: ``Store.committed(nonce)``."""
+        """Identifies the transaction, also before it is committed: ``Store.committed(nonce)``, soon after it."""
         self.commit: Commit | None = None
         """After the block: the commit, or None when nothing changed."""
 

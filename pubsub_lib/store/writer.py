@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Table, func, select
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Head, Point
+from pubsub_lib.errors import OutcomeUnknown
 from pubsub_lib.failpoints import armed, hit
 from pubsub_lib.store import absent, changelog, rows, schema, statements, verbs
 from pubsub_lib.store.absent import Absent
@@ -209,13 +210,15 @@ def max_bytes(executor: Executor, limits: Limits) -> int:
     return min(limits.max_transaction_bytes, int(info["max_allowed_packet"]) // 2 - 65536)
 
 
-def is_in(connection: Connection, point: Point) -> bool | None:
+def is_in(connection: Connection, point: Point, *, lock: bool = True) -> bool | None:
     """Whether the transaction with this point is committed; None when the changelog no longer reaches back to it.
 
-    Waits for the counter first: a COMMIT whose connection was lost may still be running in the server.
+    Waits for the counter first (``lock``; not in a read-only store): a COMMIT whose connection was lost may still be
+    running in the server.
     """
     store, links = schema.store.c, schema.links.c
-    head = connection.execute(select(store.position, store.nonce).where(statements.COUNTER).with_for_update()).one()
+    counter = select(store.position, store.nonce).where(statements.COUNTER)
+    head = connection.execute(counter.with_for_update() if lock else counter).one()
     if head.position < point.position:
         return False
     if head.nonce == point.nonce:
@@ -234,3 +237,25 @@ def is_in(connection: Connection, point: Point) -> bool | None:
     if connection.execute(select(func.count()).where(topics.nonce == point.nonce)).scalar_one():
         return True
     return None
+
+
+def is_committed(connection: Connection, nonce: int, position: int | None, *, lock: bool) -> bool:
+    """As ``Store.committed``. ``lock``: as of ``is_in``. Raises OutcomeUnknown."""
+    if position is not None:
+        answer = is_in(connection, Point(position, nonce), lock=lock)
+        if answer is None:
+            raise OutcomeUnknown(
+                f"the changelog was trimmed past the position {position} of the transaction that is looked up; read "
+                "its objects, and compare them with what it wrote",
+                nonce,
+                position,
+            )
+        return answer
+    store = schema.store.c
+    query = select(store.nonce).where(statements.COUNTER)
+    if connection.execute(query.with_for_update() if lock else query).scalar_one() == nonce:
+        return True
+    return any(
+        connection.execute(select(func.count()).select_from(table).where(table.c.nonce == nonce)).scalar_one()
+        for table in (schema.links, schema.topics)
+    )

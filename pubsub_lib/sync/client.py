@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from math import inf
@@ -124,7 +124,7 @@ class SyncClient:
         """
         begun = self._now()
         self._use_known()
-        last: StoreError | None = None
+        failures: list[StoreError] = []
         useless = question.refresh or self._asks_again(question.wants)
         left = self._left() if not useless else ("", 0)  # it may know more again than the one that was of no use
         if self._answered is not None and useless:
@@ -135,21 +135,22 @@ class SyncClient:
             try:
                 answer = self._ask(url, question, begun)
             except Misdirected as error:  # it answers other questions, so it keeps its place
-                last = _clearer(last, error)
+                failures.append(error)
                 continue
             except StoreError as error:
+                failures.append(error)
                 failed = self._now()
                 self._failing[url] = failed + (failed - asked)
                 self._ask_last(url)  # also when it took all the time: else no other one would ever be asked
-                if self._closed or failed >= begun + self._timeout:
+                if self._closed:
                     raise
-                last = _clearer(last, error)
+                if failed >= begun + self._timeout:
+                    break
                 continue
             self._answered = url
             self._nothing_after = {} if answer.ages is None else _nothing_after(answer)
             return answer
-        assert last is not None  # there is at least one URL
-        raise last
+        raise _of_all(failures)
 
     def _use_known(self) -> None:
         known = self._known()
@@ -274,6 +275,14 @@ def _seconds(retry_after: str | None) -> float | None:
     return float(retry_after[:9])
 
 
-def _clearer(first: StoreError | None, second: StoreError) -> StoreError:
-    """Of two servers' errors: that of a server which is not only busy."""
-    return second if first is None or isinstance(first, Busy) else first
+def _of_all(failures: Sequence[StoreError]) -> StoreError:
+    """The error of a question that no server answered. One that could have answered but is busy will answer after its
+    pause, so the question fails with the shortest pause. The text names a fault of another server, too.
+    """
+    able = [each for each in failures if not isinstance(each, Misdirected)] or failures
+    busy = [each for each in able if isinstance(each, Busy)]
+    faults = [each for each in able if not isinstance(each, Busy)]
+    if not busy:
+        return faults[0]
+    soonest = min(busy, key=lambda each: each.seconds)
+    return Busy(f"{faults[0]}; {soonest}", soonest.seconds) if faults else soonest

@@ -47,8 +47,8 @@ MUTANTS = (
     ),
     UNREADABLE(
         "unreadable_objects_stay",
-        "if version_of(*ident) != each.version]",
-        "if version_of(*ident) is None]",
+        "if _version(cache, *ident) != each.version]",
+        "if _version(cache, *ident) is None]",
         f"{LEFT_OUT}::test_an_object_that_does_not_fit_its_type_is_listed_after_a_read",
         "an object that was written again is still called unreadable",
     ),
@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     REPLICA(
         "bad_values_are_not_noted",
-        "            self._unreadable.note(found, error)\n",
+        "            self._unreadable.note(found, error, self._engine.read)\n",
         "",
         f"{LEFT_OUT}::test_records_returns_an_unreadable_object_whose_value_raises",
         "objects that cannot be decoded are in no status and no metric",

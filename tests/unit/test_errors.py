@@ -45,13 +45,14 @@ def test_every_error_has_a_docstring(error: type[PubSubError]) -> None:
 
 def test_errors_have_their_extra_attributes() -> None:
     assert FrameError("cut off", "truncated").reason == "truncated"
-    assert OutcomeUnknown("gone during COMMIT", 77).nonce == 77
+    unknown = OutcomeUnknown("gone during COMMIT", 77)
+    assert (unknown.nonce, unknown.position) == (77, None)
     assert issubclass(WaitTimeout, TimeoutError)
 
 
 @pytest.mark.parametrize("error", ALL_ERRORS)
 def test_every_error_can_be_pickled(error: type[PubSubError]) -> None:
-    extra = {FrameError: ("truncated",), OutcomeUnknown: (77,), HistoryChanged: (Point(7, 77),)}.get(error, ())
+    extra = {FrameError: ("truncated",), OutcomeUnknown: (77, 3), HistoryChanged: (Point(7, 77),)}.get(error, ())
     original = error("a sentence", *extra)
     copy = pickle.loads(pickle.dumps(original))
     assert type(copy) is error

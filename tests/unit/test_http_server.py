@@ -322,6 +322,19 @@ def test_streaming_route_has_one_method_and_is_named(streaming: Endpoint) -> Non
     assert ask(streaming, "/sync") == (405, "use one of GET /metrics, GET /ready, POST /sync\n")
 
 
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_path_that_is_not_served_gets_404_from_any_host_and_with_any_body(
+    endpoint: Endpoint, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica whose service has no sync channel learns that, and not that it is the wrong host."""
+    monkeypatch.setattr(http_limits, "is_own_host", lambda peer: False)
+    served = b"use one of GET /metrics, GET /ready, GET /verify, POST /resync\n"
+    assert post(endpoint, b"x" * size) == (404, served)
+    assert post(endpoint, b"x" * size, Host="evil.example")[0] == 403
+    assert ask(endpoint, "/verify", "POST", Pubsub_Request="x") == (405, served.decode())
+    assert ask(endpoint, "/sync", "POST", Pubsub_Request="x", Content_Length="999999999") == (404, served.decode())
+
+
 def test_refusal_of_a_large_body_is_read_by_its_client(streaming: Endpoint, echo: Echo) -> None:
     """The body is received first; otherwise the system would drop the answer with the connection."""
     echo.busy = True

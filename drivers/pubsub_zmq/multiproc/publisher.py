@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +58,7 @@ class IpcPublisher(Publisher):
         self._path = path
         self._limits = limits
         self._buffer = buffer
-        self._wait = wait
+        self.full_wait = wait
         self._linger = linger
         self._refusal = refusal
         self._life = PublisherState()
@@ -113,11 +114,17 @@ class IpcPublisher(Publisher):
         Raises TransportError (HandoffRejectedError with ``when_full = raise``) when the buffer stays full: the service
         is down, or slower than its workers.
         """
+        self.send_event_by(envelope, inf)
+
+    def send_event_by(self, envelope: Envelope, deadline: float) -> None:
+        """As :meth:`send_event`, but wait until the deadline at most."""
         self._usable()
         frames = codec.encode(envelope, self._limits)
-        deadline = time.monotonic() + self._wait
+        now, wait = time.monotonic(), self.full_wait
+        deadline = min(deadline, now + wait)
+        limit = max(deadline - now, 0.0) if wait else -1
         # The lock is nearly always free, and an attempt without a timeout costs less.
-        if not self._lock.acquire(blocking=False) and not self._lock.acquire(timeout=self._wait or -1):
+        if not self._lock.acquire(blocking=False) and not self._lock.acquire(timeout=limit):
             raise self._full()
         try:
             self._push(frames, deadline)

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.errors import ClosedError, ConfigError, HandoffRejectedError, TransportError
+from pubsub_lib.publisher import worker as module
 from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.store import administration
 from pubsub_lib.testing.checks import in_a_fork
@@ -210,6 +212,53 @@ def test_the_waits_of_a_process_threads_do_not_add_up(config: Settings, store: S
     assert len(refused) == 4
     assert all("other threads of this process wait for space" in each for each in refused)
     assert worker.counters()["unsent"] == 4
+    worker.close()
+
+
+class Deadlines(Full):
+    """Notes the deadline of each envelope. The first one waits for ``room``."""
+
+    full_wait = LONG
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deadlines = list[float]()
+
+    def send_event_by(self, envelope: Envelope, deadline: float) -> None:
+        self.deadlines.append(deadline)
+        self.send_event(envelope)
+
+
+def test_one_commit_has_one_wait_for_other_threads_and_for_the_room_of_all_its_topics(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links: list[Link] = []
+    store.on_commit(links.extend)
+    with store.transaction() as tx:
+        for topic in ("t", "u"):
+            tx.set("a", topic, 1, topic=topic)
+    driver = Deadlines()
+    worker = Worker(config, store, driver)
+    worker.start()
+    now, looked = 100.0, threading.Event()
+
+    def monotonic() -> float:
+        looked.set()
+        return now
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=monotonic))
+    first, second = [threading.Thread(target=worker.hand_over, args=(links,)) for _ in range(2)]
+    first.start()
+    assert driver.waits.wait(LONG)
+    now = 101.0
+    looked.clear()
+    second.start()
+    assert looked.wait(LONG), "the second one waits for its turn"
+    now = 102.0
+    driver.room.set()
+    for each in (first, second):
+        each.join(LONG)
+    assert driver.deadlines == [100.0 + LONG] * 2 + [101.0 + LONG] * 2
     worker.close()
 
 

@@ -704,6 +704,8 @@ def test_calls_that_need_no_database_do_not_wait_for_one_that_hangs(
             try:
                 for _ in range(THREADS):
                     assert await asyncio.to_thread(asked.acquire, timeout=LONG)
+                threads = [each for each in threading.enumerate() if each.name.startswith("pubsub-aio-store")]
+                assert [each.daemon for each in threads] == [True] * THREADS, "the process can end"
                 async with asyncio.timeout(LONG):
                     await w.replica.wait_for(commit)
                     assert "t" in (await w.replica.status()).chains

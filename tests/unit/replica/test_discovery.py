@@ -341,6 +341,24 @@ def test_with_keys_the_newest_entry_of_an_address_counts(store: Store) -> None:
     assert subscriber.addresses == []
 
 
+def test_with_keys_the_entry_renewed_last_counts_also_with_the_shorter_lease(store: Store) -> None:
+    """A killed service's entry lasts for its whole lease."""
+    directory, subscriber = store.directory, Pins()
+    discovery = Discovery(directory.live, subscriber, (), 5.0, pins=subscriber)
+    directory.register("api-1", "killed", "tcp://api-1:1", 3600.0, KEY)
+    discovery.step(1.0)
+    directory.register("api-1", "restarted", "tcp://api-1:1", 10.0, NEWER)
+    for now in (7.0, 13.0):
+        discovery.step(now)
+        assert subscriber.keys == {"tcp://api-1:1": NEWER}
+    started_later = Pins()
+    discovery = Discovery(directory.live, started_later, (), 5.0, pins=started_later)
+    discovery.step(1.0)
+    directory.register("api-1", "restarted", "tcp://api-1:1", 10.0, NEWER)
+    discovery.step(7.0)
+    assert started_later.keys == {"tcp://api-1:1": NEWER}
+
+
 def test_with_keys_a_failed_proof_causes_a_reading_soon(store: Store) -> None:
     subscriber = Pins()
     discovery = Discovery(store.directory.live, subscriber, (), 5.0, pins=subscriber)

@@ -2,7 +2,8 @@
 
 import logging
 import urllib.request
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pubsub_lib import Replica, Settings, Store, Table
 from pubsub_lib.core.index import Index, IndexStatus
 from pubsub_lib.core.objects import Object
+from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.errors import InvalidValueError, UsageError
 from pubsub_lib.replica import unreadable
 from pubsub_lib.replica.fault_log import FaultLog
@@ -29,6 +31,29 @@ class Port(msgspec.Struct):
 
 PORTS: Final = Table("lport", Port)
 OLD, NEW = {"mac": "AA"}, {"mac": "BB", "zone": "z1"}
+
+
+ERROR: Final = InvalidValueError("x" * 1_000)
+
+
+class Held:
+    """The versions of a replica's objects, in place of its state. An object's name is its table and its key."""
+
+    def __init__(self, **versions: int) -> None:
+        self.versions = versions
+        self.looks = 0
+        self.cache: Any = SimpleNamespace(record=self._record)
+
+    def found(self, name: str) -> Object[object]:
+        return Object(name[0], name[1], "t", self.versions[name], b"1", lambda each: None)
+
+    def read(self, look: Callable[[ReplicaState], object]) -> object:
+        self.looks += 1
+        state: Any = SimpleNamespace(cache=self.cache)
+        return look(state)
+
+    def _record(self, table: str, key: str) -> Object[object] | None:
+        return self.found(table + key) if table + key in self.versions else None
 
 
 @pytest.fixture
@@ -202,23 +227,42 @@ def test_the_list_of_unreadable_objects_is_bounded(
 ) -> None:
     monkeypatch.setattr(unreadable, "MAX_KEPT", 2)
     seen = Unreadable()
-    error = InvalidValueError("x" * 1_000)
-    versions = {("a", "1"): 1, ("a", "2"): 1, ("a", "3"): 1, ("b", "1"): 1}
-    for table, key in versions:
-        seen.note(Object(table, key, "t", 1, b"1", lambda each: None), error)
-
-    def version_of(table: str, key: str) -> int | None:
-        return versions.get((table, key))
-
+    held = Held(a1=1, a2=1, a3=1, b1=1)
+    for ident in held.versions:
+        seen.note(held.found(ident), ERROR, held.read)
     assert seen.reads == 4
-    assert [(each.table, each.key, len(each.error)) for each in seen.current(version_of)] == [
+    assert [(each.table, each.key, len(each.error)) for each in seen.current(held.cache)] == [
         ("a", "1", unreadable.MAX_TEXT), ("a", "2", unreadable.MAX_TEXT),
     ]  # fmt: skip
     assert len(lines(caplog)) == 2, "one line for each table, also when its objects are not listed"
-    versions["a", "1"] = 2
-    del versions["a", "2"]
-    assert seen.current(version_of) == ()
-    seen.note(Object("a", "1", "t", 2, b"1", lambda each: None), error)
-    seen.note(Object("b", "1", "t", 1, b"1", lambda each: None), error)
-    assert [each.version for each in seen.current(version_of)] == [2, 1]
+    held.versions["a1"] = 2
+    del held.versions["a2"]
+    assert seen.current(held.cache) == ()
+    seen.note(held.found("a1"), ERROR, held.read)
+    seen.note(held.found("b1"), ERROR, held.read)
+    assert [each.version for each in seen.current(held.cache)] == [2, 1]
     assert len(lines(caplog)) == 3, "the table a was readable meanwhile"
+
+
+def test_unreadable_object_is_logged_and_listed_after_others_were_written_although_no_status_was_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(unreadable, "MAX_KEPT", 2)
+    now = [0.0]
+    seen = Unreadable(lambda: now[0])
+    held = Held(a1=1, a2=1, a3=1, b1=1, c1=1)
+    seen.note(held.found("a1"), ERROR, held.read)
+    held.versions["a1"] = 2
+    seen.note(held.found("a2"), ERROR, held.read)
+    assert len(lines(caplog)) == 2, "all objects of the table a fitted meanwhile"
+    seen.note(held.found("b1"), ERROR, held.read)
+    held.versions |= {"a2": 2, "b1": 2}
+    looks = held.looks
+    for key in "a3", "c1", "a3":
+        seen.note(held.found(key), ERROR, held.read)
+    assert held.looks == looks, "many failed reads do not look each time"
+    now[0] += unreadable.LOOK_INTERVAL
+    for key in "a3", "c1", "a3":
+        seen.note(held.found(key), ERROR, held.read)
+    assert held.looks == looks + 1
+    assert [each.key for each in seen.current(held.cache)] == ["3", "1"], "the others make room for them"

@@ -138,6 +138,14 @@ WRONG: dict[str, tuple[str, str]] = {
         OURS + "pub_sub_driver = memory\n",
         "lacks the capability 'cross_process', needed by the publisher service",
     ),
+    "a relay's address that is not bound": (
+        HERE + RELAY + "address = tcp://127.0.0.1:8866\n",
+        "address in [publisher_service] is tcp://127.0.0.1:8866, but the service binds 10.0.0.5",
+    ),
+    "a relay on every interface, no local_ip": (
+        OURS + "insecure = true\npublisher_bind_address = *\n" + RELAY,
+        "the directory would name the service as tcp://127.0.0.1:8866, which leads every replica to its own host",
+    ),
     "an address that is not bound": (
         HERE + "[publisher_service]\naddress = tcp://127.0.0.1:8866\n",
         "address in [publisher_service] is tcp://127.0.0.1:8866, but the service binds 10.0.0.5",
@@ -211,6 +219,11 @@ GOOD = {
         "store_url = postgresql://pubsub@db/net", "sync_url = http://10.0.0.1:8867"
     )
     + "parents = tcp://10.0.0.1:8866\n"
+    + RELAY,
+    "a relay without the database on every interface": (
+        "[pubsub]\nenable_pub_sub = true\nservice_name = relay-1\ninsecure = true\npublisher_bind_address = *\n"
+        "sync_url = http://10.0.0.1:8867\nparents = tcp://10.0.0.1:8866\n"
+    )
     + RELAY,
     "a standby": HERE
     + "pub_sub_use_multiproc = false\npublishers_ips = 10.0.0.2\n"

@@ -152,6 +152,12 @@ def test_lost_commit_that_was_trimmed_raises_outcome_unknown(open_store: Opener)
         tx.create("t", "k", 1)
     assert caught.value.nonce == tx.nonce
     assert store.get("t", "k") == 1
+    position = caught.value.position
+    assert position == 1
+    with pytest.raises(OutcomeUnknown, match="trimmed past the position") as unknown:
+        store.committed(tx.nonce, position)
+    assert (unknown.value.nonce, unknown.value.position) == (tx.nonce, position)
+    assert not store.committed(tx.nonce), "without the position it is not known that the changelog is too short"
 
 
 def test_definite_error_at_commit_is_retried_without_look_up(sqlite_url: str) -> None:

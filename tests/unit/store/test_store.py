@@ -23,6 +23,7 @@ from pubsub_lib.errors import (
     SchemaError,
     StoreReadOnly,
     StoreUnavailable,
+    UsageError,
     VersionMismatch,
 )
 from pubsub_lib.store import DEFAULT_TOPIC, Store, StoreSettings, administration, schema
@@ -348,6 +349,12 @@ def test_committed_looks_up_a_nonce(store: Store) -> None:
     put(store, "b")
     assert store.committed(tx.nonce)
     assert not store.committed(tx.nonce + 1)
+    assert store.committed(tx.nonce, 1)
+    assert not store.committed(tx.nonce + 1, 1), "another transaction took its position"
+    assert not store.committed(tx.nonce + 1, 7), "nothing was committed there"
+    position: Any = "1"
+    with pytest.raises(UsageError, match="position"):
+        store.committed(tx.nonce, position)
 
 
 # -- opening --
@@ -393,7 +400,9 @@ def test_read_only_store_rejects_writes(open_store: Opener) -> None:
     put(writer, "a")
     store = open_store(read_only=True)
     assert store.get("t", "a") == 1
-    assert store.committed(writer.read_heads([]).store.nonce)
+    head = writer.read_heads([]).store
+    assert store.committed(head.nonce)
+    assert store.committed(head.nonce, head.position)
     assert len(store.read_links(None, 10)[0]) == 1
     for refused in (store.transaction().__enter__, lambda: store.unique_id("x"), store.directory.collect_garbage):
         with pytest.raises(StoreReadOnly):

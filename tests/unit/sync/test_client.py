@@ -386,12 +386,40 @@ class _NoBody:
         raise AssertionError
 
 
-def test_error_of_a_server_that_is_not_only_busy_is_raised_of_two() -> None:
-    busy = response(b"later\n", "503 Busy", "Retry-After: 3")
-    with server(busy, busy) as one, server(response(b"no\x07 such\n", "404 Not Found")) as other:
-        with pytest.raises(StoreUnavailable, match="answers 404: no  such") as caught:
-            client(f"{one},{other}").read_sync(WANTS)
-        assert not isinstance(caught.value, Busy)
+@pytest.mark.parametrize("busy_first", [True, False])
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [("404 Not Found", "answers 404: no  such; the sync channel"), ("421 Misdirected Request", "")],
+    ids=["a fault", "a server of other questions"],
+)
+def test_busy_server_sets_the_pause_beside_one_that_cannot_answer(status: str, words: str, busy_first: bool) -> None:
+    with (
+        server(response(b"later\n", "503 Busy", "Retry-After: 3")) as busy,
+        server(response(b"no\x07 such\n", status)) as other,
+        pytest.raises(Busy, match=f"{words}.* answers 503: later") as caught,
+    ):
+        client(f"{busy},{other}" if busy_first else f"{other},{busy}").read_sync(WANTS)
+    assert caught.value.seconds == 3.0
+    assert "421" not in str(caught.value), "it is no fault"
+
+
+def test_shortest_pause_of_busy_servers_is_used() -> None:
+    with (
+        server(response(b"later\n", "503 Busy", "Retry-After: 2")) as one,
+        server(response(b"later\n", "503 Busy", "Retry-After: 5")) as other,
+        pytest.raises(Busy) as caught,
+    ):
+        client(f"{one},{other}").read_sync(WANTS)
+    assert caught.value.seconds == 2.0
+
+
+def test_fault_of_a_server_is_raised_beside_one_of_other_questions() -> None:
+    with (
+        server(response(b"other\n", "421 Misdirected Request")) as one,
+        server(response(b"no such\n", "404 Not Found")) as other,
+        pytest.raises(StoreUnavailable, match="answers 404: no such"),
+    ):
+        client(f"{one},{other}").read_sync(WANTS)
 
 
 @pytest.mark.parametrize(("value", "pause"), [("7", 7.0), ("999999999999", 60.0), ("0", 0.0), ("Fri, 1 Jan", None)])

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def arrived(listener: Listener, count: int) -> None:
 
 def test_option_defaults_equal_the_drivers_defaults() -> None:
     given = DriverSettings(bind_address="ipc:///x", options={option.name: option.default for option in OPTIONS})
-    assert IpcDriver.publisher(given).__dict__.items() >= {"_buffer": 1000, "_wait": 0.5, "_linger": 0.5}.items()
+    assert IpcDriver.publisher(given).__dict__.items() >= {"_buffer": 1000, "full_wait": 0.5, "_linger": 0.5}.items()
 
 
 def test_publisher_that_cannot_connect_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,6 +196,17 @@ def test_message_beyond_the_full_buffer_is_refused(
         listener = on.subscriber(ALL)
         arrived(listener, 20)  # no accepted message is lost
         assert listener.received.points("t") == [link.point for link in kept]
+
+
+def test_message_beyond_the_full_buffer_does_not_wait_after_its_deadline(tmp_path: Path) -> None:
+    with scene(rig(tmp_path, buffer=5, full_wait=0.9)) as on:
+        for _ in range(5):
+            on.send("t")
+        (envelope,) = on.sender.envelopes(on.link("t"), on.rig.settings)
+        with pytest.raises(TransportError, match="is full"):
+            on.sender.publisher.send_event_by(envelope, time.monotonic())
+        counters = on.sender.publisher.counters()
+        assert (counters["refused"], counters["waited"]) == (1, 0)
 
 
 def test_waiting_writer_continues_when_the_service_starts(tmp_path: Path) -> None:
