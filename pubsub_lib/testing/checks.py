@@ -1,5 +1,6 @@
 """Common parts of the conformance checks: waits with deadlines, forks, threads, and checks of exceptions."""
 
+import inspect
 import os
 import threading
 import time
@@ -34,6 +35,19 @@ def needs_fan_out(rig: Rig) -> None:
         pytest.skip("the driver declares that it is a hop with one subscriber")
 
 
+def needs_bound_addresses(rig: Rig) -> None:
+    """Skip a check that applies only to drivers whose subscribers connect to the addresses of publishers."""
+    if not rig.driver.capabilities.bind_based:
+        pytest.skip("the driver declares that its subscribers connect to no address of a publisher")
+
+
+def needs_way_to_ask(rig: Rig) -> None:
+    """Skip a check that needs ``ask`` of the rig, which the rig of a driver that carries no envelopes cannot have."""
+    needs_envelopes(rig)
+    if rig.ask is None:
+        pytest.skip("the rig has no `ask`, by which any process could send hello requests; see Rig")
+
+
 def needs_connections(rig: Rig) -> None:
     """Skip a check that does not apply to a driver without connections; fail for a rig without ``cut``."""
     if not rig.driver.capabilities.connections:
@@ -65,6 +79,15 @@ def raiser(error: BaseException) -> Callable[[object], None]:
         raise error
 
     return hook
+
+
+def takes(call: Callable[..., object], given: tuple[object, ...]) -> bool:
+    """Whether a function can be called with these positional arguments, by its signature."""
+    try:
+        inspect.signature(call).bind(*given)
+    except TypeError:
+        return False
+    return True
 
 
 def ignore(_: object) -> None:

@@ -1,5 +1,7 @@
 """The suite finds faults of connections: each broken driver over a broker fails the check for its fault."""
 
+import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ from pubsub_lib.core.model import ALL
 from tests.conformance.tcp_broker import packet
 from tests.conformance.tcp_driver import TcpPublisher, TcpSubscriber
 from tests.conformance.test_tcp import rig_of
-from tests.conformance.trial import AGAIN, ANSWERED, SUBSCRIBED, Table, fails, of_any
+from tests.conformance.trial import AGAIN, ANSWERED, CHANNEL, SUBSCRIBED, SUBSCRIBED_BEFORE, Table, fails, of_any
+
+LATE = 0.3  # seconds: more than a publisher needs to connect again, and less than the patience of a check
 
 
 def only_once(half: TcpPublisher | TcpSubscriber) -> None:
@@ -58,6 +62,41 @@ class ReportsAConnectionTooEarly(TcpSubscriber):
             super().request_hello(nonce, topics)
 
 
+class SubscribesAfterOnConnected(TcpSubscriber):
+    """At each connection but the first, where the topics follow later."""
+
+    hasty = True
+    connections = 0
+
+    def greeting(self) -> bytes:
+        self.connections += 1
+        if self.connections == 1:
+            return super().greeting()
+        with self._lock:
+            prefixes = self._subscriptions.prefixes()
+        hidden = {codec.subscription(topic) for topic in ("tenant-1", "tenant-2")}
+        later = b"".join(packet(b"S", each) for each in hidden)
+        self.timer = threading.Timer(LATE, self.write_late, (later,))
+        self.timer.start()
+        return b"".join(packet(b"S", each) for each in prefixes if each not in hidden) + packet(b"Y")
+
+    def write_late(self, packets: bytes) -> None:
+        with suppress(OSError):  # closed
+            self.wire.write(packets)
+
+
+class OpensItsChannelLate(TcpPublisher):
+    """Hello requests do not arrive yet when ``initialize`` returns."""
+
+    def greeting(self) -> bytes:
+        threading.Timer(LATE, self.write_late).start()
+        return packet(b"Y")
+
+    def write_late(self) -> None:
+        with suppress(OSError):  # closed
+            self.wire.write(packet(b"P"))
+
+
 class EndsAtAnOnConnectedError(TcpSubscriber):
     def notify(self) -> None:
         before = self.life.counts["callback_errors"]
@@ -89,6 +128,8 @@ BROKEN: Table = {
         "test_everything_must_be_subscribed_to_again",
     ),
     "reports a connection too early": (ReportsAConnectionTooEarly, ANSWERED),
+    "subscribes after on_connected": (SubscribesAfterOnConnected, SUBSCRIBED_BEFORE),
+    "opens its channel late": (OpensItsChannelLate, CHANNEL),
     "ends at an on_connected error": (
         EndsAtAnOnConnectedError,
         "test_what_on_connected_raises_must_be_counted_and_not_end_the_thread",

@@ -20,7 +20,7 @@ SERVICE_TESTS = "tests/unit/service/test_service.py"
 
 MUTANTS = (
     Mutant(
-        name="service_says_goodbye_before_pushed_links",
+        name="service_sends_goodbye_before_pushed_links",
         path=SERVICE,
         before="        if self._receiving is not None:\n            self._receiving.close()\n        for loop",
         after="        self._publisher.close()\n        if self._receiving is not None:\n"
