@@ -48,6 +48,13 @@ def needs_way_to_ask(rig: Rig) -> None:
         pytest.skip("the rig has no `ask`, by which any process could send hello requests; see Rig")
 
 
+def needs_way_to_stall(rig: Rig) -> None:
+    """Skip a check that needs ``stall`` and ``resume`` of the rig, which not every transport can have."""
+    needs_envelopes(rig)
+    if rig.stall is None or rig.resume is None:
+        pytest.skip("the rig has no `stall` and `resume`, by which peers read nothing; see Rig")
+
+
 def needs_connections(rig: Rig) -> None:
     """Skip a check that does not apply to a driver without connections; fail for a rig without ``cut``."""
     if not rig.driver.capabilities.connections:
@@ -121,7 +128,7 @@ def until_answered(listener: Listener, rig: Rig) -> None:
         pause = min(2 * pause, MAX_PAUSE)
 
 
-def all_at_once(calls: list[Callable[[], object]], seconds: float) -> None:
+def all_at_once(calls: list[Callable[[], object]], seconds: float, name: str = "close()") -> None:
     """Call each one in its own thread; all must return in time and raise nothing."""
     errors: list[BaseException] = []
 
@@ -137,8 +144,8 @@ def all_at_once(calls: list[Callable[[], object]], seconds: float) -> None:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    assert not any(thread.is_alive() for thread in threads), f"close() took longer than {seconds} s"
-    assert not errors, f"close() raised {errors[0]!r}"
+    assert not any(thread.is_alive() for thread in threads), f"{name} took longer than {seconds} s"
+    assert not errors, f"{name} raised {errors[0]!r}"
 
 
 def in_a_fork(check: Callable[[], None], patience: float) -> None:

@@ -34,6 +34,8 @@ class Rig:
     :class:`pubsub_lib.testing.stream_proxy.StreamProxy` has both for TCP and for Unix sockets.
     ``ask``: send a raw hello request, as any process could, to every publisher: the bytes that
     :func:`pubsub_lib.core.codec.read_hello_request` reads, in whatever the driver puts around them. Optional.
+    ``stall``: let the peers of all connections read nothing, without an end of the connections, until ``resume``.
+    Optional; StreamProxy has both.
     ``patience``: seconds after which a check fails when the expected event did not happen; read at the start of each
     wait, so that a rig may change it.
     """
@@ -46,6 +48,8 @@ class Rig:
     restore: Callable[[], object] | None = None
     patience: float = 30.0
     ask: Callable[[bytes], object] | None = None
+    stall: Callable[[], object] | None = None
+    resume: Callable[[], object] | None = None
 
 
 @dataclass
@@ -166,6 +170,17 @@ class Scene:
             yield
         finally:
             self.rig.restore()
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Let the peers of all connections read nothing inside the block."""
+        assert self.rig.stall is not None
+        assert self.rig.resume is not None
+        self.rig.stall()
+        try:
+            yield
+        finally:
+            self.rig.resume()
 
     def listening(self, *topics: str) -> Listener:
         """Make a running subscriber that already receives all these topics."""

@@ -25,7 +25,7 @@ def rig_of(server: NatsServer) -> Iterator[Rig]:
             url = between.addresses[0].replace("tcp://", "nats://")
             settings = DriverSettings(options={**OPTIONS, "servers": (url,)})
             yield Rig(
-                NatsDriver, settings, inject=raw.inject, cut=between.cut, restore=between.restore, patience=LONG,
+                NatsDriver, settings, inject=raw.inject, **between.ways, patience=LONG,
                 ask=raw.ask,
             )  # fmt: skip
     finally:

@@ -42,7 +42,7 @@ def rig_on(server: PrivateRedis) -> Iterator[Rig]:
         }  # fmt: skip
         settings = DriverSettings(options=options)
         yield Rig(
-            RedisDriver, settings, inject=inject, cut=between.cut, restore=between.restore, patience=LONG, ask=ask
+            RedisDriver, settings, inject=inject, **between.ways, patience=LONG, ask=ask
         )
 
 

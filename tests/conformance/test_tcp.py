@@ -19,7 +19,7 @@ def rig_of() -> Iterator[Rig]:
         with proxies([broker.address]) as between:
             settings = DriverSettings(addresses=between.addresses)
             yield Rig(
-                TcpDriver, settings, inject=broker.inject, cut=between.cut, restore=between.restore,
+                TcpDriver, settings, inject=broker.inject, **between.ways,
                 ask=broker.inject_request,
             )  # fmt: skip
     finally:

@@ -1,6 +1,7 @@
 """The suite finds faults of connections: each broken driver over a broker fails the check for its fault."""
 
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 from pubsub_lib.api import OnConnected
 from pubsub_lib.core import codec
 from pubsub_lib.core.model import ALL
+from pubsub_lib.testing.checks import CLOSE_SECONDS, ROOM, SEND_SECONDS
+from pubsub_lib.testing.connection_conformance import MUCH
+from tests.conformance.broken import OVERDUE
 from tests.conformance.tcp_broker import packet
 from tests.conformance.tcp_driver import TcpPublisher, TcpSubscriber
 from tests.conformance.test_tcp import rig_of
@@ -97,6 +101,26 @@ class OpensItsChannelLate(TcpPublisher):
             self.wire.write(packet(b"P"))
 
 
+class WaitsForAPeer(TcpPublisher):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.wire.send_seconds = SEND_SECONDS + ROOM + OVERDUE
+
+
+class FlushesAtItsClose(TcpPublisher):
+    """Its close ends when the broker has read a large packet."""
+
+    def close(self) -> None:
+        until = time.monotonic() + CLOSE_SECONDS + ROOM + OVERDUE
+        while not self._life.closed and time.monotonic() < until:
+            try:
+                self.wire.write(packet(b"U", bytes(MUCH)))
+                break
+            except OSError:
+                time.sleep(0.01)
+        super().close()
+
+
 class EndsAtAnOnConnectedError(TcpSubscriber):
     def notify(self) -> None:
         before = self.life.counts["callback_errors"]
@@ -130,6 +154,8 @@ BROKEN: Table = {
     "reports a connection too early": (ReportsAConnectionTooEarly, ANSWERED),
     "subscribes after on_connected": (SubscribesAfterOnConnected, SUBSCRIBED_BEFORE),
     "opens its channel late": (OpensItsChannelLate, CHANNEL),
+    "waits for a peer": (WaitsForAPeer, "test_send_event_must_not_block_while_peers_read_nothing"),
+    "flushes at its close": (FlushesAtItsClose, "test_close_must_be_quick_while_peers_read_nothing"),
     "ends at an on_connected error": (
         EndsAtAnOnConnectedError,
         "test_what_on_connected_raises_must_be_counted_and_not_end_the_thread",

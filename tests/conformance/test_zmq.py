@@ -101,7 +101,7 @@ def rig_on(addresses: list[str]) -> Iterator[Rig]:
         with proxies(addresses) as between:
             settings = DriverSettings(addresses=between.addresses, bind_address=addresses[0], options=OPTIONS)
             driver = driver_on(addresses[:-1])
-            yield Rig(driver, settings, inject=raw_socket, cut=between.cut, restore=between.restore, ask=raw_asker)
+            yield Rig(driver, settings, inject=raw_socket, **between.ways, ask=raw_asker)
     finally:
         raw_asker.close()
         raw_socket.close()

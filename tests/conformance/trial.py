@@ -201,6 +201,7 @@ def _broken(rig: Rig, faults: tuple[type[Any], ...], cut_off: threading.Event) -
         driver=Broken,
         inject=rig.inject and acting(rig.inject),
         ask=rig.ask and acting(rig.ask),
+        stall=rig.stall and acting(rig.stall),
         cut=rig.cut and acting(rig.cut, cut_off.set),
         restore=rig.restore and acting(rig.restore, cut_off.clear),
         patience=SHORT if hasty else LONG,

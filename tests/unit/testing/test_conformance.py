@@ -35,6 +35,7 @@ OF_FAN_OUT = {
     "test_send_event_must_reach_every_subscriber_of_the_topic",
 }
 OF_ENVELOPES = {
+    "test_close_must_be_quick_while_peers_read_nothing",
     "test_a_broadcast_hello_must_reach_every_subscriber",
     "test_a_wrong_number_of_frames_must_be_counted_and_never_end_the_thread",
     "test_bad_hello_requests_must_not_end_the_answers",
@@ -46,6 +47,7 @@ OF_ENVELOPES = {
     "test_send_event_must_be_refused_before_initialize_and_after_close",
     "test_send_event_must_be_refused_in_a_forked_child",
     "test_send_event_must_not_block",
+    "test_send_event_must_not_block_while_peers_read_nothing",
     "test_send_event_must_refuse_what_is_oversized",
 }
 OF_ADDRESSES = {
@@ -77,6 +79,9 @@ SKIPPED = {
 }
 
 
+WAYS = ("inject", "cut", "restore", "ask", "stall", "resume")
+
+
 class Reached(Exception):
     """A check has begun: it made a half of the driver."""
 
@@ -98,7 +103,7 @@ def skipped(declared: Capabilities, **ways: Any) -> set[str]:
 
     found = set()
     for name, check in CHECKS.items():
-        rig = Rig(Begins, DriverSettings(), **{**dict.fromkeys(("inject", "cut", "restore", "ask"), print), **ways})
+        rig = Rig(Begins, DriverSettings(), **{**dict.fromkeys(WAYS, print), **ways})
         try:
             check(DriverConformance(), rig)
         except pytest.skip.Exception:
@@ -135,6 +140,14 @@ def test_order_is_checked_where_it_is_declared() -> None:
 def test_rig_without_a_way_to_ask_skips_one_check() -> None:
     more = skipped(MemoryDriver.capabilities, ask=None) - SKIPPED[MemoryDriver]
     assert more == {"test_bad_hello_requests_must_not_end_the_answers"}
+
+
+def test_rig_without_a_way_to_stall_skips_two_checks() -> None:
+    more = skipped(MemoryDriver.capabilities, stall=None) - SKIPPED[MemoryDriver]
+    assert more == {
+        "test_close_must_be_quick_while_peers_read_nothing",
+        "test_send_event_must_not_block_while_peers_read_nothing",
+    }
 
 
 def test_checks_themselves_skip_by_order_and_keys_alone() -> None:
