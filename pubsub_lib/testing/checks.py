@@ -1,5 +1,6 @@
 """Common parts of the conformance checks: waits with deadlines, forks, threads, and checks of exceptions."""
 
+import inspect
 import os
 import threading
 import time
@@ -32,6 +33,26 @@ def needs_fan_out(rig: Rig) -> None:
     """Skip a check that does not apply to a hop: it needs several subscribers, or hello requests."""
     if not rig.driver.capabilities.fan_out:
         pytest.skip("the driver declares that it is a hop with one subscriber")
+
+
+def needs_bound_addresses(rig: Rig) -> None:
+    """Skip a check that applies only to drivers whose subscribers connect to the addresses of publishers."""
+    if not rig.driver.capabilities.bind_based:
+        pytest.skip("the driver declares that its subscribers connect to no address of a publisher")
+
+
+def needs_way_to_ask(rig: Rig) -> None:
+    """Skip a check that needs ``ask`` of the rig, which the rig of a driver that carries no envelopes cannot have."""
+    needs_envelopes(rig)
+    if rig.ask is None:
+        pytest.skip("the rig has no `ask`, by which any process could send hello requests; see Rig")
+
+
+def needs_way_to_stall(rig: Rig) -> None:
+    """Skip a check that needs ``stall`` and ``resume`` of the rig, which not every transport can have."""
+    needs_envelopes(rig)
+    if rig.stall is None or rig.resume is None:
+        pytest.skip("the rig has no `stall` and `resume`, by which peers read nothing; see Rig")
 
 
 def needs_connections(rig: Rig) -> None:
@@ -67,6 +88,15 @@ def raiser(error: BaseException) -> Callable[[object], None]:
     return hook
 
 
+def takes(call: Callable[..., object], given: tuple[object, ...]) -> bool:
+    """Whether a function can be called with these positional arguments, by its signature."""
+    try:
+        inspect.signature(call).bind(*given)
+    except TypeError:
+        return False
+    return True
+
+
 def ignore(_: object) -> None:
     """Make an expression a statement for a lambda."""
 
@@ -98,7 +128,7 @@ def until_answered(listener: Listener, rig: Rig) -> None:
         pause = min(2 * pause, MAX_PAUSE)
 
 
-def all_at_once(calls: list[Callable[[], object]], seconds: float) -> None:
+def all_at_once(calls: list[Callable[[], object]], seconds: float, name: str = "close()") -> None:
     """Call each one in its own thread; all must return in time and raise nothing."""
     errors: list[BaseException] = []
 
@@ -114,8 +144,8 @@ def all_at_once(calls: list[Callable[[], object]], seconds: float) -> None:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    assert not any(thread.is_alive() for thread in threads), f"close() took longer than {seconds} s"
-    assert not errors, f"close() raised {errors[0]!r}"
+    assert not any(thread.is_alive() for thread in threads), f"{name} took longer than {seconds} s"
+    assert not errors, f"{name} raised {errors[0]!r}"
 
 
 def in_a_fork(check: Callable[[], None], patience: float) -> None:

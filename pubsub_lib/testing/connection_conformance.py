@@ -8,7 +8,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 
 from pubsub_lib.core.model import ALL, Link
@@ -23,6 +23,7 @@ from pubsub_lib.testing.checks import (
     needs_connections,
     needs_fan_out,
     needs_no_connected,
+    needs_way_to_stall,
 )
 from pubsub_lib.testing.rig import Connections, Listener, Rig, Scene, scene
 
@@ -31,6 +32,9 @@ CUTS = 2
 CALLS = 100
 CALLING_SECONDS = 3.0
 """Maximum time for these calls, because each of them may wait."""
+
+LARGE, MUCH = 100_000, 20_000_000
+"""Bytes of one link, and of all that are sent to peers that read nothing: more than Linux gives two sockets."""
 
 
 class ConnectionConformance:
@@ -173,6 +177,23 @@ class ConnectionConformance:
                 _call_often(lambda: listener.subscriber.request_hello(f"n{next(nonces)}", ["a"]), "request_hello")
             on.settle(listener, "tenant-1")
 
+    def test_send_event_must_not_block_while_peers_read_nothing(self, rig: Rig) -> None:
+        needs_way_to_stall(rig)
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            ignore(on.sender)
+            with on.stalled():
+                all_at_once([partial(_send_much, on)], CALLING_SECONDS + SEND_SECONDS, "send_event")
+            on.settle(listener, "tenant-1")
+
+    def test_close_must_be_quick_while_peers_read_nothing(self, rig: Rig) -> None:
+        needs_way_to_stall(rig)
+        with scene(rig) as on, ExitStack() as resuming:
+            listener = on.listening("tenant-1")
+            resuming.enter_context(on.stalled())
+            all_at_once([partial(_send_much, on)], CALLING_SECONDS + SEND_SECONDS, "send_event")
+            all_at_once([listener.subscriber.close, on.sender.publisher.close] * 2, CLOSE_SECONDS)
+
     def test_close_must_be_quick_while_cut_off(self, rig: Rig) -> None:
         needs_connections(rig)
         with scene(rig) as on, ExitStack() as restoring:
@@ -200,6 +221,20 @@ def _has(listener: Listener, link: Link) -> bool:
 
 def _answered(listener: Listener) -> bool:
     return any(each.hello is not None for each in list(listener.received.envelopes))
+
+
+def _send_much(on: Scene) -> None:
+    """Send more than the buffers of connections hold. The transport may refuse it."""
+    large = {"key": '"' + "x" * LARGE + '"'}
+    until = time.monotonic() + CALLING_SECONDS
+    for _ in range(MUCH // LARGE):
+        began = time.monotonic()
+        with suppress(TransportError):
+            on.send("tenant-1", large)
+        took = time.monotonic() - began
+        assert took < SEND_SECONDS + ROOM, f"send_event blocked for {took:.1f} s on peers that read nothing"
+        if time.monotonic() > until:
+            return
 
 
 def _call_often(call: Callable[[], None], name: str) -> None:

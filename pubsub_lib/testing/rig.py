@@ -15,6 +15,7 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.model import ZERO, Change, Link, Point
 from pubsub_lib.errors import TransportError
+from pubsub_lib.testing.collector import Collector, Connections
 
 FIRST_PAUSE: Final = 0.01
 """Seconds between two probes of ``settle``: the first pause, because the first probe is often sent too early."""
@@ -31,6 +32,10 @@ class Rig:
     ``cut``: for a driver with ``connections``, end every connection between the halves (or to the broker) and refuse
     new ones. ``restore``: accept connections again. Both return when that is done. The halves must detect both.
     :class:`pubsub_lib.testing.stream_proxy.StreamProxy` has both for TCP and for Unix sockets.
+    ``ask``: send a raw hello request, as any process could, to every publisher: the bytes that
+    :func:`pubsub_lib.core.codec.read_hello_request` reads, in whatever the driver puts around them. Optional.
+    ``stall``: let the peers of all connections read nothing, without an end of the connections, until ``resume``.
+    Optional; StreamProxy has both.
     ``patience``: seconds after which a check fails when the expected event did not happen; read at the start of each
     wait, so that a rig may change it.
     """
@@ -42,84 +47,9 @@ class Rig:
     cut: Callable[[], object] | None = None
     restore: Callable[[], object] | None = None
     patience: float = 30.0
-
-
-class Collector:
-    """Receives envelopes on a driver's thread and lets a test wait for them, at most ``patience`` seconds."""
-
-    def __init__(self, patience: float | Callable[[], float]) -> None:
-        self._patience = patience
-        self._changed = threading.Condition()
-        self.envelopes: list[Envelope] = []
-        self.threads: set[int] = set()
-        self.overlapped = False
-        self._inside = 0
-        self.hook: Callable[[Envelope], None] = lambda envelope: None
-        """Called at the end of each call, for tests of callbacks that block or raise."""
-
-    def __call__(self, envelope: Envelope) -> None:
-        """The callback itself."""
-        with self._changed:
-            self._inside += 1
-            self.overlapped = self.overlapped or self._inside > 1
-            self.threads.add(threading.get_ident())
-            self.envelopes.append(envelope)
-            self._changed.notify_all()
-        try:
-            self.hook(envelope)
-        finally:
-            with self._changed:
-                self._inside -= 1
-
-    def points(self, topic: str) -> list[Point]:
-        """Points of the links received completely on this topic, in the order in which they were completed."""
-        parts: Counter[Point] = Counter()
-        whole = []
-        for envelope in self.envelopes:
-            for message in envelope.messages:
-                if envelope.topic == topic:
-                    parts[message.link.point] += 1
-                    if parts[message.link.point] % message.parts == 0:  # a link received twice counts twice
-                        whole.append(message.link.point)
-        return whole
-
-    def hellos(self, nonce: str) -> list[Hello]:
-        """Hello replies with this nonce."""
-        return [each.hello for each in list(self.envelopes) if each.hello is not None and each.hello.nonce == nonce]
-
-    def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until the condition is true; AssertionError after the patience."""
-        patience = self._patience() if callable(self._patience) else self._patience
-        if not self.waits(condition, patience):
-            raise AssertionError(f"after {patience} s still not: {what}; {len(self.envelopes)} envelopes came")
-
-    def waits(self, condition: Callable[[], object], seconds: float) -> bool:
-        """Whether the condition becomes true within ``seconds``; checked at every envelope and at the end."""
-        with self._changed:
-            return bool(self._changed.wait_for(condition, seconds))
-
-
-class Connections:
-    """The callback ``on_connected``, which counts its calls; a thread of the driver calls it."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self.count = 0
-        self.hook: Callable[[], None] = lambda: None
-        """Called at the end of each call, for tests that act at a connection."""
-
-    def __call__(self) -> None:
-        """The callback itself."""
-        with self._changed:
-            self.count += 1
-            self._changed.notify_all()
-        self.hook()
-
-    def until_more_than(self, before: int, patience: float, half: str) -> None:
-        """Wait for the next call; AssertionError after the patience."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self.count > before, patience):
-                raise AssertionError(f"on_connected of the {half} was not called within {patience} s of a connection")
+    ask: Callable[[bytes], object] | None = None
+    stall: Callable[[], object] | None = None
+    resume: Callable[[], object] | None = None
 
 
 @dataclass
@@ -133,7 +63,7 @@ class Listener:
 
 @dataclass
 class Sender:
-    """A publisher with the state that a service keeps: its UUID and sequences."""
+    """A publisher with the state that a service keeps: its UUID, its sequences, and the hello requests that came."""
 
     publisher: Publisher
     asks: list[HelloRequest] = field(default_factory=list)
@@ -183,6 +113,7 @@ class Scene:
         """Make a publisher that answers every hello request; ``send`` uses it from now on."""
 
         def answer(ask: HelloRequest) -> None:
+            made.asks.append(ask)
             made.publisher.send_event(made.hello(ask.nonce))
 
         made = self._sender = self.publisher(answer)
@@ -240,6 +171,17 @@ class Scene:
         finally:
             self.rig.restore()
 
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Let the peers of all connections read nothing inside the block."""
+        assert self.rig.stall is not None
+        assert self.rig.resume is not None
+        self.rig.stall()
+        try:
+            yield
+        finally:
+            self.rig.resume()
+
     def listening(self, *topics: str) -> Listener:
         """Make a running subscriber that already receives all these topics."""
         listener = self.subscriber(*topics)
@@ -296,3 +238,6 @@ def scene(rig: Rig) -> Iterator[Scene]:
         yield made
     finally:
         made.close()
+
+
+__all__ = ["FIRST_PAUSE", "MAX_PAUSE", "Collector", "Connections", "Listener", "Rig", "Scene", "Sender", "scene"]

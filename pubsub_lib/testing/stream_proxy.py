@@ -27,6 +27,8 @@ class StreamProxy:
         self.delay = delay
         self.accepted = 0
         """Number of accepted connections."""
+        self.is_stalled = False
+        """Whether nothing is read now."""
         self._sides: set[_Side] = set()
         self._connecting: set[asyncio.Task[object]] = set()
         self._listener: socket.socket | None = None
@@ -57,6 +59,14 @@ class StreamProxy:
     def restore(self) -> None:
         """Accept connections again. Idempotent."""
         self._call(self._listen())
+
+    def stall(self) -> None:
+        """Read nothing until ``resume``, at both ends of every connection: as a peer that hangs. Idempotent."""
+        self._call(self._read(stalled=True))
+
+    def resume(self) -> None:
+        """Read again. Idempotent."""
+        self._call(self._read(stalled=False))
 
     def close(self) -> None:
         """End every connection and the thread. Idempotent."""
@@ -92,6 +102,11 @@ class StreamProxy:
             side.end()
         while self._sides or self._connecting:  # wait for their last callbacks; a connection attempt ends its own side
             await asyncio.sleep(0.001)
+
+    async def _read(self, *, stalled: bool) -> None:
+        self.is_stalled = stalled
+        for side in self._sides:
+            side.read_or_pause()
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -147,11 +162,14 @@ class _Side(asyncio.Protocol):
         """Received before the other end was connected."""
         self._delayed: deque[bytes | None] = deque()
         """Data to write to the other end after the delay; None: the end of the connection."""
+        self._full = False
+        """Whether the buffer of data to write has no room."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if self._proxy.opened(self):
+            asyncio.get_running_loop().call_soon(self.read_or_pause)  # asyncio begins to read after this call
             self._on_open(self)
         else:
             self.end()
@@ -177,12 +195,23 @@ class _Side(asyncio.Protocol):
             self._forward(None)
 
     def pause_writing(self) -> None:
-        if self._other is not None and self._other._transport is not None:
-            self._other._transport.pause_reading()
+        self._full = True
+        if self._other is not None:
+            self._other.read_or_pause()
 
     def resume_writing(self) -> None:
-        if self._other is not None and self._other._transport is not None:
-            self._other._transport.resume_reading()
+        self._full = False
+        if self._other is not None:
+            self._other.read_or_pause()
+
+    def read_or_pause(self) -> None:
+        """Read this end, unless the proxy is stalled or the other end has no room."""
+        if self._transport is None:
+            return
+        if self._proxy.is_stalled or (self._other is not None and self._other._full):
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def end(self) -> None:
         """End this connection at once; data not written yet is lost."""

@@ -10,6 +10,7 @@ import msgspec
 
 from pubsub_lib.api import Client, OnConnected, OnEnvelope, OnHelloRequest, Publisher
 from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.model import ALL
 from pubsub_lib.driver_state import SubscriberState
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.testing.checks import CLOSE_SECONDS, ROOM, SEND_SECONDS
@@ -43,6 +44,12 @@ class PublisherFault(Publisher):
     def counters(self) -> Mapping[str, int]:
         counts: Mapping[str, int] = self._inner.counters()
         return counts
+
+    def sending_for(self, now: float) -> float:
+        return float(self._inner.sending_for(now))
+
+    def bound_address(self) -> str:
+        return str(self._inner.bound_address())
 
     def public_key(self) -> str:
         return str(self._inner.public_key())
@@ -150,6 +157,25 @@ class PublisherCountsNoCallbackError(PublisherFault):
         return {**super().counters(), "callback_errors": 0}
 
 
+class IsNeverDoneWithSending(PublisherFault):
+    hasty = True
+
+    def sending_for(self, now: float) -> float:
+        return now
+
+
+class HasAKeyAlways(PublisherFault):
+    def public_key(self) -> str:
+        return "k" * 40
+
+
+class NamesAnotherAddress(PublisherFault):
+    hasty = True
+
+    def bound_address(self) -> str:
+        return "tcp://127.0.0.1:1"
+
+
 # -- subscribers -------------------------------------------------------------------------------------------------------
 
 
@@ -176,6 +202,111 @@ class NeverUnregisters(SubscriberFault):
 
     def unregister_topic(self, topic: str) -> None:
         pass
+
+
+class NeverRegistersAgain(SubscriberFault):
+    """Each topic that was unregistered stays so."""
+
+    hasty = True
+
+    def __init__(self, inner: Any, cut: threading.Event) -> None:
+        super().__init__(inner, cut)
+        self._ended: set[str] = set()
+
+    def register_topic(self, topic: str) -> None:
+        if topic not in self._ended:
+            super().register_topic(topic)
+
+    def unregister_topic(self, topic: str) -> None:
+        self._ended.add(topic)
+        super().unregister_topic(topic)
+
+
+class NeverUnregistersEverything(SubscriberFault):
+    hasty = True
+
+    def unregister_topic(self, topic: str) -> None:
+        if topic != ALL:
+            super().unregister_topic(topic)
+
+
+class UnregistersAllTopicsWithOne(SubscriberFault):
+    """``ends``: the topic whose end ends all."""
+
+    hasty = True
+    ends = ALL
+
+    def __init__(self, inner: Any, cut: threading.Event) -> None:
+        super().__init__(inner, cut)
+        self._topics: set[str] = set()
+
+    def register_topic(self, topic: str) -> None:
+        self._topics.add(topic)
+        super().register_topic(topic)
+
+    def unregister_topic(self, topic: str) -> None:
+        for each in self._topics if topic == self.ends else {topic}:
+            super().unregister_topic(each)
+
+
+class UnregistersEverythingWithATopic(UnregistersAllTopicsWithOne):
+    ends = "tenant-1"
+
+
+class IgnoresAddresses(SubscriberFault):
+    hasty = True
+
+    def register_listen_address(self, address: str) -> None:
+        pass
+
+
+class KeepsAddresses(SubscriberFault):
+    def unregister_listen_address(self, address: str) -> None:
+        pass
+
+
+class ReceivesNoBroadcasts(SubscriberFault):
+    hasty = True
+
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        def some(envelope: Envelope) -> None:
+            if envelope.hello is None or envelope.hello.nonce:
+                on_envelope(envelope)
+
+        super().initialize(some, on_connected)
+
+
+class ReceivesBroadcastsTwice(SubscriberFault):
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        def twice(envelope: Envelope) -> None:
+            on_envelope(envelope)
+            if envelope.hello is not None and not envelope.hello.nonce:
+                on_envelope(envelope)
+
+        super().initialize(twice, on_connected)
+
+
+class AsksForOneTopic(SubscriberFault):
+    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
+        super().request_hello(nonce, sorted(topics)[:1])
+
+
+class AsksForRegisteredTopics(SubscriberFault):
+    def __init__(self, inner: Any, cut: threading.Event) -> None:
+        super().__init__(inner, cut)
+        self._topics: set[str] = set()
+
+    def register_topic(self, topic: str) -> None:
+        self._topics.add(topic)
+        super().register_topic(topic)
+
+    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
+        super().request_hello(nonce, self._topics | set(topics))
+
+
+class CountsNothingReceived(SubscriberFault):
+    def counters(self) -> Mapping[str, int]:
+        return {**super().counters(), "received": 0}
 
 
 class DropsHelloRequests(SubscriberFault):

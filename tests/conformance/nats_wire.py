@@ -37,8 +37,12 @@ class RawNats:
         """Publish to the subject of a topic frame."""
         self.publish(self.subjects.subject(head, {}).encode(), body)
 
+    def ask(self, frame: bytes) -> None:
+        """Publish a hello request of this client."""
+        self.publish(f"{self.subjects.ask} {self.subjects.inbox('raw')}.nonce".encode(), frame)
+
     def publish(self, subject: bytes, body: bytes, headers: bytes = b"") -> None:
-        """Publish to any subject."""
+        """Publish to any subject; a reply subject may follow it."""
         if headers:
             self._socket.sendall(b"HPUB %b %d %d\r\n" % (subject, len(headers), len(headers) + len(body)) + headers)
         else:

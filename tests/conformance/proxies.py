@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pubsub_lib.testing.stream_proxy import IPC, TCP, StreamProxy
 
@@ -16,6 +17,11 @@ class Proxies:
     def addresses(self) -> tuple[str, ...]:
         return tuple(each.address for each in self._proxies)
 
+    @property
+    def ways(self) -> dict[str, Any]:
+        """What a rig needs of them."""
+        return {"cut": self.cut, "restore": self.restore, "stall": self.stall, "resume": self.resume}
+
     def cut(self) -> None:
         for each in self._proxies:
             each.cut()
@@ -23,6 +29,14 @@ class Proxies:
     def restore(self) -> None:
         for each in self._proxies:
             each.restore()
+
+    def stall(self) -> None:
+        for each in self._proxies:
+            each.stall()
+
+    def resume(self) -> None:
+        for each in self._proxies:
+            each.resume()
 
     def close(self) -> None:
         for each in self._proxies:

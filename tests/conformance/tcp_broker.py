@@ -61,6 +61,10 @@ class Broker:
         """Publish raw frames."""
         self._loop.call_soon_threadsafe(self.publish, head, packet(b"M", struct.pack(">I", len(head)) + head + body))
 
+    def inject_request(self, frame: bytes) -> None:
+        """Send a raw hello request to every publisher."""
+        self._loop.call_soon_threadsafe(self.ask, packet(b"A", frame))
+
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)

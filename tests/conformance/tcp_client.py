@@ -1,6 +1,7 @@
 """A client of the broker in ``tcp_broker.py``, as a client library would be for a real broker."""
 
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +9,8 @@ from contextlib import contextmanager
 from tests.conformance.tcp_broker import receive
 
 PAUSE = 0.02
+SEND_SECONDS = 0.4
+"""Maximum time of a write to a broker that reads nothing."""
 
 
 class Wire:
@@ -19,13 +22,18 @@ class Wire:
         self._lock = threading.Lock()
         self._connection: socket.socket | None = None
         self.stopped = threading.Event()
+        self.send_seconds = SEND_SECONDS
 
     def write(self, data: bytes) -> None:
-        """Raises OSError without a connection, or when the connection has ended."""
+        """Raises OSError without a connection, or when the connection has ended or the broker does not read."""
         with self._lock:
             if self._connection is None:
                 raise ConnectionResetError("the broker is unavailable")
-            self._connection.sendall(data)
+            try:
+                self._connection.sendall(data)
+            except OSError:
+                self._end()  # a part may be written, so the broker cannot find the next packet
+                raise
 
     def run(self, greet: Callable[[], bytes], take: Callable[[bytes, bytes], None]) -> None:
         """Repeatedly connect, write the greeting, and pass on the received packets."""
@@ -45,16 +53,24 @@ class Wire:
         """End the connection and the thread."""
         self.stopped.set()
         with self._lock:
-            if self._connection is not None:
-                try:
-                    self._connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass  # the broker ended it before
+            self._end()
+
+    def _end(self) -> None:
+        if self._connection is not None:
+            try:
+                self._connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # the broker ended it before
+
+    def _send_time(self) -> tuple[int, int]:
+        """Seconds and microseconds."""
+        return int(self.send_seconds), round(self.send_seconds % 1 * 1_000_000)
 
     @contextmanager
     def _connected(self, greet: Callable[[], bytes]) -> Iterator[socket.socket]:
         with socket.create_connection(self._where, 1.0) as connection:
             connection.settimeout(None)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", *self._send_time()))
             with self._lock:
                 if self.stopped.is_set():
                     raise ConnectionAbortedError("closed meanwhile")

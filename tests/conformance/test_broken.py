@@ -10,6 +10,7 @@ import pytest
 from pubsub_lib.api import OnConnected, OnHelloRequest
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import FrameError
 from pubsub_lib.testing.checks import ROOM, SEND_SECONDS
 from pubsub_lib.testing.conformance import DROPS
@@ -21,6 +22,7 @@ from tests.conformance.trial import (
     AGAIN,
     ALONE,
     BAD_INPUT,
+    BROADCAST,
     CONNECTED,
     EXACT,
     IDEMPOTENT,
@@ -117,6 +119,40 @@ class EndsAtARequestError(MemoryPublisher):
         super().initialize(once, on_connected)
 
 
+class EndsAtSystemExitOfARequest(MemoryPublisher):
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
+        def once(ask: Any) -> None:
+            try:
+                on_hello_request(ask)
+            except SystemExit:
+                self._asks.close()
+                raise
+
+        super().initialize(once, on_connected)
+
+
+class EndsAtABadRequest(MemoryPublisher):
+    def ask(self, frame: bytes) -> None:
+        try:
+            codec.read_hello_request(frame, self._limits)
+        except FrameError:
+            self._asks.close()
+        super().ask(frame)
+
+
+class EndsAtAWrongNumberOfFrames(MemorySubscriber):
+    def deliver(self, frames: Frames) -> None:
+        self._life.closed = self._life.closed or len(frames) != 2
+        super().deliver(frames)
+
+
+class ReceivesBroadcastsOfItsTopics(MemorySubscriber):
+    hasty = True
+
+    def matches(self, head: bytes) -> bool:
+        return head != codec.topic_frame(ALL) and super().matches(head)
+
+
 class BlocksInRequestHello(MemorySubscriber):
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         super().request_hello(nonce, topics)
@@ -161,6 +197,27 @@ BROKEN: Table = {
         "sends in a child",
         "never unregisters",
         "hangs in close",
+        "is never done with sending",
+        "has a key always",
+        "never registers again",
+        "never unregisters everything",
+        "unregisters the topics with everything",
+        "unregisters everything with a topic",
+        "receives no broadcasts",
+        "receives broadcasts twice",
+        "asks for one topic",
+        "asks for registered topics",
+        "counts nothing received",
+    ),
+    "receives broadcasts of its topics": (ReceivesBroadcastsOfItsTopics, BROADCAST),
+    "ends at SystemExit of a request": (
+        EndsAtSystemExitOfARequest,
+        "test_on_hello_request_may_send_and_its_errors_must_be_caught",
+    ),
+    "ends at a bad request": (EndsAtABadRequest, "test_bad_hello_requests_must_not_end_the_answers"),
+    "ends at a wrong number of frames": (
+        EndsAtAWrongNumberOfFrames,
+        "test_a_wrong_number_of_frames_must_be_counted_and_never_end_the_thread",
     ),
     "delivers a neighbouring topic": (DeliversNeighbours, EXACT),
     "delivers unregistered topics": (DeliversUnregisteredTopics, EXACT),

@@ -33,7 +33,7 @@ def rig_in(folder: Path, inject: Callable[..., object]) -> Iterator[Rig]:
     with proxies([address]) as between:
         driver = driver_by(between.addresses[0])
         settings = DriverSettings(bind_address=address)
-        yield Rig(driver, settings, inject=inject, cut=between.cut, restore=between.restore)
+        yield Rig(driver, settings, inject=inject, **between.ways)
 
 
 class TestIpc(DriverConformance):

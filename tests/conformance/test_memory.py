@@ -9,7 +9,8 @@ from pubsub_memory import MemoryBus, MemoryDriver
 
 def rig_of_memory() -> Rig:
     bus = MemoryBus()
-    return Rig(MemoryDriver, DriverSettings(options={"bus": bus}), inject=bus.send, cut=bus.cut, restore=bus.restore)
+    settings = DriverSettings(options={"bus": bus})
+    return Rig(MemoryDriver, settings, inject=bus.send, cut=bus.cut, restore=bus.restore, ask=bus.ask)
 
 
 class TestMemory(DriverConformance):

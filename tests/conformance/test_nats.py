@@ -24,7 +24,10 @@ def rig_of(server: NatsServer) -> Iterator[Rig]:
         with proxies([f"tcp://127.0.0.1:{server.port}"]) as between:
             url = between.addresses[0].replace("tcp://", "nats://")
             settings = DriverSettings(options={**OPTIONS, "servers": (url,)})
-            yield Rig(NatsDriver, settings, inject=raw.inject, cut=between.cut, restore=between.restore, patience=LONG)
+            yield Rig(
+                NatsDriver, settings, inject=raw.inject, **between.ways, patience=LONG,
+                ask=raw.ask,
+            )  # fmt: skip
     finally:
         raw.close()
 

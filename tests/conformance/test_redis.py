@@ -31,13 +31,19 @@ def rig_on(server: PrivateRedis) -> Iterator[Rig]:
         with server.client() as client:
             client.publish(channel, encode_pair(head, body))
 
+    def ask(frame: bytes) -> None:
+        with server.client() as client:
+            client.publish(Channels(prefix).requests, encode_pair(b"raw", frame))
+
     with proxies([f"tcp://127.0.0.1:{server.port}"]) as between:
         options = {
             "url": between.addresses[0].replace("tcp://", "redis://"), "prefix": prefix,
             "reconnect_interval": 0.02, "max_reconnect_interval": 0.1,
         }  # fmt: skip
         settings = DriverSettings(options=options)
-        yield Rig(RedisDriver, settings, inject=inject, cut=between.cut, restore=between.restore, patience=LONG)
+        yield Rig(
+            RedisDriver, settings, inject=inject, **between.ways, patience=LONG, ask=ask
+        )
 
 
 class TestRedis(DriverConformance):

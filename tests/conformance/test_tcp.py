@@ -18,7 +18,10 @@ def rig_of() -> Iterator[Rig]:
     try:
         with proxies([broker.address]) as between:
             settings = DriverSettings(addresses=between.addresses)
-            yield Rig(TcpDriver, settings, inject=broker.inject, cut=between.cut, restore=between.restore)
+            yield Rig(
+                TcpDriver, settings, inject=broker.inject, **between.ways,
+                ask=broker.inject_request,
+            )  # fmt: skip
     finally:
         broker.close()
 

@@ -1,5 +1,8 @@
 """The suite finds faults of connections: each broken driver over a broker fails the check for its fault."""
 
+import threading
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -7,10 +10,15 @@ import pytest
 from pubsub_lib.api import OnConnected
 from pubsub_lib.core import codec
 from pubsub_lib.core.model import ALL
+from pubsub_lib.testing.checks import CLOSE_SECONDS, ROOM, SEND_SECONDS
+from pubsub_lib.testing.connection_conformance import MUCH
+from tests.conformance.broken import OVERDUE
 from tests.conformance.tcp_broker import packet
 from tests.conformance.tcp_driver import TcpPublisher, TcpSubscriber
 from tests.conformance.test_tcp import rig_of
-from tests.conformance.trial import AGAIN, ANSWERED, SUBSCRIBED, Table, fails, of_any
+from tests.conformance.trial import AGAIN, ANSWERED, CHANNEL, SUBSCRIBED, SUBSCRIBED_BEFORE, Table, fails, of_any
+
+LATE = 0.3  # seconds: more than a publisher needs to connect again, and less than the patience of a check
 
 
 def only_once(half: TcpPublisher | TcpSubscriber) -> None:
@@ -58,6 +66,61 @@ class ReportsAConnectionTooEarly(TcpSubscriber):
             super().request_hello(nonce, topics)
 
 
+class SubscribesAfterOnConnected(TcpSubscriber):
+    """At each connection but the first, where the topics follow later."""
+
+    hasty = True
+    connections = 0
+
+    def greeting(self) -> bytes:
+        self.connections += 1
+        if self.connections == 1:
+            return super().greeting()
+        with self._lock:
+            prefixes = self._subscriptions.prefixes()
+        hidden = {codec.subscription(topic) for topic in ("tenant-1", "tenant-2")}
+        later = b"".join(packet(b"S", each) for each in hidden)
+        self.timer = threading.Timer(LATE, self.write_late, (later,))
+        self.timer.start()
+        return b"".join(packet(b"S", each) for each in prefixes if each not in hidden) + packet(b"Y")
+
+    def write_late(self, packets: bytes) -> None:
+        with suppress(OSError):  # closed
+            self.wire.write(packets)
+
+
+class OpensItsChannelLate(TcpPublisher):
+    """Hello requests do not arrive yet when ``initialize`` returns."""
+
+    def greeting(self) -> bytes:
+        threading.Timer(LATE, self.write_late).start()
+        return packet(b"Y")
+
+    def write_late(self) -> None:
+        with suppress(OSError):  # closed
+            self.wire.write(packet(b"P"))
+
+
+class WaitsForAPeer(TcpPublisher):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.wire.send_seconds = SEND_SECONDS + ROOM + OVERDUE
+
+
+class FlushesAtItsClose(TcpPublisher):
+    """Its close ends when the broker has read a large packet."""
+
+    def close(self) -> None:
+        until = time.monotonic() + CLOSE_SECONDS + ROOM + OVERDUE
+        while not self._life.closed and time.monotonic() < until:
+            try:
+                self.wire.write(packet(b"U", bytes(MUCH)))
+                break
+            except OSError:
+                time.sleep(0.01)
+        super().close()
+
+
 class EndsAtAnOnConnectedError(TcpSubscriber):
     def notify(self) -> None:
         before = self.life.counts["callback_errors"]
@@ -89,6 +152,10 @@ BROKEN: Table = {
         "test_everything_must_be_subscribed_to_again",
     ),
     "reports a connection too early": (ReportsAConnectionTooEarly, ANSWERED),
+    "subscribes after on_connected": (SubscribesAfterOnConnected, SUBSCRIBED_BEFORE),
+    "opens its channel late": (OpensItsChannelLate, CHANNEL),
+    "waits for a peer": (WaitsForAPeer, "test_send_event_must_not_block_while_peers_read_nothing"),
+    "flushes at its close": (FlushesAtItsClose, "test_close_must_be_quick_while_peers_read_nothing"),
     "ends at an on_connected error": (
         EndsAtAnOnConnectedError,
         "test_what_on_connected_raises_must_be_counted_and_not_end_the_thread",

@@ -57,6 +57,30 @@ class RawSocket:
         self._context.term()
 
 
+class RawAsker:
+    """A raw socket that sends any hello requests, as subscriptions, to the publishers at these addresses.
+
+    A SUB socket keeps its own subscriptions in a tree as deep as they are long, and ends the process when it is closed
+    with one of a megabyte. So it sends no longer ones: a publisher disconnects who does (ZMQ_MAXMSGSIZE).
+    """
+
+    LONGEST = 64 * 1024
+
+    def __init__(self, addresses: tuple[str, ...]) -> None:
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.SUB)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        for address in addresses:
+            self._socket.connect(address)
+
+    def __call__(self, frame: bytes) -> None:
+        self._socket.subscribe(frame[: self.LONGEST])
+
+    def close(self) -> None:
+        self._socket.close()
+        self._context.term()
+
+
 def driver_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver) -> type[ZmqDriver]:
     """Return a driver with a separate address for each publisher, because two cannot bind the same address."""
     free = iter(addresses)
@@ -72,13 +96,14 @@ def driver_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver) -> type[Z
 
 @contextmanager
 def rig_on(addresses: list[str]) -> Iterator[Rig]:
-    raw_socket = RawSocket(addresses[-1])
+    raw_socket, raw_asker = RawSocket(addresses[-1]), RawAsker((*addresses[:-1],))
     try:
         with proxies(addresses) as between:
             settings = DriverSettings(addresses=between.addresses, bind_address=addresses[0], options=OPTIONS)
             driver = driver_on(addresses[:-1])
-            yield Rig(driver, settings, inject=raw_socket, cut=between.cut, restore=between.restore)
+            yield Rig(driver, settings, inject=raw_socket, **between.ways, ask=raw_asker)
     finally:
+        raw_asker.close()
         raw_socket.close()
 
 

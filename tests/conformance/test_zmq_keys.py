@@ -82,7 +82,7 @@ def keyed_rig(addresses: list[str], folder: Path) -> Iterator[Rig]:
                 client_key_file=str(file),
                 options=OPTIONS,
             )
-            yield Rig(driver, settings, inject=raw_socket, cut=between.cut, restore=between.restore, patience=30.0)
+            yield Rig(driver, settings, inject=raw_socket, **between.ways, patience=30.0)
     finally:
         raw_socket.close()
 

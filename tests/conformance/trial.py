@@ -5,6 +5,7 @@ the moment at which its fault can act.
 """
 
 import dataclasses
+import functools
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -38,8 +39,24 @@ IDEMPOTENT = "test_register_topic_must_be_idempotent"
 SUBSCRIBED = "test_every_topic_must_be_subscribed_to_again"
 SILENT = "test_send_event_must_not_lose_an_envelope_silently"
 
+BROADCAST = "test_a_broadcast_hello_must_reach_every_subscriber"
+ADDRESS = "test_register_listen_address_must_connect_and_unregister_must_end_it"
+ASKED = "test_request_hello_must_carry_its_topics"
+CHANNEL = "test_initialize_of_a_publisher_must_open_its_channel_for_hello_requests"
+EVERYTHING = "test_unregister_topic_of_everything_must_leave_the_topics"
+SUBSCRIBED_BEFORE = "test_on_connected_must_come_after_all_topics_were_subscribed_to_again"
+
 OF_ANY_DRIVER: Table = {
     # publishers
+    "is never done with sending": (
+        broken.IsNeverDoneWithSending,
+        "test_sending_for_must_be_zero_while_it_waits_for_messages",
+    ),
+    "has a key always": (broken.HasAKeyAlways, "test_keys_must_do_nothing_without_their_setting"),
+    "names another address": (
+        broken.NamesAnotherAddress,
+        "test_bound_address_must_be_one_that_subscribers_can_register",
+    ),
     "leaks a foreign exception when sending": (
         broken.LeaksAForeignExceptionWhenSending,
         "test_send_event_must_raise_no_foreign_exception",
@@ -60,6 +77,20 @@ OF_ANY_DRIVER: Table = {
         "test_what_on_connected_raises_must_be_counted_and_not_end_the_thread",
     ),
     # subscribers
+    "never registers again": (broken.NeverRegistersAgain, "test_a_topic_registered_again_must_be_received_again"),
+    "never unregisters everything": (broken.NeverUnregistersEverything, EVERYTHING),
+    "unregisters the topics with everything": (broken.UnregistersAllTopicsWithOne, EVERYTHING),
+    "unregisters everything with a topic": (
+        broken.UnregistersEverythingWithATopic,
+        "test_unregister_topic_must_leave_everything",
+    ),
+    "ignores addresses": (broken.IgnoresAddresses, ADDRESS),
+    "keeps addresses": (broken.KeepsAddresses, ADDRESS),
+    "receives no broadcasts": (broken.ReceivesNoBroadcasts, BROADCAST),
+    "receives broadcasts twice": (broken.ReceivesBroadcastsTwice, BROADCAST),
+    "asks for one topic": (broken.AsksForOneTopic, ASKED),
+    "asks for registered topics": (broken.AsksForRegisteredTopics, ASKED),
+    "counts nothing received": (broken.CountsNothingReceived, "test_counters_must_count_what_was_received"),
     "leaks a foreign exception": (broken.LeaksAForeignException, "test_register_topic_must_raise_no_foreign_exception"),
     "forgets registrations while disconnected": (broken.ForgetsRegistrationsWhileDisconnected, SUBSCRIBED),
     "ignores unregistrations while disconnected": (
@@ -141,6 +172,7 @@ def _broken(rig: Rig, faults: tuple[type[Any], ...], cut_off: threading.Event) -
         made.patience = SHORT
 
     def acting(call: Callable[..., object], before: Callable[[], None] = acts) -> Callable[..., object]:
+        @functools.wraps(call)
         def called(*given: object) -> object:
             before()
             acts()
@@ -168,6 +200,8 @@ def _broken(rig: Rig, faults: tuple[type[Any], ...], cut_off: threading.Event) -
         rig,
         driver=Broken,
         inject=rig.inject and acting(rig.inject),
+        ask=rig.ask and acting(rig.ask),
+        stall=rig.stall and acting(rig.stall),
         cut=rig.cut and acting(rig.cut, cut_off.set),
         restore=rig.restore and acting(rig.restore, cut_off.clear),
         patience=SHORT if hasty else LONG,

@@ -1,7 +1,9 @@
 """Whole replicas over a NATS server that is killed, and that cuts off a slow consumer; all end equal."""
 
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,6 +71,11 @@ def put(store: Store, number: int, size: int) -> None:
         tx.set("t", f"k{number % 7}", f"{number}{'x' * size}", topic=TOPICS[number % 3])
 
 
+def _counters(replica: Replica) -> Mapping[str, int]:
+    """The counters of its driver."""
+    return replica.status().driver
+
+
 def assert_equal(replica: Replica, store: Store) -> None:
     replica.wait_for(store.read_heads(()).store.position, LONG)
     assert held(replica) == stored(store, *TOPICS)
@@ -106,8 +113,12 @@ def test_replicas_end_equal_when_the_server_is_killed_while_messages_flow(sqlite
                 broker.kill()
                 writing.until_more(20)
                 broker.restart()
-                assert poll(lambda number=number: publisher.counters()["connected"] == number + 2, LONG)  # type: ignore[misc]
+                for half in (publisher.counters, *(partial(_counters, each) for each in replicas)):
+                    assert poll(lambda half=half, number=number: half()["connected"] >= number + 2, LONG)  # type: ignore[misc]
+            before = [_counters(each)["received"] for each in replicas]
             writing.until_more(20)
+            for replica, received in zip(replicas, before, strict=True):
+                assert poll(lambda one=replica, received=received: _counters(one)["received"] > received, LONG)  # type: ignore[misc]
         for replica in replicas:
             assert_equal(replica, store)
 
@@ -121,7 +132,11 @@ def test_replica_started_without_a_server_receives_when_it_comes(sqlite_url: str
         replica.wait_synced(LONG)
         broker.restart()
         ending.enter_context(Publisher(config, store))
+        assert poll(lambda: replica.status().driver["connected"] == 1, LONG)
+        before = replica.status().driver["received"]
         put(store, 1, 10)
+        assert poll(lambda: replica.status().driver["received"] > before, LONG), "no message came"
+        assert poll(lambda: not replica.status().polling, LONG)
         assert_equal(replica, store)
 
 

@@ -11,7 +11,9 @@ import pytest
 from _processes import poll
 
 from pubsub_lib import Store
-from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, write
+from pubsub_lib.cli.listener import listening
+from pubsub_lib.testing.rig import Collector
+from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, pause_between_transactions, write
 
 
 @pytest.mark.parametrize(
@@ -84,18 +86,26 @@ def test_other_service_publishes_the_unsent_links_of_a_dead_service(tmp_path: Pa
         other.close()
 
 
-def test_sigterm_receives_pushed_messages_and_sends_a_goodbye(host: Host, store: Store) -> None:
-    service = host.service()
-    with Watched(host.settings) as watched:
-        worker = host.worker()
-        write(worker, 5)
-        order(worker, 200)
+def test_sigterm_sends_pushed_messages_and_then_a_goodbye(host: Host, store: Store) -> None:
+    service, worker, received = host.service(), host.worker(), Collector(LONG)
+    with listening(host.settings, store, ["t0", "t1"], received):
+
+        def arrived() -> bool:
+            write(worker, 1)
+            return received.waits(lambda: received.envelopes, 0.1)
+
+        assert poll(arrived, LONG)
+        before = store.read_heads(()).store.position
+        pause_between_transactions(service, store)
+        last = write(worker, 20)
         service.terminate()
+        service.send_signal(signal.SIGCONT)
         assert service.wait(LONG) == 0
-        assert store.directory.live() == []
-        done(worker)
-        host.service()
-        watched.must_come_to(write(worker, 1), store)
+        received.until(lambda: any(each.hello and each.hello.goodbye for each in list(received.envelopes)), "a goodbye")
+    assert store.directory.live() == []
+    ended = next(n for n, each in enumerate(received.envelopes) if each.hello and each.hello.goodbye)
+    sent = {message.link.point.position for each in received.envelopes[:ended] for message in each.messages}
+    assert len([each for each in sent if before < each <= last]) == 20
 
 
 def test_spawned_workers_hand_over_like_forked_ones(host: Host, store: Store) -> None:

@@ -15,7 +15,19 @@ HANDOFFS = "tests/unit/core/test_handoffs.py"
 OUTGOING = "tests/unit/service/test_outgoing.py"
 READER = "tests/unit/service/test_changelog_reader.py"
 
+SERVICE = "pubsub_lib/service/service.py"
+SERVICE_TESTS = "tests/unit/service/test_service.py"
+
 MUTANTS = (
+    Mutant(
+        name="service_sends_goodbye_before_pushed_links",
+        path=SERVICE,
+        before="        if self._receiving is not None:\n            self._receiving.close()\n        for loop",
+        after="        self._publisher.close()\n        if self._receiving is not None:\n"
+        "            self._receiving.close()\n        for loop",
+        tests=(f"{SERVICE_TESTS}::test_links_pushed_before_the_end_are_sent_before_the_goodbye",),
+        wrong="each orderly restart of a service loses the links that its workers have pushed",
+    ),
     Mutant(
         name="undone_link_costs_all_objects",
         path=TRACKER,

@@ -18,7 +18,24 @@ SERVER = partial(_mutant, "sync/server", "sync/test_server")
 RESUMING = partial(_mutant, "sync/resuming", "sync/test_resuming")
 FRESHNESS = partial(_mutant, "core/freshness", "core/test_freshness")
 
+SLOW = "test_slow_client_loses_its_place_at_the_end_of_its_time"
+HTTP = partial(_mutant, "http_server", "sync/test_client")
+
 MUTANTS = (
+    HTTP(
+        "slow_client_keeps_its_place",
+        "            self._limit(until)\n            self.wfile.write(part)",
+        "            self.wfile.write(part)",
+        SLOW,
+        "a client that takes one part in each 10 s keeps a place of the sync channel for hours",
+    ),
+    HTTP(
+        "silent_client_keeps_its_place_too_long",
+        "settimeout(min(left, http_limits.ANSWER_TIMEOUT))",
+        "settimeout(http_limits.ANSWER_TIMEOUT)",
+        SLOW,
+        "a client that takes nothing keeps its place beyond sync_timeout",
+    ),
     CLIENT(
         "server_that_hangs_takes_the_whole_time",
         "asked + begin)",

@@ -295,13 +295,15 @@ def test_hello_reply_includes_only_links_delivered_before_it() -> None:
     reading.poll()
     reading.log.during_heads = lambda: reading.log.commit("a")
     reading.log.commit("a")
-    delivered = ZERO
+    delivered, hellos = ZERO, 0
     for envelope in reading.poll(HelloRequest("nonce", ("a", ALL))):
         for message in envelope.messages:
             delivered = message.link.point
         if envelope.hello is not None:
             assert envelope.hello.store is not None
-            assert envelope.hello.store.position <= delivered.position
+            assert ZERO.position < envelope.hello.store.position <= delivered.position
+            hellos += 1
+    assert hellos == 1
 
 
 def test_pace_polls_faster_with_changes_and_slower_without() -> None:

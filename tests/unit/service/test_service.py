@@ -4,6 +4,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import create_engine, update
 
 from pubsub_lib import Replica, Settings, Store
+from pubsub_lib.api import DriverSettings, OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.config.service import ServiceSettings
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError, DriverError, TransportError
 from pubsub_lib.journal import JournalSettings
@@ -24,6 +28,9 @@ from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.service.metrics import endpoint_of
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.store import schema
+from pubsub_lib.testing.forwarding import ForwardingSubscriber
+from pubsub_lib.testing.rig import Collector
+from pubsub_memory import MemoryDriver
 from tests.unit.world import settings
 
 LONG = longest(120.0)
@@ -56,6 +63,23 @@ def write(store: Store, value: int, origin: str | None = None) -> Any:
         tx.set("a", str(value % 3), value, topic="t")
     assert tx.commit is not None
     return tx.commit
+
+
+class HoldsBack(ForwardingSubscriber):
+    """A hop that delivers what workers pushed only while it is closed, as a busy one does."""
+
+    def __init__(self, inner: Subscriber, pushed: list[Envelope]) -> None:
+        super().__init__(inner)
+        self._pushed = pushed
+
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        self._deliver = on_envelope
+        super().initialize(on_envelope, on_connected)
+
+    def close(self) -> None:
+        while self._pushed:
+            self._deliver(self._pushed.pop(0))
+        super().close()
 
 
 def test_workers_commit_reaches_the_replica_through_the_service(config: Settings, store: Store) -> None:
@@ -242,17 +266,29 @@ def test_service_recounts_while_it_holds_the_lease(config: Settings, store: Stor
     assert [(row.side, row.topic, row.cause, row.count, row.size) for row in found] == [("service", "t", "store", 1, 1)]
 
 
-def test_links_pushed_before_the_end_are_sent(config: Settings, store: Store) -> None:
-    service = PublisherService(config, ServiceSettings(grace=60.0))
+def test_links_pushed_before_the_end_are_sent_before_the_goodbye(config: Settings, store: Store) -> None:
+    service = PublisherService(config, ServiceSettings(grace=60.0))  # so that no link comes from the changelog
+    assert service._receiving is not None
+    pushed: list[Envelope] = []
+    hop, received = HoldsBack(service._receiving._subscriber, pushed), Collector(LONG)
+    service._receiving._subscriber = hop
     service.start()
-    with Replica(config, ["t"]) as replica:
-        replica.wait_synced(LONG)
-        with Worker(config, store):
-            commit = write(store, 1)
-            replica.wait_for(commit, timeout=LONG)
+    listener = MemoryDriver.subscriber(DriverSettings(options=config.driver_options))
+    listener.initialize(received, lambda: None)
+    listener.register_topic("t")
+    listener.daemonize()
+    with closing(listener):
+        (link,) = write(store, 1).links
+        [message] = codec.split(link, config.limits)
+        pushed.append(Envelope("api-1", "a" * 32, "t", 1, [message], None, store.store_id))
         service.close()
         service.close()
-        assert service.counters()["links"]["handed"] == 1
+        received.until(lambda: any(each.hello and each.hello.goodbye for each in list(received.envelopes)), "a goodbye")
+    ends = [each for each in received.envelopes if each.messages or (each.hello and each.hello.goodbye)]
+    assert [message.link.point for message in ends[0].messages] == [link.point]
+    assert [bool(each.hello and each.hello.goodbye) for each in ends] == [False, True]
+    assert service.counters()["links"]["handed"] == 1
+    assert service.counters()["links"]["unsent"] == 0
 
 
 def test_hanging_database_delays_neither_goodbye_nor_end(

@@ -15,7 +15,7 @@ from pubsub_lib.errors import AlreadyExists, NotFound, StoreBusy, StoreError, Ve
 from pubsub_lib.store import Store, writer
 from pubsub_lib.store.executor import OwnTransaction
 from pubsub_lib.store.group_commit import MAX_BYTES, MAX_OBJECTS, Attempt, GroupCommit, _Waiting
-from pubsub_lib.store.verbs import Operation
+from pubsub_lib.store.verbs import Operation, ReadChanged
 from pubsub_lib.store.writer import Work
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
@@ -88,8 +88,10 @@ def test_waiting_threads_share_one_transaction(store: Store) -> None:
     assert assert_consistent(store) == 8
 
 
-def test_a_violated_condition_leaves_the_others(store: Store) -> None:
+def test_a_violated_condition_leaves_the_others(open_store: Opener) -> None:
+    store, other = open_store(), open_store()
     put(store, "there")()
+    put(store, "read")()
     version = store.get_record("t", "there")
     assert version is not None
 
@@ -97,9 +99,10 @@ def test_a_violated_condition_leaves_the_others(store: Store) -> None:
         with store.transaction() as tx:
             tx.set("t", "stale", 1, version=7)
 
-    def read_nothing() -> None:
+    def overtaken() -> None:
         with store.transaction() as tx:
-            tx.get("t", "there")
+            tx.get("t", "read")  # an object that no other work has, else this one would be in another group
+            put(other, "read", value=2)()
             tx.set("t", "by reader", 1)
 
     def delete() -> None:
@@ -116,15 +119,17 @@ def test_a_violated_condition_leaves_the_others(store: Store) -> None:
             delete,
             put(store, "c"),
             create(store, "d"),
+            overtaken,
         )
     assert calls == [2]
     errors = [each.exception() for each in others]
     assert [type(each) for each in errors] == [
-        AlreadyExists, type(None), VersionMismatch, NotFound, type(None), type(None),
+        AlreadyExists, type(None), VersionMismatch, NotFound, type(None), type(None), ReadChanged,
     ]  # fmt: skip
     assert first.exception() is None
-    assert {each.key for each in store.objects()} == {"there", "a", "b", "c", "d"}
-    assert assert_consistent(store) == 5
+    assert {each.key for each in store.objects()} == {"there", "read", "a", "b", "c", "d"}
+    assert store.get("t", "read") == 2
+    assert assert_consistent(store) == 7
 
 
 def test_a_group_of_violated_conditions_commits_nothing(store: Store) -> None:

@@ -11,10 +11,22 @@ from random import Random
 
 import pytest
 from _patience import longest
+from _processes import poll
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from pubsub_lib.core.model import AnswerAge, Delta, Point, SyncAnswer, Want
+from pubsub_lib import http_limits
+from pubsub_lib.core.model import (
+    AnswerAge,
+    Delta,
+    Full,
+    Head,
+    Point,
+    Record,
+    SyncAnswer,
+    TopicSnapshot,
+    Want,
+)
 from pubsub_lib.errors import ConfigError, StoreError, StoreUnavailable
 from pubsub_lib.http_endpoint import Endpoint
 from pubsub_lib.sync.client import MAX_RETRY_AFTER, Busy, Misdirected, SyncClient
@@ -127,7 +139,7 @@ def free_url() -> str:
 @pytest.mark.parametrize("aged", [False, True])
 def test_client_reads_what_the_source_answers_with_its_ages(aged: bool) -> None:
     asked: list[SyncQuestion] = []
-    for seed in range(5):
+    for seed in (0, 3, 5, 7, 9):  # with objects, links, and topics of which nothing is sent
         wants, answer = random_answer(Random(seed), aged=aged)
 
         def source(question: SyncQuestion, answer: SyncAnswer = answer) -> SyncAnswer:
@@ -525,21 +537,28 @@ def test_close_ends_a_running_request_and_refuses_later_ones() -> None:
             reading.read_sync(WANTS)
 
 
-def test_slow_client_loses_its_place_at_the_end_of_its_time() -> None:
-    wants = {"t": Want()}
-    large = random_answer(Random(1), aged=False)[1]
-    with service(lambda question: large, places=1, seconds=0.3) as (url, route):
+@pytest.mark.parametrize("step", [0, 32 * 1024])
+def test_slow_client_loses_its_place_at_the_end_of_its_time(step: int) -> None:
+    """A client that takes nothing, and one that takes each part soon, but not the whole answer in its time."""
+    found = [Record("table", f"key-{number}", 1, b"2" * 30_000) for number in range(800)]  # more than buffers hold
+    large = SyncAnswer(Point(9, 5), {"t": Full({"t": TopicSnapshot(Head(Point(9, 5), 800, 1), found)}, Point(9, 5))})
+    with service(lambda question: large, places=1, seconds=1.0) as (url, route), socket.socket() as peer:
         host, _, port = url.removeprefix("http://").partition(":")
-        body = _NoBody().read()
-        with socket.create_connection((host, int(port))) as peer:
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            head = f"POST /sync HTTP/1.0\r\nPubsub-Request: x\r\nContent-Length: {len(body)}\r\n\r\n"
-            peer.sendall(head.encode() + body)
-            until = time.monotonic() + LONG
-            while sum(route.counters().values()) == 0 and time.monotonic() < until:
-                time.sleep(0.01)
-        assert wants
-        assert route.running == 0
+        body = encode_question(SyncQuestion({"t": Want()}))
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * 16 * 1024)
+        peer.connect((host, int(port)))
+        head = f"POST /sync HTTP/1.0\r\nPubsub-Request: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        peer.sendall(head.encode() + body)
+        assert poll(lambda: route.running == 1, LONG)
+
+        def left() -> bool:
+            if step:
+                peer.recv(step)
+            return route.running == 0
+
+        assert poll(left, 1.0 + http_limits.ANSWER_TIMEOUT / 2)
+        counts = route.counters()
+        assert (counts["answered"], counts["failed"]) == (0, 1)
 
 
 def test_invalid_url_is_refused_at_once() -> None:

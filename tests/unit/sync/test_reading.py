@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pubsub_lib.core.contents import Contents
-from pubsub_lib.core.model import ALL, Point, Record, Recorded, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, Delta, Full, Point, Record, Recorded, SyncAnswer, Want
 from pubsub_lib.errors import FrameError
 from pubsub_lib.sync.pages import pages_of
 from pubsub_lib.sync.reading import read_answer
@@ -142,8 +142,10 @@ def test_answer_of_another_major_version_is_named() -> None:
 
 @pytest.mark.parametrize("aged", [False, True])
 def test_answer_without_its_last_pages_is_truncated_or_foreign(aged: bool) -> None:
-    wants, answer = random_answer(Random(4), aged=aged)
+    wants, answer = random_answer(Random(9), aged=aged)
+    assert {type(each) for each in answer.chains.values()} == {Delta, Full}
     pages = list(pages_of(answer))
+    assert len(pages) > 10, "so that an answer is cut inside links and objects, too"
     for count in range(len(pages)):
         with pytest.raises(FrameError) as caught:
             read_answer(pages[:count], wants)
@@ -154,7 +156,7 @@ def test_answer_without_its_last_pages_is_truncated_or_foreign(aged: bool) -> No
 
 
 def test_page_behind_the_end_is_foreign() -> None:
-    wants, answer = random_answer(Random(4), aged=False)
+    wants, answer = random_answer(Random(9), aged=False)
     pages = list(pages_of(answer))
     with pytest.raises(FrameError, match="a page follows its end"):
         read_answer([*pages, pages[-1]], wants)

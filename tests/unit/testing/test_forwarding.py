@@ -8,8 +8,15 @@ import pytest
 from pubsub_lib.api import Subscriber
 from pubsub_lib.testing.forwarding import ForwardingSubscriber
 
+METHODS = sorted(name for name, _ in inspect.getmembers(Subscriber, inspect.isfunction) if name[0] != "_")
 
-@pytest.mark.parametrize("name", sorted(Subscriber.__abstractmethods__))
+
+def test_methods_with_a_default_are_forwarded_too() -> None:
+    assert set(METHODS) >= {*Subscriber.__abstractmethods__, "request_hello", "pin_key", "register_listen_address"}
+    assert set(METHODS) <= set(vars(ForwardingSubscriber))
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_method_is_forwarded_with_arguments_and_result(name: str) -> None:
     inner = Mock(spec=Subscriber)
     names = list(inspect.signature(getattr(Subscriber, name)).parameters)[1:]

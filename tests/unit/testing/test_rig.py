@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from pubsub_lib.api import DriverSettings
-from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.testing.rig import Collector, Rig, scene
@@ -16,43 +15,12 @@ def rig(patience: float = 10.0, limits: Limits = Limits()) -> Rig:  # noqa: B008
     return Rig(MemoryDriver, DriverSettings(limits=limits, options={"bus": MemoryBus()}), patience=patience)
 
 
-def test_collector_counts_a_link_at_each_complete_run() -> None:
-    limits = Limits(max_frame_bytes=2000, max_value_bytes=500)
-    with scene(rig(limits=limits)) as on:
-        link = on.link("t", {f"k{number}": '"' + "x" * 400 + '"' for number in range(9)})
-        envelopes = on.sender.envelopes(link, on.rig.settings)
-        assert len(envelopes) > 1
-        collector = Collector(1.0)
-        for count, envelope in enumerate(envelopes * 2, 1):
-            collector(envelope)
-            assert len(collector.points("t")) == count // len(envelopes)
-
-
-def test_collector_timeout_names_the_condition() -> None:
-    with pytest.raises(AssertionError, match=r"after 0\.01 s still not: the link came; 0 envelopes came"):
-        Collector(0.01).until(lambda: False, "the link came")
-
-
 def test_scene_waits_with_the_patience_that_the_rig_has_at_that_time() -> None:
     with scene(rig(patience=60.0)) as on:
         listener = on.listening("t")
         on.rig.patience = 0.01
         with pytest.raises(AssertionError, match=r"after 0\.01 s still not: more"):
             listener.received.until(lambda: False, "more")
-
-
-def test_raising_hook_is_not_an_overlap() -> None:
-    collector = Collector(1.0)
-    envelope = Envelope("s", "0" * 32, "t", 1, [])
-
-    def fail(_: object) -> None:
-        raise ValueError
-
-    collector.hook = fail
-    for _ in range(2):
-        with pytest.raises(ValueError):
-            collector(envelope)
-    assert not collector.overlapped
 
 
 def test_scene_links_form_one_history() -> None:

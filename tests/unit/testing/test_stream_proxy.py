@@ -167,3 +167,30 @@ def test_end_of_one_side_ends_the_other_side(proxy: StreamProxy) -> None:
     with connected(proxy.address) as client:
         assert answer(client, b"x") == b"x"
     assert poll(lambda: not proxy._sides, SECONDS)
+
+
+def test_stalled_proxy_reads_nothing_of_old_and_new_connections_until_it_resumes() -> None:
+    echo = Echo(f"{TCP}127.0.0.1:0")
+    proxy = StreamProxy(f"{TCP}127.0.0.1:0", echo.address)
+    try:
+        with connected(proxy.address) as old:
+            assert answer(old, b"before") == b"before"
+            proxy.stall()
+            proxy.stall()
+            with connected(proxy.address) as new:
+                for client in (old, new):
+                    client.sendall(b"x")
+                    client.settimeout(0.1)
+                    with pytest.raises(TimeoutError):
+                        client.recv(1)
+                old.setblocking(False)
+                with pytest.raises(BlockingIOError):
+                    for _ in range(1000):  # the buffers of both sockets become full
+                        old.send(bytes(100_000))
+                proxy.resume()
+                for client in (old, new):
+                    client.settimeout(SECONDS)
+                    assert client.recv(1) == b"x"
+    finally:
+        proxy.close()
+        echo.close()

@@ -1,0 +1,101 @@
+"""The part of the conformance suite about what a subscriber receives: topics and addresses that come and go."""
+
+import itertools
+
+import msgspec
+
+from pubsub_lib.core.model import ALL
+from pubsub_lib.testing.checks import eventually, needs_bound_addresses, until_answered
+from pubsub_lib.testing.rig import Listener, Rig, Scene, scene
+
+
+class SubscriptionConformance:
+    """The requirements for subscribers about topics that are registered again, about ``ALL``, and about addresses."""
+
+    def test_a_topic_registered_again_must_be_received_again(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1", "tenant-2")
+            for _ in range(2):
+                listener.subscriber.register_topic("tenant-2")  # idempotent: one removal is enough
+                listener.subscriber.unregister_topic("tenant-2")
+                _until_undelivered(on, listener, "tenant-2", "tenant-1")
+                listener.subscriber.register_topic("tenant-2")
+                on.settle(listener, "tenant-2")
+            _must_come_once(on, listener, "tenant-2")
+
+    def test_unregister_topic_of_everything_must_leave_the_topics(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1", ALL)
+            for _ in range(2):
+                listener.subscriber.unregister_topic(ALL)
+                _until_undelivered(on, listener, "tenant-2", "tenant-1")
+                _must_come_once(on, listener, "tenant-1")
+                listener.subscriber.register_topic(ALL)
+                on.settle(listener, "tenant-2")
+            _must_come_once(on, listener, "tenant-1")
+
+    def test_unregister_topic_must_leave_everything(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1", ALL)
+            on.settle(listener, "tenant-2")
+            listener.subscriber.unregister_topic("tenant-1")
+            for topic in ("tenant-1", "tenant-2"):
+                on.settle(listener, topic)
+                _must_come_once(on, listener, topic)
+
+    def test_register_listen_address_must_connect_and_unregister_must_end_it(self, rig: Rig) -> None:
+        needs_bound_addresses(rig)
+        addresses = rig.settings.addresses
+        with scene(rig) as on:
+            on.answering()
+            witness = on.listening("tenant-1")
+            rig.settings = msgspec.structs.replace(rig.settings, addresses=())
+            listener, nonces = on.subscriber("tenant-1"), (f"nonce-{number}" for number in itertools.count())
+
+            def silent() -> bool:
+                """Whether neither a link nor a hello reply reaches the listener; each has reached the witness."""
+                nonce, link = next(nonces), on.send("tenant-1")
+                listener.subscriber.request_hello(nonce, ["tenant-1"])
+                until_answered(witness, rig)
+                on.fence(witness, "tenant-1")
+                return link.point not in listener.received.points("tenant-1") and not listener.received.hellos(nonce)
+
+            assert silent(), "a subscriber without an address received something"
+            for _ in range(2):
+                for address in addresses:
+                    listener.subscriber.register_listen_address(address)
+                on.settle(listener, "tenant-1")
+                until_answered(listener, rig)
+                for address in addresses:
+                    listener.subscriber.unregister_listen_address(address)
+                eventually(silent, rig.patience, "nothing comes from an address that was unregistered")
+
+    def test_bound_address_must_be_one_that_subscribers_can_register(self, rig: Rig) -> None:
+        needs_bound_addresses(rig)
+        with scene(rig) as on:
+            bound = on.sender.publisher.bound_address()
+            if not bound or rig.settings.keys:  # such a driver refuses the port 0; with keys, an address has its pin
+                return
+            rig.settings = msgspec.structs.replace(rig.settings, addresses=(bound,))
+            on.listening("tenant-1")
+
+
+def _until_undelivered(on: Scene, listener: Listener, topic: str, other: str) -> None:
+    """Wait until links on the topic are not delivered any more, while those on the other topic are."""
+
+    def undelivered() -> bool:
+        link = on.send(topic)
+        on.fence(listener, other)
+        return link.point not in listener.received.points(topic)
+
+    eventually(undelivered, on.rig.patience, f"the unregistered topic {topic!r} is no longer delivered")
+
+
+def _must_come_once(on: Scene, listener: Listener, topic: str) -> None:
+    link = on.send(topic)
+    on.wait_for(listener, link)
+    on.fence(listener, topic)
+    assert listener.received.points(topic).count(link.point) == 1, f"one link on {topic!r} came twice"
+
+
+__all__ = ["SubscriptionConformance"]
