@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from _children import ChildError
 
+from _chaos.calm import Calm
 from _chaos.figures import Figures
 from _chaos.messages import Failed, Finish, Finished, Followed, Message, Ready, Stop, Wrote
 from _chaos.participant import Participant
@@ -42,6 +43,7 @@ class Crew:
         """The start of the plan's time, in Unix seconds."""
         self._ready: set[tuple[str, int]] = set()
         self._failed: dict[str, str] = {}
+        self._calm: Calm | None = None
         self.shutdown = 0.0
         """Seconds in which all services ended, one after the other."""
         self.figures = Figures()
@@ -82,6 +84,17 @@ class Crew:
             self._look(self.all)
             if left <= 0:
                 return
+
+    def calm(self, calm: Calm, seconds: float) -> list[str]:
+        """Let the workers write without faults until each participant works again, at most this time. Returns what
+        is then still missing, one sentence each.
+        """
+        self._calm = calm
+        end = time.monotonic() + seconds
+        while (problems := calm.problems()) and time.monotonic() < end:
+            self.work(LOOK)
+        self._calm = None
+        return problems
 
     def stop_workers(self) -> None:
         """Let all workers end. Start those that do not run first: their end is the last record of their journal."""
@@ -135,6 +148,8 @@ class Crew:
             return
 
     def _note(self, name: str, start: int, message: Message) -> None:
+        if self._calm is not None:
+            self._calm.note(name, start, message)
         match message:
             case Ready():
                 self._ready.add((name, start))

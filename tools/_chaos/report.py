@@ -100,6 +100,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     changes: int
     failed_attempts: int
     deliveries: int
+    dead: Sequence[str] = ()
+    """What did not work again after the last fault, one sentence each."""
     workers: Sequence[WorkerRow]
     replicas: Sequence[ReplicaRow]
     services: Mapping[str, int]
@@ -121,6 +123,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         """The exit code and a sentence for each failed check, the most important first."""
         found = [(DIFFERS, sentence) for row in self.replicas for sentence in row.broken()]
         found += [(DIFFERS, sentence) for row in self.workers for sentence in row.broken()]
+        found += [(DIFFERS, sentence) for sentence in self.dead]
         found += [(AUDITED, f"the audit: {problem}") for problem in self.audit_problems]
         found += [
             (ENDED, f"{each.name} ended by itself after {each.at:.1f} s with status {each.status}: {each.sentence}")
