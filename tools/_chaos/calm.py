@@ -1,5 +1,5 @@
 """The calm phase after the last fault: each worker must commit again, and each replica must receive messages of each
-service again. No I/O.
+sender again. No I/O.
 
 A replica whose subscription is lost for good still gets every change from the database, and then equals the store. So
 only this phase shows that the transport recovered.
@@ -17,14 +17,16 @@ CALM: Final = 60.0
 class Calm:
     """What is still missing. Only reports of the phase count, and each process is compared with its own first one."""
 
-    def __init__(self, services: Collection[str], workers: Collection[str], receiving: Collection[str]) -> None:
-        """``receiving``: the replicas that receive messages, which are all that do not poll by design."""
-        self._services = tuple(services)
+    def __init__(self, senders: Collection[str], workers: Collection[str], receiving: Collection[str]) -> None:
+        """``senders``: of messages, in general the services. ``receiving``: the replicas that receive messages, which
+        are all that do not poll by design.
+        """
+        self._senders = tuple(senders)
         self._receiving = tuple(receiving)
         self._idle = dict.fromkeys(workers)
         """Workers that committed nothing."""
-        self._silent = {name: set(services) for name in receiving}
-        """For each replica the services of which no message came."""
+        self._silent = {name: set(senders) for name in receiving}
+        """For each replica the senders of which no message came."""
         self._polling = dict.fromkeys(receiving, True)
         self._first: dict[tuple[str, int], Message] = {}
 
@@ -39,7 +41,7 @@ class Calm:
             case Followed(), Followed() if name in self._silent:
                 self._polling[name] = message.polling
                 self._silent[name] -= {
-                    each for each in self._services if message.messages.get(each, 0) > first.messages.get(each, 0)
+                    each for each in self._senders if message.messages.get(each, 0) > first.messages.get(each, 0)
                 }
 
     def problems(self) -> list[str]:

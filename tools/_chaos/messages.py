@@ -99,7 +99,7 @@ class Followed(msgspec.Struct, frozen=True, tag=True):
     ``deliveries``: changes given to its handler that were committed while it followed; ``calls``: all calls, also for
     the objects of full syncs; ``twice``: repeated calls for one version. ``staleness``: the longest that it reported
     after its first sync; ``latency``: the longest from a commit to the handler. ``messages``: envelopes with links
-    that came from each service by a message; ``polling``: whether it now polls the database.
+    that came from each service, or notifications of the database; ``polling``: whether it now polls the database.
     """
 
     deliveries: int = 0

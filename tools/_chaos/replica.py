@@ -12,6 +12,7 @@ from _routes import dump
 from _routes.replica import Watch, sabotage
 
 from _chaos.messages import Finish, Finished, Followed, Message, Order, Ready, ReplicaTask
+from _chaos.plan import DATABASE
 from pubsub_lib import Event, Replica, Settings
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import Record
@@ -45,9 +46,13 @@ class Figures:
         if envelope.messages:
             self._messages[envelope.service] += 1
 
-    def look(self, staleness: float, *, polling: bool) -> None:
-        """Note the staleness of the replica, which is infinite before the first sync, and whether it polls."""
+    def look(self, staleness: float, *, polling: bool, notifications: int = 0) -> None:
+        """Note the staleness of the replica, which is infinite before the first sync, whether it polls, and how often
+        the database notified it.
+        """
         self._polling = polling
+        if notifications:
+            self._messages[DATABASE] = notifications
         if math.isfinite(staleness):
             self._staleness = max(self._staleness, staleness)
 
@@ -98,13 +103,20 @@ def run(task: ReplicaTask, send: Callable[[Message], None], receive: Callable[[]
 def _report(replica: Replica, figures: Figures, send: Callable[[Message], None], ended: threading.Event) -> None:
     ready, due = False, time.monotonic()
     while not ended.wait(SAMPLE):
-        figures.look(replica.staleness(), polling=replica.status().polling)
+        _look(replica, figures)
         if not ready and replica.synced:
             ready = True
             send(Ready())
         if time.monotonic() >= due:
             due = time.monotonic() + REPORT
             send(figures.message)
+
+
+def _look(replica: Replica, figures: Figures) -> None:
+    status = replica.status()
+    figures.look(
+        replica.staleness(), polling=status.polling, notifications=status.driver.get("notifications", 0)
+    )  # fmt: skip
 
 
 def _finish(
@@ -118,6 +130,6 @@ def _finish(
     sabotaged = sabotage(replica) if task.sabotage else None
     records = [Record(each.table, each.key, each.version, each.json) for each in replica.records()]
     dump.write(Path(order.dump), records)
-    figures.look(replica.staleness(), polling=replica.status().polling)
+    _look(replica, figures)
     send(figures.message)
     send(Finished(len(records), late, sabotaged))

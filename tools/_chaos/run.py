@@ -121,7 +121,7 @@ class Run:
             self._strike(crew, striking)
             with self._progress.waiting("all faults have ended; every participant works again"):
                 receiving = [name for name in cast.replica_names if not cast.polls(name)]
-                dead = crew.calm(Calm(cast.service_names, cast.worker_names, receiving), CALM)
+                dead = crew.calm(Calm(cast.sender_names, cast.worker_names, receiving), CALM)
             with self._progress.waiting("every replica handles the last changes"):
                 crew.stop_workers()
                 position = store.read_heads(()).store.position

@@ -8,6 +8,7 @@ import pytest
 from _chaos.calm import Calm
 from _chaos.crew import Crew
 from _chaos.messages import Followed, Message, Ready, Wrote
+from _chaos.plan import DATABASE, Cast
 from _chaos.replica import Figures, count_messages
 from _patience import longest
 from _processes import poll
@@ -57,6 +58,14 @@ def test_each_process_must_do_more_than_at_its_first_report(
     assert calm.problems() == problems
 
 
+@pytest.mark.parametrize(
+    ("driver", "senders"),
+    [("zmq", ("service-1", "service-2")), ("nats", ("service-1", "service-2")), ("pgnotify", (DATABASE,))],
+)
+def test_with_notifications_the_database_is_the_only_sender(driver: str, senders: tuple[str, ...]) -> None:
+    assert Cast(driver=driver).sender_names == senders
+
+
 def a_crew(*reports: tuple[str, int, Message]) -> Crew:
     """A crew without participants that receives these reports."""
     received: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -94,5 +103,6 @@ def test_replica_counts_links_of_messages_and_none_that_a_delta_brings(config: S
         write(3)
         assert figures.message.messages == {"writer": 1}
     assert figures.message.polling
-    figures.look(0.0, polling=False)
+    figures.look(0.0, polling=False, notifications=7)
     assert not figures.message.polling
+    assert figures.message.messages == {"writer": 1, DATABASE: 7}
