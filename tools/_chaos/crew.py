@@ -22,12 +22,15 @@ AGAIN: Final = 0.5
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A process that ended although no fault killed it. ``at``: seconds after the start of the writers."""
+    """A process that ended although no fault killed it. ``at``: seconds after the start of the writers.
+    ``error``: the type of the exception that it reported, or "".
+    """
 
     name: str
     at: float
     status: int
     sentence: str
+    error: str = ""
 
 
 class Crew:
@@ -42,7 +45,7 @@ class Crew:
         self.began_at = time.time()
         """The start of the plan's time, in Unix seconds."""
         self._ready: set[tuple[str, int]] = set()
-        self._failed: dict[str, str] = {}
+        self._failed: dict[str, Failed] = {}
         self._calm: Calm | None = None
         self.shutdown = 0.0
         """Seconds in which all services ended, one after the other."""
@@ -159,8 +162,8 @@ class Crew:
                 self.figures.followed(name, start, message)
             case Finished():
                 self.finished[name] = message
-            case Failed(sentence):
-                self._failed[name] = sentence
+            case Failed():
+                self._failed[name] = message
 
     def _look(self, at: Mapping[str, Participant]) -> None:
         for each in at.values():
@@ -174,8 +177,8 @@ class Crew:
         assert status is not None
         words = each.forget()
         self._receive(0.0)
-        sentence = self._failed.pop(each.name, words)
-        self.ended.append(Ended(each.name, round(self.now, 3), status, sentence))
+        failed = self._failed.pop(each.name, Failed(words))
+        self.ended.append(Ended(each.name, round(self.now, 3), status, failed.sentence, failed.error))
         each.again_at = time.monotonic() + AGAIN
 
     def _has_ended(self, each: Participant, order: Stop | Finish) -> bool:

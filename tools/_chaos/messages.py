@@ -121,9 +121,10 @@ class Finished(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The process ends with an error; one sentence."""
+    """The process ends with an error; one sentence. ``error``: the type of the exception, or ""."""
 
     sentence: str
+    error: str = ""
 
 
 Order = Stop | Finish
