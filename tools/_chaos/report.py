@@ -69,6 +69,8 @@ class WorkerRow(msgspec.Struct, frozen=True):
 
     def broken(self) -> list[str]:
         """A sentence for each failed check."""
+        if not self.acknowledged:
+            return [f"no transaction of {self.name} was acknowledged"]
         if self.stored >= self.acknowledged:
             return []
         return [f"{self.name} committed {self.acknowledged} transactions, the store has {self.stored}"]
