@@ -165,14 +165,20 @@ class Crew:
             case Failed():
                 self._failed[name] = message
 
+    def was_ready(self, each: Participant) -> bool:
+        """Whether the current or last process of this participant, or of a peer, reported that it works."""
+        self._receive(0.0)
+        return (each.name, each.starts) in self._ready
+
     def _look(self, at: Mapping[str, Participant]) -> None:
         for each in at.values():
             if each.running and each.status() is not None:
-                self._ended(each)
+                self.ended_by_itself(each)
             elif not each.running and each.again_at is not None and time.monotonic() >= each.again_at:
                 each.start()
 
-    def _ended(self, each: Participant) -> None:
+    def ended_by_itself(self, each: Participant) -> None:
+        """Note that a process has ended although no fault killed it, and release it."""
         status = each.status()
         assert status is not None
         words = each.forget()
@@ -188,7 +194,7 @@ class Crew:
             each.forget()
             each.over = True
         elif status is not None:
-            self._ended(each)
+            self.ended_by_itself(each)
         elif not each.running and not each.over and each.again_at is not None and time.monotonic() >= each.again_at:
             each.start()
             each.order(order)

@@ -22,7 +22,9 @@ ENDED: Final = 5
 
 
 class FaultRow(msgspec.Struct, frozen=True):
-    """One kind of fault. ``absent``: the victim did not run when the fault was due."""
+    """One kind of fault. ``absent``: the victim did not run when the fault was due, or the process that is the fault
+    was not ready before its end.
+    """
 
     kind: str
     planned: int
@@ -143,7 +145,7 @@ def as_json(report: Report) -> str:
 
 def show(report: Report, console: Console) -> None:
     """Print the tables and the sentences after them."""
-    console.print(_table("Faults", ("kind", "what", "planned", "struck", "victim absent"), 2, [
+    console.print(_table("Faults", ("kind", "what", "planned", "struck", "absent"), 2, [
         (row.kind, KINDS[row.kind], row.planned, row.struck, row.absent) for row in report.faults  # type: ignore[index]
     ]))  # fmt: skip
     console.print(_table(

@@ -122,6 +122,7 @@ class Run:
             with self._progress.waiting("all faults have ended; every participant works again"):
                 receiving = [name for name in cast.replica_names if not cast.polls(name)]
                 dead = crew.calm(Calm(cast.sender_names, cast.worker_names, receiving), CALM)
+                striking.release()
             with self._progress.waiting("every replica handles the last changes"):
                 crew.stop_workers()
                 position = store.read_heads(()).store.position

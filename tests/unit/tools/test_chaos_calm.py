@@ -83,6 +83,14 @@ def test_crew_ends_the_calm_phase_when_nothing_is_missing_and_at_its_limit() -> 
     assert a_crew(*worker).calm(a_calm(), 0.1) == NOTHING[1:]
 
 
+def test_crew_knows_which_process_was_ready() -> None:
+    crew = a_crew(("storm-1", 1, Ready()))
+    storm: Any = SimpleNamespace(name="storm-1", starts=1)
+    assert crew.was_ready(storm)
+    storm.starts = 2
+    assert not crew.was_ready(storm)
+
+
 def test_replica_counts_links_of_messages_and_none_that_a_delta_brings(config: Settings, store: Store) -> None:
     figures = Figures()
     replica = Replica(config, ["t"], store=store)
