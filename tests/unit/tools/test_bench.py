@@ -4,10 +4,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import bench_app
 import pytest
-from _bench import commits, fullsync, payload, ratios
+from _bench import commits, fullsync, journal, payload, ratios
 from _bench.cases import REQUIRED, cases
 from _bench.measure import BenchError, in_turns, row
 from _bench.payload import Plan
@@ -20,6 +21,8 @@ from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Full, TopicSnapshot, Want
 from pubsub_lib.errors import ConfigError, StoreError
+from pubsub_lib.journal.rows import Kind
+from pubsub_lib.journal.writer import _Run
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 STORE = [
@@ -154,6 +157,19 @@ def test_case_without_its_server_did_not_run(
     assert ratios.main(["--case", "pgnotify"]) == 3
     assert capsys.readouterr().err.endswith("tools/bench: not measured: pgnotify-postgresql\n")
     assert ratios.main(["--case", "pgnotify", "--allow-missing"]) == 0
+
+
+def test_burst_with_journals_fails_when_one_of_them_loses_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal.measure(small(), journals=True)
+    put = _Run.put
+
+    def lossy(run: _Run, kind: Kind, *arguments: Any, **named: Any) -> None:
+        if kind != "data":
+            put(run, kind, *arguments, **named)
+
+    monkeypatch.setattr(_Run, "put", lossy)  # the processes are forked
+    with pytest.raises(BenchError, match="the journals have 0 sent and 0 received links of 3"):
+        journal.measure(small(), journals=True)
 
 
 def test_rounds_alternate_the_first_side() -> None:
