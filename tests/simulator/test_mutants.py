@@ -56,6 +56,10 @@ REQUIRED = {
     "an answer that shows another history": ("history_of_answers_ignored",),
     "older knowledge for newer": ("older_full_answer_used", "older_delta_used"),
     "a relay that sends on what it has not applied": ("sent_before_applied",),
+    "links that do not come through a relay": (
+        "relay_sends_nothing", "relay_skips_topics", "relay_mute_after_move", "links_of_relays_ignored",
+    ),
+    "a relay that does not greet": ("relay_greets_nobody",),
     "a relay that calls an unknown topic empty": ("empty_for_unknown",),
     "a relay that answers what it is about to replace": ("served_while_frozen",),
     "what was received since an older answer": ("received_since_forgotten",),
