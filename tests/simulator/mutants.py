@@ -684,6 +684,33 @@ def wait_unknown_by_known() -> list[Patch]:
     return [(Awaited, "answered", _answered)]
 
 
+@mutant("the events that wait for a handler are never conflated")
+def handler_queue_unbounded() -> list[Patch]:
+    init = HandlerQueue.__init__
+
+    def _init(self: Any, policy: Any) -> None:
+        init(self, policy)
+        self._limit = 1 << 60
+
+    return [(HandlerQueue, "__init__", _init)]
+
+
+@mutant("every full sync reads only the objects that differ")
+def repair_for_full() -> list[Patch]:
+    want = Tracker._want
+
+    def _want(self: Any, chain: Any) -> Want:
+        wanted = want(self, chain)
+        return wanted if wanted.after is not None else Want(buckets={})
+
+    return [(Tracker, "_want", _want)]
+
+
+@mutant("a replica never says that it is synced")
+def never_synced() -> list[Patch]:
+    return [(Tracker, "synced", property(lambda self: False))]
+
+
 @mutant("a conflated event keeps the first value")
 def conflated_to_first() -> list[Patch]:
     merge = HandlerQueue._merge

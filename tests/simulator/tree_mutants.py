@@ -8,7 +8,7 @@ import msgspec
 from pubsub_lib.core import answer_time
 from pubsub_lib.core.answer_time import AnswerTime, Verdict
 from pubsub_lib.core.freshness import NEVER_YET
-from pubsub_lib.core.model import EMPTY, Full
+from pubsub_lib.core.model import EMPTY, Delta, Full
 from pubsub_lib.core.parents import Parents
 from pubsub_lib.core.relay_contents import RelayContents
 from pubsub_lib.core.relaying import Relay, RelayStep
@@ -192,6 +192,23 @@ def served_while_frozen() -> list[Patch]:
         return topic in tracker.topics and tracker.chain(topic).known is not None
 
     return [(RelayContents, "serves", serves)]
+
+
+@mutant("a relay's answer lacks its last link", trees=True)
+def answer_without_last_link() -> list[Patch]:
+    answer = RelayContents.answer
+
+    def shorter(part: Any) -> Any:
+        if not isinstance(part, Delta) or not part.links:
+            return part
+        return msgspec.structs.replace(part, links=part.links[:-1], head=part.links[-1].prev)
+
+    def _answer(self: Any, question: Any, now: float) -> Any:
+        made = answer(self, question, now)
+        chains = {} if made is None else {name: shorter(part) for name, part in made.chains.items()}
+        return made and msgspec.structs.replace(made, chains=chains)
+
+    return [(RelayContents, "answer", _answer)]
 
 
 @mutant("two relays may listen to each other", trees=True, few=True)
