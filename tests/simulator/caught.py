@@ -45,7 +45,7 @@ CAUGHT: dict[str, Caught] = {
     "relay_skips_topics": Caught(0, "passed on"),
     "relay_mute_after_move": Caught(2, "passed on"),
     "links_of_relays_ignored": Caught(0, "by message"),
-    "relay_greets_nobody": Caught(0, "greeted"),
+    "relay_sends_no_greeting": Caught(0, "greeted"),
     "empty_for_unknown": Caught(0, "hello"),
     "served_while_frozen": Caught(3, "frozen"),
     "answer_without_last_link": Caught(1, "answered"),

@@ -706,7 +706,7 @@ def repair_for_full() -> list[Patch]:
     return [(Tracker, "_want", _want)]
 
 
-@mutant("a replica never says that it is synced")
+@mutant("a replica is never called synced")
 def never_synced() -> list[Patch]:
     return [(Tracker, "synced", property(lambda self: False))]
 

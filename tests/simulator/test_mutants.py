@@ -64,7 +64,7 @@ REQUIRED = {
     "links that do not come through a relay": (
         "relay_sends_nothing", "relay_skips_topics", "relay_mute_after_move", "links_of_relays_ignored",
     ),
-    "a relay that does not greet": ("relay_greets_nobody",),
+    "a relay that does not greet": ("relay_sends_no_greeting",),
     "a relay that calls an unknown topic empty": ("empty_for_unknown",),
     "a relay that answers what it is about to replace": ("served_while_frozen",),
     "what was received since an older answer": ("received_since_forgotten",),

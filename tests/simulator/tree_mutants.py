@@ -159,7 +159,7 @@ def links_of_relays_ignored() -> list[Patch]:
 
 
 @mutant("a relay does not greet those that connect to it", trees=True)
-def relay_greets_nobody() -> list[Patch]:
+def relay_sends_no_greeting() -> list[Patch]:
     connected = Sequencer.connected
 
     def _connected(self: Any, now: float) -> None:

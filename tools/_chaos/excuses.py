@@ -63,7 +63,7 @@ def unexplained_ends(ended: Iterable[Ended], plan: Plan, late: float) -> list[En
 
 
 def _lacks_database(ended: Ended) -> bool:
-    """Whether the process says that it cannot use the database. Status 1 alone may be any exception of Python."""
+    """Whether the process reported that it cannot use the database. Status 1 alone may be any exception of Python."""
     return ended.status == NO_DATABASE or (ended.status == FAILED and ended.error in WITHOUT_DATABASE)
 
 
