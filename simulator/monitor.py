@@ -248,7 +248,8 @@ class Monitor(MonitorHooks):
         if event.version is not None and last is not None and not self._may_repeat(replica, handler, event):
             if event.version == last:
                 self._demand("handler twice", replica, f"{ident} version {event.version}")
-            if event.version < last:
+            # A dropped topic may have hidden an older version of an object that another topic has not given up yet.
+            if event.version < last and not self._watches[replica].dropped_topics:
                 self._demand("handler back", replica, f"{ident} version {event.version} after {last}")
         handler.topics[ident] = event.topic
         if event.version is None:
