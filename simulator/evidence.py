@@ -130,7 +130,8 @@ class Watch:
         """When hello requests were sent, within the last ``max_idle_time``."""
         self.shown = 0
         """The latest position of the store that this replica ever received."""
-        self.dropped_topics = 0
+        self.dropped_topics: set[str] = set()
+        """Those that were ever dropped, also if they are followed again."""
         self.identified = False
         """A sync was answered, so the replica knows the id of its store."""
         self.doubtful = False

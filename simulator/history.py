@@ -97,6 +97,14 @@ class History:
             younger = self._parents.get((chain, younger), ZERO)
         return younger == older
 
+    def between(self, chain: str, older: Point, younger: Point) -> list[Point]:
+        """The points after ``older`` up to ``younger``, the latest first; empty when ``older`` is not an ancestor."""
+        found, at = [], younger
+        while at.position > older.position:
+            found.append(at)
+            at = self._parents.get((chain, at), ZERO)
+        return found if at == older else []
+
     def shown(self, chain: str, since: float, until: float) -> Iterable[Point]:
         """The heads of the store in this time, oldest first; the first may be older than ``since``."""
         times, points = self._times.get(chain, []), self._points.get(chain, [])

@@ -24,6 +24,7 @@ from simulator.monitor_hooks import MonitorHooks
 from simulator.plan import BACK, LEASE_SECONDS, TIMING
 from simulator.store import Commit, Verb
 from simulator.truth import judged
+from simulator.wait_watch import WaitWatch
 
 if TYPE_CHECKING:
     from simulator.replica import Handler, Replica
@@ -41,6 +42,7 @@ class Monitor(MonitorHooks):
         self._world = world
         self._history = history
         self.groups = GroupWatch(history)
+        self.waits = WaitWatch(history, self._demand)
         self._watches: dict[Replica, Watch] = {}
         self._publishers: dict[str, HelloWatch] = {}
         self.syncs: dict[str, int] = {}
@@ -63,7 +65,7 @@ class Monitor(MonitorHooks):
         """A replica stops following a topic."""
         watch = self._watches[replica]
         watch.chains.pop(topic, None)
-        watch.dropped_topics += 1
+        watch.dropped_topics.add(topic)
 
     def asked(self, replica: "Replica", ask: HelloRequest, now: float) -> None:
         """A replica sends a hello request."""
@@ -243,11 +245,13 @@ class Monitor(MonitorHooks):
             return
         ident = event.table, event.key
         last = handler.versions.get(ident)
-        if event.version is not None and last is not None and not self._may_repeat(replica):
+        if event.version is not None and last is not None and not self._may_repeat(replica, handler, event):
             if event.version == last:
                 self._demand("handler twice", replica, f"{ident} version {event.version}")
-            if event.version < last:
+            # A dropped topic may have hidden an older version of an object that another topic has not given up yet.
+            if event.version < last and not self._watches[replica].dropped_topics:
                 self._demand("handler back", replica, f"{ident} version {event.version} after {last}")
+        handler.topics[ident] = event.topic
         if event.version is None:
             handler.versions.pop(ident, None)
         else:
@@ -257,23 +261,10 @@ class Monitor(MonitorHooks):
         else:
             handler.values[ident] = event.new_value
 
-    def _may_repeat(self, replica: "Replica") -> bool:
-        # A dropped topic forgets its versions.
-        return self._watches[replica].dropped_topics > 0
-
-    # -- waiting for commits -----------------------------------------------------------------------------------------
-
-    def read_back(self, replica: "Replica", point: Point, chains: Collection[str]) -> None:
-        """A wait for a commit succeeded: the commit is on each of these chains."""
-        for name in chains:
-            chain = replica.replica_state.tracker.chain(name)
-            if chain.known is None or not self._history.is_ancestor(name, point, chain.known):
-                self._demand("read back", replica, f"{point} is called applied in {name!r} at {chain.known}")
-
-    def called_lost(self, replica: "Replica", point: Point, chain: str) -> None:
-        """A wait for a commit ended with HistoryChanged: a restore has undone it."""
-        if self._history.restored_at < 0:
-            raise Violation("called lost", f"{replica.name}: {point} of {chain!r} although the history never changed")
+    def _may_repeat(self, replica: "Replica", handler: "Handler", event: Event) -> bool:
+        # A dropped topic forgets the versions of its objects, and of no others.
+        dropped = self._watches[replica].dropped_topics
+        return not dropped.isdisjoint((event.topic, event.old_topic, handler.topics.get((event.table, event.key))))
 
     # -- writers and services ----------------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ class Handler:
         self.signal = Signal()
         self.values: dict[tuple[str, str], bytes] = {}
         self.versions: dict[tuple[str, str], int] = {}
+        self.topics: dict[tuple[str, str], str] = {}
+        """The topic of each object's last event."""
         self.notices = 0
 
 
@@ -227,6 +229,7 @@ class Replica:
     def _wait_for(self, commit: Commit) -> Steps:
         database, monitor = self.world.database, self.world.monitor
         wait = Awaited(commit.point, self.clock.now())
+        shown_since = self.world.kernel.now
         for _ in range(40):
             topics = self.replica_state.tracker.topics
             chains = [ALL] if ALL in topics else [link.topic for link in commit.links if link.topic in topics]
@@ -234,10 +237,11 @@ class Replica:
                 return
             found = wait.look(self.replica_state.tracker, chains)
             if found is True:
-                monitor.read_back(self, commit.point, chains)
+                monitor.waits.read_back(self, commit.point, chains)
                 return
+            shown_since = monitor.waits.looked(self, commit.point, chains, shown_since)
             if isinstance(found, HistoryQuery):
-                query = found
+                query, asked = found, self.world.kernel.now
                 try:
                     held = yield from database.query(
                         "place",
@@ -247,9 +251,10 @@ class Replica:
                 except StoreUnavailable:
                     wait.forget(query)
                 except HistoryChanged:
-                    monitor.called_lost(self, commit.point, query.chain)
+                    monitor.waits.called_lost(self, commit.point, query.chain, asked)
                     return
                 except OutcomeUnknown:
+                    monitor.waits.called_unknown(self, commit.point)
                     return
             yield Sleep("waiting for a commit", 0.1)
 

@@ -32,6 +32,9 @@ EXCLUDED_FOR: Final = 2 * TIMING.stale_after
 LEFT_IN: Final = 2 * LOOK
 """Seconds in which a stale replica leaves its parent."""
 
+LOST: Final = ("expired", "overflowed")
+"""Causes of a delta that brings links which did not arrive, or which could not wait."""
+
 
 class Used(NamedTuple):
     """A relay's delta that is used now, and what it may cover (rule R4)."""
@@ -64,17 +67,23 @@ class TreeMonitor(Monitor):
         """By replica and chain."""
         self._named: dict[tuple[Replica, str, Point], float] = {}
         """When the last reading began in which a hello reply to this replica named a point as a topic's head."""
+        self._sent_on: dict[RelayNode, set[tuple[str, Point]]] = {}
+        """By relay: the topics and points of the links that it sent."""
 
     def sent(self, process: Process, publishing: Sequencer, envelope: Envelope) -> None:
-        """A relay sends only what it has applied, and only heads of its own known points, with their true age."""
+        """A relay sends only what it has applied, and only heads of its own known points, with their true age. Its
+        broadcasts are as those of a service.
+        """
         node = self._world.replicas.get(process.name)
         if not isinstance(node, RelayNode):
             super().sent(process, publishing, envelope)
             return
         if self._world.kernel.tracing:
             self._trace_envelope(process.name, "sends", envelope)
-        tracker = node.replica_state.tracker
+        self._publisher(process, publishing).sent(envelope, self._world.kernel.now)
+        tracker, sent = node.replica_state.tracker, self._sent_on.setdefault(node, set())
         for message in envelope.messages:
+            sent.add((message.link.topic, message.link.point))
             if not tracker.chain(message.link.topic).passed(message.link.point):
                 raise Violation("ahead", f"{process.name} sends {message.link.point}, which it has not applied")
         hello = envelope.hello
@@ -113,6 +122,14 @@ class TreeMonitor(Monitor):
         for topic, head in hello.heads.items():
             at = replica, topic, head.point
             self._named[at] = max(self._named.get(at, NEVER_YET), asked - hello.age)
+
+    def sync_begun(self, replica: "Replica", start: StartSync, now: float) -> None:
+        """Without faults no link is lost, so each of them arrives by a message and none by a delta."""
+        super().sync_begun(replica, start, now)
+        if self._world.plan.faultless and self._world.kernel.now < self._world.rest_since:
+            for name, want in start.wants.items():
+                if want.after is not None and start.causes[name] in LOST:
+                    self._demand("by message", replica, f"{name!r} ({start.causes[name]}) in a run without faults")
 
     def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> bool:
         """The answer is about to be used: what was received since its earliest moment must stay (rule R4)."""
@@ -154,7 +171,26 @@ class TreeMonitor(Monitor):
             at = chain.name, chain.known
             self._by_message[at] = max(self._by_message.get(at, float("-inf")), replica.clock.true(chain.known_at))
         super().check_chain(replica, chain, before, noticed, changed=changed)
+        self._demand("passed on", replica, self._kept_back(replica, chain, before))
         self._demand("undone", replica, self._undone(replica, chain))
+
+    def _kept_back(self, replica: "Replica", chain: Chain, before: Point | None) -> str | None:
+        """A relay sends each link that it applies at once: those below would get it by a delta, and much later."""
+        if not isinstance(replica, RelayNode) or before is None or chain.known is None:
+            return None
+        if chain.name in replica.replaced:  # by a full sync, which brings objects and no links
+            return None
+        sent = self._sent_on.get(replica, ())
+        kept = [at for at in self._history.between(chain.name, before, chain.known) if (chain.name, at) not in sent]
+        return f"{chain.name!r} at {chain.known} did not send {kept}" if kept else None
+
+    def sweep(self, replicas: Collection["Replica"]) -> None:
+        """Check the invariants that can break by time alone."""
+        super().sweep(replicas)
+        for node in replicas:
+            if isinstance(node, RelayNode) and not node.process.paused:
+                watch = self._publisher(node.process, node.relay.sequencer)
+                watch.check_greeting(self._world.rest_since, self._world.kernel.now)
 
     def look(self, replica: "Replica") -> None:
         """No replica proves what a restore has undone long before; no loop stays."""

@@ -102,6 +102,7 @@ class Downside:
     def connected(self) -> None:
         """A replica has connected."""
         if self._node.world.plan.connections_seen:
+            self._node.world.monitor.publisher_connected(self._node.process, self._node.relay.sequencer)
             self._node.relay.sequencer.connected(self._node.clock.now())
             self._node.nudge.set()
 
@@ -171,6 +172,7 @@ class RelayNode(Below):
         world = self.world
         for envelope in step.envelopes:
             self._send(envelope)
+        world.monitor.hello_burst(self.process, self.relay.sequencer)
         while (hello := self.relay.next_hello(self.clock.now())) is not None:
             self._send(hello)
         for ident, answer in step.answers:

@@ -35,7 +35,10 @@ def test_short_run_ends_equal_and_audited(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     report = report_of(done)
     assert (report["seed"], report["broken"], report["ended"]) == (3, [], [])
-    assert report["number_of_faults"] == sum(row["planned"] for row in report["faults"]) > 0
+    # On a busy machine a storm, a hostile peer or an imposter may not be ready before its end.
+    assert all(row["struck"] + row["absent"] == row["planned"] for row in report["faults"])
+    assert report["number_of_faults"] == sum(row["struck"] for row in report["faults"]) > 0
+    assert report["dead"] == []
     assert report["deliveries"] > 100
     assert report["changes"] > 0
     for row in report["replicas"]:

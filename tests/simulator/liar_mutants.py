@@ -3,11 +3,14 @@
 from typing import Any
 
 from pubsub_lib.core import unleased_messages
+from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.foreign_stores import ForeignStores
 from pubsub_lib.core.handoffs import Handoffs
+from pubsub_lib.core.model import TopicSnapshot
 from pubsub_lib.core.provoked_reads import ProvokedReads
 from pubsub_lib.core.quarantine import Quarantine
+from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import Trigger
 from pubsub_lib.core.unleased_messages import UnleasedMessages
@@ -22,6 +25,23 @@ from tests.simulator.registry import Patch, mutant
 @mutant("a replica whose publishers prove that it is fresh never reads the store", liars=True)
 def lies_never_verified() -> list[Patch]:
     return [(Verification, "_next", lambda self, now: float("inf"))]
+
+
+@mutant("objects that differ from the store's digest are not read again", liars=True)
+def lies_not_compared() -> list[Patch]:
+    return [(ReplicaState, "mismatched", lambda self, topic, now, **more: None)]
+
+
+@mutant("with liars: objects that a snapshot lacks stay", liars=True)
+def lies_stay_in_replaced_topic() -> list[Patch]:
+    replace = Cache.replace
+
+    def _replace(self: Any, topic: str, snapshot: TopicSnapshot, **more: Any) -> Any:
+        there = {(at.table, at.key) for at in snapshot.records}
+        stay = [at for at in self.topic_records(topic) if (at.table, at.key) not in there]
+        return replace(self, topic, TopicSnapshot(snapshot.head, [*snapshot.records, *stay]), **more)
+
+    return [(Cache, "replace", _replace)]
 
 
 @mutant("a point that the store does not contain is not rolled back", liars=True)
@@ -66,6 +86,15 @@ def waiting_liar_not_accused() -> list[Patch]:
     return [(Tracker, "_drain", _drain)]
 
 
+@mutant("a publisher is excluded at its first contradiction, which a restore may cause", liars=True)
+def honest_publisher_excluded() -> list[Patch]:
+    def contradicted(self: Any, publisher: Any, reached: float, now: float) -> bool:
+        self._begin(*publisher, now)
+        return True
+
+    return [(Quarantine, "contradicted", contradicted)]
+
+
 # -- workers -----------------------------------------------------------------------------------------------------------
 
 
@@ -77,6 +106,12 @@ def excluded_worker_used() -> list[Patch]:
 @mutant("a worker that hands over what was never committed is not excluded", liars=True)
 def lying_worker_never_excluded() -> list[Patch]:
     return [(Handoffs, "judge", lambda self, points, held, now: [])]
+
+
+@mutant("each worker whose transaction is looked up is excluded", liars=True)
+def honest_worker_excluded() -> list[Patch]:
+    judge = Handoffs.judge
+    return [(Handoffs, "judge", lambda self, points, held, now: judge(self, points, [False] * len(held), now))]
 
 
 @mutant("each reading of the changelog ends the check of earlier transactions of workers", liars=True)

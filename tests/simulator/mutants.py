@@ -23,7 +23,9 @@ from pubsub_lib.core.leased_publishers import LeasedPublishers
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Incomplete, TopicSnapshot, Want
 from pubsub_lib.core.reconnection import Reconnection
 from pubsub_lib.core.reorder_buffer import PendingStep, ReorderBuffer
+from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.sequencer import Sequencer
+from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.sync_scheduler import SyncScheduler
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import SYNCING, State, Trigger
@@ -641,6 +643,72 @@ def handlers_twice() -> list[Patch]:
         return same_history
 
     return [(WatchedReplicaState, "_replace", _replace)]
+
+
+@mutant("handlers are called again for the other topics when one is dropped")
+def handlers_twice_after_drop() -> list[Patch]:
+    unsubscribe = ReplicaState.unsubscribe
+
+    def _unsubscribe(self: Any, topic: str) -> StepResult:
+        dropped = unsubscribe(self, topic)
+        again = [event for each in self.tracker.topics for event in self.cache.present(topic=each)]
+        return msgspec.structs.replace(dropped, events=[*dropped.events, *again])
+
+    return [(ReplicaState, "unsubscribe", _unsubscribe)]
+
+
+@mutant("the store is never asked about a commit")
+def wait_asks_nothing() -> list[Patch]:
+    return [(Awaited, "_may_be_lost", lambda self, chain, known, proof: False)]
+
+
+@mutant("a commit is called lost when the point of the replica is")
+def wait_by_known() -> list[Patch]:
+    answered = Awaited.answered
+
+    def _answered(self: Any, query: Any, held: Any) -> None:
+        ours, known = held
+        answered(self, query, (False if known is False else ours, known))
+
+    return [(Awaited, "answered", _answered)]
+
+
+@mutant("the outcome of a commit is called unknown when the point of the replica is lost")
+def wait_unknown_by_known() -> list[Patch]:
+    answered = Awaited.answered
+
+    def _answered(self: Any, query: Any, held: Any) -> None:
+        ours, known = held
+        answered(self, query, (None if known is False else ours, known))
+
+    return [(Awaited, "answered", _answered)]
+
+
+@mutant("the events that wait for a handler are never conflated")
+def handler_queue_unbounded() -> list[Patch]:
+    init = HandlerQueue.__init__
+
+    def _init(self: Any, policy: Any) -> None:
+        init(self, policy)
+        self._limit = 1 << 60
+
+    return [(HandlerQueue, "__init__", _init)]
+
+
+@mutant("every full sync reads only the objects that differ")
+def repair_for_full() -> list[Patch]:
+    want = Tracker._want
+
+    def _want(self: Any, chain: Any) -> Want:
+        wanted = want(self, chain)
+        return wanted if wanted.after is not None else Want(buckets={})
+
+    return [(Tracker, "_want", _want)]
+
+
+@mutant("a replica is never called synced")
+def never_synced() -> list[Patch]:
+    return [(Tracker, "synced", property(lambda self: False))]
 
 
 @mutant("a conflated event keeps the first value")

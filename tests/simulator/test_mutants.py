@@ -1,6 +1,8 @@
 """Every bug of ``mutants.py`` is caught within 300 seeds, by an invariant and not by a crash."""
 
 import random
+import re
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +41,9 @@ REQUIRED = {
     "retry of a COMMIT that had succeeded": ("commit_retried",),
     "count and digest of the head instead of the link's own": ("head_instead_of_link",),
     "handlers run twice after a sync": ("handlers_twice",),
+    "handlers run again for the topics that are not dropped": ("handlers_twice_after_drop",),
+    "a wait for a commit that does not end": ("wait_asks_nothing",),
+    "a wait for a commit with a wrong answer": ("wait_by_known", "wait_unknown_by_known"),
     "an all-topics replica that misses a new topic's only message": ("new_topic_missed",),
     "a group commit that is not atomic": ("group_in_two", "group_lost_in_part"),
     "one failing work that takes its group with it": ("group_fails_together",),
@@ -56,6 +61,10 @@ REQUIRED = {
     "an answer that shows another history": ("history_of_answers_ignored",),
     "older knowledge for newer": ("older_full_answer_used", "older_delta_used"),
     "a relay that sends on what it has not applied": ("sent_before_applied",),
+    "links that do not come through a relay": (
+        "relay_sends_nothing", "relay_skips_topics", "relay_mute_after_move", "links_of_relays_ignored",
+    ),
+    "a relay that does not greet": ("relay_sends_no_greeting",),
     "a relay that calls an unknown topic empty": ("empty_for_unknown",),
     "a relay that answers what it is about to replace": ("served_while_frozen",),
     "what was received since an older answer": ("received_since_forgotten",),
@@ -72,10 +81,27 @@ def test_required_mutants_exist() -> None:
     assert list(CAUGHT) == list(MUTANTS), "run python -m tests.simulator.hunt"
 
 
+NOT_SEEN = {
+    "forward": "`history notice` is checked before, and sees the same unless the changelog was trimmed",
+    "verified": "`fresh` is checked before: a reading that comes late also makes the replica stale",
+}
+"""The invariants that no mutant breaks first."""
+NAMED = re.compile(r'(?:Violation\(|_demand\(|yield )"([a-z ]+)"')
+
+
+def test_every_invariant_is_broken_by_a_mutant() -> None:
+    sources = [path.read_text() for path in (Path(__file__).parents[2] / "simulator").glob("*.py")]
+    named = {name for source in sources for name in NAMED.findall(source)}
+    assert len(named) > 50
+    assert named - {each.invariant for each in CAUGHT.values()} == {*NOT_SEEN}
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_caught(name: str) -> None:
     result = hunt(name, CAUGHT[name].seed)
     assert result is not None, f"{name} ({MUTANTS[name].wrong}) is not caught within {MAX_SEEDS} seeds"
+    if result.seed == CAUGHT[name].seed:
+        assert result.invariant == CAUGHT[name].invariant, "run python -m tests.simulator.hunt"
     print(f"{name}: caught at seed {result.seed} by {result.invariant!r}: {result.what[:200]}")
 
 

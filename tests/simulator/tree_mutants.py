@@ -1,16 +1,20 @@
 """Mistakes in relays and in the judgement of their answers (rules R1 to R6), caught by runs with relays."""
 
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 
 from pubsub_lib.core import answer_time
 from pubsub_lib.core.answer_time import AnswerTime, Verdict
 from pubsub_lib.core.freshness import NEVER_YET
-from pubsub_lib.core.model import EMPTY, Full
+from pubsub_lib.core.model import EMPTY, Delta, Full
 from pubsub_lib.core.parents import Parents
 from pubsub_lib.core.relay_contents import RelayContents
 from pubsub_lib.core.relaying import Relay, RelayStep
+from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.sequencer import Sequencer
+from pubsub_lib.core.step_result import NOTHING
 from tests.simulator.registry import Patch, mutant
 
 LAST_TURN = 2**62
@@ -116,6 +120,55 @@ def sent_before_applied() -> list[Patch]:
     return [(Relay, "feed", _feed)]
 
 
+def _sends(passed: Any) -> list[Patch]:
+    """A relay sends only some of the links that it applies. ``passed``: those, of the relay and the links."""
+    publish = Relay._publish
+    return [(Relay, "_publish", lambda self, links, now: publish(self, passed(self, links), now))]
+
+
+@mutant("a relay sends no links on, so that those below get them by deltas alone", trees=True)
+def relay_sends_nothing() -> list[Patch]:
+    return _sends(lambda relay, links: [])
+
+
+@mutant("a relay sends no links of some topics on", trees=True)
+def relay_skips_topics() -> list[Patch]:
+    return _sends(lambda relay, links: [link for link in links if link.topic != "t1"])
+
+
+@mutant("a relay sends no links on after it has changed its parent", trees=True)
+def relay_mute_after_move() -> list[Patch]:
+    changed, mute = Relay.parent_changed, WeakSet[Relay]()
+
+    def parent_changed(self: Relay) -> None:
+        mute.add(self)
+        changed(self)
+
+    return [(Relay, "parent_changed", parent_changed), *_sends(lambda relay, links: [] if relay in mute else links)]
+
+
+@mutant("a replica does not use the links that a relay sends", trees=True)
+def links_of_relays_ignored() -> list[Patch]:
+    feed = ReplicaState.feed
+
+    def _feed(self: Any, envelope: Any, now: float) -> Any:
+        ignored = envelope.messages and envelope.service.startswith("relay")
+        return NOTHING if ignored else feed(self, envelope, now)
+
+    return [(ReplicaState, "feed", _feed)]
+
+
+@mutant("a relay does not greet those that connect to it", trees=True)
+def relay_sends_no_greeting() -> list[Patch]:
+    connected = Sequencer.connected
+
+    def _connected(self: Any, now: float) -> None:
+        if not self.service.startswith("relay"):
+            connected(self, now)
+
+    return [(Sequencer, "connected", _connected)]
+
+
 @mutant("a relay answers that a topic which it does not follow was never written", trees=True)
 def empty_for_unknown() -> list[Patch]:
     requested, hello = Relay.hello_requested, Relay.hello
@@ -139,6 +192,23 @@ def served_while_frozen() -> list[Patch]:
         return topic in tracker.topics and tracker.chain(topic).known is not None
 
     return [(RelayContents, "serves", serves)]
+
+
+@mutant("a relay's answer lacks its last link", trees=True)
+def answer_without_last_link() -> list[Patch]:
+    answer = RelayContents.answer
+
+    def shorter(part: Any) -> Any:
+        if not isinstance(part, Delta) or not part.links:
+            return part
+        return msgspec.structs.replace(part, links=part.links[:-1], head=part.links[-1].prev)
+
+    def _answer(self: Any, question: Any, now: float) -> Any:
+        made = answer(self, question, now)
+        chains = {} if made is None else {name: shorter(part) for name, part in made.chains.items()}
+        return made and msgspec.structs.replace(made, chains=chains)
+
+    return [(RelayContents, "answer", _answer)]
 
 
 @mutant("two relays may listen to each other", trees=True, few=True)

@@ -107,7 +107,7 @@ LARGE_FILES = {
     "pubsub_lib/store/repair_plan.py": (403, "one proof, in steps"),
     "pubsub_lib/store/store.py": (639, "a public class with its documentation"),
     "pubsub_lib/testing/conformance.py": (395, "the list of a driver's checks"),
-    "simulator/monitor.py": (367, "one observer of the whole system"),
+    "simulator/monitor.py": (358, "one observer of the whole system"),
     "simulator/store.py": (360, "one model of the store"),
     "tools/generate_wire_format.py": (409, "one page with its text"),
     "tools/spark_cluster_app.py": (307, "a script"),

@@ -15,6 +15,23 @@ BURST10: Final = 0.6
 BURST1: Final = 0.35
 """Required ratio to raw pyzmq's messages per second."""
 
+REQUIRED: Final[Mapping[str, Sequence[str]]] = {
+    "burst10": ("burst10",),
+    "burst1": ("burst1",),
+    "hop": ("hop",),
+    "latency": ("latency", "latency-hop"),
+    "relay": ("relay-hop",),
+    "relay-syncs": ("relay-syncs",),
+    "sync": ("sync",),
+    "journal": ("journal", "journal-work"),
+    "store": (
+        "store-sqlite-1-1", "store-sqlite-20-1", "store-postgresql-1-1", "store-postgresql-1-8",
+        "store-postgresql-host",
+    ),
+    "pgnotify": ("pgnotify-postgresql",),
+}  # fmt: skip
+"""Case → its rows with a required ratio. A row may be missing, for example without PostgreSQL's binaries."""
+
 
 def cases(data: Path) -> Mapping[str, Case]:
     """All cases, in the order in which they run. ``data``: the folder with the routes."""

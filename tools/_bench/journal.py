@@ -3,6 +3,7 @@
 import gc
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from _children import Children, Line
 from _processes import free_port
 
 from _bench.burst import SEED, TOGETHER
-from _bench.measure import Log, Row, Sizes, in_turns, row
+from _bench.measure import BenchError, Log, Row, Sizes, in_turns, row
 from _bench.payload import Plan, plan
 from _bench.replicas import LOOK, check, settings, started
 from _bench.store import PlannedStore
 from pubsub_lib import Replica, Settings
 from pubsub_lib.journal import JournalSettings
+from pubsub_lib.journal.reading import find, read
 from pubsub_lib.publisher.publisher import Publisher
 
 RATE = 0.85
@@ -69,13 +71,30 @@ def measure(planned: Plan, *, journals: bool) -> Cost:
         publisher.send()
         of_publisher = publisher.receive()
         replica.receive()
-        assert any(Path(folder).iterdir()) == journals
+        for each in (publisher, replica):
+            each.receive()  # its journal is closed
+        if journals:
+            check_records(Path(folder), len(planned.links))
         rate = planned.changes / float(ended - begun)
         return Cost(rate, (of_publisher + of_replica) / planned.changes * 1e9)
 
 
+def check_records(folder: Path, links: int) -> None:
+    """Raises BenchError unless the journals have every link as sent and as received: a journal that loses records is
+    faster.
+    """
+    found = find([folder])
+    rows = (row for path in (*found.parquet, *found.append) for row in read(path) if row.kind == "data")
+    outcomes = Counter(row.outcome for row in rows)
+    sent, received = outcomes["sent"], outcomes["applied"] + outcomes["waiting"]
+    if (sent, received) != (links, links):
+        raise BenchError(f"the journals have {sent} sent and {received} received links of {links}; records were lost")
+
+
 def publish(line: Line, given: Settings, planned: Plan) -> None:
-    """As in the bursts. Sends the start time, and then the processor time until everything was applied."""
+    """As in the bursts. Sends the start time, and then the processor time until everything was applied, and the end
+    of the journal.
+    """
     store = PlannedStore([planned])
     with Publisher(given, store) as publisher:
         line.send()
@@ -88,10 +107,13 @@ def publish(line: Line, given: Settings, planned: Plan) -> None:
         line.send(begun)
         line.wait()
         line.send(time.process_time() - used)
+    line.send()
 
 
 def replicate(line: Line, given: Settings, planned: Plan) -> None:
-    """As in the bursts. Sends the time and processor time when everything was applied, then the end of the check."""
+    """As in the bursts. Sends the time and processor time when everything was applied, then the ends of
+    the check and of the journal.
+    """
     store = PlannedStore([planned])
     with Replica(given, topics=[planned.topic], store=store) as replica:
         started(replica)
@@ -103,3 +125,4 @@ def replicate(line: Line, given: Settings, planned: Plan) -> None:
         line.send((time.monotonic(), time.process_time() - used))
         check(replica, [planned])
         line.send()
+    line.send()

@@ -58,6 +58,11 @@ class Row(msgspec.Struct, frozen=True):
     met: bool
     note: str = ""
 
+    @property
+    def valid(self) -> bool:
+        """Whether the ratio can be judged. A difference of medians may be negative on a busy machine."""
+        return self.ours > 0 and self.theirs > 0
+
 
 def row(
     name: str,
@@ -69,11 +74,14 @@ def row(
     required: float | None,
     note: str = "",
 ) -> Row:
-    """The row of (ours, peer's) values, one pair a round. The ratio is that of the medians."""
+    """The row of (ours, peer's) values, one pair a round. The ratio is that of the medians, and 0 when the peer's is 0.
+    A required ratio of medians that are not positive is not met.
+    """
     ours = statistics.median(pair[0] for pair in values)
     theirs = statistics.median(pair[1] for pair in values)
-    ratio = ours / theirs
-    met = required is None or (ratio >= required if at == "least" else ratio <= required)
+    ratio = ours / theirs if theirs else 0.0
+    judged = ours > 0 and theirs > 0
+    met = required is None or (judged and (ratio >= required if at == "least" else ratio <= required))
     return Row(
         name, title, unit, peer, [pair[0] for pair in values], [pair[1] for pair in values],
         ours, theirs, ratio, required, at, met, note,

@@ -39,7 +39,7 @@ KEYS: Final = 1000
 
 
 def run(sizes: Sizes, rounds: int, log: Log) -> Sequence[Row]:
-    """One row; none, with a line on stderr, without PostgreSQL's binaries."""
+    """One row; none, with a line on stderr, without PostgreSQL's binaries: the report then names the missing ratio."""
     try:
         postgres_binaries()
     except ConfigError as error:

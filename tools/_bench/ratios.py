@@ -12,8 +12,8 @@ from _measurements.command import MET, MISSED, NOT_RUN, PROG, listed
 from rich.console import Console
 
 from _bench import fullsync, report
-from _bench.cases import cases
-from _bench.e2e import peers
+from _bench.cases import REQUIRED, cases
+from _bench.e2e import figures, peers
 from _bench.measure import QUICK, Row, Sizes
 from pubsub_lib.errors import PubSubError
 
@@ -22,7 +22,8 @@ DRIVERS: Final = "drivers"
 """These cases run only when they are named: they download."""
 EXIT_CODES: Final = (
     "exit codes: 0 every ratio is met (with --quick: everything arrived); 1 a ratio is missed;\n"
-    "2 invalid option; 3 the run failed, or something did not arrive; 130 interrupted"
+    "2 invalid option; 3 the run failed, something did not arrive, or a required ratio was not measured;\n"
+    "130 interrupted"
 )
 
 
@@ -43,6 +44,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny run: only checks that everything arrives")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help="format of the output")
+    parser.add_argument(
+        "--allow-missing", action="store_true", help="required ratios may be absent, for example without PostgreSQL"
+    )
     parser.add_argument(
         "--data",
         type=Path,
@@ -74,6 +78,7 @@ def measure(options: argparse.Namespace) -> report.Report:
     console = Console(stderr=True)
     on = report.machine()
     rows: list[Row] = []
+    required: list[str] = []
 
     def log(name: str, text: str) -> None:
         # No live display, because its thread would be forked.
@@ -83,11 +88,13 @@ def measure(options: argparse.Namespace) -> report.Report:
     for name, case in cases(options.data).items():
         if not options.case or name in options.case:
             rows.extend(case(QUICK if options.quick else Sizes(), rounds, partial(log, name)))
+            required.extend(REQUIRED[name])
     details = None
     if DRIVERS in (options.case or ()):
         from _bench.drivers import case as drivers  # it needs the extras of these drivers
 
         rows.extend(drivers.run(QUICK if options.quick else Sizes(), rounds, partial(log, DRIVERS)))
+        required.extend(drivers.ROWS)
     if E2E in (options.case or ()):
         from _bench.e2e import run as e2e  # it needs the extras service and postgresql, which the other cases do not
 
@@ -95,9 +102,11 @@ def measure(options: argparse.Namespace) -> report.Report:
         result = e2e.run(how, partial(log, E2E))
         rows.extend(result.rows)
         details = result.details
+        required.extend(figures.required(how.names))
     if console.is_terminal:
         console.print("\r\x1b[K", end="")
-    return report.report(rows, rounds, options.quick, on, details)
+    wanted = () if options.allow_missing else required
+    return report.report(rows, rounds, options.quick, on, details, wanted)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -115,4 +124,9 @@ def main(arguments: Sequence[str]) -> int:
         print(text)
     else:
         report.show(made, Console())
-    return MET if made.met else MISSED
+    if made.missed:
+        return MISSED
+    if not made.met:
+        print(f"{PROG}: not measured: {', '.join(made.not_measured)}", file=sys.stderr)
+        return NOT_RUN
+    return MET

@@ -39,11 +39,18 @@ class Report(msgspec.Struct, frozen=True):
     cases: Sequence[Row]
     e2e: EndToEnd | None = None
     """All figures of the case ``e2e``, if it ran."""
+    not_measured: Sequence[str] = ()
+    """Names of the required ratios of the cases that have no figure, or one that cannot be judged."""
+
+    @property
+    def missed(self) -> bool:
+        """True when a measured ratio is missed; never for a quick run, whose ratios are not judged."""
+        return not self.quick and any(each.valid and not each.met for each in self.cases)
 
     @property
     def met(self) -> bool:
-        """True when no ratio is missed, and always for a quick run, whose ratios are not judged."""
-        return self.quick or all(each.met for each in self.cases)
+        """True when every required ratio was measured and met, and always for a quick run."""
+        return self.quick or not (self.missed or self.not_measured)
 
 
 def machine() -> Machine:
@@ -54,9 +61,19 @@ def machine() -> Machine:
     )  # fmt: skip
 
 
-def report(rows: Sequence[Row], rounds: int, quick: bool, on: Machine, e2e: EndToEnd | None = None) -> Report:
-    """The report of all rows."""
-    return Report(on, VALUE_BYTES, rounds, quick, rows, e2e)
+def report(
+    rows: Sequence[Row],
+    rounds: int,
+    quick: bool,
+    on: Machine,
+    e2e: EndToEnd | None = None,
+    required: Sequence[str] = (),
+) -> Report:
+    """The report of all rows. ``required``: the names of the rows that must be there."""
+    present = {each.name for each in rows}
+    invalid = [each.name for each in rows if each.required is not None and not each.valid]
+    absent = [name for name in required if name not in present]
+    return Report(on, VALUE_BYTES, rounds, quick, rows, e2e, [*absent, *invalid])
 
 
 def as_json(made: Report) -> str:
@@ -71,7 +88,6 @@ def show(made: Report, console: Console) -> None:
         table.add_column(name, justify="right" if name in ("ours", "peer", "ratio", "required") else "left")
     for each in made.cases:
         wanted = "" if each.required is None else f"at {each.at} {each.required:g}"
-        verdict = "not judged" if made.quick or each.required is None else "met" if each.met else "[bold red]missed[/]"
         unit = each.unit
         table.add_row(
             each.title,
@@ -80,7 +96,7 @@ def show(made: Report, console: Console) -> None:
             each.peer,
             f"{each.ratio:.2f}",
             wanted,
-            verdict,
+            _verdict(made, each),
         )
     console.print(table)
     on = made.machine
@@ -92,8 +108,18 @@ def show(made: Report, console: Console) -> None:
     for each in made.cases:
         if each.note:
             console.print(f"{each.name}: {each.note}.")
+    if made.not_measured:
+        console.print(f"Not measured: {', '.join(made.not_measured)}.", highlight=False)
     if made.e2e is not None:
         figures.show(made.e2e, console)
+
+
+def _verdict(made: Report, of: Row) -> str:
+    if made.quick or of.required is None:
+        return "not judged"
+    if not of.valid:
+        return "[bold red]invalid[/]"
+    return "met" if of.met else "[bold red]missed[/]"
 
 
 def _processor() -> str:

@@ -4,12 +4,14 @@ import os
 import signal
 import sys
 import threading
+import traceback
 
 import msgspec
 
 from _chaos import hostile, replica, storm, worker
 from _chaos.messages import Failed, HostileTask, Message, Order, ReplicaTask, StormTask, Task, WorkerTask
-from pubsub_lib.errors import PubSubError
+from pubsub_lib.command.exit_codes import INTERNAL_ERROR
+from pubsub_lib.errors import PubSubError, described
 
 _encoder = msgspec.json.Encoder()
 _lock = threading.Lock()
@@ -29,7 +31,7 @@ def receive() -> Order | None:
 
 
 def main() -> int:
-    """Exit status 0, or 1 after a :class:`Failed`."""
+    """Exit status 0; after a :class:`Failed` 1, or 70 for an exception that is a fault of the program."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the parent ends us
     task = msgspec.json.decode(sys.stdin.readline(), type=Task)
     try:
@@ -43,8 +45,12 @@ def main() -> int:
             case HostileTask():
                 hostile.run(task, send)
     except (PubSubError, OSError) as error:
-        send(Failed(f"{task.name}: {error}"))
+        send(Failed(f"{task.name}: {error}", type(error).__name__))
         return 1
+    except Exception as error:  # noqa: BLE001 - no fault of a run explains it, so it has a status of its own
+        traceback.print_exc()
+        send(Failed(f"{task.name}: {described(error)}", type(error).__name__))
+        return INTERNAL_ERROR
     return 0
 
 

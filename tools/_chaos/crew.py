@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from _children import ChildError
 
+from _chaos.calm import Calm
 from _chaos.figures import Figures
 from _chaos.messages import Failed, Finish, Finished, Followed, Message, Ready, Stop, Wrote
 from _chaos.participant import Participant
@@ -21,12 +22,15 @@ AGAIN: Final = 0.5
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A process that ended although no fault killed it. ``at``: seconds after the start of the writers."""
+    """A process that ended although no fault killed it. ``at``: seconds after the start of the writers.
+    ``error``: the type of the exception that it reported, or "".
+    """
 
     name: str
     at: float
     status: int
     sentence: str
+    error: str = ""
 
 
 class Crew:
@@ -41,7 +45,8 @@ class Crew:
         self.began_at = time.time()
         """The start of the plan's time, in Unix seconds."""
         self._ready: set[tuple[str, int]] = set()
-        self._failed: dict[str, str] = {}
+        self._failed: dict[str, Failed] = {}
+        self._calm: Calm | None = None
         self.shutdown = 0.0
         """Seconds in which all services ended, one after the other."""
         self.figures = Figures()
@@ -82,6 +87,17 @@ class Crew:
             self._look(self.all)
             if left <= 0:
                 return
+
+    def calm(self, calm: Calm, seconds: float) -> list[str]:
+        """Let the workers write without faults until each participant works again, at most this time. Returns what
+        is then still missing, one sentence each.
+        """
+        self._calm = calm
+        end = time.monotonic() + seconds
+        while (problems := calm.problems()) and time.monotonic() < end:
+            self.work(LOOK)
+        self._calm = None
+        return problems
 
     def stop_workers(self) -> None:
         """Let all workers end. Start those that do not run first: their end is the last record of their journal."""
@@ -135,6 +151,8 @@ class Crew:
             return
 
     def _note(self, name: str, start: int, message: Message) -> None:
+        if self._calm is not None:
+            self._calm.note(name, start, message)
         match message:
             case Ready():
                 self._ready.add((name, start))
@@ -144,23 +162,29 @@ class Crew:
                 self.figures.followed(name, start, message)
             case Finished():
                 self.finished[name] = message
-            case Failed(sentence):
-                self._failed[name] = sentence
+            case Failed():
+                self._failed[name] = message
+
+    def was_ready(self, each: Participant) -> bool:
+        """Whether the current or last process of this participant, or of a peer, reported that it works."""
+        self._receive(0.0)
+        return (each.name, each.starts) in self._ready
 
     def _look(self, at: Mapping[str, Participant]) -> None:
         for each in at.values():
             if each.running and each.status() is not None:
-                self._ended(each)
+                self.ended_by_itself(each)
             elif not each.running and each.again_at is not None and time.monotonic() >= each.again_at:
                 each.start()
 
-    def _ended(self, each: Participant) -> None:
+    def ended_by_itself(self, each: Participant) -> None:
+        """Note that a process has ended although no fault killed it, and release it."""
         status = each.status()
         assert status is not None
         words = each.forget()
         self._receive(0.0)
-        sentence = self._failed.pop(each.name, words)
-        self.ended.append(Ended(each.name, round(self.now, 3), status, sentence))
+        failed = self._failed.pop(each.name, Failed(words))
+        self.ended.append(Ended(each.name, round(self.now, 3), status, failed.sentence, failed.error))
         each.again_at = time.monotonic() + AGAIN
 
     def _has_ended(self, each: Participant, order: Stop | Finish) -> bool:
@@ -170,7 +194,7 @@ class Crew:
             each.forget()
             each.over = True
         elif status is not None:
-            self._ended(each)
+            self.ended_by_itself(each)
         elif not each.running and not each.over and each.again_at is not None and time.monotonic() >= each.again_at:
             each.start()
             each.order(order)

@@ -27,8 +27,12 @@ REQUESTS: Final = "came while records of replicas were lost"
 """Of the audit's problem that hello requests are missing in the time of lost records."""
 BEGINS: Final = "lack the begin of the run"
 """Of the audit's problem that the first records of replicas' runs are missing: a disk was full when they began."""
-STATUSES: Final = frozenset({1, 4})
-"""Of workers and replicas, and of services, that cannot use the database at their start."""
+NO_DATABASE: Final = 4
+"""Of a service that cannot use the database at its start."""
+FAILED: Final = 1
+"""Of a worker or a replica that ends with an error of the library."""
+WITHOUT_DATABASE: Final = frozenset({"StoreUnavailable", "StoreBusy"})
+"""The errors of a worker or a replica that cannot use the database at its start."""
 NO_BROKER: Final = 3
 """Of a service that cannot connect to the broker at its start."""
 
@@ -51,11 +55,16 @@ def unexplained_ends(ended: Iterable[Ended], plan: Plan, late: float) -> list[En
     return [
         each
         for each in ended
-        if not (each.status in STATUSES and _without(DATABASE, "cut_database", each, plan.faults, late))
+        if not (_lacks_database(each) and _without(DATABASE, "cut_database", each, plan.faults, late))
         and not (
             each.status == NO_BROKER and each.name in brokered and _without(BROKER, "cut", each, plan.faults, late)
         )
     ]
+
+
+def _lacks_database(ended: Ended) -> bool:
+    """Whether the process reported that it cannot use the database. Status 1 alone may be any exception of Python."""
+    return ended.status == NO_DATABASE or (ended.status == FAILED and ended.error in WITHOUT_DATABASE)
 
 
 def _without(server: str, cut: Kind, ended: Ended, faults: Sequence[Fault], late: float) -> bool:

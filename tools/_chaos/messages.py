@@ -3,6 +3,8 @@
 The first line that a process reads is its task: arguments are visible to all users, and a URL may hold a password.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 
@@ -96,7 +98,8 @@ class Followed(msgspec.Struct, frozen=True, tag=True):
 
     ``deliveries``: changes given to its handler that were committed while it followed; ``calls``: all calls, also for
     the objects of full syncs; ``twice``: repeated calls for one version. ``staleness``: the longest that it reported
-    after its first sync; ``latency``: the longest from a commit to the handler.
+    after its first sync; ``latency``: the longest from a commit to the handler. ``messages``: envelopes with links
+    that came from each service, or notifications of the database; ``polling``: whether it now polls the database.
     """
 
     deliveries: int = 0
@@ -104,6 +107,8 @@ class Followed(msgspec.Struct, frozen=True, tag=True):
     twice: int = 0
     staleness: float = 0.0
     latency: float = 0.0
+    messages: Mapping[str, int] = {}
+    polling: bool = True
 
 
 class Finished(msgspec.Struct, frozen=True, tag=True):
@@ -116,9 +121,10 @@ class Finished(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The process ends with an error; one sentence."""
+    """The process ends with an error; one sentence. ``error``: the type of the exception, or ""."""
 
     sentence: str
+    error: str = ""
 
 
 Order = Stop | Finish

@@ -93,6 +93,11 @@ class Cast(msgspec.Struct, frozen=True):
         receiving = tuple(name for name in self.replica_names if not self.polls(name))
         return (*self.service_names, *receiving) if self.brokered else ()
 
+    @property
+    def sender_names(self) -> tuple[str, ...]:
+        """Who sends messages to replicas: the services; with ``pgnotify`` the database, which notifies them."""
+        return self.service_names if self.brokered or self.driver == ZMQ else (DATABASE,)
+
     def service_of(self, worker: str) -> str:
         """The service to which a worker hands its commits over."""
         return self.service_names[self.worker_names.index(worker) // self.workers]

@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from _routes import dump
 from _routes.replica import Watch, sabotage
 
 from _chaos.messages import Finish, Finished, Followed, Message, Order, Ready, ReplicaTask
+from _chaos.plan import DATABASE
 from pubsub_lib import Event, Replica, Settings
+from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import Record
 from pubsub_lib.errors import WaitTimeout
 
@@ -28,6 +31,8 @@ class Figures:
         self._watch = Watch(lambda _: None)
         self._staleness = 0.0
         self._latency = 0.0
+        self._messages: Counter[str] = Counter()
+        self._polling = True
 
     def __call__(self, event: Event) -> None:
         """Count one change."""
@@ -36,8 +41,18 @@ class Figures:
             _, latency = self._watch.latencies[-1]
             self._latency = max(self._latency, latency)
 
-    def look(self, staleness: float) -> None:
-        """Note the staleness of the replica; it is infinite before the first sync."""
+    def received(self, envelope: Envelope) -> None:
+        """Count an envelope of the transport. A hello does not count: it has no links."""
+        if envelope.messages:
+            self._messages[envelope.service] += 1
+
+    def look(self, staleness: float, *, polling: bool, notifications: int = 0) -> None:
+        """Note the staleness of the replica, which is infinite before the first sync, whether it polls, and how often
+        the database notified it.
+        """
+        self._polling = polling
+        if notifications:
+            self._messages[DATABASE] = notifications
         if math.isfinite(staleness):
             self._staleness = max(self._staleness, staleness)
 
@@ -45,14 +60,35 @@ class Figures:
     def message(self) -> Followed:
         """The figures so far."""
         watch = self._watch
-        return Followed(len(watch.latencies), watch.calls, watch.twice, self._staleness, self._latency)
+        return Followed(
+            len(watch.latencies), watch.calls, watch.twice, self._staleness, self._latency, dict(self._messages),
+            self._polling,
+        )  # fmt: skip
+
+
+def count_messages(replica: Replica, figures: Figures) -> None:
+    """Let ``figures`` count what the transport delivers. Call it before the replica is started.
+
+    The library has no interface for this: ``status()`` counts hellos as well, and a handler is also called for what a
+    delta brings. So the tool uses its private attributes.
+    """
+    engine = replica._engine
+    receive = engine.on_envelope
+
+    def counted(envelope: Envelope) -> None:
+        figures.received(envelope)
+        receive(envelope)
+
+    engine.on_envelope = counted  # type: ignore[method-assign]
 
 
 def run(task: ReplicaTask, send: Callable[[Message], None], receive: Callable[[], Order | None]) -> None:
     """Follow until ``Finish`` is received or the parent has ended. Raises PubSubError, OSError for a full disk."""
     figures = Figures()
     settings = msgspec.structs.replace(Settings.from_file(task.configuration), replica_name=task.name)
-    with Replica(settings, task.topics or None) as replica:
+    replica = Replica(settings, task.topics or None)
+    count_messages(replica, figures)
+    with replica:
         replica.on(None, figures)
         ended = threading.Event()
         reporting = threading.Thread(target=_report, args=(replica, figures, send, ended), daemon=True)
@@ -67,13 +103,20 @@ def run(task: ReplicaTask, send: Callable[[Message], None], receive: Callable[[]
 def _report(replica: Replica, figures: Figures, send: Callable[[Message], None], ended: threading.Event) -> None:
     ready, due = False, time.monotonic()
     while not ended.wait(SAMPLE):
-        figures.look(replica.staleness())
+        _look(replica, figures)
         if not ready and replica.synced:
             ready = True
             send(Ready())
         if time.monotonic() >= due:
             due = time.monotonic() + REPORT
             send(figures.message)
+
+
+def _look(replica: Replica, figures: Figures) -> None:
+    status = replica.status()
+    figures.look(
+        replica.staleness(), polling=status.polling, notifications=status.driver.get("notifications", 0)
+    )  # fmt: skip
 
 
 def _finish(
@@ -87,6 +130,6 @@ def _finish(
     sabotaged = sabotage(replica) if task.sabotage else None
     records = [Record(each.table, each.key, each.version, each.json) for each in replica.records()]
     dump.write(Path(order.dump), records)
-    figures.look(replica.staleness())
+    _look(replica, figures)
     send(figures.message)
     send(Finished(len(records), late, sabotaged))

@@ -22,7 +22,9 @@ ENDED: Final = 5
 
 
 class FaultRow(msgspec.Struct, frozen=True):
-    """One kind of fault. ``absent``: the victim did not run when the fault was due."""
+    """One kind of fault. ``absent``: the victim did not run when the fault was due, or the process that is the fault
+    was not ready before its end.
+    """
 
     kind: str
     planned: int
@@ -69,6 +71,8 @@ class WorkerRow(msgspec.Struct, frozen=True):
 
     def broken(self) -> list[str]:
         """A sentence for each failed check."""
+        if not self.acknowledged:
+            return [f"no transaction of {self.name} was acknowledged"]
         if self.stored >= self.acknowledged:
             return []
         return [f"{self.name} committed {self.acknowledged} transactions, the store has {self.stored}"]
@@ -100,6 +104,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     changes: int
     failed_attempts: int
     deliveries: int
+    dead: Sequence[str] = ()
+    """What did not work again after the last fault, one sentence each."""
     workers: Sequence[WorkerRow]
     replicas: Sequence[ReplicaRow]
     services: Mapping[str, int]
@@ -121,6 +127,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         """The exit code and a sentence for each failed check, the most important first."""
         found = [(DIFFERS, sentence) for row in self.replicas for sentence in row.broken()]
         found += [(DIFFERS, sentence) for row in self.workers for sentence in row.broken()]
+        found += [(DIFFERS, sentence) for sentence in self.dead]
         found += [(AUDITED, f"the audit: {problem}") for problem in self.audit_problems]
         found += [
             (ENDED, f"{each.name} ended by itself after {each.at:.1f} s with status {each.status}: {each.sentence}")
@@ -138,7 +145,7 @@ def as_json(report: Report) -> str:
 
 def show(report: Report, console: Console) -> None:
     """Print the tables and the sentences after them."""
-    console.print(_table("Faults", ("kind", "what", "planned", "struck", "victim absent"), 2, [
+    console.print(_table("Faults", ("kind", "what", "planned", "struck", "absent"), 2, [
         (row.kind, KINDS[row.kind], row.planned, row.struck, row.absent) for row in report.faults  # type: ignore[index]
     ]))  # fmt: skip
     console.print(_table(

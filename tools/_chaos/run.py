@@ -17,6 +17,7 @@ from _routes.progress import Progress
 from _routes.writer import progress as stored_progress
 
 from _chaos import brokers
+from _chaos.calm import CALM, Calm
 from _chaos.configuration import SOCKET, Configuration
 from _chaos.crew import Crew
 from _chaos.excuses import Unknown, unexplained_audit, unexplained_ends, unexplained_stops
@@ -118,7 +119,11 @@ class Run:
             self._progress.log("every process works; the faults begin")
             striking = Striking(crew, starter, wires, server, given.faketime, given.left_out, broker)
             self._strike(crew, striking)
-            with self._progress.waiting("all faults have ended; every replica handles the last changes"):
+            with self._progress.waiting("all faults have ended; every participant works again"):
+                receiving = [name for name in cast.replica_names if not cast.polls(name)]
+                dead = crew.calm(Calm(cast.sender_names, cast.worker_names, receiving), CALM)
+                striking.release()
+            with self._progress.waiting("every replica handles the last changes"):
                 crew.stop_workers()
                 position = store.read_heads(()).store.position
                 crew.finish_replicas(position)
@@ -131,7 +136,7 @@ class Run:
         audited = None
         if results is not None:
             audited = audit(url, results, given.bound, folder, self._progress)
-        return self._report(crew, striking, objects, position, stored, cut_off, audited)
+        return self._report(crew, striking, objects, position, stored, cut_off, dead, audited)
 
     def _strike(self, crew: Crew, striking: Striking) -> None:
         """Execute the planned faults while the workers write."""
@@ -162,6 +167,7 @@ class Run:
         position: int,
         stored: Mapping[str, int],
         cut_off: int,
+        dead: Sequence[str],
         audited: Audit | None,
     ) -> Report:
         plan, figures = self._plan, crew.figures
@@ -192,6 +198,7 @@ class Run:
                 WorkerRow(name, plan.cast.service_of(name), each.starts, figures.acknowledged(name), stored[name])
                 for name, each in crew.workers.items()
             ],
+            dead=dead,
             replicas=[_replica_row(plan, crew, name, objects) for name in crew.replicas],
             services={name: each.starts for name, each in crew.services.items()},
             ended=crew.ended,

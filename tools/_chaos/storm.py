@@ -36,10 +36,8 @@ def run(task: StormTask, send: Callable[[Message], None], receive: Callable[[], 
             for topic in topics:
                 subscriber.register_topic(topic)
             subscriber.daemonize()
-        for _ in range(task.subscribers):
-            if not connected.acquire(timeout=PATIENCE):
-                break
-        send(Ready())
+        if all(connected.acquire(timeout=PATIENCE) for _ in range(task.subscribers)):
+            send(Ready())
         receive()
 
 

@@ -11,12 +11,12 @@ from typing import Final
 
 from _broker import Broker
 from _private_server import PrivateServer
-from _processes import children, free_port
+from _processes import children
 
 from _chaos.broker_peer import Flood
 from _chaos.crew import Crew
-from _chaos.messages import Stop
-from _chaos.participant import Participant
+from _chaos.peers import KINDS as PEERS
+from _chaos.peers import Peers
 from _chaos.plan import BROKER, DATABASE, Fault, Kind
 from _chaos.schedule import Step
 from _chaos.starting import Starter, Variant
@@ -60,20 +60,17 @@ class Striking:
         self._faketime = faketime
         self._left_out = left_out
         self._broker = broker
-        self._peers: dict[str, Participant] = {}
-        """Storms and hostile peers."""
+        self._peers = Peers(crew, starter, wires)
         self._floods: dict[str, Flood] = {}
         """By slow replica."""
-        self._leaving: list[Participant] = []
-        """Storms that were ordered to end. Those that still run at the end of the run are killed."""
         self._full: dict[str, tuple[int, int | None]] = {}
         """By victim of a full disk: its process, and the previous limit of the size of its files."""
         self._paused: list[int] = []
         """Processes of the database server."""
         self.struck: Counter[str] = Counter()
-        """Begun faults by kind."""
+        """Faults that had an effect, by kind: the victim ran, or the process of the fault got ready."""
         self.absent: Counter[str] = Counter()
-        """Faults whose victim did not run when they were due, by kind: it had just ended by itself."""
+        """The others, by kind: the victim had just ended by itself, or the process got ready too late."""
         self.latest = 0.0
         """Seconds by which the latest step was executed after its time."""
 
@@ -87,13 +84,28 @@ class Striking:
         if step.fault.kind in self._left_out:
             return
         self.latest = max(self.latest, now - step.at)
-        self._release()
-        if step.begins:
+        self.release()
+        if step.fault.kind in PEERS:
+            self._execute_peer(step)
+        elif step.begins:
             victim = self._crew.all.get(step.fault.victim)
-            (self.struck if victim is None or victim.running else self.absent)[step.fault.kind] += 1
+            self._count(step.fault, victim is None or victim.running)
             self._begin(step.fault)
         else:
             self._end(step.fault)
+
+    def release(self) -> None:
+        """Release processes of faults that have ended since they were ordered to."""
+        self._peers.release()
+
+    def _execute_peer(self, step: Step) -> None:
+        if step.begins:
+            self._peers.begin(step.fault)
+        else:
+            self._count(step.fault, self._peers.end(step.fault))
+
+    def _count(self, fault: Fault, struck: bool) -> None:
+        (self.struck if struck else self.absent)[fault.kind] += 1
 
     def _begin(self, fault: Fault) -> None:
         victim = fault.victim
@@ -119,8 +131,6 @@ class Striking:
             case "slow":
                 self._crew.all[victim].pause()
                 self._floods[victim] = self._starter.flood()
-            case "storm" | "garbage" | "imposter":
-                self._start_peer(fault)
             case "files":
                 self._restart(victim, Variant(prefix=("prlimit", f"--nofile={FILES}:{FILES}")))
             case "disk":
@@ -153,8 +163,6 @@ class Striking:
             case "slow":
                 self._floods.pop(victim).stop()
                 self._crew.all[victim].resume()
-            case "storm" | "garbage" | "imposter":
-                self._end_peer(fault)
             case "files" | "clock":
                 self._restart(victim, None)
             case "disk":
@@ -181,34 +189,6 @@ class Striking:
         for pid in self._paused:
             _signal(pid, signal.SIGCONT)
         self._paused = []
-
-    def _start_peer(self, fault: Fault) -> None:
-        name = f"{fault.kind}-{fault.victim}"
-        if fault.kind == "storm":
-            peer = self._starter.storm(name)
-        elif fault.kind == "garbage":
-            peer = self._starter.hostile(name, repr(fault))
-        else:
-            port = free_port()
-            peer = self._starter.hostile(name, repr(fault), port)
-            self._wires.redirect(fault.victim, port)
-        self._peers[name] = peer
-        peer.start()
-
-    def _end_peer(self, fault: Fault) -> None:
-        peer = self._peers.pop(f"{fault.kind}-{fault.victim}")
-        if fault.detail == "leave":
-            peer.order(Stop())
-            self._leaving.append(peer)
-        else:
-            peer.kill()
-        if fault.kind == "imposter":
-            self._wires.redirect(fault.victim, self._starter.port(fault.victim))
-
-    def _release(self) -> None:
-        for peer in [each for each in self._leaving if each.status() is not None]:
-            self._leaving.remove(peer)
-            peer.forget()
 
     def _restart(self, victim: str, variant: Variant | None) -> None:
         participant = self._crew.all[victim]

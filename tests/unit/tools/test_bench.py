@@ -4,20 +4,25 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import bench_app
 import pytest
-from _bench import commits, fullsync, payload
+from _bench import commits, fullsync, journal, payload, ratios
+from _bench.cases import REQUIRED, cases
 from _bench.measure import BenchError, in_turns, row
 from _bench.payload import Plan
 from _bench.replicas import check
+from _bench.report import machine, report
 from _bench.store import PlannedStore
 from _mutants.trial import missing_servers
 
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Full, TopicSnapshot, Want
-from pubsub_lib.errors import StoreError
+from pubsub_lib.errors import ConfigError, StoreError
+from pubsub_lib.journal.rows import Kind
+from pubsub_lib.journal.writer import _Run
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 STORE = [
@@ -68,6 +73,11 @@ def test_quick_measures_every_case_and_prints_json(tmp_path: Path) -> None:
     ]  # fmt: skip
     judged = {each["name"]: (each["at"], each["required"]) for each in found["cases"][11:] if each["required"]}
     assert judged == {name: each for name, each in REQUIRED_OF_DATABASES.items() if name in present}
+    assert list(REQUIRED) == list(cases(tmp_path))
+    required = [name for names in REQUIRED.values() for name in names]
+    # Few messages may show a negative difference, which is no figure.
+    assert {*found["not_measured"]} - {"relay-hop"} == {name for name in required if name not in present}
+    assert {each["name"] for each in found["cases"] if each["required"]} == {*required} & {*present}
 
 
 def test_values_are_canonical_json_of_the_stated_size_and_all_different() -> None:
@@ -117,6 +127,49 @@ def test_ratio_of_medians_is_judged_by_least_or_most() -> None:
     made = row("x", "title", "changes/s", "peer", values, "least", 1.0)
     assert (made.ours, made.theirs, made.ratio, made.met) == (20.0, 20.0, 1.0, True)
     assert not row("x", "title", "µs", "peer", values, "most", 0.9).met
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(10.0, -5.0), (-10.0, 5.0), (-10.0, -5.0), (10.0, 0.0)])
+def test_ratio_of_a_median_that_is_not_positive_is_neither_met_nor_missed(ours: float, theirs: float) -> None:
+    made = row("relay-hop", "title", "µs", "peer", [(ours, theirs)], "most", 2.0)
+    assert not made.met
+    found = report([made], 1, False, machine(), None, ["relay-hop"])
+    assert (found.met, found.missed, found.not_measured) == (False, False, ["relay-hop"])
+    assert report([made], 1, True, machine()).met, "a quick run is not judged"
+    assert row("relay-hop", "title", "µs", "peer", [(ours, theirs)], "most", None).met
+
+
+def test_required_ratio_without_a_row_is_not_met() -> None:
+    made = row("hop", "title", "changes/s", "peer", [(20.0, 1.0)], "least", 10.0)
+    assert report([made], 1, False, machine(), None, ["hop"]).met
+    found = report([made], 1, False, machine(), None, ["hop", "pgnotify-postgresql"])
+    assert (found.met, found.missed, found.not_measured) == (False, False, ["pgnotify-postgresql"])
+    assert report([made], 1, True, machine(), None, ["pgnotify-postgresql"]).met, "a quick run is not judged"
+
+
+def test_case_without_its_server_did_not_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_binaries() -> None:
+        raise ConfigError("PostgreSQL is not installed")
+
+    monkeypatch.setattr("_bench.pgnotify.postgres_binaries", no_binaries)
+    assert ratios.main(["--case", "pgnotify"]) == 3
+    assert capsys.readouterr().err.endswith("tools/bench: not measured: pgnotify-postgresql\n")
+    assert ratios.main(["--case", "pgnotify", "--allow-missing"]) == 0
+
+
+def test_burst_with_journals_fails_when_one_of_them_loses_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal.measure(small(), journals=True)
+    put = _Run.put
+
+    def lossy(run: _Run, kind: Kind, *arguments: Any, **named: Any) -> None:
+        if kind != "data":
+            put(run, kind, *arguments, **named)
+
+    monkeypatch.setattr(_Run, "put", lossy)  # the processes are forked
+    with pytest.raises(BenchError, match="the journals have 0 sent and 0 received links of 3"):
+        journal.measure(small(), journals=True)
 
 
 def test_rounds_alternate_the_first_side() -> None:

@@ -13,7 +13,7 @@ import bench_app
 import msgspec
 import pytest
 from _bench.e2e import downloads, packages, peers, plan, run, sides
-from _bench.e2e.figures import EndToEnd, Results, rows
+from _bench.e2e.figures import REQUIREMENTS, EndToEnd, Results, required, rows
 from _bench.e2e.measured import Measured, computed, percentile
 from _bench.e2e.ours import compare, postgresql_host, sqlite
 from _bench.e2e.plan import PROBE, Cell
@@ -67,6 +67,19 @@ def test_quick_compares_postgresql_with_listen_notify() -> None:
         ("e2e-notify-4", "listen-notify", "least", 0.5),
         ("e2e-notify-4-host", "listen-notify", "least", 1.5),
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ((), []),
+        (("postgresql",), ["e2e-notify", "e2e-notify-4", "e2e-notify-4-host"]),
+        (("ovsdb",), ["e2e-ovsdb", "e2e-latency"]),
+        (peers.NAMES, [each.name for each in REQUIREMENTS]),
+    ],
+)
+def test_each_chosen_peer_has_required_ratios(names: Sequence[str], expected: Sequence[str]) -> None:
+    assert required(names) == expected
 
 
 def test_values_have_their_size_and_keys_repeat() -> None:

@@ -84,6 +84,12 @@ def changed(row: Any, **fields: Any) -> Any:
             1,
             "worker-1 committed 10 transactions, the store has 9",
         ),
+        (
+            changed(GOOD, workers=[WorkerRow("worker-1", "service-1", 1, 0, 0)]),
+            1,
+            "no transaction of worker-1 was acknowledged",
+        ),
+        (changed(GOOD, dead=["worker-1 committed nothing"]), 1, "worker-1 committed nothing"),
         (changed(GOOD, audit_problems=["exit code 1: lost"]), 4, "the audit: exit code 1: lost"),
         (
             changed(GOOD, unexplained=[ENDED]),

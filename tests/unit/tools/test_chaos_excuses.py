@@ -1,14 +1,18 @@
 """Which ends of processes and which results of the audit the planned faults of ``tools/chaos`` explain."""
 
+import io
 from typing import Any
 
 import msgspec
 import pytest
+from _chaos.__main__ import main
 from _chaos.crew import Ended
 from _chaos.excuses import Unknown, unexplained_audit, unexplained_ends, unexplained_stops
+from _chaos.messages import Failed, WorkerTask
 from _chaos.plan import BROKER, DATABASE, Cast, Fault, Kind, Plan
 
 from pubsub_lib.audit.report.summary import INCOMPLETE, LATE, LOSS, Count, Summary
+from pubsub_lib.errors import StoreUnavailable
 
 BEGAN = 1_000_000.0
 CUT = (
@@ -113,19 +117,48 @@ def test_many_unknown_deliveries_are_not_named_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("ended", "explained"),
     [
-        (Ended("worker-1", 11.0, 1, "the database is unavailable"), True),
+        (Ended("worker-1", 11.0, 1, "the database is unavailable", "StoreUnavailable"), True),
+        (Ended("replica-1", 11.0, 1, "another transaction holds the lock", "StoreBusy"), True),
+        (Ended("worker-1", 11.0, 1, "AssertionError: the number always changes"), False),
+        (Ended("worker-1", 11.0, 1, "the tables are newer", "SchemaError"), False),
+        (Ended("worker-1", 11.0, 70, "the number always changes", "AssertionError"), False),
         (Ended("service-1", 40.0, 4, "the database is unavailable"), True),
         (Ended("service-1", 50.0, 4, "the database is unavailable"), False),
         (Ended("service-1", 9.0, 4, "the database is unavailable"), False),
         (Ended("service-1", 11.0, 70, "internal error"), False),
         (Ended("service-1", 11.0, -6, "Too many open files"), False),
-        (Ended("worker-2", 101.0, 1, "the database is unavailable"), True),
-        (Ended("worker-1", 101.0, 1, "the database is unavailable"), False),
+        (Ended("worker-2", 101.0, 1, "the database is unavailable", "StoreUnavailable"), True),
+        (Ended("worker-1", 101.0, 1, "the database is unavailable", "StoreUnavailable"), False),
     ],
 )
 def test_process_may_end_only_while_it_cannot_use_the_database(ended: Ended, explained: bool) -> None:
     faults = plan(Fault(10.0, "kill", DATABASE, 2.0), Fault(100.0, "cut_database", "worker-2", 2.0))
     assert unexplained_ends([ended], faults, 0.0) == ([] if explained else [ended])
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "failed"),
+    [
+        (StoreUnavailable("no server"), 1, Failed("worker-1: no server", "StoreUnavailable")),
+        (PermissionError("no folder"), 1, Failed("worker-1: no folder", "PermissionError")),
+        (AssertionError("no commit"), 70, Failed("worker-1: AssertionError: no commit", "AssertionError")),
+        (KeyError("done"), 70, Failed("worker-1: KeyError: 'done'", "KeyError")),
+    ],
+)
+def test_process_reports_the_type_of_its_error_and_a_fault_of_the_program_has_its_own_status(
+    error: Exception, status: int, failed: Failed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[object] = []
+
+    def fail(*_: object) -> None:
+        raise error
+
+    task = WorkerTask("worker-1", "file", (), 1, 1, 1.0, "")
+    monkeypatch.setattr("sys.stdin", io.StringIO(msgspec.json.encode(task).decode() + "\n"))
+    monkeypatch.setattr("_chaos.__main__.signal.signal", lambda *_: None)
+    monkeypatch.setattr("_chaos.__main__.send", sent.append)
+    monkeypatch.setattr("_chaos.__main__.worker.run", fail)
+    assert (main(), sent) == (status, [failed])
 
 
 @pytest.mark.parametrize(

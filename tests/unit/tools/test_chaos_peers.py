@@ -15,8 +15,8 @@ from _chaos.configuration import Configuration
 from _chaos.hostile import LARGE, Garbage
 from _chaos.messages import StormTask
 from _chaos.plan import DEFAULT, Cast
-from _chaos.storm import settings_of, topics_of
-from _processes import poll
+from _chaos.storm import run, settings_of, topics_of
+from _processes import free_port, poll
 from chaos_app import left_out, parse
 
 from pubsub_lib.core import codec
@@ -131,6 +131,13 @@ def test_subscribers_of_a_storm_use_the_driver_of_the_run(tmp_path: Path) -> Non
     over_nats = settings_of(StormTask("storm-1", (), 1, 1, (), str(file)))
     assert over_nats.driver == "nats_pubsub_driver"
     assert over_nats.driver_options["servers"] == ["nats://127.0.0.1:4222"]
+
+
+def test_storm_that_connects_to_nothing_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("_chaos.storm.PATIENCE", 0.05)
+    sent: list[object] = []
+    run(StormTask("storm-1", (f"tcp://127.0.0.1:{free_port()}",), 2, 1, ()), sent.append, lambda: None)
+    assert sent == []
 
 
 def test_garbage_comes_from_its_seed() -> None:

@@ -33,7 +33,11 @@ class Stage:
         self.process = Participant(name, children, self.start)
         self.process.start()
         self.server = children.start("server", SLEEPS)
-        crew: Any = SimpleNamespace(all={name: self.process})
+        self.ready = True
+        self.ended: list[str] = []
+        crew: Any = SimpleNamespace(
+            all={name: self.process}, was_ready=lambda _: self.ready, ended_by_itself=self.note_end
+        )  # fmt: skip
         starter: Any = SimpleNamespace(
             variants=self.variants,
             storm=self.peer,
@@ -54,6 +58,10 @@ class Stage:
         variant = self.variants.get("service-1", Variant())
         command = [*variant.prefix, *SLEEPS]
         return self.children.start("some", command, variables=variant.variables, stdin=subprocess.PIPE)
+
+    def note_end(self, peer: Participant) -> None:
+        self.ended.append(peer.name)
+        peer.forget()
 
     def peer(self, name: str) -> Participant:
         self.found = Participant(name, self.children, self.start)
@@ -204,10 +212,37 @@ def test_storm_that_leaves_is_released_when_it_has_ended() -> None:
         with on.during("cut", "service-1"):
             pass
         assert not runs(on.found)
+        assert on.ended == ["storm-storm-1-1"], "it was killed, so its status is not 0"
     with stage() as on:
         with on.during("storm", "storm-1", "kill"):
             pass
         assert not runs(on.found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "victim", "detail"),
+    [("storm", "storm-1", "leave"), ("storm", "storm-1", "kill"), ("garbage", "hostile-1", ""),
+     ("imposter", "service-1", "")],
+)  # fmt: skip
+def test_process_of_a_fault_that_ends_before_its_time_is_noted(kind: Kind, victim: str, detail: str) -> None:
+    with stage() as on:
+        on.ready = False
+        with on.during(kind, victim, detail):
+            assert on.found.pid is not None
+            os.kill(on.found.pid, signal.SIGKILL)
+            assert poll(lambda: on.found.status() is not None, 10.0)
+        assert on.ended == [f"{kind}-{victim}-1"]
+        assert not runs(on.found)
+        assert (on.striking.struck, on.striking.absent) == ({}, {kind: 1})
+
+
+def test_process_of_a_fault_struck_when_it_was_ready() -> None:
+    with stage() as on:
+        for on.ready in (True, False, True):
+            with on.during("garbage", "hostile-1"):
+                pass
+        assert on.found.name == "garbage-hostile-1-3", "each process reports for itself"
+        assert (on.striking.struck, on.striking.absent, on.ended) == ({"garbage": 2}, {"garbage": 1}, [])
 
 
 def test_fault_of_an_absent_process_and_one_that_is_left_out_are_not_counted_as_struck() -> None:

@@ -17,6 +17,8 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Message
 
 REQUIRED = 0.8
+ROWS = [f"driver-{side.name}" for side in SIDES]
+"""The rows of all drivers; each has a required ratio."""
 KEYS = 1_000
 PATIENCE = 120.0
 TOPIC, SERVICE, UUID = "bench", "bench", "0" * 32

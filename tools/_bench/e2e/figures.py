@@ -1,7 +1,7 @@
 """The figures of the case: those with a required ratio as rows, and every side's as a table."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from _bench.e2e.measured import Measured
+from _bench.e2e.peers import POSTGRESQL
 from _bench.e2e.plan import VALUE_BYTES, Cell
 from _bench.e2e.side import Facts, LeftOut
 from _bench.measure import Row, row
@@ -80,8 +81,16 @@ def figure(cell: Cell, side: str, rounds: Sequence[Measured]) -> Figure:
     )
 
 
+def required(names: Collection[str]) -> list[str]:
+    """The names of the rows that a run with these peers (:data:`.peers.NAMES`) must have."""
+    sides = {"sqlite", *names}
+    if POSTGRESQL in names:
+        sides.update(("postgresql-host", "listen-notify"))
+    return [each.name for each in REQUIREMENTS if each.side in sides and sides & {*each.peers}]
+
+
 def rows(results: Results, rounds: int) -> Sequence[Row]:
-    """One row for each requirement whose sides have completed all their rounds."""
+    """One row for each requirement whose sides have completed all their rounds; :func:`required` has the others."""
     made = []
     for each in REQUIREMENTS:
         values = {
