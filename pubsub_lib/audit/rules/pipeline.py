@@ -124,7 +124,9 @@ def audit(
 def _findings(rows: DataFrame, events: DataFrame, known: "_Known", settings: AuditSettings) -> DataFrame:
     if not known.has_changelog:
         return rows.limit(0).select(*POINT, F.lit("").alias("verdict"))
-    return changelog.findings(rows, events, known.commits, known.sent_points, known.domains, settings)
+    return changelog.findings(
+        rows, events, known.commits, known.sent_points, known.domains, known.intervals, settings
+    )
 
 
 class _Known(msgspec.Struct, frozen=True):

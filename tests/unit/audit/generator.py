@@ -119,6 +119,8 @@ class Generator:
         """Decides about records of held contents, apart from everything else."""
         self.freezes = random.Random(f"freezes of {domain}")
         """Decides about processes that are stopped for a while, apart from everything else."""
+        self.incompletes = random.Random(f"incompletes of {domain}")
+        """Decides about deltas that the store cannot give, apart from everything else."""
         self.arrivals: dict[str, list[tuple[int, dict[str, Any], dict[str, Any]]]] = defaultdict(list)
 
     def chance(self, share: float) -> bool:
@@ -391,6 +393,9 @@ class Generator:
             return
         outcome = "failed" if self.chance(0.1) else "full" if full or self.chance(0.1) else "delta"
         end = time + rng.choice((3, 50, 2500))
+        if outcome == "delta" and self.faults and self.incompletes.random() < 0.05:
+            replica.record(end, kind="sync_end", sequence=number, topic=topic, outcome="incomplete")
+            return
         brought = 0
         if outcome == "delta":
             for link in visible:

@@ -499,12 +499,7 @@ class Oracle:
         """Whether a sync read the commit at a position. A delta reads no commits before its begin."""
         if end.outcome == "full":
             return end.position >= position
-        begins = [
-            row.prev_position
-            for row in self.runs[end.run]
-            if row.kind == "sync_begin" and (row.topic, row.sequence) == (end.topic, end.sequence)
-        ]
-        return min(begins, default=0) < position <= end.position
+        return self._known_before(end) < position <= end.position
 
     def _polled(self, item: Item, interval: Interval) -> int | None:
         """The time when a polling replica recorded the item itself."""
@@ -853,7 +848,7 @@ class Oracle:
             if item.kind == "unpublished" and point in committed and certain:
                 found.add(StoreFinding(*point, "unpublished"))
         found |= {
-            StoreFinding(*point, "unknown" if self._may_be_restored(point, set(committed)) else "phantom_publish")
+            StoreFinding(*point, "unknown" if self._may_be_restored(point, set(committed), floor) else "phantom_publish")
             for point in sent
             if floor < point[1] <= head and point not in committed
         }
@@ -867,20 +862,47 @@ class Oracle:
                     found.add(StoreFinding(two.topic, two.position, two.nonce, "chain_broken"))
         return sorted(found)
 
-    def _may_be_restored(self, point: tuple[str, int, int], committed: set[tuple[str, int, int]]) -> bool:
-        """Whether some sync may have noticed that the history with this point was replaced by a backup."""
-        published = min(
-            row.wall
+    def _may_be_restored(self, point: tuple[str, int, int], committed: set[tuple[str, int, int]], floor: int) -> bool:
+        """Whether a restored backup may have replaced the history with this point."""
+        sent = [
+            row
             for rows in self.publications.values()
             for row in rows
             if (row.topic, row.position, row.nonce) == point
+        ]
+        p = min(row.wall for row in sent)
+        committed_at = min([p, *(row.written for row in sent if row.written > 0)])
+        survived = min((self._commit_p(each) for each in committed if each[1] >= point[1]), default=INFINITE)
+        noticed = survived + self.bound + 2 * self.grace
+        if survived <= committed_at:
+            return False
+        if any(p - self.grace <= wall < noticed for wall in self._signs_of_a_restore(floor)):
+            return True
+        return not any(
+            each.topic in (point[0], "")
+            and each.opened.wall <= p
+            and (self.last_wall(each.run) if each.dropped is None else each.dropped.wall) >= noticed
+            for each in self.intervals
         )
+
+    def _signs_of_a_restore(self, floor: int) -> list[int]:
+        """When replicas noticed that the history had been replaced."""
+        found = []
         for row in self.rows:
-            if row.kind == "sync_begin" and row.cause == "history changed" and row.wall >= published - self.grace:
-                older = [each for each in committed if self.horizon(self._commit_p(each)) <= row.wall]
-                if all(position < point[1] for _, position, _ in older):
-                    return True
-        return False
+            if row.kind == "sync_begin" and row.cause == "history changed":
+                found.append(row.wall)
+            if row.kind == "sync_end" and row.outcome == "incomplete" and self._known_before(row) > floor:
+                found.append(row.wall)
+        return found
+
+    def _known_before(self, end: Row) -> int:
+        """The position that the begin of a sync records as known."""
+        begins = [
+            row.prev_position
+            for row in self.runs[end.run]
+            if row.kind == "sync_begin" and (row.topic, row.sequence) == (end.topic, end.sequence)
+        ]
+        return min(begins, default=0)
 
     def _commit_p(self, commit: tuple[str, int, int]) -> int:
         """The p of a commit."""
