@@ -31,7 +31,7 @@ def events(rows: DataFrame) -> DataFrame:
     """The records that are not messages, objects or marks. They are few, and every part of the audit reads them."""
     return rows.filter(F.col("kind").isin(*_EVENTS)).select(
         *RUN, "number", "side", "name", "host", "kind", "wall", "mono", "service", "uuid", "topic", "sequence",
-        "position", "prev_position", "outcome", "cause", "peer", "count", "size",
+        "position", "nonce", "prev_position", "outcome", "cause", "peer", "count", "size",
     )  # fmt: skip
 
 

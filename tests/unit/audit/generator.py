@@ -434,7 +434,8 @@ class Generator:
         self, who: Participant, topic: str, position: int, time: int, objects: Sequence[ChangeRow]
     ) -> None:
         number = len(who.events)
-        common = {"topic": topic, "sequence": number, "position": position}
+        nonces = [link["nonce"] for link in self.links if link["position"] == position]
+        common = {"topic": topic, "sequence": number, "position": position, "nonce": nonces[0] if nonces else 0}
         for each in objects:
             change = ChangeRow(each.table, each.key, each.version, "set", each.hash, each.size)
             who.record(time, kind="object", changes=(change,), **common)

@@ -450,8 +450,41 @@ class Oracle:
         if walls and min(walls) - skew <= item.p + self.bound:
             return min(walls)
         walls += [row.wall for row in self._applications(item, interval)]
-        walls += [row.wall for row in interval.syncs if self._covers(row, item.position)]
+        walls += [
+            row.wall
+            for row in interval.syncs
+            if self._covers(row, item.position)
+            and not self._replaced(item, interval, row.position, row.wall, row.number)
+        ]
         return min(walls, default=None)
+
+    def _committed_at(self, item: Item) -> int:
+        """The time of the commit of an item."""
+        return min(item.p, item.written) if item.written > 0 else item.p
+
+    def _replaced(self, item: Item, interval: Interval, position: int, wall: int, number: int) -> bool:
+        """Whether what an interval had reached before the item was committed is of a history that a restore undid."""
+        back = any(row.number > number and row.position < item.position for row in interval.syncs)
+        return position >= item.position and wall < self._committed_at(item) - self.grace and back
+
+    def _base_is_below(self, item: Item, interval: Interval) -> bool:
+        if interval.base is None:
+            return False
+        first = interval.opened if interval.reached is not None else interval.syncs[0]
+        number = interval.begin if interval.reached is not None else first.number
+        return interval.base < item.position or self._replaced(item, interval, interval.base, first.wall, number)
+
+    def _base_is_timely(self, item: Item, interval: Interval) -> bool:
+        """Whether the base was read before, or at about, the time of the item's commit."""
+        if interval.reached is not None:
+            return True
+        end = interval.syncs[0]
+        begins = [
+            row.wall
+            for row in self.runs[end.run]
+            if row.kind == "sync_begin" and (row.topic, row.sequence) == (end.topic, end.sequence)
+        ]
+        return min(begins, default=end.wall) <= self._committed_at(item) + self.grace
 
     def _applications(self, item: Item, interval: Interval) -> list[Row]:
         """What the replica applied of the item's point in the interval until the horizon."""
@@ -534,7 +567,8 @@ class Oracle:
                 return verdict(what, where if is_other else "", way="message")
             if is_other:
                 return verdict("corrupt", where, way="message")
-        candidates = [each for each in intervals if each.base is not None and each.base < item.position]
+        candidates = [each for each in intervals if self._base_is_below(item, each)]
+        candidates = [each for each in candidates if self._base_is_timely(item, each)] or candidates
         if not candidates:
             if any(each.base is not None for each in intervals):
                 return verdict("excused", "covered")
@@ -581,7 +615,11 @@ class Oracle:
         """Verdict, detail, blame and way of an item that was settled after its horizon; None: it never was."""
         (whole,) = [each for each in self.intervals if each[:3] == interval[:3]]
         applied = self._ever_applied(item, interval)
-        covering = [row.wall for row in whole.syncs if self._covers(row, item.position)]
+        covering = [
+            row.wall
+            for row in whole.syncs
+            if self._covers(row, item.position) and row.wall > self.horizon(item.p)
+        ]
         if not applied and not covering:
             return None
         every = self._ever_received(item, name)
@@ -661,7 +699,7 @@ class Oracle:
                 )
             ),
         ]
-        committed = min(item.p, item.written) if item.written > 0 else item.p
+        committed = self._committed_at(item)
         for lo, lo_wall, hi, hi_wall in self.gaps(interval.run):
             inside = hi > interval.begin and lo < interval.end
             around = hi_wall - skew >= committed or lo >= max(signs)
@@ -848,7 +886,7 @@ class Oracle:
             if item.kind == "unpublished" and point in committed and certain:
                 found.add(StoreFinding(*point, "unpublished"))
         found |= {
-            StoreFinding(*point, "unknown" if self._may_be_restored(point, set(committed), floor) else "phantom_publish")
+            StoreFinding(*point, "unknown" if self._may_be_restored(point, {*committed}, floor) else "phantom_publish")
             for point in sent
             if floor < point[1] <= head and point not in committed
         }
@@ -991,6 +1029,8 @@ class Oracle:
             if row.kind == "data" and row.outcome == "committed":
                 for each in row.changes:
                     changes[row.topic, each.table, each.key][each.version] = (each.action, row.written)
+        links = [row for row in self.rows if row.kind == "data" and row.outcome == "committed"]
+        points = {(row.position, row.nonce) for row in links}
         found: list[Difference] = []
         if not stored:
             return found
@@ -1004,6 +1044,10 @@ class Oracle:
                 continue
             end, there = stored["", topic]
             floor = min(row.prev_position for row in limits) if limits else end.position
+            if limits and mine.position > floor and (mine.position, mine.nonce) not in points:
+                if not self._held_later(mine, points):
+                    found.append(Difference(name, topic, "", "", "unknown", 0, None))
+                continue
             for table, key in held.keys() | there.keys():
                 one = held.get((table, key))
                 two = there.get((table, key))
@@ -1021,6 +1065,16 @@ class Oracle:
                 behind = mine.wall - first if first > 0 else None
                 found.append(Difference(name, topic, table, key, verdict, len(between), behind))
         return found
+
+    def _held_later(self, listing: Row, points: set[tuple[int, int]]) -> bool:
+        """Whether the replica recorded later that it holds the topic at a point in the changelog."""
+        return any(
+            (row.kind, row.side, row.name, row.topic) == ("held", "replica", listing.name, listing.topic)
+            and (self.first_wall(row.run), row.run, row.number)
+            > (self.first_wall(listing.run), listing.run, listing.number)
+            and (row.position, row.nonce) in points
+            for row in self.rows
+        )
 
     def _compare(
         self,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pubsub_lib.journal.rows import Row
-from tests.unit.audit.generator import Participant
+from tests.unit.audit.generator import GRACE, Participant
 from tests.unit.audit.scenario import Scenario
 
 Kinds = dict[tuple[str, str, str], int]
@@ -88,4 +88,74 @@ def a_message_has_a_false_nonce_before_a_restore(world: Scenario) -> list[Row]:
     world.receive(world.send({**columns, "nonce": 77}))
     read_again(world, 3, 3)
     world.deliver(2)
+    return world.rows()
+
+
+def listed_before(world: Scenario) -> None:
+    """A replica is closed, with a listing; then the store is restored, and new commits pass the old position."""
+    world.follow()
+    world.deliver(6)
+    world.held({"k": (6, 1006), "undone": (5, 1005)}, world.time + 100, 6)
+    world.restore(3)
+    start_again(world, 3)
+    world.deliver(5)
+    world.stored({"k": (8, 101_008), "new": (4, 101_004)})
+
+
+@case({("unknown", "", ""): 4}, 32)
+def a_listing_is_of_a_history_that_was_undone(world: Scenario) -> list[Row]:
+    """Nothing is compared with the store: it has other versions below the listing's position."""
+    listed_before(world)
+    return world.rows()
+
+
+@case({("unknown", "", ""): 3}, 32)
+def a_replica_holds_what_the_restored_store_has(world: Scenario) -> list[Row]:
+    """Its later run shows that; the listing is out of date."""
+    listed_before(world)
+    world.hold(8, 1, 7008, nonce=100_008)
+    return world.rows()
+
+
+@case({("unknown", "", ""): 3, ("missing", "", ""): 2}, 36)
+def a_replica_misses_objects_after_a_restore(world: Scenario) -> list[Row]:
+    """The listing is of the later run."""
+    listed_before(world)
+    world.held({}, world.time + 100, 8)
+    return world.rows()
+
+
+def lose_after_restore(world: Scenario, delta: bool = False) -> None:
+    """The store is restored below the replica's base, or below what a delta brought; a message is lost after that."""
+    for _ in range(3):
+        world.publish()
+    world.follow(at=world.time + 100, base=1 if delta else 3)
+    world.time += 100
+    if delta:
+        world.sync(world.time + 50, "t", 3, after=1)
+    world.time += 200
+    world.restore(1)
+    read_again(world, 3, 1)
+    world.time += GRACE
+    world.receive(world.publish("t", "a"))
+    world.publish("t", "b")
+    world.deliver(3)
+
+
+@case({("excused", "covered", ""): 3, ("unknown", "", ""): 2, ("lost", "middle", "wire"): 1}, 33)
+def a_message_is_lost_below_the_position_of_the_first_sync(world: Scenario) -> list[Row]:
+    lose_after_restore(world)
+    return world.rows()
+
+
+@case(
+    {
+        ("excused", "covered", ""): 1, ("repaired", "", "wire"): 2, ("unknown", "", ""): 2,
+        ("lost", "middle", "wire"): 1,
+    },
+    33,
+)  # fmt: skip
+def a_message_is_lost_below_the_position_of_a_delta(world: Scenario) -> list[Row]:
+    """That delta ended before the commit, so it cannot have brought the change."""
+    lose_after_restore(world, delta=True)
     return world.rows()

@@ -1,4 +1,6 @@
-"""Joined runs in whose middle the store is restored from a backup: real trackers, caches and journals."""
+"""Joined runs in whose middle the store is restored from a backup: real trackers, caches and journals. Before that, all
+replicas are started again, so that their last listings, and the first syncs of their runs, are of the undone history.
+"""
 
 from pathlib import Path
 from typing import Final
@@ -42,7 +44,12 @@ class Restored(World):
         self._heal()
         self._go_on(steps)
         self.backup = 0 if self.how == AGAIN else self.position
-        self._go_on(steps)
+        self._go_on(steps // 2)
+        for replica in self.replicas:  # the next run's first sync ends above the backup
+            replica.end()
+            replica.begin()
+        self._heal()
+        self._go_on(steps // 2)
         self.undone = self.position
         self._restore()
         while self.position <= self.undone + steps:
@@ -56,6 +63,11 @@ class Restored(World):
         for sender in self.senders:
             sender.note.close()
         self.database.journal(self.folder)
+
+    @property
+    def new(self) -> set[int]:
+        """The nonces of the commits since the restore."""
+        return {link.point.nonce for link in self.model._history.links if link.point.position > self.backup}
 
     @property
     def position(self) -> int:

@@ -153,7 +153,8 @@ class Scenario:
 
     def _list(self, who: Participant, at: int, topic: str, position: int, objects: dict[str, tuple[int, int]]) -> None:
         number = len(who.events)
-        common = {"topic": topic, "sequence": number, "position": position}
+        nonce = position + (self.history if position else 0)
+        common = {"topic": topic, "sequence": number, "position": position, "nonce": nonce}
         for key, (version, value) in objects.items():
             who.record(at, kind="object", changes=(ChangeRow("t", key, version, "set", value, 9),), **common)
         who.record(at, kind="listing", count=len(objects), **common)
