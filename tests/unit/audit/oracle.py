@@ -1135,6 +1135,35 @@ class Oracle:
         numbers = [row.number for row in self.runs[run]]
         return min(numbers) > 1 or (not self.follows(run) and len(set(numbers)) < max(numbers))
 
+    def unsubscribed(self) -> list[str]:
+        """Runs of replicas that have records of a topic whose subscription is among the lost records."""
+        replicas = (run for run in self.participants() if self.runs[run][0].side == "replica")
+        return sorted(run for run in replicas if not self._lost_its_begin(run) and self._lost_a_subscription(run))
+
+    def _lost_a_subscription(self, run: str) -> bool:
+        rows = self.runs[run]
+        holes = [two.number for one, two in pairwise(rows) if two.number != one.number + 1]
+        for row in rows:
+            if row.kind not in ("sync_begin", "held") or not any(number <= row.number for number in holes):
+                continue
+            follows = False
+            for topic in {row.topic, ""}:
+                marks = [
+                    each
+                    for each in rows
+                    if each.kind in ("interest", "drop") and each.topic == topic and each.number < row.number
+                ]
+                if marks and (marks[-1].kind == "interest" or row.mono <= marks[-1].mono + self.grace):
+                    follows = True
+            if not follows:
+                return True
+        return False
+
+    def holed_publishers(self) -> list[str]:
+        """Runs of publishers that lost records between others."""
+        publishers = (run for run in self.participants() if self.runs[run][0].side != "replica")
+        return sorted(run for run in publishers if any(lo > 0 and hi < INFINITE for lo, _, hi, _ in self.gaps(run)))
+
     def overlaps(self) -> list[tuple[str, str]]:
         """Each run of a replica that began during another one of its name, and the latest such other one."""
         replicas = [run for run in self.participants() if self.runs[run][0].side == "replica"]
@@ -1187,7 +1216,7 @@ class Oracle:
     def missing(self) -> bool:
         """Whether participants or parts of their journals are missing, or two replicas share a name."""
         strange = self.headless() or self.overlaps() or self._unrecorded_requests() or self.unknown_parents()
-        return bool(strange) or self.without_replica()
+        return bool(strange or self.unsubscribed() or self.holed_publishers()) or self.without_replica()
 
     def unknown_parents(self) -> list[str]:
         """Services that a child names as its parent, and that have no journal."""
