@@ -54,6 +54,13 @@ def findings(
     return unpublished.unionByName(phantom).unionByName(_broken(rows, known))
 
 
+def rotten(events: DataFrame) -> DataFrame:
+    """The topics of which a service found altered objects in the database, as findings without a point."""
+    found = events.filter((F.col("kind") == "rot") & (F.col("side") == "service") & (F.col("cause") == "store"))
+    nowhere = {name: F.lit(0).cast("bigint") for name in ("position", "nonce")}
+    return found.select("domain", "topic").distinct().withColumns({**nowhere, "verdict": F.lit("rot")}).select(*COLUMNS)
+
+
 def _broken(rows: DataFrame, known: DataFrame) -> DataFrame:
     links = (
         rows.filter((F.col("kind") == "data") & (F.col("outcome") == "committed"))

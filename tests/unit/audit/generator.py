@@ -120,7 +120,7 @@ class Generator:
         self.freezes = random.Random(f"freezes of {domain}")
         """Decides about processes that are stopped for a while, apart from everything else."""
         self.incompletes = random.Random(f"incompletes of {domain}")
-        """Decides about deltas that the store cannot give, apart from everything else."""
+        """Decides about deltas that the store cannot give, and rot in it, apart from everything else."""
         self.arrivals: dict[str, list[tuple[int, dict[str, Any], dict[str, Any]]]] = defaultdict(list)
 
     def chance(self, share: float) -> bool:
@@ -449,6 +449,8 @@ class Generator:
             end = each.end or self.last + self.rng.choice((0, 9000, 9000, 30_000))
             for time in range(each.begin + 1, end, 1500):
                 each.record(time, kind="mark")
+            if each.side == "service" and self.faults and self.incompletes.random() < 0.1:
+                each.record(each.begin + 2, kind="rot", topic=self.topics[0], cause="store", count=1)
             if each.end is not None:
                 each.events = [(time, columns) for time, columns in each.events if time < each.end]
                 if each.clean:

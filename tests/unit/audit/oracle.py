@@ -869,9 +869,14 @@ class Oracle:
 
     @once
     def store(self) -> list[StoreFinding]:
+        rotten = {
+            StoreFinding(row.topic, 0, 0, "rot")
+            for row in self.rows
+            if (row.kind, row.side, row.cause) == ("rot", "service", "store")
+        }
         limits = [row for row in self.rows if row.kind == "changelog"]
         if not limits:
-            return []
+            return sorted(rotten)
         floor, head = min(row.prev_position for row in limits), max(row.position for row in limits)
         committed = {
             (row.topic, row.position, row.nonce): row
@@ -879,7 +884,7 @@ class Oracle:
             if row.kind == "data" and row.outcome == "committed"
         }
         sent = {(row.topic, row.position, row.nonce) for rows in self.publications.values() for row in rows}
-        found = set()
+        found = rotten
         for item in self.items():
             point = (item.topic, item.position, item.nonce)
             certain = self.closed(item.p) and not self._hidden_at_publisher(item) and point not in sent

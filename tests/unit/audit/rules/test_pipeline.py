@@ -98,9 +98,19 @@ def a_replica_lost_one_of_its_subscriptions(world: Scenario) -> list[Row]:
     return [row for row in world.rows() if (row.kind, row.topic) != ("interest", "t")]
 
 
+@case({("rot", "", ""): 1}, 4)
+def objects_were_altered_in_the_database(world: Scenario) -> list[Row]:
+    """The service found them twice, and could repair them once. The replica is not at fault."""
+    world.follow()
+    world.deliver(3)
+    for at in (100, 200):
+        world.service.record(world.time + at, kind="rot", topic="t", cause="store", count=1, size=at // 200)
+    return world.rows(store=False)
+
+
 @case({}, 32)
 def a_service_lost_the_only_message_of_a_topic(world: Scenario) -> list[Row]:
-    """Nobody has another record of it, so nothing is expected."""
+    """No other participant has a record of it, so nothing is expected."""
     world.follow("t")
     world.follow("quiet", at=BEGIN + 5)
     world.deliver(3)
@@ -734,8 +744,9 @@ def a_killed_replica_is_compared_at_its_marks(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("rot", "", ""): 1}, 4)
-def memory_of_a_replica_rots(world: Scenario) -> list[Row]:
+@case({("rot", "", ""): 2}, 4)
+def memory_of_a_replica_rots_and_the_database(world: Scenario) -> list[Row]:
+    """One row of the replica, and one of the store."""
     world.follow()
     world.deliver(2)
     world.replica.record(world.time + 60, kind="rot", topic="t", cause="memory", count=1)

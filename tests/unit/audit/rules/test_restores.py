@@ -1,4 +1,4 @@
-"""What the journals of real replicas show after a restore: nobody is accused."""
+"""What the journals of real replicas show after a restore: no participant is accused."""
 
 from collections import Counter
 from pathlib import Path
