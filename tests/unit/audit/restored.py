@@ -95,8 +95,10 @@ class Restored(World):
         self.clock.now += 60.0
         self.model._history = self.model._history.restored(self.backup, 77)
         if self.how == STOPPED:
-            for process in (*self.senders, *self.replicas):
-                process.begin()
+            for sender in self.senders:
+                sender.begin()
+            for replica in self.replicas:
+                replica.begin()
         self._heal()
 
 
