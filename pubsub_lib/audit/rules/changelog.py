@@ -33,7 +33,7 @@ def findings(
 ) -> DataFrame:
     """Unpublished commits, phantom publications and broken chains, in the domains with a changelog."""
     known = lookup(limits(events))
-    about = lookup(domains.select("domain", "closed_until", "publisher_gaps", "service_since"))
+    about = lookup(domains.select("domain", "closed_until", "publisher_gaps", "sender_since"))
     committed = commits.filter("committed")
     unpublished = (
         committed.join(hashed(sent_points.select(*POINT)), POINT, "left_anti")

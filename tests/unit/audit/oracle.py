@@ -711,14 +711,18 @@ class Oracle:
 
     def _hidden_at_publisher(self, item: Item) -> bool:
         runs = [run for run, rows in self.runs.items() if rows[0].side in ("writer", "service")]
-        services = [run for run in runs if self.runs[run][0].side == "service"]
-        if not any(self.first_wall(run) <= self.horizon(item.p) for run in services):
+        sending = [run for run in runs if self.runs[run][0].side == "service" or self._sends(run)]
+        if not any(self.first_wall(run) <= self.horizon(item.p) for run in sending):
             return True
         return any(
             lo_wall <= item.p + self.grace and hi_wall >= item.p
             for run in runs
             for _, lo_wall, _, hi_wall in self.gaps(run)
         )
+
+    @once
+    def _sends(self, run: str) -> bool:
+        return any(row.kind == "data" and row.outcome == "sent" for row in self.runs[run])
 
     def _blame(self, item: Item, received: bool) -> str:
         if received:

@@ -108,6 +108,30 @@ def objects_were_altered_in_the_database(world: Scenario) -> list[Row]:
     return world.rows(store=False)
 
 
+def send_directly(world: Scenario, missing: int, sync: bool = True) -> list[Row]:
+    """A program sends its commits itself, and there is no service. One of five cannot be sent."""
+    world.follow()
+    for number in range(1, 6):
+        columns = world.link()
+        if number == missing:
+            world.hand(columns)
+        else:
+            world.receive(world.send(columns, world.writer))
+    if sync:
+        world.sync(world.time + 10, "t", world.position)
+    return [row for row in world.rows() if row.run != world.service.run]
+
+
+@case({("repaired", "", "hop"): 1, ("unpublished", "", ""): 1}, 0)
+def a_program_without_a_service_cannot_send_a_commit(world: Scenario) -> list[Row]:
+    return send_directly(world, 3)
+
+
+@case({("lost", "", "hop"): 1, ("unpublished", "", ""): 1}, 1)
+def a_program_without_a_service_cannot_send_a_commit_and_nothing_repairs_it(world: Scenario) -> list[Row]:
+    return send_directly(world, 3, sync=False)
+
+
 @case({}, 32)
 def a_service_lost_the_only_message_of_a_topic(world: Scenario) -> list[Row]:
     """No other participant has a record of it, so nothing is expected."""
