@@ -43,8 +43,8 @@ MUTANTS = (
     Mutant(
         name="lake_counts_a_window_twice",
         path=MERGING,
-        before="_without(earlier[name], taken, findings)",
-        after="_without(earlier[name], set(), findings)",
+        before="_without(earlier[name], taken, replaced)",
+        after="_without(earlier[name], set(), replaced)",
         tests=(f"{MERGING_TESTS}::test_later_result_replaces_the_earlier_one",),
         wrong="the same journals audited twice count twice",
     ),

@@ -27,6 +27,8 @@ REQUESTS: Final = "came while records of replicas were lost"
 """Of the audit's problem that hello requests are missing in the time of lost records."""
 BEGINS: Final = "lack the begin of the run"
 """Of the audit's problem that the first records of replicas' runs are missing: a disk was full when they began."""
+SUBSCRIPTIONS: Final = "lack the record of a subscription"
+"""Of the audit's problem that a replica subscribed while its disk was full."""
 NO_DATABASE: Final = 4
 """Of a service that cannot use the database at its start."""
 FAILED: Final = 1
@@ -99,7 +101,7 @@ def unexplained_audit(
     found += [f"{count.count} of {count.of} unknown: {count.detail}" for count in summary.counts
               if count.verdict == "unknown" and count.of != "delivery"]  # fmt: skip
     lost_requests = [problem for problem in summary.problems if REQUESTS in problem]
-    lost_begins = [problem for problem in summary.problems if BEGINS in problem]
+    lost_begins = [problem for problem in summary.problems if BEGINS in problem or SUBSCRIPTIONS in problem]
     if not losing:
         found += lost_requests
     if not full:

@@ -11,6 +11,8 @@ from pubsub_lib.audit.lake.tables import KEYED, KIND, LIMIT, ORDER, SCHEMAS, Tab
 
 Key = tuple[str, int]
 """Domain and begin of a window."""
+Found = tuple[str, str, str]
+"""Domain, table and verdict of findings without a window."""
 _ORDER: Final = [("domain", "ascending"), ("window", "ascending")]
 
 
@@ -38,7 +40,8 @@ def merged(earlier: Tables, later: Tables, window: int) -> tuple[dict[str, pa.Ta
 
     A later result replaces the earlier one of the same domain and window. An earlier result of a closed window is kept
     when the window is open in the later one, or when the later one read less of a run that was active in the window.
-    Of the anomalies that count, the first ``LIMIT`` of each kind are kept.
+    Findings without a window replace those of a domain; of an audit with less evidence (``_with_less``) only those of
+    which it has more. Of the anomalies that count, the first ``LIMIT`` of each kind are kept.
     """
     before, after = _windows(earlier), _windows(later)
     lacking = _lacking(earlier["coverage"].to_pylist(), later["coverage"].to_pylist())
@@ -53,13 +56,17 @@ def merged(earlier: Tables, later: Tables, window: int) -> tuple[dict[str, pa.Ta
             if one.foreign:
                 foreign.add(key[0])
     taken = after.keys() - kept
-    findings = {row["domain"] for row in later["coverage"].to_pylist() if row["findings"]}
+    less = _with_less(earlier["coverage"].to_pylist(), later["coverage"].to_pylist(), lacking)
+    old, new = _findings(earlier["verdict"]), _findings(later["verdict"])
+    audited = {row["domain"] for row in later["coverage"].to_pylist() if row["findings"]}
+    replaced = {each for each in old if each[0] in audited and (each[0] not in less or new[each] >= old[each])}
+    dropped = {each for each in new if each[0] in less and new[each] < old[each]}
     found = {}
     for name in KEYED:
-        parts = [_without(earlier[name], taken, findings), _without(later[name], kept, set())]
+        parts = [_without(earlier[name], taken, replaced), _without(later[name], kept, dropped)]
         found[name] = pa.concat_tables(parts).sort_by(_ORDER)
     found["anomaly"] = _limited(found["anomaly"]).sort_by(_ORDER)
-    remaining = {(before[key]["audit"], key[0]) for key in before.keys() - taken}
+    remaining = {(before[key]["audit"], key[0]) for key in before.keys() - taken} | {*less.values()}
     found["coverage"] = _coverage(earlier, later, remaining, {domain for domain, _ in taken})
     return found, Outcome(len(taken), len(taken & before.keys()), len(kept), first_lacking, frozenset(foreign))
 
@@ -98,10 +105,43 @@ def _lacking(
     return found
 
 
-def _without(table: pa.Table, keys: Set[Key], findings: Set[str]) -> pa.Table:
-    """The rows without these windows, and without the findings (no window) of these domains."""
-    columns = zip(table["domain"].to_pylist(), table["window"].to_pylist(), strict=True)
-    keep = [domain not in findings if window is None else (domain, window) not in keys for domain, window in columns]
+def _with_less(
+    earlier: Iterable[Mapping[str, Any]],
+    later: Iterable[Mapping[str, Any]],
+    lacking: Mapping[tuple[str, str], _Lacking],
+) -> dict[str, tuple[str, str]]:
+    """The domains of which a later audit has findings from less evidence than an earlier one: without the store, or
+    from fewer records of a run. With audit and domain of the earlier one.
+    """
+    store = {row["domain"]: row["store"] for row in later if row["findings"]}
+    found = {}
+    for row in earlier:
+        key = (row["audit"], row["domain"])
+        if row["findings"] and row["domain"] in store:
+            no_store = row["store"] and not store[row["domain"]]
+            if no_store or (key in lacking and lacking[key].runs):
+                found[row["domain"]] = key
+    return found
+
+
+def _findings(verdicts: pa.Table) -> Counter[Found]:
+    """The numbers of the findings without a window."""
+    found: Counter[Found] = Counter()
+    for row in verdicts.to_pylist():
+        if row["window"] is None:
+            found[row["domain"], row["of"], row["verdict"]] += row["count"]
+    return found
+
+
+def _without(table: pa.Table, keys: Set[Key], findings: Set[Found]) -> pa.Table:
+    """The rows without these windows and these findings (which have no window)."""
+    rows = table.select([name for name in ("domain", "window", "of", "verdict") if name in table.schema.names])
+    keep = [
+        (row["domain"], row["of"], row["verdict"]) not in findings
+        if row["window"] is None
+        else (row["domain"], row["window"]) not in keys
+        for row in rows.to_pylist()
+    ]
     return table.filter(pa.array(keep, pa.bool_()))
 
 

@@ -49,8 +49,10 @@ def evidence(
     problems = [
         text
         for domain, row in every.items()
-        for text in (_headless(domain, row), _overlaps(domain, row), _no_replica(domain, row))
+        for text in (_headless(domain, row), _overlaps(domain, row), _no_replica(domain, row), _holed(domain, row))
     ]
+    if any(row["replica_holed"] for row in known.values()):
+        problems += _unsubscribed(tables, settings)
     for domain, row in known.items():
         problems += [_unknown_requests(domain, row), _hidden_requests(domain, row)]
     problems += _unknown_parents(tables) if any(row["moves"] for row in every.values()) else []
@@ -66,8 +68,8 @@ def evidence(
 
 
 def _with_requests(tables: Tables, settings: AuditSettings, known_until: Column) -> list[Row]:
-    """The domains with participants: whether the first window is closed, and the unknown requests; of these, those that
-    a gap may hide.
+    """The domains with participants: whether the first window is closed, and a replica lost records; the unknown
+    requests, and those of them that a gap may hide.
     """
     about = (F.col("domain"), F.col("closed_until"), F.col("replica_gaps"))
     until = tables.domains.select(*about, (known_until - settings.grace).alias("known_until"))
@@ -83,7 +85,8 @@ def _with_requests(tables: Tables, settings: AuditSettings, known_until: Column)
         F.min(of_gaps).alias("first_hidden"),
     )
     begun = closed(F.col("begin"), F.col("closed_until"), settings)
-    domains = tables.domains.select("domain", begun.alias("closed"))
+    holed = (F.size("replica_gaps") > 0).alias("replica_holed")
+    domains = tables.domains.select("domain", begun.alias("closed"), holed)
     return domains.join(hashed(counted), "domain", "left").collect()
 
 
@@ -124,6 +127,26 @@ def _headless(domain: str, row: Row) -> str:
         f"the journals of {row['headless']} replicas' runs{_of(domain)} (first: {first['run']} of {first['name']}) "
         "lack the begin of the run with the replica's subscriptions, so losses may be missed; add the older journals, "
         "and keep journals as long as a replica runs"
+    )
+
+
+def _unsubscribed(tables: Tables, settings: AuditSettings) -> list[str]:
+    return [
+        f"{row['number']} replicas' runs{_of(row['domain'])} (first: {row['first']['run']} of {row['first']['name']}) "
+        "lack the record of a subscription: after lost records they read or hold a topic without one, so its losses "
+        "are missed; free disk space, or add the missing files"
+        for row in participants.unsubscribed(tables.rows, tables.runs, settings).collect()
+    ]
+
+
+def _holed(domain: str, row: Row) -> str:
+    if not row["holed"]:
+        return ""
+    first = row["first_holed"]
+    return (
+        f"{row['lost']} records of {row['holed']} writers', services' and relays' runs{_of(domain)} (first: "
+        f"{first['run']} of {first['name']}) are lost between others, so messages that they sent may be missed; free "
+        "disk space, or add the missing files"
     )
 
 

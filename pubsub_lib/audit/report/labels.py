@@ -14,7 +14,7 @@ VERDICTS: Final = {
     "contradicted": "a publisher or a worker sent what the store does not contain (or a backup was restored)",
     "foreign_history": "the replica is at a position that the store, read later, does not have",
     "diverged": "the replica holds other objects than the changelog has, or lacks a change that it recorded",
-    "rot": "objects in the replica's memory were altered or lost outside the library, and read again",
+    "rot": "objects were altered or lost outside the library: in the replica's memory, or in the database (store)",
     "missing": "the store has the object, the replica does not",
     "stale": "the replica holds an older version of the object than the store",
     "wrong_value": "same version with another value, or a version that the store does not have yet",

@@ -31,7 +31,7 @@ def events(rows: DataFrame) -> DataFrame:
     """The records that are not messages, objects or marks. They are few, and every part of the audit reads them."""
     return rows.filter(F.col("kind").isin(*_EVENTS)).select(
         *RUN, "number", "side", "name", "host", "kind", "wall", "mono", "service", "uuid", "topic", "sequence",
-        "position", "prev_position", "outcome", "cause", "peer", "count", "size",
+        "position", "nonce", "prev_position", "outcome", "cause", "peer", "count", "size",
     )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
         *(F.min(name).alias(name) for name in ("first_wall", "first_number")),
         *(F.max(name).alias(name) for name in ("last_wall", "last_mark", "last_number")),
         *(F.max(name).alias(name) for name in ("ended", "polls", "follows", "holds", "moves")),
-        F.sum("recorded").alias("recorded"),
+        *(F.sum(name).alias(name) for name in ("recorded", "sent")),
     )
     whole = settled(whole)
     # settled: without lost records no record needs to be read.
@@ -120,6 +120,7 @@ def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per domain with participants: until when windows are closed, the gaps of its publishers and replicas."""
     frontier = F.when(~F.col("over") & ~F.col("expired"), F.least(F.coalesce("last_mark", "first_wall"), "known_until"))
     publishing = F.col("side").isin("writer", "service")
+    sending = (F.col("side") == "service") | ((F.col("side") == "writer") & (F.col("sent") > 0))
     return (
         runs.filter(F.col("side").isin(*PARTICIPANTS))
         .groupBy("domain")
@@ -129,7 +130,7 @@ def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
             F.max("last_wall").alias("latest"),
             F.flatten(F.collect_list(F.when(publishing, F.col("gaps")))).alias("publisher_gaps"),
             F.flatten(F.collect_list(F.when(F.col("side") == "replica", F.col("gaps")))).alias("replica_gaps"),
-            F.min(F.when(F.col("side") == "service", F.col("first_wall"))).alias("service_since"),
+            F.min(F.when(sending, F.col("first_wall"))).alias("sender_since"),
         )
     )
 
@@ -143,7 +144,7 @@ def hidden_at_publisher(settings: AuditSettings) -> Column:
     """Whether a gap may hide the publication of a commit at ``p``. The row also needs the columns of ``domains``."""
     p = F.col("p")
     around = F.exists("publisher_gaps", lambda gap: (gap["lo_wall"] <= p + settings.grace) & (gap["hi_wall"] >= p))
-    there = F.coalesce(F.col("service_since") <= p + settings.reach, F.lit(False))
+    there = F.coalesce(F.col("sender_since") <= p + settings.reach, F.lit(False))
     return ~there | F.coalesce(around, F.lit(False))
 
 

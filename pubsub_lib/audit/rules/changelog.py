@@ -5,6 +5,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.rules import restores
 from pubsub_lib.audit.rules.base_tables import POINT, closed, hidden_at_publisher
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, lookup, settled
@@ -27,11 +28,12 @@ def findings(
     commits: DataFrame,
     sent_points: DataFrame,
     domains: DataFrame,
+    intervals: DataFrame,
     settings: AuditSettings,
 ) -> DataFrame:
     """Unpublished commits, phantom publications and broken chains, in the domains with a changelog."""
     known = lookup(limits(events))
-    about = lookup(domains.select("domain", "closed_until", "publisher_gaps", "service_since"))
+    about = lookup(domains.select("domain", "closed_until", "publisher_gaps", "sender_since"))
     committed = commits.filter("committed")
     unpublished = (
         committed.join(hashed(sent_points.select(*POINT)), POINT, "left_anti")
@@ -45,30 +47,18 @@ def findings(
         .filter((F.col("position") > F.col("floor")) & (F.col("position") <= F.col("head")))
         .join(hashed(committed.select(*POINT)), POINT, "left_anti")
     )
-    resyncs = events.filter((F.col("kind") == "sync_begin") & (F.col("cause") == "history changed"))
-    verdict = F.lit("phantom_publish")
-    if not resyncs.isEmpty():
-        phantom = _restorable(phantom, resyncs, committed, settings)
-        verdict = F.when(F.col("restorable"), "unknown").otherwise(verdict)
+    phantom = settled(phantom.select(*POINT, "sent_at", "sent_written"))
+    phantom = restores.with_restorable(phantom, events, committed, known, intervals, settings)
+    verdict = F.when(F.col("restorable"), "unknown").otherwise("phantom_publish")
     phantom = phantom.select(*POINT, verdict.alias("verdict"))
     return unpublished.unionByName(phantom).unionByName(_broken(rows, known))
 
 
-def _restorable(phantom: DataFrame, resyncs: DataFrame, committed: DataFrame, settings: AuditSettings) -> DataFrame:
-    """Adds ``restorable``: whether a restored backup may explain the point. The first sync after the publication whose
-    cause is a changed history decides: for a later sync, more of the changelog would be older than the sync, so that
-    the backup explains less.
-    """
-    walls = lookup(resyncs.groupBy("domain").agg(F.collect_set("wall").alias("resyncs")))
-    after = F.filter("resyncs", lambda wall: wall >= F.col("sent_at") - settings.grace)
-    phantom = settled(phantom.join(walls, "domain", "left").withColumn("resync", F.array_min(after)).drop("resyncs"))
-    firsts = lookup(phantom.select("domain", "resync").distinct())
-    old = committed.join(firsts, "domain").filter(F.col("p") <= F.col("resync") - settings.reach)
-    tops = lookup(old.groupBy("domain", "resync").agg(F.max("position").alias("top")))
-    passed = F.coalesce(F.col("top") >= F.col("position"), F.lit(False))
-    return phantom.join(tops, ["domain", "resync"], "left").withColumn(
-        "restorable", F.col("resync").isNotNull() & ~passed
-    )
+def rotten(events: DataFrame) -> DataFrame:
+    """The topics of which a service found altered objects in the database, as findings without a point."""
+    found = events.filter((F.col("kind") == "rot") & (F.col("side") == "service") & (F.col("cause") == "store"))
+    nowhere = {name: F.lit(0).cast("bigint") for name in ("position", "nonce")}
+    return found.select("domain", "topic").distinct().withColumns({**nowhere, "verdict": F.lit("rot")}).select(*COLUMNS)
 
 
 def _broken(rows: DataFrame, known: DataFrame) -> DataFrame:

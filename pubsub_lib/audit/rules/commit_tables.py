@@ -35,13 +35,16 @@ def commits(rows: DataFrame, settings: AuditSettings) -> DataFrame:
 
 
 def sent_points(rows: DataFrame) -> DataFrame:
-    """The distinct points per topic that were sent, the time of the first sending (``sent_at``), and the lowest and
-    highest hash of messages that were not split.
+    """The distinct points per topic that were sent, the time of the first sending (``sent_at``), that of the commit if
+    a message shows it (``sent_written``), and the lowest and highest hash of messages that were not split.
     """
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
     whole = F.when(F.col("parts") == 1, F.col("hash"))
     return sent.groupBy(*POINT).agg(
-        F.min("wall").alias("sent_at"), F.min(whole).alias("sent_low"), F.max(whole).alias("sent_high")
+        F.min("wall").alias("sent_at"),
+        F.min(F.when(F.col("written") > 0, F.col("written"))).alias("sent_written"),
+        F.min(whole).alias("sent_low"),
+        F.max(whole).alias("sent_high"),
     )
 
 

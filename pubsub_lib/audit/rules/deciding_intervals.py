@@ -15,7 +15,8 @@ from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, lookup
 
 HISTORY: Final = ["domain", "topic", "polls", "name"]
-_BASES: Final = "array<struct<wall:bigint,until:bigint,position:bigint>>"
+_BASES: Final = "array<struct<wall:bigint,until:bigint,position:bigint,number:bigint,read:bigint>>"
+_LOWS: Final = "array<struct<number:bigint,wall:bigint,position:bigint>>"
 
 
 def histories(intervals: DataFrame, topics: DataFrame) -> DataFrame:
@@ -24,6 +25,7 @@ def histories(intervals: DataFrame, topics: DataFrame) -> DataFrame:
 
     An interval has one entry for each base that it may have: the base depends on the horizon when the clock was set
     between syncs. An entry counts for horizons from ``since`` on and before ``until``; without a sync these are null.
+    ``reached``: the sync of the base; ``read``: when it began; ``lows``: see :func:`_lows`.
     """
     narrow = intervals.withColumns({"of": F.col("topic"), "entries": _entries()}).select(*HISTORY, "opened", "entries")
     every = narrow.filter(F.col("topic") == "").drop("topic").join(hashed(topics), "domain")
@@ -48,6 +50,7 @@ def _entries() -> Column:
     ]
     null = F.lit(None).cast("bigint")
     bases = F.aggregate("syncs", F.array().cast(_BASES), _with_base)
+    lows = _lows()
     with_bases = F.transform(
         bases,
         lambda each: F.struct(
@@ -55,9 +58,14 @@ def _entries() -> Column:
             F.greatest("opened", each["wall"]).alias("since"),
             each["until"].alias("until"),
             each["position"].alias("base"),
+            each["read"].alias("read"),
+            F.struct(*(each[name].alias(name) for name in ("position", "wall", "number"))).alias("reached"),
+            lows.alias("lows"),
         ),
     )
-    alone = F.array(F.struct(*interval, null.alias("since"), null.alias("until"), null.alias("base")))
+    nothing = [null.alias(name) for name in ("since", "until", "base", "read")]
+    no_sync = F.lit(None).cast("struct<position:bigint,wall:bigint,number:bigint>").alias("reached")
+    alone = F.array(F.struct(*interval, *nothing, no_sync, F.array().cast(_LOWS).alias("lows")))
     return F.when(F.size("syncs") > 0, with_bases).otherwise(alone)
 
 
@@ -66,8 +74,40 @@ def _with_base(bases: Column, sync: Column) -> Column:
     with an earlier wall than all syncs before it can do so.
     """
     before = F.coalesce(F.try_element_at(bases, F.lit(-1))["wall"], F.lit(FOREVER))
-    base = F.struct(sync["wall"].alias("wall"), before.alias("until"), sync["position"].alias("position"))
+    # The base of a continued part is always in time.
+    read = F.when(sync["since"] == FOREVER, -FOREVER).otherwise(F.coalesce(sync["began"], sync["wall"]))
+    base = F.struct(
+        sync["wall"].alias("wall"), before.alias("until"), sync["position"].alias("position"),
+        sync["number"].alias("number"), read.alias("read"),
+    )  # fmt: skip
     return F.when(sync["wall"] < before, F.concat(bases, F.array(base))).otherwise(bases)
+
+
+def _lows() -> Column:
+    """The syncs that ended below an earlier one of the same interval. There are none unless the store was restored."""
+
+    def with_low(found: Column, sync: Column) -> Column:
+        low = F.struct(*(sync[name].alias(name) for name in ("number", "wall", "position")))
+        lows = F.when(sync["position"] < found["top"], F.concat(found["lows"], F.array(low))).otherwise(found["lows"])
+        return F.struct(F.greatest(found["top"], sync["position"]).alias("top"), lows.alias("lows"))
+
+    nothing = F.struct(F.lit(-1).cast("bigint").alias("top"), F.array().cast(_LOWS).alias("lows"))
+    return F.aggregate("syncs", nothing, with_low, lambda found: found["lows"])
+
+
+def replaced(sync: Column, lows: Column, settings: AuditSettings) -> Column:
+    """Whether a sync is of a history that a restore replaced before the item was committed."""
+    position, horizon = F.col("position"), F.col("p") + settings.reach
+    back = F.exists(
+        lows,
+        lambda low: (low["number"] > sync["number"]) & (low["position"] < position) & (low["wall"] <= horizon),
+    )
+    return (sync["position"] >= position) & (sync["wall"] < committed_at() - settings.grace) & back
+
+
+def committed_at() -> Column:
+    """The time of the commit of an item."""
+    return F.when(F.col("written") > 0, F.least("p", "written")).otherwise(F.col("p"))
 
 
 def ended_at() -> Column:
@@ -89,10 +129,15 @@ def with_intervals(
     """
     horizon = F.col("p") + settings.reach
     position, number = F.col("position"), F.col("first.number")
-    asked = F.filter(
+    below = F.filter(
         "entries",
-        lambda each: (each["since"] <= horizon) & (each["until"] > horizon) & (each["base"] < position),
+        lambda each: (
+            (each["since"] <= horizon)
+            & (each["until"] > horizon)
+            & ((each["base"] < position) | replaced(each["reached"], each["lows"], settings))
+        ),
     )
+    in_time = F.filter(below, lambda each: each["read"] <= committed_at() + settings.grace)
     of_receipt = F.filter(
         "entries",
         lambda each: (
@@ -103,7 +148,7 @@ def with_intervals(
     found = items.join(lookup(histories), HISTORY).filter(F.col("opened") <= horizon)
     found = found.withColumns(
         {
-            "asked_key": _last(asked),
+            "asked_key": F.coalesce(_last(in_time), _last(below)),
             "of_receipt_key": F.when(F.col("first").isNotNull(), _last(of_receipt)),
             "based": F.coalesce(F.col("based") <= horizon, F.lit(False)),
         }
@@ -117,7 +162,7 @@ def with_intervals(
     found = found.withColumnsRenamed({"skew": "asked_skew", "receipt_skew": "skew"})
     found = found.withColumn("gap", F.coalesce(_gap(settings), F.lit(False)))
     for name in ("asked", "of_receipt"):
-        found = found.withColumn("covering", F.filter(F.col(name)["syncs"], covers(position)))
+        found = found.withColumn("covering", F.filter(F.col(name)["syncs"], _covering(name, settings)))
         found = found.withColumn(name, _with_times(F.col(name), horizon)).drop("covering")
     return found
 
@@ -132,7 +177,7 @@ def _of_key(intervals: DataFrame, name: str) -> DataFrame:
         "run", "host", "begin", "end", "until", "opened", "drop_wall", "last_sign", "gaps",
         ended_at().alias("ended"),
         F.coalesce(F.get("syncs", F.lit(0))["since"] == FOREVER, F.lit(False)).alias("continued"),
-        F.filter("syncs", lambda each: each["since"] < each["position"]).alias("syncs"),
+        F.filter("syncs", lambda each: each["since"] < each["position"]).alias("syncs"), _lows().alias("lows"),
     )  # fmt: skip
     key = F.struct("first_wall", "run", "begin", F.col("topic").alias("of"))
     return intervals.select("domain", key.alias(f"{name}_key"), about.alias(name))
@@ -141,6 +186,12 @@ def _of_key(intervals: DataFrame, name: str) -> DataFrame:
 def covers(position: Column) -> Callable[[Column], Column]:
     """Whether a sync read the commit at a position."""
     return lambda sync: (sync["position"] >= position) & (sync["since"] < position)
+
+
+def _covering(name: str, settings: AuditSettings) -> Callable[[Column], Column]:
+    """Whether a sync of an interval covers the item."""
+    lows = F.col(name)["lows"]
+    return lambda sync: covers(F.col("position"))(sync) & ~replaced(sync, lows, settings)
 
 
 def _with_times(interval: Column, horizon: Column) -> Column:
@@ -162,8 +213,7 @@ def _with_times(interval: Column, horizon: Column) -> Column:
 
 def _gap(settings: AuditSettings) -> Column:
     """Whether a gap of the run may hide the item in the interval in question."""
-    p, skew, asked = F.col("p"), F.col("asked_skew"), F.col("asked")
-    committed = F.when(F.col("written") > 0, F.least(p, F.col("written"))).otherwise(p)
+    p, skew, asked, committed = F.col("p"), F.col("asked_skew"), F.col("asked"), committed_at()
     return F.exists(
         asked["gaps"],
         lambda each: (

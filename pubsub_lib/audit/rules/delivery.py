@@ -94,7 +94,7 @@ def delivery(
         return at_once
     slow = applications.with_applications(slow, applied, commits)
     slow = slow.join(
-        lookup(domains.select("domain", "closed_until", "publisher_gaps", "service_since")), "domain", "left"
+        lookup(domains.select("domain", "closed_until", "publisher_gaps", "sender_since")), "domain", "left"
     )
     return at_once.unionByName(_judge(slow, receipts, settings))
 

@@ -3,8 +3,9 @@
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.rules.base_tables import RUN
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import lookup
+from pubsub_lib.audit.spark.settled import lookup, settled
 from pubsub_lib.core.envelope import OBSERVER
 
 
@@ -28,37 +29,75 @@ def hidden(settings: AuditSettings) -> Column:
 
 def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per domain: the number of its ``replicas`` (runs) and other ``participants``; the number of replicas'
-    runs without their begin (``headless``) and of those that began during another (``overlaps``), with the first of
-    each; the number of ``names`` of replicas, of the ``listed`` ones, and of others that recorded what they ``held``;
-    whether it has a ``store``, and replicas with parents (``moves``). Not computed.
+    runs without their begin (``headless``) and of those that began during another (``overlaps``), and that of other
+    participants' runs that lost records between others (``holed``), with the first of each; the number of the records
+    that these ``lost``; the number of ``names`` of replicas, of the ``listed`` ones, and of others that recorded what
+    they ``held``; whether it has a ``store``, and replicas with parents (``moves``). Not computed.
     """
     listing = events.filter((F.col("kind") == "listing") & (F.col("side") == "replica")).select("domain", "run")
     listing = listing.distinct().withColumn("listing", F.lit(True))
-    replica = F.col("side") == "replica"
-    inside = F.exists("gaps", lambda gap: gap["hi"] <= F.col("last_number"))
-    beheaded = (F.col("first_number") > 1) | (~F.col("follows") & inside)
-    headless = F.when(replica & beheaded, F.struct("run", "name"))
+    replica, publishes = F.col("side") == "replica", F.col("side").isin("writer", "service", "relay")
+    headless = F.when(replica & _beheaded(), F.struct("run", "name"))
+    lost = F.aggregate(_inside(), F.lit(0).cast("bigint"), lambda so_far, gap: so_far + gap["hi"] - gap["lo"] - 1)
+    holed = F.when(publishes & (lost > 0), F.struct("run", "name"))
     during = F.when(replica, _during(settings))
     overlap = F.when(during.isNotNull(), F.struct("run", "name", during.alias("other")))
     about = ("domain", "run", "side", "name", "holds", "moves")
     named = runs.select(*about, "host", "first_wall", "last_wall", "first_number", "last_number", "follows", "gaps")
-    each = named.select(*about, headless.alias("headless"), overlap.alias("overlap"))
+    each = named.select(
+        *about, headless.alias("headless"), overlap.alias("overlap"), holed.alias("holed"), lost.alias("lost")
+    )
     each = each.join(lookup(listing), ["domain", "run"], "left")
     listed = F.collect_set(F.when(F.col("listing"), F.col("name")))
     held = F.collect_set(F.when(replica & F.col("holds"), F.col("name")))
     return each.groupBy("domain").agg(
         F.count(F.when(replica, 1)).alias("replicas"),
-        F.count(F.when(F.col("side").isin("writer", "service", "relay"), 1)).alias("participants"),
+        F.count(F.when(publishes, 1)).alias("participants"),
         F.count("headless").alias("headless"),
         F.min("headless").alias("first_headless"),
         F.count("overlap").alias("overlaps"),
         F.min("overlap").alias("first_overlap"),
+        F.count("holed").alias("holed"),
+        F.min("holed").alias("first_holed"),
+        F.coalesce(F.sum(F.when(publishes, F.col("lost"))), F.lit(0)).alias("lost"),
         F.size(F.collect_set(F.when(replica, F.col("name")))).alias("names"),
         F.size(listed).alias("listed"),
         F.size(F.array_except(held, listed)).alias("held"),
         F.max(F.col("side") == "store").alias("store"),
         F.max("moves").alias("moves"),
     )
+
+
+def _inside() -> Column:
+    """The gaps of a run between two of its records."""
+    return F.filter("gaps", lambda gap: (gap["lo"] > 0) & (gap["hi"] <= F.col("last_number")))
+
+
+def _beheaded() -> Column:
+    """Whether a run of a replica lost its first record, or all of its subscriptions."""
+    lost = F.exists("gaps", lambda gap: gap["hi"] <= F.col("last_number"))
+    return (F.col("first_number") > 1) | (~F.col("follows") & lost)
+
+
+def unsubscribed(rows: DataFrame, runs: DataFrame, settings: AuditSettings) -> DataFrame:
+    """One row per domain with replicas that lost the record of a subscription, and have later ones of its topic: the
+    ``number`` of their runs, and the ``first``.
+    """
+    holed = runs.filter((F.col("side") == "replica") & ~_beheaded() & (F.size(_inside()) > 0))
+    holed = settled(holed.select(*RUN, "name", F.get(_inside(), F.lit(0))["hi"].alias("since")))
+    kinds = F.col("kind").isin("interest", "drop", "sync_begin", "held")
+    there = rows.filter((F.col("side") == "replica") & kinds).select(*RUN, "number", "mono", "kind", "topic")
+    there = there.join(lookup(holed), RUN)
+    marks = F.col("kind").isin("interest", "drop")
+    topics = F.when(marks, F.array("topic")).otherwise(F.array_distinct(F.array("topic", F.lit(""))))
+    before = Window.partitionBy(*RUN, "of").orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
+    mark = F.last(F.when(marks, F.struct("kind", "mono")), ignorenulls=True).over(before)
+    each = there.withColumn("of", F.explode(topics)).withColumn("mark", mark)
+    each = each.filter(~marks & (F.col("number") >= F.col("since")))
+    follows = (F.col("mark.kind") == "interest") | (F.col("mono") <= F.col("mark.mono") + settings.grace)
+    found = each.groupBy(*RUN, "name", "number").agg(F.max(F.coalesce(follows, F.lit(False))).alias("follows"))
+    lost = found.filter(~F.col("follows")).select(*RUN, "name").distinct()
+    return lost.groupBy("domain").agg(F.count("*").alias("number"), F.min(F.struct("run", "name")).alias("first"))
 
 
 def unknown_parents(runs: DataFrame, events: DataFrame) -> DataFrame:

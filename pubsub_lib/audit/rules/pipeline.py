@@ -26,7 +26,7 @@ from pubsub_lib.audit.rules import (
     unexpected_receipts,
     ways,
 )
-from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN
+from pubsub_lib.audit.rules.base_tables import HOSTS, RUN
 from pubsub_lib.audit.settings import AuditSettings, Listing
 from pubsub_lib.audit.spark.session import compiled, compiling
 from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, observed, settled
@@ -122,9 +122,12 @@ def audit(
 
 
 def _findings(rows: DataFrame, events: DataFrame, known: "_Known", settings: AuditSettings) -> DataFrame:
+    rotten = changelog.rotten(events if known.rotten else events.limit(0))
     if not known.has_changelog:
-        return rows.limit(0).select(*POINT, F.lit("").alias("verdict"))
-    return changelog.findings(rows, events, known.commits, known.sent_points, known.domains, settings)
+        return rotten
+    return changelog.findings(
+        rows, events, known.commits, known.sent_points, known.domains, known.intervals, settings
+    ).unionByName(rotten)
 
 
 class _Known(msgspec.Struct, frozen=True):

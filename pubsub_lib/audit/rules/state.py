@@ -9,13 +9,14 @@ from pubsub_lib.audit.rules.base_tables import RUN
 from pubsub_lib.audit.rules.changelog import limits
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.session import compiling
-from pubsub_lib.audit.spark.settled import checkpointed, hashed, lookup, settled
+from pubsub_lib.audit.spark.settled import checkpointed, hashed, lookup, observed, settled
 
 COLUMNS: Final = (
     "domain", "name", "topic", "table", "key", "verdict", "versions_behind", "behind", "version", "stored_version",
 )  # fmt: skip
 _OBJECT: Final = ["domain", "topic", "table", "key"]
 _LISTING: Final = [*RUN, "topic", "sequence"]
+_POINT: Final = ["domain", "position", "nonce"]
 _STORED: Final = ["domain", "stored_run", "topic", "stored_sequence"]
 
 
@@ -48,9 +49,12 @@ def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: A
     foreign = F.when(ahead, "foreign_history").otherwise("unknown")
     unknown = _unknown(pairs.filter(unclear), foreign)
     floors = lookup(limits(events).select("domain", "floor"))
-    pairs = pairs.filter(~unclear).join(floors, "domain", "left")
+    pairs = _with_undone(pairs.filter(~unclear).join(floors, "domain", "left"), rows)
     # A number for each pair: the objects of large listings are then compared by fewer columns.
-    pairs = settled(pairs.withColumn("pair", F.monotonically_increasing_id()))
+    pairs, any_undone = observed(pairs.withColumn("pair", F.monotonically_increasing_id()), F.col("undone"))
+    if any_undone:
+        undone, pairs = pairs.filter("undone"), pairs.filter(~F.col("undone"))
+        unknown = unknown.unionByName(_unknown(_without_later_contents(undone, rows, runs), F.lit("unknown")))
     return _compared(pairs, objects, rows, settings).unionByName(unknown)
 
 
@@ -64,10 +68,36 @@ def _unknown(pairs: DataFrame, verdict: Column) -> DataFrame:
     )  # fmt: skip
 
 
+def _with_undone(pairs: DataFrame, rows: DataFrame) -> DataFrame:
+    """Adds ``undone``: the changelog should have the point of the replica's listing, and does not."""
+    points = pairs.select(*_POINT).distinct()
+    there = _in_changelog(points, rows).withColumn("there", F.lit(True))
+    undone = F.coalesce(F.col("position") > F.col("floor"), F.lit(False)) & F.col("there").isNull()
+    return pairs.join(lookup(there), _POINT, "left").withColumn("undone", undone).drop("there")
+
+
+def _in_changelog(points: DataFrame, rows: DataFrame) -> DataFrame:
+    """Those of the points that a link of any topic has."""
+    committed = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "committed")).select(*_POINT)
+    return committed.join(lookup(points), _POINT, "left_semi").distinct()
+
+
+def _without_later_contents(pairs: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
+    """The pairs without those of replicas that hold the topic later at a point in the changelog."""
+    held = rows.filter((F.col("kind") == "held") & (F.col("side") == "replica"))
+    held = held.select(*RUN, "name", "topic", "position", "nonce", F.col("number").alias("held_number"))
+    of_runs = runs.select(*RUN, F.col("first_wall").alias("held_wall"))
+    listed = pairs.select("domain", "name", "topic", F.struct("first_wall", "run", "number").alias("listing"), "pair")
+    later = F.struct("held_wall", "run", "held_number") > F.col("listing")
+    held = held.join(lookup(of_runs), RUN).join(lookup(listed), ["domain", "name", "topic"]).filter(later)
+    known = held.join(lookup(_in_changelog(held.select(*_POINT).distinct(), rows)), _POINT, "left_semi")
+    return pairs.join(lookup(known.select("pair").distinct()), "pair", "left_anti")
+
+
 def _whole(events: DataFrame, runs: DataFrame, objects: DataFrame) -> DataFrame:
     """The complete listings."""
     ends = events.filter(F.col("kind") == "listing").select(
-        *_LISTING, "name", "side", "number", "wall", "position", F.col("count").alias("listed")
+        *_LISTING, "name", "side", "number", "wall", "position", "nonce", F.col("count").alias("listed")
     )
     counted = objects.groupBy(*_LISTING).agg(F.count("*").alias("has"))
     ends = ends.join(hashed(counted), _LISTING, "left").filter(F.coalesce("has", F.lit(0)) == F.col("listed"))
@@ -80,7 +110,7 @@ def _last(whole: DataFrame, side: str) -> DataFrame:
     else:
         key, order = ["domain", "name", "topic"], F.struct("first_wall", "run", "number")
     of_side = whole.filter(F.col("side") == side)
-    values = F.struct("run", "sequence", "position", "wall", "listed")
+    values = F.struct("run", "sequence", "position", "nonce", "wall", "listed", "first_wall", "number")
     return of_side.groupBy(*key).agg(F.max_by(values, order).alias("last")).select(*key, "last.*")
 
 

@@ -119,6 +119,8 @@ class Generator:
         """Decides about records of held contents, apart from everything else."""
         self.freezes = random.Random(f"freezes of {domain}")
         """Decides about processes that are stopped for a while, apart from everything else."""
+        self.incompletes = random.Random(f"incompletes of {domain}")
+        """Decides about deltas that the store cannot give, and rot in it, apart from everything else."""
         self.arrivals: dict[str, list[tuple[int, dict[str, Any], dict[str, Any]]]] = defaultdict(list)
 
     def chance(self, share: float) -> bool:
@@ -391,6 +393,9 @@ class Generator:
             return
         outcome = "failed" if self.chance(0.1) else "full" if full or self.chance(0.1) else "delta"
         end = time + rng.choice((3, 50, 2500))
+        if outcome == "delta" and self.faults and self.incompletes.random() < 0.05:
+            replica.record(end, kind="sync_end", sequence=number, topic=topic, outcome="incomplete")
+            return
         brought = 0
         if outcome == "delta":
             for link in visible:
@@ -429,7 +434,8 @@ class Generator:
         self, who: Participant, topic: str, position: int, time: int, objects: Sequence[ChangeRow]
     ) -> None:
         number = len(who.events)
-        common = {"topic": topic, "sequence": number, "position": position}
+        nonces = [link["nonce"] for link in self.links if link["position"] == position]
+        common = {"topic": topic, "sequence": number, "position": position, "nonce": nonces[0] if nonces else 0}
         for each in objects:
             change = ChangeRow(each.table, each.key, each.version, "set", each.hash, each.size)
             who.record(time, kind="object", changes=(change,), **common)
@@ -443,6 +449,8 @@ class Generator:
             end = each.end or self.last + self.rng.choice((0, 9000, 9000, 30_000))
             for time in range(each.begin + 1, end, 1500):
                 each.record(time, kind="mark")
+            if each.side == "service" and self.faults and self.incompletes.random() < 0.1:
+                each.record(each.begin + 2, kind="rot", topic=self.topics[0], cause="store", count=1)
             if each.end is not None:
                 each.events = [(time, columns) for time, columns in each.events if time < each.end]
                 if each.clean:

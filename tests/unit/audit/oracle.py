@@ -450,8 +450,41 @@ class Oracle:
         if walls and min(walls) - skew <= item.p + self.bound:
             return min(walls)
         walls += [row.wall for row in self._applications(item, interval)]
-        walls += [row.wall for row in interval.syncs if self._covers(row, item.position)]
+        walls += [
+            row.wall
+            for row in interval.syncs
+            if self._covers(row, item.position)
+            and not self._replaced(item, interval, row.position, row.wall, row.number)
+        ]
         return min(walls, default=None)
+
+    def _committed_at(self, item: Item) -> int:
+        """The time of the commit of an item."""
+        return min(item.p, item.written) if item.written > 0 else item.p
+
+    def _replaced(self, item: Item, interval: Interval, position: int, wall: int, number: int) -> bool:
+        """Whether what an interval had reached before the item was committed is of a history that a restore undid."""
+        back = any(row.number > number and row.position < item.position for row in interval.syncs)
+        return position >= item.position and wall < self._committed_at(item) - self.grace and back
+
+    def _base_is_below(self, item: Item, interval: Interval) -> bool:
+        if interval.base is None:
+            return False
+        first = interval.opened if interval.reached is not None else interval.syncs[0]
+        number = interval.begin if interval.reached is not None else first.number
+        return interval.base < item.position or self._replaced(item, interval, interval.base, first.wall, number)
+
+    def _base_is_timely(self, item: Item, interval: Interval) -> bool:
+        """Whether the base was read before, or at about, the time of the item's commit."""
+        if interval.reached is not None:
+            return True
+        end = interval.syncs[0]
+        begins = [
+            row.wall
+            for row in self.runs[end.run]
+            if row.kind == "sync_begin" and (row.topic, row.sequence) == (end.topic, end.sequence)
+        ]
+        return min(begins, default=end.wall) <= self._committed_at(item) + self.grace
 
     def _applications(self, item: Item, interval: Interval) -> list[Row]:
         """What the replica applied of the item's point in the interval until the horizon."""
@@ -499,12 +532,7 @@ class Oracle:
         """Whether a sync read the commit at a position. A delta reads no commits before its begin."""
         if end.outcome == "full":
             return end.position >= position
-        begins = [
-            row.prev_position
-            for row in self.runs[end.run]
-            if row.kind == "sync_begin" and (row.topic, row.sequence) == (end.topic, end.sequence)
-        ]
-        return min(begins, default=0) < position <= end.position
+        return self._known_before(end) < position <= end.position
 
     def _polled(self, item: Item, interval: Interval) -> int | None:
         """The time when a polling replica recorded the item itself."""
@@ -539,7 +567,8 @@ class Oracle:
                 return verdict(what, where if is_other else "", way="message")
             if is_other:
                 return verdict("corrupt", where, way="message")
-        candidates = [each for each in intervals if each.base is not None and each.base < item.position]
+        candidates = [each for each in intervals if self._base_is_below(item, each)]
+        candidates = [each for each in candidates if self._base_is_timely(item, each)] or candidates
         if not candidates:
             if any(each.base is not None for each in intervals):
                 return verdict("excused", "covered")
@@ -586,7 +615,11 @@ class Oracle:
         """Verdict, detail, blame and way of an item that was settled after its horizon; None: it never was."""
         (whole,) = [each for each in self.intervals if each[:3] == interval[:3]]
         applied = self._ever_applied(item, interval)
-        covering = [row.wall for row in whole.syncs if self._covers(row, item.position)]
+        covering = [
+            row.wall
+            for row in whole.syncs
+            if self._covers(row, item.position) and row.wall > self.horizon(item.p)
+        ]
         if not applied and not covering:
             return None
         every = self._ever_received(item, name)
@@ -666,7 +699,7 @@ class Oracle:
                 )
             ),
         ]
-        committed = min(item.p, item.written) if item.written > 0 else item.p
+        committed = self._committed_at(item)
         for lo, lo_wall, hi, hi_wall in self.gaps(interval.run):
             inside = hi > interval.begin and lo < interval.end
             around = hi_wall - skew >= committed or lo >= max(signs)
@@ -678,14 +711,18 @@ class Oracle:
 
     def _hidden_at_publisher(self, item: Item) -> bool:
         runs = [run for run, rows in self.runs.items() if rows[0].side in ("writer", "service")]
-        services = [run for run in runs if self.runs[run][0].side == "service"]
-        if not any(self.first_wall(run) <= self.horizon(item.p) for run in services):
+        sending = [run for run in runs if self.runs[run][0].side == "service" or self._sends(run)]
+        if not any(self.first_wall(run) <= self.horizon(item.p) for run in sending):
             return True
         return any(
             lo_wall <= item.p + self.grace and hi_wall >= item.p
             for run in runs
             for _, lo_wall, _, hi_wall in self.gaps(run)
         )
+
+    @once
+    def _sends(self, run: str) -> bool:
+        return any(row.kind == "data" and row.outcome == "sent" for row in self.runs[run])
 
     def _blame(self, item: Item, received: bool) -> str:
         if received:
@@ -836,9 +873,14 @@ class Oracle:
 
     @once
     def store(self) -> list[StoreFinding]:
+        rotten = {
+            StoreFinding(row.topic, 0, 0, "rot")
+            for row in self.rows
+            if (row.kind, row.side, row.cause) == ("rot", "service", "store")
+        }
         limits = [row for row in self.rows if row.kind == "changelog"]
         if not limits:
-            return []
+            return sorted(rotten)
         floor, head = min(row.prev_position for row in limits), max(row.position for row in limits)
         committed = {
             (row.topic, row.position, row.nonce): row
@@ -846,14 +888,14 @@ class Oracle:
             if row.kind == "data" and row.outcome == "committed"
         }
         sent = {(row.topic, row.position, row.nonce) for rows in self.publications.values() for row in rows}
-        found = set()
+        found = rotten
         for item in self.items():
             point = (item.topic, item.position, item.nonce)
             certain = self.closed(item.p) and not self._hidden_at_publisher(item) and point not in sent
             if item.kind == "unpublished" and point in committed and certain:
                 found.add(StoreFinding(*point, "unpublished"))
         found |= {
-            StoreFinding(*point, "unknown" if self._may_be_restored(point, set(committed)) else "phantom_publish")
+            StoreFinding(*point, "unknown" if self._may_be_restored(point, {*committed}, floor) else "phantom_publish")
             for point in sent
             if floor < point[1] <= head and point not in committed
         }
@@ -867,20 +909,47 @@ class Oracle:
                     found.add(StoreFinding(two.topic, two.position, two.nonce, "chain_broken"))
         return sorted(found)
 
-    def _may_be_restored(self, point: tuple[str, int, int], committed: set[tuple[str, int, int]]) -> bool:
-        """Whether some sync may have noticed that the history with this point was replaced by a backup."""
-        published = min(
-            row.wall
+    def _may_be_restored(self, point: tuple[str, int, int], committed: set[tuple[str, int, int]], floor: int) -> bool:
+        """Whether a restored backup may have replaced the history with this point."""
+        sent = [
+            row
             for rows in self.publications.values()
             for row in rows
             if (row.topic, row.position, row.nonce) == point
+        ]
+        p = min(row.wall for row in sent)
+        committed_at = min([p, *(row.written for row in sent if row.written > 0)])
+        survived = min((self._commit_p(each) for each in committed if each[1] >= point[1]), default=INFINITE)
+        noticed = survived + self.bound + 2 * self.grace
+        if survived <= committed_at:
+            return False
+        if any(p - self.grace <= wall < noticed for wall in self._signs_of_a_restore(floor)):
+            return True
+        return not any(
+            each.topic in (point[0], "")
+            and each.opened.wall <= p
+            and (self.last_wall(each.run) if each.dropped is None else each.dropped.wall) >= noticed
+            for each in self.intervals
         )
+
+    def _signs_of_a_restore(self, floor: int) -> list[int]:
+        """When replicas noticed that the history had been replaced."""
+        found = []
         for row in self.rows:
-            if row.kind == "sync_begin" and row.cause == "history changed" and row.wall >= published - self.grace:
-                older = [each for each in committed if self.horizon(self._commit_p(each)) <= row.wall]
-                if all(position < point[1] for _, position, _ in older):
-                    return True
-        return False
+            if row.kind == "sync_begin" and row.cause == "history changed":
+                found.append(row.wall)
+            if row.kind == "sync_end" and row.outcome == "incomplete" and self._known_before(row) > floor:
+                found.append(row.wall)
+        return found
+
+    def _known_before(self, end: Row) -> int:
+        """The position that the begin of a sync records as known."""
+        begins = [
+            row.prev_position
+            for row in self.runs[end.run]
+            if row.kind == "sync_begin" and (row.topic, row.sequence) == (end.topic, end.sequence)
+        ]
+        return min(begins, default=0)
 
     def _commit_p(self, commit: tuple[str, int, int]) -> int:
         """The p of a commit."""
@@ -969,6 +1038,8 @@ class Oracle:
             if row.kind == "data" and row.outcome == "committed":
                 for each in row.changes:
                     changes[row.topic, each.table, each.key][each.version] = (each.action, row.written)
+        links = [row for row in self.rows if row.kind == "data" and row.outcome == "committed"]
+        points = {(row.position, row.nonce) for row in links}
         found: list[Difference] = []
         if not stored:
             return found
@@ -982,6 +1053,10 @@ class Oracle:
                 continue
             end, there = stored["", topic]
             floor = min(row.prev_position for row in limits) if limits else end.position
+            if limits and mine.position > floor and (mine.position, mine.nonce) not in points:
+                if not self._held_later(mine, points):
+                    found.append(Difference(name, topic, "", "", "unknown", 0, None))
+                continue
             for table, key in held.keys() | there.keys():
                 one = held.get((table, key))
                 two = there.get((table, key))
@@ -999,6 +1074,16 @@ class Oracle:
                 behind = mine.wall - first if first > 0 else None
                 found.append(Difference(name, topic, table, key, verdict, len(between), behind))
         return found
+
+    def _held_later(self, listing: Row, points: set[tuple[int, int]]) -> bool:
+        """Whether the replica recorded later that it holds the topic at a point in the changelog."""
+        return any(
+            (row.kind, row.side, row.name, row.topic) == ("held", "replica", listing.name, listing.topic)
+            and (self.first_wall(row.run), row.run, row.number)
+            > (self.first_wall(listing.run), listing.run, listing.number)
+            and (row.position, row.nonce) in points
+            for row in self.rows
+        )
 
     def _compare(
         self,
@@ -1059,6 +1144,35 @@ class Oracle:
         numbers = [row.number for row in self.runs[run]]
         return min(numbers) > 1 or (not self.follows(run) and len(set(numbers)) < max(numbers))
 
+    def unsubscribed(self) -> list[str]:
+        """Runs of replicas that have records of a topic whose subscription is among the lost records."""
+        replicas = (run for run in self.participants() if self.runs[run][0].side == "replica")
+        return sorted(run for run in replicas if not self._lost_its_begin(run) and self._lost_a_subscription(run))
+
+    def _lost_a_subscription(self, run: str) -> bool:
+        rows = self.runs[run]
+        holes = [two.number for one, two in pairwise(rows) if two.number != one.number + 1]
+        for row in rows:
+            if row.kind not in ("sync_begin", "held") or not any(number <= row.number for number in holes):
+                continue
+            follows = False
+            for topic in {row.topic, ""}:
+                marks = [
+                    each
+                    for each in rows
+                    if each.kind in ("interest", "drop") and each.topic == topic and each.number < row.number
+                ]
+                if marks and (marks[-1].kind == "interest" or row.mono <= marks[-1].mono + self.grace):
+                    follows = True
+            if not follows:
+                return True
+        return False
+
+    def holed_publishers(self) -> list[str]:
+        """Runs of publishers that lost records between others."""
+        publishers = (run for run in self.participants() if self.runs[run][0].side != "replica")
+        return sorted(run for run in publishers if any(lo > 0 and hi < INFINITE for lo, _, hi, _ in self.gaps(run)))
+
     def overlaps(self) -> list[tuple[str, str]]:
         """Each run of a replica that began during another one of its name, and the latest such other one."""
         replicas = [run for run in self.participants() if self.runs[run][0].side == "replica"]
@@ -1111,7 +1225,7 @@ class Oracle:
     def missing(self) -> bool:
         """Whether participants or parts of their journals are missing, or two replicas share a name."""
         strange = self.headless() or self.overlaps() or self._unrecorded_requests() or self.unknown_parents()
-        return bool(strange) or self.without_replica()
+        return bool(strange or self.unsubscribed() or self.holed_publishers()) or self.without_replica()
 
     def unknown_parents(self) -> list[str]:
         """Services that a child names as its parent, and that have no journal."""

@@ -17,6 +17,8 @@ class Scenario:
         self.skew = skew
         self.count = 0
         self.position = 0
+        self.history = 0
+        """Added to the nonces of links: another number after each restore."""
         self.time = BEGIN + 1000
         self.heads: dict[str, tuple[int, int]] = {}
         self.sequences: dict[tuple[str, str], int] = {}
@@ -65,16 +67,24 @@ class Scenario:
         self.time += STEP
         self.position += 1
         prev = self.heads.get(topic, (0, 0))
-        self.heads[topic] = (self.position, self.position)
-        value = 0 if action == "delete" else 1000 + self.position
+        nonce = self.position + self.history
+        self.heads[topic] = (self.position, nonce)
+        value = 0 if action == "delete" else 1000 + self.position + self.history
         columns = {
-            "kind": "data", "topic": topic, "position": self.position, "nonce": self.position,
+            "kind": "data", "topic": topic, "position": self.position, "nonce": nonce,
             "prev_position": prev[0], "prev_nonce": prev[1], "hash": 5000 + self.position, "part": 1, "parts": 1,
             "written": self.time, "count": 1, "digest": 7000 + self.position,
             "changes": (ChangeRow("t", key, self.position, action, value, 9),),
         }  # fmt: skip
         self.store.record(BEGIN + 90_001, **columns, outcome="committed", cause="s")
         return columns
+
+    def restore(self, position: int) -> None:
+        """The store loses all commits above a position. Later ones have other nonces."""
+        self.history += 100_000
+        self.position = position
+        self.store.events = [each for each in self.store.events if each[1].get("position", 0) <= position]
+        self.heads = {each["topic"]: (each["position"], each["nonce"]) for _, each in self.store.events[1:]}
 
     def hand(self, columns: dict[str, Any]) -> None:
         self.writer.record(self.time + 1, **columns, outcome="handed", cause="s")
@@ -143,7 +153,8 @@ class Scenario:
 
     def _list(self, who: Participant, at: int, topic: str, position: int, objects: dict[str, tuple[int, int]]) -> None:
         number = len(who.events)
-        common = {"topic": topic, "sequence": number, "position": position}
+        nonce = position + (self.history if position else 0)
+        common = {"topic": topic, "sequence": number, "position": position, "nonce": nonce}
         for key, (version, value) in objects.items():
             who.record(at, kind="object", changes=(ChangeRow("t", key, version, "set", value, 9),), **common)
         who.record(at, kind="listing", count=len(objects), **common)

@@ -203,8 +203,14 @@ def test_lost_records_explain_hello_requests_in_their_time_and_no_others() -> No
     assert unexplained(summary(problems=[others]), unknown, FULL_DISK) == [others]
 
 
-def test_a_full_disk_explains_the_missing_begin_of_a_run() -> None:
-    begin = "the journals of 1 replicas' runs (first: 14fe871f of replica-5) lack the begin of the run with …"
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "the journals of 1 replicas' runs (first: 14fe871f of replica-5) lack the begin of the run with …",
+        "1 replicas' runs (first: 14fe871f of replica-5) lack the record of a subscription: …",
+    ],
+)
+def test_a_full_disk_explains_missing_subscriptions_of_a_run(begin: str) -> None:
     unknown = [Unknown("replica-1", "gap", BEGAN + 301.0)]
     assert unexplained(summary(problems=[begin]), unknown, FULL_DISK) == []
     assert unexplained(summary(problems=[begin, CUT]), [], KILL) == [begin]

@@ -113,6 +113,32 @@ def test_findings_are_replaced_by_those_of_the_same_last_day() -> None:
     assert verdicts(tables) == {(at(TEN), "ok"): 1, (None, "zombie"): 2}
 
 
+def without_store(audit: str, findings: dict[tuple[str, str], int]) -> Addition:
+    return one(audit, {OK: 1}, audited=audited(TEN, NOON, store=False), findings=findings)
+
+
+def test_audit_without_the_store_does_not_replace_what_one_with_it_found() -> None:
+    first = one("a", {OK: 1}, findings={("state", "missing"): 3, ("state", "rot"): 1})
+    tables, _ = add(first, without_store("b", {("state", "rot"): 2, ("publisher", "contradicted"): 1}))
+    assert verdicts(tables) == {(at(TEN), "ok"): 1, (None, "missing"): 3, (None, "rot"): 2, (None, "contradicted"): 1}
+    kinds = [row["verdict"] for row in tables["anomaly"].to_pylist()]
+    assert sorted(kinds) == ["contradicted", "missing", "rot"]
+    assert audits(tables) == ["a", "b"]
+    tables, _ = add(first, without_store("b", {}), without_store("c", {}))
+    assert verdicts(tables)[None, "missing"] == 3
+    tables, _ = add(first, without_store("b", {}), one("c", {OK: 1}))
+    assert verdicts(tables) == {(at(TEN), "ok"): 1}
+    assert audits(tables) == ["c"]
+
+
+def test_findings_of_more_records_are_kept() -> None:
+    first = one("a", {OK: 1}, audited=audited(TEN, NOON, run("ab"), run("cd")), findings={("state", "missing"): 3})
+    tables, _ = add(first, one("b", {OK: 1}, findings={("state", "missing"): 1, ("store", "chain_broken"): 1}))
+    assert (verdicts(tables)[None, "missing"], verdicts(tables)[None, "chain_broken"]) == (3, 1)
+    tables, _ = add(without_store("a", {("state", "rot"): 1}), one("b", {OK: 1}))
+    assert verdicts(tables) == {(at(TEN), "ok"): 1}, "the later audit has more evidence"
+
+
 def test_follower_that_goes_on_keeps_its_problems_and_extends_its_time() -> None:
     begin = audited(TEN, "01 11:00", incomplete=True, problems=["x is gone"], findings=False)
     tables, outcome = add(one("f", {OK: 1}, audited=begin), one("f", {OK: 2}, NOON, audited=audited("01 11:00", NOON)))

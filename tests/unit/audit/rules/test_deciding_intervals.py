@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from pubsub_lib.audit.rules.base_tables import FOREVER, SYNCS
 from pubsub_lib.audit.rules.deciding_intervals import histories, with_intervals
-from tests.unit.audit.conftest import SETTINGS
+from pubsub_lib.audit.settings import AuditSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HISTORIES, ITEMS = 60, 20
 TIMES, POSITIONS, RUNS = 12, 8, 4
+SETTINGS = AuditSettings(window=10, grace=2, bound=1, silence=10)
 GAP = "struct<lo:bigint,lo_wall:bigint,hi:bigint,hi_wall:bigint>"
 INTERVALS = (
     "domain string, run string, topic string, name string, polls boolean, host string, first_wall bigint,"
@@ -63,9 +64,9 @@ def some_items(rng: random.Random, name: str, intervals: Sequence[Fields]) -> li
     return [
         {
             "item": number, "domain": "d", "topic": "t", "polls": False, "name": name,
-            "p": rng.randrange(TIMES) - SETTINGS.reach, "position": rng.randrange(1, POSITIONS),
+            "p": rng.randrange(-SETTINGS.reach, TIMES), "position": rng.randrange(1, POSITIONS),
             "first": {"run": rng.choice(intervals)["run"], "number": rng.randrange(25)} if rng.random() < 0.5 else None,
-            "publisher_host": "", "skew": 0, "written": 0,
+            "publisher_host": "", "skew": 0, "written": rng.choice((0, rng.randrange(TIMES))),
         }
         for number in range(ITEMS)
     ]  # fmt: skip
@@ -74,6 +75,7 @@ def some_items(rng: random.Random, name: str, intervals: Sequence[Fields]) -> li
 def expected(item: Fields, intervals: Sequence[Fields]) -> Fields | None:
     """By the definitions: the intervals of a replica that were open at the horizon, with their syncs until then."""
     horizon, position = item["p"] + SETTINGS.reach, item["position"]
+    committed = min(item["p"], item["written"] or item["p"])
     there = [
         {**each, "in_time": [sync for sync in each["syncs"] if sync["wall"] <= horizon]}
         for each in sorted(intervals, key=lambda each: (each["first_wall"], each["run"], each["begin"]))
@@ -82,21 +84,45 @@ def expected(item: Fields, intervals: Sequence[Fields]) -> Fields | None:
     if not there:
         return None
     based = [each for each in there if each["in_time"]]
-    asked = [each for each in based if each["in_time"][0]["position"] < position]
+    below = [
+        each
+        for each in based
+        if each["in_time"][0]["position"] < position or replaced(item, each["in_time"][0], each["syncs"])
+    ]
+    in_time = [
+        each
+        for each in below
+        if each["in_time"][0]["since"] == FOREVER or each["in_time"][0]["began"] <= committed + SETTINGS.grace
+    ]
+    asked = in_time or below
     first = item["first"] or {"run": None, "number": 0}
     received = [each for each in there if each["run"] == first["run"] and each["begin"] < first["number"]]
     ends = [each["last_wall"] if each["over"] else FOREVER for each in there]
     ends = [end if each["drop_wall"] is None else each["drop_wall"] for each, end in zip(there, ends, strict=True)]
     return {
-        "asked": seen(asked[-1], position, horizon) if asked else None,
-        "of_receipt": seen(received[-1], position, horizon) if received else None,
+        "asked": seen(asked[-1], item) if asked else None,
+        "of_receipt": seen(received[-1], item) if received else None,
         "based": bool(based),
         "ended": None if based else all(end <= horizon for end in ends),
     }
 
 
-def seen(interval: Fields, position: int, horizon: int) -> Fields:
-    covering = [each for each in interval["syncs"] if each["since"] < position <= each["position"]]
+def replaced(item: Fields, sync: Fields, syncs: Sequence[Fields]) -> bool:
+    """Whether a sync read another history, which a restore replaced before the item was committed."""
+    committed = min(item["p"], item["written"] or item["p"])
+    back = any(
+        each["number"] > sync["number"]
+        and each["position"] < item["position"]
+        and each["wall"] <= item["p"] + SETTINGS.reach
+        for each in syncs
+    )
+    return bool(sync["position"] >= item["position"] and sync["wall"] < committed - SETTINGS.grace and back)
+
+
+def seen(interval: Fields, item: Fields) -> Fields:
+    horizon, position, syncs = item["p"] + SETTINGS.reach, item["position"], interval["syncs"]
+    covering = [each for each in syncs if each["since"] < position <= each["position"]]
+    covering = [each for each in covering if not replaced(item, each, syncs)]
     in_time = [each for each in covering if each["wall"] <= horizon]
     later = sorted((each["wall"], each["began"]) for each in covering if each["wall"] > horizon)
     return {
@@ -134,7 +160,9 @@ def test_intervals_and_syncs_that_decide_an_item_are_those_of_the_definitions(
             assert {each: plain(row[each]) for each in right} == right, (item, intervals[name])
             kinds |= {each for each, value in right.items() if value}
             kinds |= {each for each, value in (right["asked"] or {}).items() if value}
-    assert kinds >= {"asked", "of_receipt", "based", "ended", "read", "belated", "continued"}
+            every = (each["syncs"] for each in intervals[name])
+            kinds |= {"replaced" for syncs in every for sync in syncs if replaced(item, sync, syncs)}
+    assert kinds >= {"asked", "of_receipt", "based", "ended", "read", "belated", "continued", "replaced"}
 
 
 def plain(value: Any) -> Any:

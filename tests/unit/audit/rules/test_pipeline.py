@@ -18,7 +18,7 @@ from pubsub_lib.audit.report.summary import Balance, Coverage, Summary
 from pubsub_lib.audit.report.times import moment
 from pubsub_lib.journal.rows import Row
 from tests.scale import scaled
-from tests.unit.audit import clock_cases, drift_cases, late_cases
+from tests.unit.audit import clock_cases, drift_cases, late_cases, restore_cases
 from tests.unit.audit.conftest import LITTLE, MUCH, SETTINGS, Audit
 from tests.unit.audit.generator import BEGIN, BOUND, GRACE, HOUR, SILENCE, TORN, WINDOW, Generator, Participant
 from tests.unit.audit.oracle import Difference, Oracle, StoreFinding, Stray, Verdict
@@ -84,6 +84,63 @@ def retention_deleted_the_begin_of_a_replica(world: Scenario) -> list[Row]:
 def a_replica_lost_its_subscriptions(world: Scenario) -> list[Row]:
     """One of five messages is lost, too. The first record is there, and the subscription is not."""
     return [row for row in lose(world, 4) if row.kind != "interest"]
+
+
+@case({}, 32)
+def a_replica_lost_one_of_its_subscriptions(world: Scenario) -> list[Row]:
+    """One of five messages is lost, too. The replica follows another topic by its records, and holds this one."""
+    world.follow("other", at=BEGIN + 5)
+    world.follow()
+    world.deliver(3)
+    world.publish()
+    world.deliver(1)
+    world.hold(5, 1, 7005)
+    return [row for row in world.rows() if (row.kind, row.topic) != ("interest", "t")]
+
+
+@case({("rot", "", ""): 1}, 4)
+def objects_were_altered_in_the_database(world: Scenario) -> list[Row]:
+    """The service found them twice, and could repair them once. The replica is not at fault."""
+    world.follow()
+    world.deliver(3)
+    for at in (100, 200):
+        world.service.record(world.time + at, kind="rot", topic="t", cause="store", count=1, size=at // 200)
+    return world.rows(store=False)
+
+
+def send_directly(world: Scenario, missing: int, sync: bool = True) -> list[Row]:
+    """A program sends its commits itself, and there is no service. One of five cannot be sent."""
+    world.follow()
+    for number in range(1, 6):
+        columns = world.link()
+        if number == missing:
+            world.hand(columns)
+        else:
+            world.receive(world.send(columns, world.writer))
+    if sync:
+        world.sync(world.time + 10, "t", world.position)
+    return [row for row in world.rows() if row.run != world.service.run]
+
+
+@case({("repaired", "", "hop"): 1, ("unpublished", "", ""): 1}, 0)
+def a_program_without_a_service_cannot_send_a_commit(world: Scenario) -> list[Row]:
+    return send_directly(world, 3)
+
+
+@case({("lost", "", "hop"): 1, ("unpublished", "", ""): 1}, 1)
+def a_program_without_a_service_cannot_send_a_commit_and_nothing_repairs_it(world: Scenario) -> list[Row]:
+    return send_directly(world, 3, sync=False)
+
+
+@case({}, 32)
+def a_service_lost_the_only_message_of_a_topic(world: Scenario) -> list[Row]:
+    """No other participant has a record of it, so nothing is expected."""
+    world.follow("t")
+    world.follow("quiet", at=BEGIN + 5)
+    world.deliver(3)
+    gone = world.publish("quiet")
+    world.deliver(3)
+    return [row for row in world.rows(store=False) if row.topic != "quiet" or row.position != gone["position"]]
 
 
 @case({}, 32)
@@ -711,8 +768,9 @@ def a_killed_replica_is_compared_at_its_marks(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("rot", "", ""): 1}, 4)
-def memory_of_a_replica_rots(world: Scenario) -> list[Row]:
+@case({("rot", "", ""): 2}, 4)
+def memory_of_a_replica_rots_and_the_database(world: Scenario) -> list[Row]:
+    """One row of the replica, and one of the store."""
     world.follow()
     world.deliver(2)
     world.replica.record(world.time + 60, kind="rot", topic="t", cause="memory", count=1)
@@ -937,7 +995,7 @@ SKEWED: Kinds = {
 KILLED_AND_MOVED: Kinds = {("excused", "stopped", ""): 2}
 
 
-KNOWN = {**CASES, **clock_cases.CASES, **drift_cases.CASES, **late_cases.CASES}
+KNOWN = {**CASES, **clock_cases.CASES, **drift_cases.CASES, **late_cases.CASES, **restore_cases.CASES}
 
 
 def all_cases() -> dict[str, list[Row]]:
@@ -1376,6 +1434,8 @@ def the_course_of_time_adds_up(summary: Summary, derived: "Aggregates") -> None:
 
 PROBLEMS: dict[str, Callable[[Oracle], list[Any]]] = {
     "lack the begin of the run with the replica's subscriptions, so losses may be missed": Oracle.headless,
+    "lack the record of a subscription": Oracle.unsubscribed,
+    "are lost between others, so messages that they sent may be missed": Oracle.holed_publishers,
     "began while another run of the same name still wrote": Oracle.overlaps,
     "are in no replica's journal": Oracle.unknown_requests,
     "came while records of replicas were lost": Oracle.hidden_requests,
@@ -1397,7 +1457,7 @@ def missing_participants_are_reported(summary: Summary, oracles: Mapping[str, Or
         assert 0 < len(expected) < len(oracles)
         for name, found in expected.items():
             if found != [0]:
-                assert re.search(rf"\b{len(found)} (replicas'|answered)", reported[name]), reported[name]
+                assert re.search(rf"\b{len(found)} (replicas'|answered|writers')", reported[name]), reported[name]
     assert not oracles["moved"].missing()
     assert len(oracles["requests_around_lost_records"].unknown_requests()) == 2
     assert len(oracles["requests_around_lost_records"].hidden_requests()) == 3
