@@ -29,6 +29,8 @@ BEGINS: Final = "lack the begin of the run"
 """Of the audit's problem that the first records of replicas' runs are missing: a disk was full when they began."""
 SUBSCRIPTIONS: Final = "lack the record of a subscription"
 """Of the audit's problem that a replica subscribed while its disk was full."""
+HOLES: Final = "are lost between others"
+"""Of the audit's problem that a worker, service or relay sent messages while its disk was full."""
 NO_DATABASE: Final = 4
 """Of a service that cannot use the database at its start."""
 FAILED: Final = 1
@@ -101,12 +103,14 @@ def unexplained_audit(
     found += [f"{count.count} of {count.of} unknown: {count.detail}" for count in summary.counts
               if count.verdict == "unknown" and count.of != "delivery"]  # fmt: skip
     lost_requests = [problem for problem in summary.problems if REQUESTS in problem]
-    lost_begins = [problem for problem in summary.problems if BEGINS in problem or SUBSCRIPTIONS in problem]
+    lost_records = [
+        problem for problem in summary.problems if any(each in problem for each in (BEGINS, SUBSCRIPTIONS, HOLES))
+    ]
     if not losing:
         found += lost_requests
     if not full:
-        found += lost_begins
-    explicable = (*cuts, *lost_requests, *lost_begins)
+        found += lost_records
+    explicable = (*cuts, *lost_requests, *lost_records)
     found += [problem for problem in summary.problems if problem not in explicable]
     if len(cuts) > len(full) + len(kills):
         found.append(f"{len(cuts)} journals are cut by {len(kills)} kills and {len(full)} full disks")

@@ -208,9 +208,10 @@ def test_lost_records_explain_hello_requests_in_their_time_and_no_others() -> No
     [
         "the journals of 1 replicas' runs (first: 14fe871f of replica-5) lack the begin of the run with …",
         "1 replicas' runs (first: 14fe871f of replica-5) lack the record of a subscription: …",
+        "9 records of 1 writers', services' and relays' runs (first: 0a1b2c3d of api-1) are lost between others, so …",
     ],
 )
-def test_a_full_disk_explains_missing_subscriptions_of_a_run(begin: str) -> None:
+def test_a_full_disk_explains_missing_records_of_a_run(begin: str) -> None:
     unknown = [Unknown("replica-1", "gap", BEGAN + 301.0)]
     assert unexplained(summary(problems=[begin]), unknown, FULL_DISK) == []
     assert unexplained(summary(problems=[begin, CUT]), [], KILL) == [begin]
