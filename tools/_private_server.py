@@ -105,7 +105,7 @@ class PrivateServer(ABC):
     def copy_database(self, url: str) -> str:
         """Create a database with the tables and rows of another one of this server. Returns its URL.
 
-        Nobody may be connected to the original. A store in the copy has the id of the original, see ``new_id``.
+        No process may be connected to the original. A store in the copy has the id of the original, see ``new_id``.
         Raises StoreUnavailable.
         """
         name = next(self._names)

@@ -99,12 +99,12 @@ def order_all(workers: list["subprocess.Popen[str]"], count: int = COUNT) -> Non
 
 
 KILLS = {
-    "writer.after_lock": "sqlite_url",
-    "writer.after_counter": "postgres_url",
-    "writer.before_commit": "sqlite_url",
-    "service.after_prepared": "postgres_url",
-    "service.before_answer": "sqlite_url",
-    "service.before_send": "postgres_url",
+    "writer.after_lock=kill@4": "sqlite_url",
+    "writer.after_counter=kill@4": "postgres_url",
+    "writer.before_commit=kill@4": "sqlite_url",
+    "service.after_prepared=kill@4": "postgres_url",
+    "service.before_answer=kill@4": "sqlite_url",
+    "service.before_send=kill@4": "postgres_url",
 }
 """Where the service is killed, and the database with which this is not left to ``tools/test --all``."""
 
@@ -121,7 +121,7 @@ def test_service_killed_in_the_middle_of_a_group_commits_nothing_twice(
     failpoint: str, database: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     with contextmanager(host_on)(request.getfixturevalue(database), tmp_path, 30) as host:
-        killed_in_the_middle(f"{failpoint}=kill@4", host)
+        killed_in_the_middle(failpoint, host)
 
 
 def killed_in_the_middle(failpoint: str, host: Host) -> None:

@@ -123,6 +123,7 @@ def test_check_fails_when_both_audits_have_no_input(tmp_path: Path) -> None:
         spark_cluster_app.check(tmp_path, tmp_path / "nowhere", None)
 
 
+@pytest.mark.empty_database
 def test_check_refuses_a_missing_and_an_empty_store(tmp_path: Path, sqlite_url: str) -> None:
     (tmp_path / "cluster.json").write_bytes(msgspec.json.encode(Cluster("spark://127.0.0.1:1", {})))
     with pytest.raises(StoreUnavailable, match=r"store\.sqlite"):

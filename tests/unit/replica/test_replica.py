@@ -405,6 +405,7 @@ def test_a_replica_without_any_publisher_polls_and_reports_it(sqlite_url: str, s
         assert "polled" in status.counters.deltas
 
 
+@pytest.mark.empty_database
 def test_a_missing_database_is_named_by_the_wait_and_used_when_it_is_created(sqlite_url: str) -> None:
     config = settings(sqlite_url)
     with Replica(config, topics=["t"]) as replica:
