@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from _processes import pause, poll
@@ -98,14 +99,14 @@ def order_all(workers: list["subprocess.Popen[str]"], count: int = COUNT) -> Non
         order(worker, count)
 
 
-KILLS = {
+KILLS = MappingProxyType({
     "writer.after_lock=kill@4": "sqlite_url",
     "writer.after_counter=kill@4": "postgres_url",
     "writer.before_commit=kill@4": "sqlite_url",
     "service.after_prepared=kill@4": "postgres_url",
     "service.before_answer=kill@4": "sqlite_url",
     "service.before_send=kill@4": "postgres_url",
-}
+})  # fmt: skip
 """Where the service is killed, and the database with which this is not left to ``tools/test --all``."""
 
 

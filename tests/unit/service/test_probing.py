@@ -116,6 +116,7 @@ def test_connect_without_check_is_rejected(capsys: pytest.CaptureFixture[str]) -
     assert "--connect needs --check" in capsys.readouterr().err
 
 
+@pytest.mark.empty_database
 def test_existing_database_is_used_as_by_a_writer(config: Config, database_url: str) -> None:
     path = config(store_url=database_url)
     assert failures(path) == []  # empty, and left so
@@ -168,6 +169,7 @@ def test_missing_database_with_a_mode_in_the_url(config: Config, tmp_path: Path)
 
 
 @pytest.mark.postgresql
+@pytest.mark.empty_database
 def test_role_without_create_privilege(config: Config, postgres_url: str) -> None:
     role = f"plain_{os.getpid()}"
     engine = sqlalchemy.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
