@@ -30,6 +30,7 @@ from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import RepeatFilter
 from pubsub_lib.store import Store
 from pubsub_lib.store.administration import new_id
+from tests.spark_session import small_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -214,19 +215,9 @@ def private_redis() -> Iterator[PrivateRedis]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
-    """The Spark session of all tests that need one: they run in one process, so that only one JVM starts.
-
-    It is for small tables: the JVM optimizes less, because optimizing code would take most of the time.
-    """
-    from pubsub_lib.audit.spark.session import QUICK_JVM, session  # other test processes need no pyspark
-
-    options = {
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.driver.extraJavaOptions": QUICK_JVM,
-    }
+    """The Spark session of all tests that need one: they run in one process, so that only one JVM starts."""
     try:
-        made, _ = session("local[2]", options=options)
+        made, _ = small_session()
     except ConfigError as error:
         if IN_CI:
             pytest.fail(str(error), pytrace=False)

@@ -17,6 +17,7 @@ from _command_line import Parser, positive
 from _measurements.command import Finding, Findings, log
 from _servers import PrivatePostgres
 
+from tests.spark_session import small_session
 from tests.unit.audit.joined_parts import FAULTS
 from tests.unit.audit.joined_runs import Tally, judged_alike, run
 from tests.unit.audit.oracle import Oracle
@@ -71,14 +72,7 @@ def _databases(text: str) -> tuple[str, ...]:
 
 @contextmanager
 def _session() -> Iterator["SparkSession"]:
-    from pubsub_lib.audit.spark.session import QUICK_JVM, session
-
-    options = {
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.driver.extraJavaOptions": QUICK_JVM,
-    }
-    made, new = session("local[2]", options=options)
+    made, new = small_session()
     try:
         yield made
     finally:
