@@ -230,11 +230,8 @@ class NeverUnregistersEverything(SubscriberFault):
             super().unregister_topic(topic)
 
 
-class UnregistersAllTopicsWithOne(SubscriberFault):
-    """``ends``: the topic whose end ends all."""
-
-    hasty = True
-    ends = ALL
+class WithTopics(SubscriberFault):
+    """A fault that knows the registered topics."""
 
     def __init__(self, inner: Any, cut: threading.Event) -> None:
         super().__init__(inner, cut)
@@ -243,6 +240,13 @@ class UnregistersAllTopicsWithOne(SubscriberFault):
     def register_topic(self, topic: str) -> None:
         self._topics.add(topic)
         super().register_topic(topic)
+
+
+class UnregistersAllTopicsWithOne(WithTopics):
+    """``ends``: the topic whose end ends all."""
+
+    hasty = True
+    ends = ALL
 
     def unregister_topic(self, topic: str) -> None:
         for each in self._topics if topic == self.ends else {topic}:
@@ -291,15 +295,7 @@ class AsksForOneTopic(SubscriberFault):
         super().request_hello(nonce, sorted(topics)[:1])
 
 
-class AsksForRegisteredTopics(SubscriberFault):
-    def __init__(self, inner: Any, cut: threading.Event) -> None:
-        super().__init__(inner, cut)
-        self._topics: set[str] = set()
-
-    def register_topic(self, topic: str) -> None:
-        self._topics.add(topic)
-        super().register_topic(topic)
-
+class AsksForRegisteredTopics(WithTopics):
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         super().request_hello(nonce, self._topics | set(topics))
 
