@@ -44,7 +44,8 @@ def merged(earlier: Tables, later: Tables, window: int) -> tuple[dict[str, pa.Ta
     which it has more. Of the anomalies that count, the first ``LIMIT`` of each kind are kept.
     """
     before, after = _windows(earlier), _windows(later)
-    lacking = _lacking(earlier["coverage"].to_pylist(), later["coverage"].to_pylist())
+    covered, covers = earlier["coverage"].to_pylist(), later["coverage"].to_pylist()
+    lacking = _lacking(covered, covers)
     kept: set[Key] = set()
     first_lacking, foreign = "", set[str]()
     for key in before.keys() & after.keys():
@@ -56,9 +57,9 @@ def merged(earlier: Tables, later: Tables, window: int) -> tuple[dict[str, pa.Ta
             if one.foreign:
                 foreign.add(key[0])
     taken = after.keys() - kept
-    less = _with_less(earlier["coverage"].to_pylist(), later["coverage"].to_pylist(), lacking)
+    less = _with_less(covered, covers, lacking)
     old, new = _findings(earlier["verdict"]), _findings(later["verdict"])
-    audited = {row["domain"] for row in later["coverage"].to_pylist() if row["findings"]}
+    audited = {row["domain"] for row in covers if row["findings"]}
     replaced = {each for each in old if each[0] in audited and (each[0] not in less or new[each] >= old[each])}
     dropped = {each for each in new if each[0] in less and new[each] < old[each]}
     found = {}

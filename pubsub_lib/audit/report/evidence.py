@@ -122,17 +122,20 @@ def _headless(domain: str, row: Row) -> str:
     """
     if not row["headless"]:
         return ""
-    first = row["first_headless"]
     return (
-        f"the journals of {row['headless']} replicas' runs{_of(domain)} (first: {first['run']} of {first['name']}) "
+        f"the journals of {row['headless']} replicas' runs{_of(domain)} {_first(row['first_headless'])} "
         "lack the begin of the run with the replica's subscriptions, so losses may be missed; add the older journals, "
         "and keep journals as long as a replica runs"
     )
 
 
+def _first(run: Row) -> str:
+    return f"(first: {run['run']} of {run['name']})"
+
+
 def _unsubscribed(tables: Tables, settings: AuditSettings) -> list[str]:
     return [
-        f"{row['number']} replicas' runs{_of(row['domain'])} (first: {row['first']['run']} of {row['first']['name']}) "
+        f"{row['number']} replicas' runs{_of(row['domain'])} {_first(row['first'])} "
         "lack the record of a subscription: after lost records they read or hold a topic without one, so its losses "
         "are missed; free disk space, or add the missing files"
         for row in participants.unsubscribed(tables.rows, tables.runs, settings).collect()
@@ -142,11 +145,10 @@ def _unsubscribed(tables: Tables, settings: AuditSettings) -> list[str]:
 def _holed(domain: str, row: Row) -> str:
     if not row["holed"]:
         return ""
-    first = row["first_holed"]
     return (
-        f"{row['lost']} records of {row['holed']} writers', services' and relays' runs{_of(domain)} (first: "
-        f"{first['run']} of {first['name']}) are lost between others, so messages that they sent may be missed; free "
-        "disk space, or add the missing files"
+        f"{row['lost']} records of {row['holed']} writers', services' and relays' runs{_of(domain)} "
+        f"{_first(row['first_holed'])} are lost between others, so messages that they sent may be missed; free disk "
+        "space, or add the missing files"
     )
 
 
