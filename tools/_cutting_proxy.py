@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
-COMMIT = re.compile(rb"COMMIT(?!TED)")  # not the isolation level
+COMMIT = re.compile(rb"(?<!AUTO)COMMIT(?!TED)")  # not autocommit, and not the isolation level
 PREPARED = re.compile(rb"P....([^\0]+)\0COMMIT\0", re.DOTALL)
 """PostgreSQL's message that prepares a COMMIT under a name."""
 Mode = Literal["pass", "before", "after", "late"]

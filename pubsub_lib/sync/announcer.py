@@ -112,7 +112,7 @@ class Announcer:
             agent = fitting(self._agent())
             below = self._below()
         except PubSubError as error:  # no server is known, or it is being closed
-            self._failed(error)
+            self._failed_unless_closed(error)
             return again
         announced = Announcement(
             agent=agent, interval=self._interval, below=list(below.agents), left_out=below.left_out
@@ -146,7 +146,7 @@ class Announcer:
                 continue
             self._accepted(above)
             return True
-        self._failed(error)
+        self._failed_unless_closed(error)
         return False
 
     def _post(self, call: HttpCall, body: bytes) -> tuple[str, ...]:
@@ -167,6 +167,11 @@ class Announcer:
         if self._failing:
             self._failing = False
             _log.info("the services above know this agent again")
+
+    def _failed_unless_closed(self, error: PubSubError) -> None:
+        """``close`` ends the announcement that is under way, which is no failure."""
+        if not self._closed:
+            self._failed(error)
 
     def _failed(self, error: PubSubError) -> None:
         self._above = ()

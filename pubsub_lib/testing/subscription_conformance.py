@@ -51,9 +51,11 @@ class SubscriptionConformance:
             witness = on.listening("tenant-1")
             rig.settings = msgspec.structs.replace(rig.settings, addresses=())
             listener, nonces = on.subscriber("tenant-1"), (f"nonce-{number}" for number in itertools.count())
+            link = on.send("tenant-1")
 
             def silent() -> bool:
-                """Whether neither a link nor a hello reply reaches the listener; each has reached the witness."""
+                """Whether neither a link nor a hello reply has reached the listener; each has reached the witness."""
+                nonlocal link
                 nonce, link = next(nonces), on.send("tenant-1")
                 listener.subscriber.request_hello(nonce, ["tenant-1"])
                 until_answered(witness, rig)
@@ -66,6 +68,9 @@ class SubscriptionConformance:
                     listener.subscriber.register_listen_address(address)
                 on.settle(listener, "tenant-1")
                 until_answered(listener, rig)
+                # A listener that is only slow seems silent. What it was sent then has come before a later link.
+                late = link.point in listener.received.points("tenant-1")
+                assert not late, "a link came from an address that was unregistered"
                 for address in addresses:
                     listener.subscriber.unregister_listen_address(address)
                 eventually(silent, rig.patience, "nothing comes from an address that was unregistered")

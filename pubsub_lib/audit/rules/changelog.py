@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pubsub_lib.audit.rules import restores
 from pubsub_lib.audit.rules.base_tables import POINT, closed, hidden_at_publisher
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import hashed, lookup, settled
+from pubsub_lib.audit.spark.settled import hashed, lookup, observed
 
 COLUMNS: Final = (*POINT, "verdict")
 
@@ -47,11 +47,13 @@ def findings(
         .filter((F.col("position") > F.col("floor")) & (F.col("position") <= F.col("head")))
         .join(hashed(committed.select(*POINT)), POINT, "left_anti")
     )
-    phantom = settled(phantom.select(*POINT, "sent_at", "sent_written"))
+    found = unpublished.unionByName(_broken(rows, known))
+    phantom, any_phantom = observed(phantom.select(*POINT, "sent_at", "sent_written"), F.lit(True))
+    if not any_phantom:
+        return found
     phantom = restores.with_restorable(phantom, events, committed, known, intervals, settings)
     verdict = F.when(F.col("restorable"), "unknown").otherwise("phantom_publish")
-    phantom = phantom.select(*POINT, verdict.alias("verdict"))
-    return unpublished.unionByName(phantom).unionByName(_broken(rows, known))
+    return found.unionByName(phantom.select(*POINT, verdict.alias("verdict")))
 
 
 def rotten(events: DataFrame) -> DataFrame:

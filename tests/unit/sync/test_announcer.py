@@ -225,6 +225,7 @@ def test_close_ends_a_running_announcement() -> None:
         made.close()
         assert made._loop.close(LONG)
         assert time.monotonic() - begun < 4.0, "its timeout is 5 s"
+    assert made.counters() == {"accepted": 0, "failed": 0}, "close() ended it"
 
 
 def test_close_waits_a_second_at_most_for_a_server_that_hangs(served: Served) -> None:
