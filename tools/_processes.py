@@ -59,16 +59,34 @@ def kill_tree(pid: int, timeout: float = 10.0) -> None:
 
 
 def pause(pid: int) -> bool:
-    """Send SIGSTOP to a child of this process, and wait until all its threads are stopped: until then each of them may
-    run on. False: it has ended. Its exit status is left for the caller.
+    """Send SIGSTOP to a process, and wait until all its threads are stopped: until then each of them may run on.
+    False: it has ended. Its exit status is left for the caller.
     """
     try:
         os.kill(pid, signal.SIGSTOP)
-        # /proc would show the state of only one thread.
-        found = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-    except (ProcessLookupError, ChildProcessError):  # its end was already waited for
+    except ProcessLookupError:
         return False
-    return found is not None and found.si_code == os.CLD_STOPPED
+    return wait_stopped(pid)
+
+
+def wait_stopped(pid: int) -> bool:
+    """Wait until all threads of a process are stopped, as by SIGSTOP. False: it has ended."""
+    while states := _states_of_threads(pid):
+        if states == {"T"}:
+            return True
+        time.sleep(_POLL_SECONDS)
+    return False
+
+
+def _states_of_threads(pid: int) -> set[str]:
+    """Empty when the process has ended."""
+    states = set()
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            states.add(thread.read_text().rpartition(") ")[2][0])
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # the thread has ended
+    return states - {"Z", "X"}
 
 
 def poll(probe: Callable[[], bool], timeout: float) -> bool:

@@ -7,7 +7,7 @@ import sys
 import threading
 import urllib.request
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from _patience import longest
 from _processes import free_ports, pause, poll
@@ -15,6 +15,7 @@ from _processes import free_ports, pause, poll
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.errors import StoreBusy
 from tests.e2e.network import Namespace
+from tests.e2e.warm_start import Running, started
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = longest(120.0)
@@ -66,7 +67,7 @@ class Host:
         """The arguments of Python that start the service."""
         self.environment: dict[str, str] = {}
         """Additional environment variables of the host's processes."""
-        self._processes: list[subprocess.Popen[str]] = []
+        self._processes: list[Running] = []
         self._complaints = folder / "stderr"
 
     def change(self, old: str, new: str) -> None:
@@ -88,17 +89,17 @@ class Host:
         )
         return done.returncode, done.stdout + done.stderr
 
-    def service(self, failpoint: str = "") -> "subprocess.Popen[str]":
+    def service(self, failpoint: str = "") -> Running:
         """Start a service and wait until it is ready."""
         process = self.begin(failpoint)
         self.must_get_ready(process)
         return process
 
-    def begin(self, failpoint: str = "") -> "subprocess.Popen[str]":
+    def begin(self, failpoint: str = "") -> Running:
         """Start a service; do not wait for it."""
         return self._start([*self.program, "--config-file", str(self.config)], failpoint)
 
-    def must_get_ready(self, process: "subprocess.Popen[str]") -> None:
+    def must_get_ready(self, process: Running) -> None:
         """Wait until a started service is ready."""
         assert poll(lambda: self.is_ready() or process.poll() is not None, LONG), self._complaints.read_text()
         assert process.poll() is None, (process.returncode, self._complaints.read_text())
@@ -118,14 +119,14 @@ class Host:
         prefix = f'pubsub_service_{name}{{what="{what}"}} '
         return float(next(line for line in lines if line.startswith(prefix)).removeprefix(prefix))
 
-    def worker(self, failpoint: str = "", origin: str | None = None) -> "subprocess.Popen[str]":
+    def worker(self, failpoint: str = "", origin: str | None = None) -> Running:
         """Start a worker, which then waits for orders."""
         script = str(Path(__file__).with_name("service_worker.py"))
         process = self._start([script, str(self.config), self.name if origin is None else origin], failpoint)
         assert answer(process) == "ready\n", process.communicate()
         return process
 
-    def controller(self, failpoint: str = "") -> "subprocess.Popen[str]":
+    def controller(self, failpoint: str = "") -> Running:
         """Start a controller, which prints "synced" when it is synced."""
         script = str(Path(__file__).with_name("service_controller.py"))
         return self._start([script, str(self.config)], failpoint)
@@ -136,30 +137,20 @@ class Host:
             process.kill()
             process.communicate()
 
-    def _start(self, arguments: list[str], failpoint: str) -> "subprocess.Popen[str]":
-        with self._complaints.open("a") as complaints:
-            process = self._popen(arguments, failpoint, complaints)
+    def _start(self, arguments: list[str], failpoint: str) -> Running:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}",
+            "PUBSUB_LIB_FAILPOINT": failpoint,
+            "PYTHONFAULTHANDLER": "1",  # for answer()
+            **self.environment,
+        }
+        process = started(arguments, environment, self._complaints, self._prefix)
         self._processes.append(process)
         return process
 
-    def _popen(self, arguments: list[str], failpoint: str, complaints: TextIO) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [*self._prefix, sys.executable, *arguments],
-            env={
-                **os.environ,
-                "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}",
-                "PUBSUB_LIB_FAILPOINT": failpoint,
-                "PYTHONFAULTHANDLER": "1",  # for answer()
-                **self.environment,
-            },
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=complaints,  # not a pipe: no thread reads it, and a full pipe would block the process
-            text=True,
-        )
 
-
-def answer(process: "subprocess.Popen[str]") -> str:
+def answer(process: Running) -> str:
     """The next line that a process writes; empty at its end. One that writes nothing for ``LONG`` seconds is aborted:
     the file stderr of the host's folder then shows where each of its threads waited.
     """
@@ -177,14 +168,14 @@ def answer(process: "subprocess.Popen[str]") -> str:
         late.cancel()
 
 
-def order(worker: "subprocess.Popen[str]", count: int) -> None:
+def order(worker: Running, count: int) -> None:
     """Order ``count`` transactions from a worker; do not wait for it."""
     assert worker.stdin is not None
     worker.stdin.write(f"{count}\n")
     worker.stdin.flush()
 
 
-def begin(worker: "subprocess.Popen[str]") -> None:
+def begin(worker: Running) -> None:
     """Order one transaction, and wait until only its commit is left, which waits for :func:`commit`."""
     assert worker.stdin is not None
     worker.stdin.write("announce 1\n")
@@ -192,14 +183,14 @@ def begin(worker: "subprocess.Popen[str]") -> None:
     assert answer(worker) == "commits\n"
 
 
-def commit(worker: "subprocess.Popen[str]") -> None:
+def commit(worker: Running) -> None:
     """Let a worker commit after :func:`begin`; do not wait for it."""
     assert worker.stdin is not None
     worker.stdin.write("\n")
     worker.stdin.flush()
 
 
-def pause_between_transactions(process: "subprocess.Popen[str]", store: Store) -> None:
+def pause_between_transactions(process: Running, store: Store) -> None:
     """Stop a process by SIGSTOP, but not while it has a transaction open, which would block the database."""
     while True:
         assert pause(process.pid)
@@ -212,20 +203,20 @@ def pause_between_transactions(process: "subprocess.Popen[str]", store: Store) -
             return
 
 
-def done(worker: "subprocess.Popen[str]") -> int:
+def done(worker: Running) -> int:
     """Wait for the ordered transactions; return the store's position after them."""
     line = answer(worker)
     assert line, f"the worker ended with {worker.wait(LONG)}; its error is in the file stderr of the host's folder"
     return int(line)
 
 
-def write(worker: "subprocess.Popen[str]", count: int) -> int:
+def write(worker: Running, count: int) -> int:
     """Order transactions and wait for them."""
     order(worker, count)
     return done(worker)
 
 
-def fork(worker: "subprocess.Popen[str]", count: int, how: str = "fork") -> int:
+def fork(worker: Running, count: int, how: str = "fork") -> int:
     """Order ``count`` transactions from a child that the worker forks, or spawns, now; wait for them."""
     assert worker.stdin is not None
     worker.stdin.write(f"{how} {count}\n")

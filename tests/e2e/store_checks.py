@@ -1,34 +1,29 @@
 """Checks of a store's consistency after any fault, and functions that start the writer and reader processes."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Point, Want
+from pubsub_lib.failpoints import VARIABLE
 from pubsub_lib.store import Store
+from tests.e2e.warm_start import Running, WarmProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def start_writer(database: str, journal: Path, total: int, failpoint: str = "") -> "subprocess.Popen[str]":
+def start_writer(database: str, journal: Path, total: int, failpoint: str = "") -> Running:
     """Start ``store_writer.py`` in another process."""
-    environment = {**os.environ, "PUBSUB_LIB_FAILPOINT": failpoint, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(Path(__file__).with_name("store_writer.py")), database, str(journal), str(total)]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    arguments = [str(Path(__file__).with_name("store_writer.py")), database, str(journal), str(total)]
+    return WarmProcess(arguments, {**os.environ, VARIABLE: failpoint})
 
 
-def start_reader(database: str, failpoint: str) -> "subprocess.Popen[str]":
+def start_reader(database: str, failpoint: str) -> Running:
     """Start a process that reads everything, by a full and a delta sync in one snapshot."""
-    code = (
-        "import sys; from pubsub_lib.store import Store; from pubsub_lib.core.model import ALL, ZERO, Want; "
-        "Store(sys.argv[1]).read_sync({ALL: Want(), 'default': Want(after=ZERO)})"
-    )
-    environment = {**os.environ, "PUBSUB_LIB_FAILPOINT": failpoint, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen([sys.executable, "-c", code, database], env=environment, stderr=subprocess.PIPE, text=True)
+    arguments = [str(Path(__file__).with_name("store_reader.py")), database]
+    return WarmProcess(arguments, {**os.environ, VARIABLE: failpoint})
 
 
-def finish(process: "subprocess.Popen[str]", status: int = 0) -> None:
+def finish(process: Running, status: int = 0) -> None:
     """Wait for the process's end, and show its errors when the exit code is not the expected one."""
     _, errors = process.communicate(timeout=90)
     assert process.returncode == status, errors

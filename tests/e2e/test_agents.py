@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -13,8 +11,9 @@ from typing import Any
 import pytest
 from _processes import poll
 
-from tests.e2e.service_host import LONG, ROOT, Host, answer
+from tests.e2e.service_host import LONG, Host, answer
 from tests.e2e.test_relays import OPTIONS
+from tests.e2e.warm_start import Running, WarmProcess
 
 INTERVAL = 1.0
 DISAPPEARS = 3 * INTERVAL + INTERVAL
@@ -34,9 +33,9 @@ class Tree:
             host.change("[publisher_service]\n", "[publisher_service]\nserve_syncs = true\n")
         above = f"http://127.0.0.1:{self.origin.metrics_port}"
         self.relay.change("topics = t0, t1", f"topics = t0, t1\nsync_url = {above}")
-        self._replicas: list[subprocess.Popen[str]] = []
+        self._replicas: list[Running] = []
 
-    def replica(self, name: str) -> "subprocess.Popen[str]":
+    def replica(self, name: str) -> Running:
         """Start a replica, and wait until it is synced."""
         config = self._folder / f"{name}.conf"
         config.write_text(
@@ -44,17 +43,10 @@ class Tree:
             f"parents = {self.relay.settings.bind_address}\nenable_pub_sub = true\n"
             f"announce_interval = {INTERVAL}\nmax_idle_time = 1\nreading_age = 0.5\nround_trip = 0.5\n"
         )
-        with (self._folder / f"{name}.log").open("w") as log:
-            process = subprocess.Popen(
-                [sys.executable, str(CONTROLLER), str(config)],
-                env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+        log = self._folder / f"{name}.log"
+        process = WarmProcess([str(CONTROLLER), str(config)], os.environ, log)
         self._replicas.append(process)
-        assert answer(process) == "synced\n", (self._folder / f"{name}.log").read_text()
+        assert answer(process) == "synced\n", log.read_text()
         return process
 
     def agents(self, host: Host) -> dict[str, dict[str, Any]]:
@@ -98,7 +90,7 @@ def test_agents_below_a_relay_are_seen_at_the_service_until_they_end(tree: Tree)
     assert tree.origin.metric("agents", "known") == 3
     assert poll(lambda: tree.origin.metric("agents", "unsynced") == 0, LONG), "they announced themselves at their start"
     assert 0 < tree.origin.metric("agents", "max_staleness") < LONG
-    closed.communicate("")  # the end of its input
+    closed.communicate()  # the end of its input
     assert "agent-2" not in tree.agents(tree.relay), "it left"
     killed.kill()
     killed.wait(LONG)

@@ -18,9 +18,11 @@ from typing import Any
 
 import pytest
 from _private_server import PrivateServer
+from _processes import wait_stopped
 
 from pubsub_lib import Replica, Store
 from tests.e2e.service_host import LONG, Host
+from tests.e2e.warm_start import Running
 from tests.unit.cli.world import ROOT, World
 
 ROUTES = ROOT / "tools/data/rib-small.jsonl.gz"
@@ -65,9 +67,9 @@ def expected(path: Path) -> dict[tuple[str, str], tuple[str, Any]]:
     return found
 
 
-def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+def ended(process: Running) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=LONG)
-    return process.returncode, out, err
+    return process.wait(), out, err
 
 
 @pytest.mark.parametrize("place", ["writer.after_lock", "writer.before_commit", "writer.after_commit"])
@@ -100,7 +102,7 @@ def test_signal_during_a_transaction_leaves_no_partial_transaction(
 ) -> None:
     path = write(tmp_path / "objects.jsonl", 100)
     process = world.process("load", path, "--batch", 10, failpoint="writer.before_commit=stop@4")
-    assert os.waitpid(process.pid, os.WUNTRACED)[1] & 0xFF == 0x7F  # it stopped itself
+    assert wait_stopped(process.pid)  # it stopped itself
     process.send_signal(number)
     process.send_signal(signal.SIGCONT)
     assert ended(process) == (
@@ -118,7 +120,7 @@ def test_a_signal_during_an_export_leaves_no_file(sqlite: World, tmp_path: Path)
     target = tmp_path / "out"
     target.mkdir()
     process = sqlite.process("export", target / "net.jsonl", failpoint="sync.during_snapshot=stop")
-    assert os.waitpid(process.pid, os.WUNTRACED)[1] & 0xFF == 0x7F
+    assert wait_stopped(process.pid)
     assert [each.suffix for each in target.iterdir()] == [".part"]
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGCONT)
@@ -176,7 +178,7 @@ def test_load_continues_after_a_database_restart(private_postgres: PrivateServer
     world = made(private_postgres.url, tmp_path)
     path = write(tmp_path / "objects.jsonl", 100)
     process = world.process("load", path, "--batch", 10, failpoint="writer.before_commit=stop@4")
-    assert os.waitpid(process.pid, os.WUNTRACED)[1] & 0xFF == 0x7F
+    assert wait_stopped(process.pid)
     private_postgres.kill()
     process.send_signal(signal.SIGCONT)
     code, out, err = ended(process)

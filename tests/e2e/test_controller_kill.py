@@ -4,7 +4,6 @@ restarted controller needs one full sync.
 
 import json
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from pubsub_lib import Store
 from tests.e2e.service_host import LONG, Host, Watched, write
+from tests.e2e.warm_start import Running
 
 QUICK: dict[str, Any] = {"max_idle_time": 0.5, "reading_age": 0.3, "round_trip": 0.3, "poll_interval": 0.2}
 
@@ -24,12 +24,12 @@ def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
     host.close()
 
 
-def next_line(controller: "subprocess.Popen[str]") -> str:
+def next_line(controller: Running) -> str:
     assert controller.stdout is not None
     return controller.stdout.readline()
 
 
-def must_hold(controller: "subprocess.Popen[str]", position: int, store: Store) -> None:
+def must_hold(controller: Running, position: int, store: Store) -> None:
     """Check that the controller reaches the position and equals the database there."""
     assert controller.stdin is not None
     controller.stdin.write(f"{position}\n")

@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from pubsub_lib import Settings, Store
 from tests.e2e.service_host import LONG, Host, Watched
 from tests.e2e.test_keys import pair_file
 from tests.e2e.test_relays import OPTIONS
+from tests.e2e.warm_start import Running
 
 INSTANCES = 10
 STARTED = re.compile(r"runs as \w+ at (tcp://127\.0\.0\.1:\d+), its HTTP endpoint at 127\.0\.0\.1:(\d+)")
@@ -35,12 +35,12 @@ class FreeHost(Host):
         self.settings = Settings.from_file(self.config)
         self.bound = ""
 
-    def begin(self, failpoint: str = "") -> "subprocess.Popen[str]":
+    def begin(self, failpoint: str = "") -> Running:
         """Start a service; do not wait for it."""
         self._complaints.write_text("")
         return super().begin(failpoint)
 
-    def must_get_ready(self, process: "subprocess.Popen[str]") -> None:
+    def must_get_ready(self, process: Running) -> None:
         """Wait until a started service is ready."""
         assert poll(lambda: self._started() or process.poll() is not None, LONG), self._complaints.read_text()
         super().must_get_ready(process)

@@ -5,7 +5,6 @@ worker sees its own commits; replicas equal the database without a full sync.
 """
 
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from tests.e2e.service_host import (
     write,
 )
 from tests.e2e.store_checks import assert_consistent
+from tests.e2e.warm_start import Running
 
 WORKERS = 3
 COUNT = 20
@@ -94,7 +94,7 @@ def transactions(store: Store) -> int:
     return assert_consistent(store)
 
 
-def order_all(workers: list["subprocess.Popen[str]"], count: int = COUNT) -> None:
+def order_all(workers: list[Running], count: int = COUNT) -> None:
     for worker in workers:
         order(worker, count)
 
@@ -182,7 +182,7 @@ def test_transaction_of_a_worker_killed_while_it_waits_is_not_committed(host: Ho
         assert transactions(store) == 7
 
 
-def waits_in_receive(worker: "subprocess.Popen[str]") -> bool:
+def waits_in_receive(worker: Running) -> bool:
     """Whether the worker's main thread waits for a socket: after ``begin``, for the answer of the stopped service."""
     return "poll" in Path(f"/proc/{worker.pid}/wchan").read_text()
 

@@ -15,6 +15,7 @@ from _processes import poll
 
 from pubsub_lib import Store
 from tests.e2e.service_host import LONG, Host, Watched, write
+from tests.e2e.warm_start import Running
 
 FILES = 512
 GREETING = b"\xff" + bytes(8) + b"\x7f\3\0NULL" + bytes(48) + b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB"
@@ -78,7 +79,7 @@ sys.stdin.read()
 """Subscribes to 8 MB, for which ZeroMQ needs 360 MB of memory."""
 
 
-def resident(process: "subprocess.Popen[str]") -> int:
+def resident(process: Running) -> int:
     """MiB of a process."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) // 1024

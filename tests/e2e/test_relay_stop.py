@@ -5,7 +5,6 @@ what asks it waits: the replicas below it leave it in time, stay at the other re
 """
 
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -20,13 +19,14 @@ from pubsub_lib import Settings, Store
 from tests.e2e.service_host import LONG, Host, Watched, write
 from tests.e2e.test_relay_cut import QUICK, seconds_until_moved
 from tests.e2e.test_relays import listens_to, serve_syncs
+from tests.e2e.warm_start import Running
 
 PAUSE = 0.02
 """Seconds between two transactions."""
 
 
 @contextmanager
-def writes(worker: "subprocess.Popen[str]") -> Iterator[None]:
+def writes(worker: Running) -> Iterator[None]:
     """Transactions without end, a few dozen a second."""
     ended = threading.Event()
 
@@ -59,7 +59,7 @@ def child(origin: Host, parents: Sequence[Host], urls: Sequence[str] = ()) -> Se
     )  # fmt: skip
 
 
-def must_equal(children: Sequence[Watched], worker: "subprocess.Popen[str]", store: Store) -> None:
+def must_equal(children: Sequence[Watched], worker: Running, store: Store) -> None:
     position = write(worker, 5)
     for each in children:
         each.must_come_to(position, store)

@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +11,7 @@ from _processes import poll
 
 from pubsub_lib import Store
 from tests.e2e.service_host import LONG, Host
+from tests.e2e.warm_start import Running
 
 HOUR = 3600.0
 IN_USE = "the configuration is reloaded; changed and in use: "
@@ -27,7 +27,7 @@ class Reloaded:
         self._systemd = systemd
         self.process = self.start()
 
-    def start(self) -> "subprocess.Popen[str]":
+    def start(self) -> Running:
         """Start the service."""
         process = self._host.service()
         self._until_ready()

@@ -1,6 +1,5 @@
 """``role = standby``: a service on a real standby of PostgreSQL answers first syncs, and nothing older is believed."""
 
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from pubsub_lib import Settings, Store
 from pubsub_lib.store import url
 from tests.conftest import IN_CI
 from tests.e2e.service_host import LONG, Host, Watched, write
+from tests.e2e.warm_start import Running
 
 QUICK: dict[str, Any] = {"max_idle_time": 1.0, "reading_age": 0.3, "round_trip": 0.5, "sync_backoff": 0.1}
 TOPICS = ("t0", "t1")
@@ -45,7 +45,7 @@ class World:
             own, store_url="", sync_url=urls, addresses=(own.bind_address,), timing=timing, service_name=""
         )
 
-    def begun(self) -> tuple["subprocess.Popen[str]", int]:
+    def begun(self) -> tuple[Running, int]:
         """Start everything. Returns a worker, and the position of what it wrote, which the standby has, too."""
         self.origin.service()
         self.standby.service()

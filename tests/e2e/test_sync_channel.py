@@ -6,11 +6,8 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
 
 import pytest
 from _processes import poll
@@ -20,6 +17,7 @@ from pubsub_lib.core.model import Want
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.testing.stream_proxy import StreamProxy
 from tests.e2e.service_host import LONG, ROOT, Host, answer, write
+from tests.e2e.warm_start import started
 from tests.unit.sync.cut_proxy import CutProxy
 from tests.unit.sync.test_client import client
 
@@ -44,18 +42,9 @@ class Remote:
         # In a mount namespace of its own, the folder of the database is empty.
         hide = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none "{hidden}" && exec "$@"', "sh"]
         self.log = folder / "stderr"
-        with self.log.open("w") as log:
-            self.process = self._started(hide if os.geteuid() == 0 else [], log)
-
-    def _started(self, hide: list[str], log: TextIO) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [*hide, sys.executable, str(CONTROLLER), str(self.config)],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"}
+        prefix = hide if os.geteuid() == 0 else []
+        self.process = started([str(CONTROLLER), str(self.config)], environment, self.log, prefix)
 
     def ordered(self, position: int) -> None:
         """Order what it holds at this position."""

@@ -13,6 +13,7 @@ import pytest
 from pubsub_lib import Settings, Store
 from pubsub_lib.cli.main import main
 from tests.e2e.service_host import Host
+from tests.e2e.warm_start import Running, WarmProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -83,20 +84,24 @@ class World:
         out, err = self.capture.readouterr()
         return CommandResult(code, out, err)
 
-    def process(self, *arguments: object, **options: Any) -> "subprocess.Popen[str]":
+    def process(self, *arguments: object, **options: Any) -> Running:
         """The same in a separate process; its streams are pipes unless ``options`` name others."""
         return start("--config-file", self.config, *arguments, **options)
 
 
-def start(*arguments: object, failpoint: str = "", **options: Any) -> "subprocess.Popen[str]":
-    """``pubsub-db`` in a separate process. ``failpoint``: see :mod:`pubsub_lib.failpoints`."""
+def start(*arguments: object, failpoint: str = "", **options: Any) -> Running:
+    """``pubsub-db`` in a separate process. ``failpoint``: see :mod:`pubsub_lib.failpoints`. ``options`` are those of
+    Popen: with some, the process is a new Python.
+    """
+    command = ["-m", "pubsub_lib.cli", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}", "PUBSUB_LIB_FAILPOINT": failpoint}
+    if not options:
+        process = WarmProcess(command, environment)
+        assert process.stdin is not None
+        process.stdin.close()
+        return process
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(
-        [sys.executable, "-m", "pubsub_lib.cli", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}", "PUBSUB_LIB_FAILPOINT": failpoint},
-        text=True,
-        **{**streams, **options},
-    )
+    return subprocess.Popen([sys.executable, *command], env=environment, text=True, **{**streams, **options})
 
 
 def imported(*arguments: object) -> tuple[str, set[str]]:

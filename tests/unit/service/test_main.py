@@ -27,11 +27,12 @@ from pubsub_lib.service import main as main_module
 from pubsub_lib.service.main import main, state_of
 from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.options import ZmqOptions
+from tests.e2e.warm_start import Running, WarmProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG = longest(120.0)
 
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Running]
 
 
 @pytest.fixture(autouse=True)
@@ -56,15 +57,12 @@ def config(tmp_path: Path) -> Path:
 @pytest.fixture
 def start(config: Path) -> Iterator[Start]:
     """Start the command in its own process; the process is always ended with the test."""
-    started: list[subprocess.Popen[str]] = []
+    started: list[Running] = []
 
-    def run(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pubsub_lib.service", "--config-file", str(config), *arguments],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}", **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+    def run(*arguments: str, **environment: str) -> Running:
+        process = WarmProcess(
+            ["-m", "pubsub_lib.service", "--config-file", str(config), *arguments],
+            {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}", **environment},
         )
         started.append(process)
         return process

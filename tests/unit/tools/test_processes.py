@@ -4,9 +4,10 @@ import itertools
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from _processes import alive, children, free_port, free_ports, kill_tree, poll
+from _processes import alive, children, free_port, free_ports, kill_tree, pause, poll
 
 # A parent, a child, and a grandchild in a separate session, as a database server's backends are.
 _FAMILY = """
@@ -32,6 +33,27 @@ def test_kill_tree_of_one_that_ended_does_nothing() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     kill_tree(ended.pid)
+
+
+def test_paused_process_has_no_thread_that_runs_on() -> None:
+    code = (
+        "import itertools, threading\n"
+        "turns = [0, 0]\n"
+        "def turn(number):\n"
+        "    while True: turns[number] += 1\n"
+        "for number in (0, 1): threading.Thread(target=turn, args=(number,), daemon=True).start()\n"
+        "while not all(turns): pass\n"
+        "print(1, flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as busy:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        assert pause(busy.pid)
+        used = Path(f"/proc/{busy.pid}/schedstat").read_text()
+        assert pause(busy.pid)
+        assert Path(f"/proc/{busy.pid}/schedstat").read_text() == used
+        busy.kill()
+    assert not pause(busy.pid)
 
 
 def test_free_port_is_below_the_range_of_outgoing_connections() -> None:

@@ -4,7 +4,6 @@ import json
 import select
 import shlex
 import signal
-import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -13,6 +12,7 @@ import pytest
 from pubsub_lib import Settings, Store, StoreSettings
 from pubsub_lib.cli.commands.log import more
 from pubsub_lib.store.inspection import behind
+from tests.e2e.warm_start import Running
 from tests.unit.cli.world import World
 from tests.unit.store.test_changelog import backup, restore
 
@@ -229,7 +229,7 @@ def test_follow_shows_a_change_that_replaces_the_last_one_after_a_restore(fresh:
 
 
 @contextmanager
-def following(world: World, since: int) -> "Iterator[subprocess.Popen[str]]":
+def following(world: World, since: int) -> "Iterator[Running]":
     """The positions after ``since``, one on a line."""
     process = world.process("log", "--follow", "--since", since, "-f", "value", "-c", "position")
     try:

@@ -4,7 +4,6 @@ import json
 import queue
 import re
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from pubsub_lib.cli.message_rows import ReceivedMessage
 from pubsub_lib.cli.row_printer import RowPrinter
 from pubsub_lib.core.envelope import Envelope
 from tests.e2e.service_host import LONG
+from tests.e2e.warm_start import Running
 from tests.unit.cli.test_message_rows import sent
 from tests.unit.cli.world import World
 
@@ -34,7 +34,7 @@ def write(world: World, key: str, topic: str) -> int:
 
 
 @contextmanager
-def watching(world: World, *arguments: object) -> "Iterator[subprocess.Popen[str]]":
+def watching(world: World, *arguments: object) -> "Iterator[Running]":
     """A watch of the topic "a", with these arguments. It has received a message when the block begins."""
     process = world.process("watch", "a", *arguments)
     try:
@@ -51,7 +51,7 @@ def watching(world: World, *arguments: object) -> "Iterator[subprocess.Popen[str
 class LineReader:
     """JSON lines of a process, with a bound on the wait."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: Running) -> None:
         self._lines: queue.Queue[str] = queue.Queue()
         assert process.stdout is not None
         stream = process.stdout
