@@ -103,7 +103,8 @@ def test_replica_with_a_corrupted_object_fails_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_run_leaves_no_files_and_processes(how: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "tools" / "chaos_app.py"), "--minutes", "10", "--no-audit"]
     with subprocess.Popen(

@@ -240,7 +240,8 @@ def demo_in_the_middle(folder: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
+@pytest.mark.long
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_demo_leaves_no_files_and_processes(how: signal.Signals, tmp_path: Path) -> None:
     with demo_in_the_middle(tmp_path) as running:
         assert len(processes_of(tmp_path)) > 2

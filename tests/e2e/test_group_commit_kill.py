@@ -55,7 +55,12 @@ def host_on(database: str, folder: Path, timeout: int) -> Iterator[Host]:
         host.close()
 
 
-@pytest.fixture(params=[pytest.param(name, marks=marks) for name, marks in DATABASES.items()])
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=[*marks, *([] if name == "postgres_url" else [pytest.mark.long])])
+        for name, marks in DATABASES.items()
+    ]
+)
 def database_url(request: pytest.FixtureRequest) -> str:
     """URL of a database for this test."""
     return str(request.getfixturevalue(request.param))
@@ -82,7 +87,7 @@ def impatient_host_on_servers(tmp_path: Path, server_url: str) -> Iterator[Host]
 @pytest.fixture(
     params=[
         pytest.param("postgres_url", id="postgresql", marks=pytest.mark.postgresql),
-        pytest.param("mariadb_url", id="mariadb", marks=pytest.mark.mariadb),
+        pytest.param("mariadb_url", id="mariadb", marks=[pytest.mark.mariadb, pytest.mark.long]),
     ]
 )
 def server_url(request: pytest.FixtureRequest) -> str:

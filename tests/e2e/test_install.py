@@ -108,6 +108,7 @@ def has_only(folder: Path, extras: tuple[str, ...], variables: Mapping[str, str]
     return there - OF_VENV == {"pubsub-lib", *required_by(folder / WHEEL, extras)} - OF_VENV
 
 
+@pytest.mark.long
 def test_library_is_installed_from_the_wheel_and_follows_the_tutorial(folder: Path, index: Path) -> None:
     """The wheel requires all that the tutorial needs: the environment has nothing else."""
     first, second = blocks("The library", "bash")
@@ -122,6 +123,7 @@ def test_library_is_installed_from_the_wheel_and_follows_the_tutorial(folder: Pa
     assert has_only(folder, ("postgresql", "zmq"), variables)
 
 
+@pytest.mark.long
 def test_wheel_that_does_not_require_what_it_imports_is_detected(wheel: Path, tmp_path: Path, index: Path) -> None:
     without_requirement(wheel, "xxhash", tmp_path)
     first, _ = blocks("The library", "bash")
@@ -149,6 +151,7 @@ def ready(port: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_service_is_installed_checked_started_and_receives_a_change(folder: Path, index: Path) -> None:
     setting_up, starting, writing = blocks("A host with writers", "bash")
     for name in ("bin", "etc/systemd/system", "opt", "state"):

@@ -27,6 +27,7 @@ def audit(arguments: Sequence[str], **variables: str) -> "subprocess.CompletedPr
     )
 
 
+@pytest.mark.long
 def test_small_audit_starts_from_the_prepared_archive(tmp_path: Path) -> None:
     try:
         found_java()

@@ -75,6 +75,7 @@ def build(docs: Path, site: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.long
 def test_the_site_is_built_strictly_and_can_be_read(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     site = tmp_path / "site"
     done = build(DOCS, site)

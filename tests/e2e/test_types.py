@@ -67,6 +67,7 @@ def pyright(file: Path, folder: Path) -> Wrong:
     return {each["range"]["start"]["line"] + 1 for each in found["generalDiagnostics"] if each["severity"] == "error"}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", [mypy, pyright], ids=lambda checker: checker.__name__)
 def test_type_checkers_accept_the_program_and_find_each_mistake(

@@ -63,7 +63,7 @@ def test_files_of_short_processes_are_converted_by_later_ones(tmp_path: Path) ->
 
 
 def test_retention_holds_across_short_processes(tmp_path: Path) -> None:
-    runs = [short_process(tmp_path) for _ in range(15)]
+    runs = [short_process(tmp_path) for _ in range(7)]
     for number, run in enumerate(runs):
         age(tmp_path / f"{run}-000001.journal", 86_400 - 60 * number)
     size = 3 * (tmp_path / f"{runs[0]}-000001.journal").stat().st_size

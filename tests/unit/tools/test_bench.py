@@ -50,6 +50,7 @@ def small(links: int = 3) -> Plan:
     return payload.plan("bench", keys=20, transactions=links, changes=4, seed=1)
 
 
+@pytest.mark.long
 def test_quick_measures_every_case_and_prints_json(tmp_path: Path) -> None:
     copy = tmp_path / "bench.json"
     program = str(ROOT / "tools/bench_app.py")

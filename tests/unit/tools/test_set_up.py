@@ -200,11 +200,11 @@ def test_waits(private_{kind}):
 @pytest.mark.parametrize(
     ("ending", "kind", "arguments"),
     [
-        pytest.param(signal.SIGINT, "postgres", [], marks=pytest.mark.postgresql),
-        pytest.param(signal.SIGTERM, "postgres", [], marks=pytest.mark.postgresql),
+        pytest.param(signal.SIGINT, "postgres", [], marks=[pytest.mark.postgresql, pytest.mark.long]),
+        pytest.param(signal.SIGTERM, "postgres", [], marks=[pytest.mark.postgresql, pytest.mark.long]),
         pytest.param(signal.SIGTERM, "postgres", ["-n", "1"], marks=pytest.mark.postgresql),
         pytest.param(signal.SIGINT, "mariadb", [], marks=pytest.mark.mariadb),
-        pytest.param(signal.SIGTERM, "mariadb", [], marks=pytest.mark.mariadb),
+        pytest.param(signal.SIGTERM, "mariadb", [], marks=[pytest.mark.mariadb, pytest.mark.long]),
     ],
 )
 def test_no_server_is_left_after(

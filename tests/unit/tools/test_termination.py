@@ -20,9 +20,13 @@ COMMANDS = {
     "simulate": ("tools/_simulate.py --seeds 100000 --jobs 2", 2),
 }
 """Command line, and the number of its children when all are started."""
+QUICK = ("idle_cost", "simulate")
+"""Those that are not left to ``tools/test --all``: one with programs, one with forked functions."""
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in COMMANDS]
+)
 def test_sigterm_ends_a_tool_with_its_children(name: str, tmp_path: Path) -> None:
     line, number = COMMANDS[name]
     folders = (str(ROOT), str(ROOT / "drivers"), os.environ.get("PYTHONPATH", ""))

@@ -32,6 +32,7 @@ DAY = "2001-09-09"
 """The day of the journals of ``lossy_journals``."""
 
 
+@pytest.mark.long
 def test_additions_have_what_the_audit_counted(spark: "SparkSession", audit: Audit, tmp_path: Path) -> None:
     """One test for all checks: each computes the same tables."""
     from pubsub_lib.audit.lake.collect import of_run
@@ -193,6 +194,7 @@ def the_queries_of_the_page_work(spark: "SparkSession", lake: Path, capsys: pyte
     assert share == sum(n for value, n in zip(values, counts, strict=True) if value > 100_000) / sum(counts)
 
 
+@pytest.mark.long
 def test_result_is_printed_when_nothing_can_be_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pubsub_lib.audit.ingest.input import gather, load
 from pubsub_lib.audit.prepare import sample
 from pubsub_lib.audit.report.aggregates import aggregate
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 def test_sample_has_faults_of_most_kinds_so_that_an_audit_takes_all_steps(
     little: "SparkSession", tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def test_run_whose_file_was_read_long_before_the_last_one_is_not_silent() -> Non
     assert judged(rows, Listing(BEGIN + 10_001 + SILENCE, HOUR)).silent() == [world.replica.run]
 
 
+@pytest.mark.long
 def test_pipeline_and_oracle_agree_about_the_listing(audit: Audit) -> None:
     rng = random.Random(1)
     journals = {f"d{seed}": Generator(random.Random(seed), 1.0, f"d{seed}").rows() for seed in range(40)}
