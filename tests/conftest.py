@@ -53,6 +53,8 @@ Server = TypeVar("Server", PrivateServer, PrivateRedis)
 Handlers = dict[signal.Signals, Any]
 
 _BEFORE = pytest.StashKey[Handlers]()
+_ON_MARIADB = pytest.StashKey[set[tuple[Path, str]]]()
+"""The tests with several variants of which one on MariaDB was collected."""
 _workers: list[WorkerController] = []
 """The parallel test processes, in the process that started them."""
 
@@ -99,6 +101,18 @@ def pytest_sessionfinish(exitstatus: int) -> None:
         for node in _workers:
             with contextlib.suppress(EOFError, node.channel.RemoteError, node.channel.TimeoutError):
                 node.channel.waitclose(60)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    # Of a test that has several variants on each database, all but one of those on MariaDB are long.
+    spec = getattr(item, "callspec", None)
+    if spec is None or "mariadb" not in spec.id.split("-") or len(spec.params) < 2:
+        return
+    seen = item.session.stash.setdefault(_ON_MARIADB, set())
+    test = (item.path, item.nodeid.partition("[")[0])
+    if test in seen:
+        item.add_marker(pytest.mark.long)
+    seen.add(test)
 
 
 @pytest.hookimpl(trylast=True)  # of the tests that -m has left

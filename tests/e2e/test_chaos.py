@@ -92,6 +92,7 @@ def test_short_run_with_a_killed_and_paused_server_ends_equal_and_audited(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_replica_with_a_corrupted_object_fails_the_run(tmp_path: Path) -> None:
     done = call("chaos_app.py", *SHORT, "--only", "cut", "--no-audit", "--sabotage", folder=tmp_path)
     assert done.returncode == 1, done.stderr

@@ -69,7 +69,7 @@ def test_handler_gets_the_last_version_of_every_object() -> None:
         world.until(lambda: seen.latest == 2, "the last version", 1.0)
 
     explore(scenario, deviations=1)
-    explore(scenario, seeds=range(200))
+    explore(scenario, seeds=range(100))
 
 
 def test_wait_handled_always_returns_after_the_handler() -> None:
@@ -147,7 +147,7 @@ def test_close_ends_every_wait_and_every_thread() -> None:
         world.check(owner.handlers.close(0.0), "a second close() reports that a handler still runs")
 
     explore(scenario, deviations=1)
-    explore(scenario, seeds=range(200))
+    explore(scenario, seeds=range(100))
 
 
 def test_in_handler_is_true_from_the_first_call() -> None:

@@ -45,7 +45,7 @@ def test_loop_closes_at_once_and_takes_no_step_afterwards() -> None:
         world.sleep(2 * HOUR)
 
     explore(scenario, deviations=1, lines=[module])
-    explore(scenario, seeds=range(200), lines=[module])
+    explore(scenario, seeds=range(100), lines=[module])
 
 
 def test_loop_closed_by_its_own_step_ends() -> None:

@@ -69,7 +69,7 @@ def test_both_halves_report_the_connection_in_any_order_of_joining() -> None:
         world.until(lambda: bus.met["publisher"] and bus.met["subscriber"], "both on_connected", SOON)
 
     explore(scenario, deviations=1)
-    explore(scenario, seeds=range(200))
+    explore(scenario, seeds=range(100))
 
 
 def test_messages_of_one_sender_arrive_at_once_and_in_order() -> None:

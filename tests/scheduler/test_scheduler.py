@@ -67,7 +67,7 @@ def test_scheduler_finds_planted_mistake_and_replays_it(scenario: Any, reason: s
     with pytest.raises(Failure, match=reason):
         run(scenario, Replay(found.value.schedule))
     with pytest.raises(Failure, match=reason):
-        explore(scenario, seeds=range(200))
+        explore(scenario, seeds=range(100))
 
 
 def test_failure_of_a_seed_is_reproducible_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_failure_of_a_seed_is_reproducible_by_the_seed(monkeypatch: pytest.Monke
 
     def failed() -> Failure:
         with pytest.raises(Failure) as found:
-            explore(scenario, seeds=range(200))
+            explore(scenario, seeds=range(100))
         return found.value
 
     first = failed()
@@ -91,7 +91,7 @@ def test_failure_of_a_seed_is_reproducible_by_the_seed(monkeypatch: pytest.Monke
     monkeypatch.setenv("PUBSUB_LIB_SCHEDULE_SEEDS", f"{number}:{number + 1}")
     assert str(failed()) == str(first)
     monkeypatch.setenv("PUBSUB_LIB_SCHEDULE_SEEDS", "0:0")
-    assert explore(scenario, seeds=range(200)) == 0
+    assert explore(scenario, seeds=range(100)) == 0
 
 
 def test_schedule_in_environment_replays_one_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,7 +208,7 @@ def test_publisher_sends_accepted_messages_at_once_and_in_order() -> None:
         world.until(lambda: [ask.nonce for ask in bench.asked] == ["n1"], "the hello request", SOON)
 
     explore(scenario, deviations=1)
-    explore(scenario, seeds=range(200))
+    explore(scenario, seeds=range(100))
 
 
 def test_publisher_reads_hello_requests_received_during_a_send() -> None:
@@ -260,7 +260,7 @@ def test_senders_continue_when_a_full_queue_has_room() -> None:
         world.check(world.now - began <= SOON, f"senders waited {world.now - began:g} s")
         bench.check_all_left(t=2, u=2, v=1)
 
-    explore(scenario, seeds=range(200))
+    explore(scenario, seeds=range(100))
 
 
 @pytest.mark.parametrize("hellos", [False, True])

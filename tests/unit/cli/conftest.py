@@ -11,8 +11,8 @@ from tests.unit.cli.world import World, empty
 
 KINDS = [
     pytest.param(("sqlite", False), id="sqlite"),
-    pytest.param(("sqlite", True), id="sqlite-served"),
-    pytest.param(("postgresql", False), id="postgresql", marks=pytest.mark.postgresql),
+    pytest.param(("sqlite", True), id="sqlite-served", marks=pytest.mark.long),
+    pytest.param(("postgresql", False), id="postgresql", marks=[pytest.mark.postgresql, pytest.mark.long]),
     pytest.param(("postgresql", True), id="postgresql-served", marks=pytest.mark.postgresql),
 ]
 

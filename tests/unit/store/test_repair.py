@@ -13,7 +13,7 @@ from pubsub_lib.store.verbs import Stored
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
 
-OBJECTS = 600
+OBJECTS = 320
 Damage = Callable[[Connection], object]
 C = schema.objects.c
 ONE = and_(C.table_name == "port", C.object_key == "k7")

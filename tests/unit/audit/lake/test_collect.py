@@ -148,10 +148,6 @@ def test_a_run_from_journals_to_the_report_of_a_day(
     assert appended(folder, lake, "--out", str(tmp_path / "out")) == 1
     first = msgspec.json.decode(capsys.readouterr().out)
     assert first["appended"] == [f"1 window of {DAY} added to {lake}"]
-    assert appended(folder, lake) == 1
-    assert msgspec.json.decode(capsys.readouterr().out)["appended"][1:] == [
-        "1 window replaced: their results of an earlier audit do not count"
-    ]
     assert main(["report", str(tmp_path / "out")]) == 1
     assert f"1 window of {DAY} added to {lake}\n" in capsys.readouterr().out
     assert main(["report", str(lake), "--from", DAY, "--to", DAY, "-f", "json"]) == 1
@@ -163,6 +159,21 @@ def test_a_run_from_journals_to_the_report_of_a_day(
         latency[name] for name in ("p50", "p95", "p99", "max")
     ]
     the_queries_of_the_page_work(spark, lake, capsys)
+
+
+@pytest.mark.long
+def test_later_audits_of_a_lake_replace_its_windows_or_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder, lake = tmp_path / "journals", tmp_path / "lake"
+    lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").unlink()
+    assert appended(folder, lake) == 1
+    capsys.readouterr()
+    assert appended(folder, lake) == 1
+    assert msgspec.json.decode(capsys.readouterr().out)["appended"][1:] == [
+        "1 window replaced: their results of an earlier audit do not count"
+    ]
     with pytest.raises(SystemExit):
         appended(folder, lake, "--keep-days", "none")
     assert appended(folder, lake, "--window", "30") == 64

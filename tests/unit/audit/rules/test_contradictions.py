@@ -1,5 +1,7 @@
 """Publishers that the store contradicted are counted by the audit, and named in a table."""
 
+import pytest
+
 from pubsub_lib.audit.report.aggregates import aggregate
 from pubsub_lib.audit.report.collect import collect
 from pubsub_lib.audit.report.report import text
@@ -11,6 +13,7 @@ from tests.unit.audit.scenario import Scenario
 UUID = "f" * 32
 
 
+@pytest.mark.long
 def test_contradicted_publishers_are_counted_and_named(audit: Audit) -> None:
     world = Scenario("d")
     world.follow()

@@ -1078,10 +1078,10 @@ def test_no_verdict_changes_when_the_clock_of_a_host_is_shifted() -> None:
 @pytest.mark.parametrize(
     ("names", "most"),
     [
-        ([name for name in CASES if "relay" not in name], 75),
+        pytest.param([name for name in CASES if "relay" not in name], 75, marks=pytest.mark.long),
         (["clean"], 58),
-        (list(clock_cases.CASES), 80),
-        (list(late_cases.CASES), 75),
+        pytest.param(list(clock_cases.CASES), 80, marks=pytest.mark.long),
+        pytest.param(list(late_cases.CASES), 75, marks=pytest.mark.long),
     ],
     ids=["faults", "clean", "clocks", "late"],
 )
@@ -1095,7 +1095,7 @@ def test_audit_of_little_data_runs_few_jobs(spark: "SparkSession", audit: Audit,
     assert scheduler.numTotalJobs() - before <= most
 
 
-@pytest.mark.parametrize(("size", "number"), [(MUCH, NUMBER), (LITTLE, SAME)])
+@pytest.mark.parametrize(("size", "number"), [pytest.param(MUCH, NUMBER, marks=pytest.mark.long), (LITTLE, SAME)])
 def test_known_answers_and_hundreds_of_journals(audit: Audit, size: int, number: int, rng: random.Random) -> None:
     """One test for all checks: with parallel tests, several processes would each compute the same tables."""
     drawn = rng.sample(range(SAME, 2**32), number - SAME)
