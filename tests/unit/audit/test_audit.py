@@ -50,6 +50,7 @@ def test_joined_command_rejects_an_unknown_database(capsys: pytest.CaptureFixtur
     assert "no such database: oracle; there are sqlite, postgresql" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.postgresql
 def test_spark_and_oracle_agree_on_runs_with_real_stores(

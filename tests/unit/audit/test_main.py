@@ -368,6 +368,7 @@ def test_a_run_from_journals_to_report(
     assert 'verdict="lost"} 1.0' in (out / "audit.prom").read_text()
 
 
+@pytest.mark.long
 def test_replica_that_closes_while_its_journal_is_read_is_compared_with_the_store(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -408,6 +409,7 @@ def test_replica_that_closes_while_its_journal_is_read_is_compared_with_the_stor
     assert (code, found["problems"], found["balance"][""]["delivered"]) == (0, [], 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sealed", [True, False])
 def test_damaged_file_is_named_and_the_others_are_audited(
     tmp_path: Path,
@@ -435,6 +437,7 @@ def test_damaged_file_is_named_and_the_others_are_audited(
     assert found["balance"][""]["lost"] == 1
 
 
+@pytest.mark.long
 def test_torn_file_makes_the_evidence_incomplete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:
@@ -454,6 +457,7 @@ def test_torn_file_makes_the_evidence_incomplete(
     assert problem.startswith(f"{path.with_suffix('.parquet')} was damaged after it was written: ")
 
 
+@pytest.mark.long
 def test_participant_without_a_journal_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:
@@ -475,6 +479,7 @@ def test_expected_participants_of_several_domains_are_64(tmp_path: Path, capsys:
     assert main(["run", str(tmp_path), "--expect", str(tmp_path / "gone")]) == 64
 
 
+@pytest.mark.long
 def test_file_that_retention_removes_while_spark_reads_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:

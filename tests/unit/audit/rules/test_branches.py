@@ -258,7 +258,8 @@ def test_verdicts_do_not_change_when_all_records_of_a_host_are_shifted() -> None
         assert one.delivery() == two.delivery()
 
 
-@pytest.mark.parametrize(("size", "number"), [(LITTLE, 60), pytest.param(MUCH, 60, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize(("size", "number"), [(LITTLE, 60), (MUCH, 60)])
 def test_pipeline_gives_the_verdicts_of_the_oracle(audit: Audit, size: int, number: int) -> None:
     cases: dict[str, list[Row]] = {}
     for seed in range(number):

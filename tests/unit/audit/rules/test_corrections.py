@@ -4,6 +4,8 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pubsub_lib.audit.rules import base_tables, corrections
 from pubsub_lib.audit.spark.settled import settled, together
 from tests.unit.audit import drift_cases
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 WALLS = ("first_wall", "last_wall", "last_mark", "sent_wall")
 
 
+@pytest.mark.long
 def test_corrected_times_are_those_of_the_oracle(little: "SparkSession", tmp_path: Path, rng: random.Random) -> None:
     cases = {name: build(Scenario(name)) for name, (build, _, _) in {**CASES, **drift_cases.CASES}.items()}
     for seed in rng.sample(range(2**32), 8):

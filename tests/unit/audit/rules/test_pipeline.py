@@ -1075,13 +1075,14 @@ def test_no_verdict_changes_when_the_clock_of_a_host_is_shifted() -> None:
     assert min(compared[host] for host in ("h0", "h1", "h2")) >= 5, compared
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("names", "most"),
     [
-        pytest.param([name for name in CASES if "relay" not in name], 75, marks=pytest.mark.long),
+        ([name for name in CASES if "relay" not in name], 75),
         (["clean"], 58),
-        pytest.param(list(clock_cases.CASES), 80, marks=pytest.mark.long),
-        pytest.param(list(late_cases.CASES), 75, marks=pytest.mark.long),
+        (list(clock_cases.CASES), 80),
+        (list(late_cases.CASES), 75),
     ],
     ids=["faults", "clean", "clocks", "late"],
 )

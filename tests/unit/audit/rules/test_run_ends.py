@@ -91,7 +91,8 @@ def test_nothing_is_accused_whose_evidence_comes_after_the_reading(settings: Aud
     assert pending > 100
 
 
-@pytest.mark.parametrize("size", [LITTLE, pytest.param(MUCH, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("size", [LITTLE, MUCH])
 def test_growing_journals_have_the_verdicts_of_the_oracle(audit: Audit, size: int) -> None:
     read, listed = {}, {}
     for took in (0, GRACE, 8 * WINDOW):
@@ -124,6 +125,7 @@ def killed_for_good(world: Scenario, until: int) -> list[Row]:
     return lost_so_far(world, LONG.reach + 3 * WINDOW)
 
 
+@pytest.mark.long
 def test_loss_is_pending_until_the_bound_and_unknown_when_the_replica_was_killed_before(audit: Audit) -> None:
     until = {"early": 2 * WINDOW + GRACE, "late": LONG.reach + 2 * WINDOW}
     cases = {

@@ -367,6 +367,7 @@ def test_cut_file_is_reported_and_counts_after_a_restart(
     assert "in the middle" not in capsys.readouterr().err, "it is reported once"
 
 
+@pytest.mark.long
 def test_part_without_a_record_is_missing_evidence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:
@@ -382,7 +383,8 @@ def test_part_without_a_record_is_missing_evidence(
     assert f"{second.stem} has no whole record, as after a full disk" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("late", ["finished", pytest.param("being written", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("late", ["finished", "being written"])
 def test_participant_without_a_journal_counts_as_for_run_until_it_appears(
     late: str,
     tmp_path: Path,
@@ -418,6 +420,7 @@ def test_participant_without_a_journal_counts_as_for_run_until_it_appears(
     appears.close()
 
 
+@pytest.mark.long
 def test_absent_participant_is_named_at_the_end_without_a_closed_window(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:
@@ -438,6 +441,7 @@ def test_expected_participants_of_several_domains_are_64(tmp_path: Path, capsys:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", [".journal", ".parquet"])
 def test_journals_that_are_being_copied_do_not_count_as_damaged(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession",
@@ -462,6 +466,7 @@ def test_journals_that_are_being_copied_do_not_count_as_damaged(
     assert (closed.balance.expected, closed.balance.lost) == (3, 1)
 
 
+@pytest.mark.long
 def test_record_in_two_files_counts_once(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -556,6 +561,7 @@ def test_file_that_a_power_loss_has_torn_gives_one_sentence(
         assert main(["follow", str(tmp_path), "--out", str(tmp_path / "new"), *options]) != 64
 
 
+@pytest.mark.long
 def test_all_that_the_state_names_is_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: "SparkSession"
 ) -> None:

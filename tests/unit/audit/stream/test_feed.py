@@ -31,6 +31,7 @@ def rows(lake: Path, table: str) -> list[dict[str, Any]]:
     return [row for day in one.days() for row in one.read(table, day).to_pylist()]
 
 
+@pytest.mark.long
 def test_follower_adds_what_run_adds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:

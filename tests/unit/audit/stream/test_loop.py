@@ -200,6 +200,7 @@ def test_every_closed_window_is_as_in_the_batch(
         print_progress(capfd, f"by run, too, after {monotonic() - begin:.0f} s")
 
 
+@pytest.mark.long
 def test_loss_that_turns_out_to_be_belated_revises_its_window(
     spark: "SparkSession", tmp_path: Path, rng: random.Random
 ) -> None:
@@ -329,6 +330,7 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return left
 
 
+@pytest.mark.long
 def test_follower_resumes_after_a_kill_at_any_rename(spark: "SparkSession", tmp_path: Path, dying: list[int]) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
