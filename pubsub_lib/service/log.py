@@ -22,6 +22,8 @@ NAME: Final = "publisher-service"
 _ELSEWHERE: Final = ("log_file", "log_dir", "log_config_append", "use_journal", "use_syslog")
 _POOL: Final = "pubsub_lib.store.fork_safety.GatedPool=WARN"
 """The level of our pool, which logs like SQLAlchemy's own pools; oslo.log sets the same level for those by name."""
+_OWN: Final = ("sqlalchemy=WARN", _POOL)
+"""The levels that SQLAlchemy and our pool set at their import. They hold when the options name no other ones."""
 LEVELS: Final = ("debug", "default_log_levels")
 """The options that :func:`set_levels` changes in a running program."""
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -88,7 +90,8 @@ def set_levels(now: Values, before: Values, level: str = "") -> None:
     """
     if now["log_config_append"] or before["log_config_append"]:
         return
-    levels = dict.fromkeys(_names(before["default_log_levels"]), logging.NOTSET)
+    own = _levels(_OWN)
+    levels = {name: own.get(name, logging.NOTSET) for name in _names(before["default_log_levels"])}
     wanted = _levels(now["default_log_levels"])
     levels.update(wanted)
     root = logging.getLogger()

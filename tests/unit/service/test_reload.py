@@ -160,7 +160,8 @@ def test_log_levels_take_effect(running: Running, caplog: pytest.LogCaptureFixtu
     assert logging.getLogger().level == logging.DEBUG
     assert logging.getLogger("pubsub_lib.store").level == logging.WARNING
     assert logging.getLogger("boto").level == logging.ERROR
-    assert logging.getLogger("sqlalchemy").level == logging.NOTSET  # not in the new list
+    assert logging.getLogger("amqp").level == logging.NOTSET  # not in the new list
+    assert logging.getLogger("sqlalchemy").level == logging.WARNING  # SQLAlchemy sets it itself
     running.write()
     running.reload(caplog)
     assert logging.getLogger().level == logging.INFO
@@ -180,6 +181,13 @@ def test_level_is_any_number_that_the_logging_library_takes(
     running.write()
     assert running.reload(caplog) == [f"{IN_USE}default_log_levels in [DEFAULT]"]
     assert len(running.adjusted) == 2
+
+
+def test_loggers_that_are_no_longer_named_have_the_level_of_a_start() -> None:
+    names = ("sqlalchemy", "pubsub_lib.store.fork_safety.GatedPool")
+    before = {"default_log_levels": [f"{name}=DEBUG" for name in names], "log_config_append": None}
+    log.set_levels({"debug": False, "default_log_levels": [], "log_config_append": None}, before)
+    assert [logging.getLogger(name).level for name in names] == [logging.WARNING, logging.WARNING]
 
 
 def test_levels_of_the_start_are_not_checked_again() -> None:

@@ -38,13 +38,13 @@ class Peer:
 
     def _connected(self) -> socket.socket:
         """The connection, after the client may send commands."""
-        self.send(self._info)
-        if self._tls is not None:
-            try:
+        try:
+            self.send(self._info)
+            if self._tls is not None:
                 self._connection = self._tls.wrap_socket(self._connection, server_side=True)
-            except OSError:  # the client refuses the certificate
-                self._connection.close()
-                raise
+        except OSError:  # the client has ended, or refuses the certificate
+            self._connection.close()
+            raise
         return self._connection
 
     def serve(self, on_command: Callable[["Peer"], None]) -> None:
