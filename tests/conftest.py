@@ -112,7 +112,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     test = (item.path, item.nodeid.partition("[")[0])
     if test in seen:
         item.add_marker(pytest.mark.long)
-    seen.add(test)
+    elif item.get_closest_marker("long") is None:
+        seen.add(test)
 
 
 @pytest.hookimpl(trylast=True)  # of the tests that -m has left

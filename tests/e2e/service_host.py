@@ -138,14 +138,12 @@ class Host:
             process.communicate()
 
     def _start(self, arguments: list[str], failpoint: str) -> Running:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}",
+        variables = {
             "PUBSUB_LIB_FAILPOINT": failpoint,
             "PYTHONFAULTHANDLER": "1",  # for answer()
             **self.environment,
         }
-        process = started(arguments, environment, self._complaints, self._prefix)
+        process = started(arguments, variables, self._complaints, self._prefix)
         self._processes.append(process)
         return process
 

@@ -1,6 +1,5 @@
 """Checks of a store's consistency after any fault, and functions that start the writer and reader processes."""
 
-import os
 from pathlib import Path
 
 from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Point, Want
@@ -14,13 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 def start_writer(database: str, journal: Path, total: int, failpoint: str = "") -> Running:
     """Start ``store_writer.py`` in another process."""
     arguments = [str(Path(__file__).with_name("store_writer.py")), database, str(journal), str(total)]
-    return WarmProcess(arguments, {**os.environ, VARIABLE: failpoint})
+    return WarmProcess(arguments, {VARIABLE: failpoint})
 
 
 def start_reader(database: str, failpoint: str) -> Running:
     """Start a process that reads everything, by a full and a delta sync in one snapshot."""
     arguments = [str(Path(__file__).with_name("store_reader.py")), database]
-    return WarmProcess(arguments, {**os.environ, VARIABLE: failpoint})
+    return WarmProcess(arguments, {VARIABLE: failpoint})
 
 
 def finish(process: Running, status: int = 0) -> None:

@@ -1,7 +1,6 @@
 """Agents as real processes: a replica is seen through a relay at the service, and disappears when it was killed."""
 
 import json
-import os
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -44,7 +43,7 @@ class Tree:
             f"announce_interval = {INTERVAL}\nmax_idle_time = 1\nreading_age = 0.5\nround_trip = 0.5\n"
         )
         log = self._folder / f"{name}.log"
-        process = WarmProcess([str(CONTROLLER), str(config)], os.environ, log)
+        process = WarmProcess([str(CONTROLLER), str(config)], {}, log)
         self._replicas.append(process)
         assert answer(process) == "synced\n", log.read_text()
         return process

@@ -16,7 +16,7 @@ from pubsub_lib import Settings, Store
 from pubsub_lib.core.model import Want
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.testing.stream_proxy import StreamProxy
-from tests.e2e.service_host import LONG, ROOT, Host, answer, write
+from tests.e2e.service_host import LONG, Host, answer, write
 from tests.e2e.warm_start import started
 from tests.unit.sync.cut_proxy import CutProxy
 from tests.unit.sync.test_client import client
@@ -42,9 +42,8 @@ class Remote:
         # In a mount namespace of its own, the folder of the database is empty.
         hide = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none "{hidden}" && exec "$@"', "sh"]
         self.log = folder / "stderr"
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"}
         prefix = hide if os.geteuid() == 0 else []
-        self.process = started([str(CONTROLLER), str(self.config)], environment, self.log, prefix)
+        self.process = started([str(CONTROLLER), str(self.config)], {}, self.log, prefix)
 
     def ordered(self, position: int) -> None:
         """Order what it holds at this position."""

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import IO, Protocol
 from unittest.mock import patch
 
+from _children import environment
+
 from pubsub_lib.failpoints import VARIABLE, armed, parse
 
-ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = (
     "pubsub_lib.cli.main",
     "pubsub_lib.service.main",
@@ -42,6 +43,7 @@ IMPORTED = (
 """What the fork server imports at its start. None of them starts a thread."""
 
 _context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(list(IMPORTED))
 
 
 class Running(Protocol):
@@ -71,38 +73,33 @@ class Running(Protocol):
 
 
 def started(
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    errors: Path,
-    prefix: Sequence[str] = (),
+    arguments: Sequence[str], variables: Mapping[str, str], errors: Path, prefix: Sequence[str] = ()
 ) -> Running:
     """Start a program, as :class:`WarmProcess` does. ``prefix``: a program that starts it, which needs a new Python."""
     if not prefix:
-        return WarmProcess(arguments, environment, errors)
+        return WarmProcess(arguments, variables, errors)
     with errors.open("a") as complaints:  # not a pipe: no thread reads it, and a full pipe would block the process
         return subprocess.Popen(
             [*prefix, sys.executable, *arguments],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, text=True,
+            env=environment(variables), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, text=True,
         )  # fmt: skip
 
 
 class WarmProcess:
-    """A running program. ``arguments``: ``-m`` and a module, or a script, and those of the program. Its streams are
-    pipes; what it writes to stderr is added to the file ``errors``, if there is one. The methods are as those of
-    :class:`subprocess.Popen`.
+    """A running program. ``arguments``: ``-m`` and a module, or a script, and those of the program. ``variables``:
+    additional environment variables. Its streams are pipes; what it writes to stderr is added to the file ``errors``,
+    if there is one. The methods are as those of :class:`subprocess.Popen`.
     """
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], errors: Path | None = None) -> None:
+    def __init__(self, arguments: Sequence[str], variables: Mapping[str, str], errors: Path | None = None) -> None:
         ours, its = [], []
         for number in range(2 if errors is not None else 3):
             read, write = _context.Pipe(duplex=False)
             its.append(read if number == 0 else write)
             ours.append(write if number == 0 else read)
-        given = list(arguments), dict(environment), its, errors
+        given = list(arguments), environment(variables), its, errors
         self._process = _context.Process(target=_run, args=given, daemon=True)
-        # The fork server imports from here; its environment is that of its first start.
-        with patch.dict(os.environ, PYTHONPATH=f"{ROOT}:{ROOT / 'drivers'}"):
-            _context.set_forkserver_preload(list(IMPORTED))
+        with patch.dict(os.environ, environment()):  # the first start also starts the fork server, which imports
             self._process.start()
         Finalize(self, _end, (self._process,), exitpriority=0)  # one that a failed test has stopped would not end
         for pipe in its:
@@ -194,7 +191,7 @@ def _stream(pipe: "Connection[object, object]", mode: str) -> IO[str]:
 
 def _run(
     arguments: list[str],
-    environment: dict[str, str],
+    variables: dict[str, str],
     streams: "list[Connection[object, object]]",
     errors: Path | None,
 ) -> None:
@@ -211,8 +208,8 @@ def _run(
         for number, mode in ((0, "r"), (1, "w"), (2, "w"))
     )
     os.environ.clear()
-    os.environ.update(environment)
-    armed.update(parse(environment.get(VARIABLE, "")))  # they were read at the import
+    os.environ.update(variables)
+    armed.update(parse(variables.get(VARIABLE, "")))  # they were read at the import
     faulthandler.enable()
     multiprocessing.set_start_method(None, force=True)  # the default, for the program's own children
     multiprocessing.current_process().daemon = False  # it may have some

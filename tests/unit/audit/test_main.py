@@ -310,7 +310,7 @@ class Clock:
 
 
 def lossy_journals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Journals in which the second of three messages is lost; all runs end in order much later. One file is invalid."""
+    """Journals in which the second of three messages is lost; all runs end in order much later."""
     monkeypatch.setattr(writer, "time", Clock())
     service, replica = Journal(settings(folder), "service", "s1"), Journal(settings(folder), "replica", "r1")
     replica.note("interest", topic="t1")
@@ -324,7 +324,6 @@ def lossy_journals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         replica.note("mark")
     service.close()
     replica.close()
-    (folder / "x.journal").write_bytes(b"nonsense")
 
 
 def test_a_run_from_journals_to_report(
@@ -338,6 +337,7 @@ def test_a_run_from_journals_to_report(
     Store(sqlite_url).close()
     folder, out = tmp_path / "journals", tmp_path / "out"
     lossy_journals(folder, monkeypatch)
+    (folder / "x.journal").write_bytes(b"nonsense")
     assert main(["run", str(folder), "--store", sqlite_url, "--out", str(out), "--csv", "-f", "json", *BOUND]) == 1 + 32
     found = msgspec.json.decode(capsys.readouterr().out)
     assert found["balance"][""] == {
@@ -421,7 +421,6 @@ def test_damaged_file_is_named_and_the_others_are_audited(
     """A file without a checksum, of an earlier version, is only found when Spark fails."""
     folder = tmp_path / "journals"
     lossy_journals(folder, monkeypatch)
-    (folder / "x.journal").unlink()
     compact(folder)
     other = Journal(settings(folder), "replica", "r2")
     other.note("interest", topic="t2")
@@ -444,7 +443,6 @@ def test_torn_file_makes_the_evidence_incomplete(
     """A later run follows, so the rest of the torn one is not waited for."""
     folder = tmp_path / "journals"
     lossy_journals(folder, monkeypatch)
-    (folder / "x.journal").unlink()
     (path,) = [each for each in folder.iterdir() if next(read(each)).side == "replica"]
     content = bytearray(path.read_bytes())
     content[-100] ^= 1
@@ -463,7 +461,6 @@ def test_participant_without_a_journal_is_reported(
 ) -> None:
     folder, path = tmp_path / "journals", tmp_path / "expected"
     lossy_journals(folder, monkeypatch)
-    (folder / "x.journal").unlink()
     path.write_text("service s1\nreplica r1\nreplica r2\nwriter r1\n")
     assert main(["run", str(folder), "--expect", str(path), "-f", "json", *BOUND]) == 33
     assert msgspec.json.decode(capsys.readouterr().out)["problems"] == [
@@ -487,7 +484,6 @@ def test_file_that_retention_removes_while_spark_reads_is_left_out(
     old = Journal(settings(folder), "replica", "r0")
     old.close()
     lossy_journals(folder, monkeypatch)
-    (folder / "x.journal").unlink()
     compact(folder)
     removed = [each for each in folder.iterdir() if old.run in each.name]
     load = journals.load

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from _children import environment
 
 from pubsub_lib import Settings, Store
 from pubsub_lib.cli.main import main
@@ -94,14 +95,14 @@ def start(*arguments: object, failpoint: str = "", **options: Any) -> Running:
     Popen: with some, the process is a new Python.
     """
     command = ["-m", "pubsub_lib.cli", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}", "PUBSUB_LIB_FAILPOINT": failpoint}
+    variables = {"PUBSUB_LIB_FAILPOINT": failpoint}
     if not options:
-        process = WarmProcess(command, environment)
+        process = WarmProcess(command, variables)
         assert process.stdin is not None
         process.stdin.close()
         return process
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, *command], env=environment, text=True, **{**streams, **options})
+    return subprocess.Popen([sys.executable, *command], env=environment(variables), text=True, **{**streams, **options})
 
 
 def imported(*arguments: object) -> tuple[str, set[str]]:

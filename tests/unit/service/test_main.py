@@ -1,7 +1,6 @@
 """The command: one sentence and a documented exit code for each error, and an orderly end."""
 
 import configparser
-import os
 import re
 import shutil
 import signal
@@ -60,10 +59,7 @@ def start(config: Path) -> Iterator[Start]:
     started: list[Running] = []
 
     def run(*arguments: str, **environment: str) -> Running:
-        process = WarmProcess(
-            ["-m", "pubsub_lib.service", "--config-file", str(config), *arguments],
-            {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}", **environment},
-        )
+        process = WarmProcess(["-m", "pubsub_lib.service", "--config-file", str(config), *arguments], environment)
         started.append(process)
         return process
 

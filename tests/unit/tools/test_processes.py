@@ -37,7 +37,7 @@ def test_kill_tree_of_one_that_ended_does_nothing() -> None:
 
 def test_paused_process_has_no_thread_that_runs_on() -> None:
     code = (
-        "import itertools, threading\n"
+        "import threading\n"
         "turns = [0, 0]\n"
         "def turn(number):\n"
         "    while True: turns[number] += 1\n"

@@ -394,7 +394,6 @@ def test_participant_without_a_journal_counts_as_for_run_until_it_appears(
 ) -> None:
     folder, out, roster = tmp_path / "journals", tmp_path / "out", tmp_path / "expected"
     lossy_journals(folder, monkeypatch)
-    (folder / "x.journal").unlink()
     roster.write_text("service s1\nreplica r1\nreplica r2\n")
     run = ["run", str(folder), "--expect", str(roster), "-f", "json", *BOUND]
     follow = ["follow", str(folder), "--expect", str(roster), "--out", str(out), "--once", *BOUND]
@@ -449,7 +448,6 @@ def test_journals_that_are_being_copied_do_not_count_as_damaged(
 ) -> None:  # fmt: skip
     source, folder, out = tmp_path / "source", tmp_path / "journals", tmp_path / "out"
     lossy_journals(source, monkeypatch)
-    (source / "x.journal").unlink()
     if form == ".parquet":
         compact(source)
     folder.mkdir()
@@ -476,7 +474,6 @@ def test_record_in_two_files_counts_once(
     """One file repeats the end of another one and goes on, or disagrees with it."""
     folder, out = tmp_path / "journals", tmp_path / "out"
     lossy_journals(folder, monkeypatch)
-    (folder / "x.journal").unlink()
     compact(folder)
     (path,) = [each for each in folder.iterdir() if next(read(each)).side == "replica"]
     rows = pq.read_table(path)
@@ -568,7 +565,6 @@ def test_all_that_the_state_names_is_on_the_disk(
     """A power loss after a round must leave neither an empty file nor a missing name."""
     folder, out = tmp_path / "journals", tmp_path / "out"
     lossy_journals(folder, monkeypatch)
-    (folder / "x.journal").unlink()
     one = next(path for path in folder.iterdir() if next(read(path)).side == "replica")
     write_parquet(one, one.with_suffix(".parquet"))
     one.unlink()

@@ -38,7 +38,6 @@ def test_follower_adds_what_run_adds(
     """It also adds the windows of a follower that could not add them, or had no lake."""
     folder, lakes = tmp_path / "journals", (tmp_path / "run", tmp_path / "follow")
     lossy_journals(folder, monkeypatch)
-    (folder / "x.journal").unlink()
     compact(folder)
     follow = [
         "follow",
