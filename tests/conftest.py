@@ -12,6 +12,7 @@ import shutil
 import signal
 import traceback
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -53,8 +54,10 @@ Server = TypeVar("Server", PrivateServer, PrivateRedis)
 Handlers = dict[signal.Signals, Any]
 
 _BEFORE = pytest.StashKey[Handlers]()
-_ON_MARIADB = pytest.StashKey[set[tuple[Path, str]]]()
-"""The tests with several variants of which one on MariaDB was collected."""
+_ON_MARIADB = pytest.StashKey[Counter[tuple[Path, str]]]()
+"""For each test with several variants the number of collected ones on MariaDB."""
+_VARIANTS = pytest.StashKey[Counter[tuple[Path, str]]]()
+"""For each test that is marked ``quick_variants`` the number of collected variants."""
 _workers: list[WorkerController] = []
 """The parallel test processes, in the process that started them."""
 
@@ -104,16 +107,24 @@ def pytest_sessionfinish(exitstatus: int) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    # Of a test that has several variants on each database, all but one of those on MariaDB are long.
     spec = getattr(item, "callspec", None)
-    if spec is None or "mariadb" not in spec.id.split("-") or len(spec.params) < 2:
+    if spec is None or item.get_closest_marker("long") is not None:
         return
-    seen = item.session.stash.setdefault(_ON_MARIADB, set())
-    test = (item.path, item.nodeid.partition("[")[0])
-    if test in seen:
+    quick = item.get_closest_marker("quick_variants")
+    # Of a test that has several variants on each database, all but one of those on MariaDB are long.
+    on_mariadb = "mariadb" in spec.id.split("-") and len(spec.params) > 1
+    if (quick is not None and _following(item, _VARIANTS, *quick.args)) or (
+        on_mariadb and _following(item, _ON_MARIADB, 1)
+    ):
         item.add_marker(pytest.mark.long)
-    elif item.get_closest_marker("long") is None:
-        seen.add(test)
+
+
+def _following(item: pytest.Item, key: pytest.StashKey[Counter[tuple[Path, str]]], most: int) -> bool:
+    """Whether this variant of a test follows ``most`` others."""
+    seen = item.session.stash.setdefault(key, Counter())
+    test = (item.path, item.nodeid.partition("[")[0])
+    seen[test] += 1
+    return seen[test] > most
 
 
 @pytest.hookimpl(trylast=True)  # of the tests that -m has left

@@ -31,6 +31,7 @@ def connects(at: Namespace | None, host: str, port: int) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=LONG).stdout.strip()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_with_namespaces")
 def test_replica_that_cannot_reach_the_database_becomes_equal_to_it(
     private_postgres: PrivateServer, tmp_path: Path

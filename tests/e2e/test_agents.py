@@ -101,6 +101,7 @@ def test_agents_below_a_relay_are_seen_at_the_service_until_they_end(tree: Tree)
     assert tree.origin.metric("agents", "known") == 1
 
 
+@pytest.mark.long
 def test_agents_are_known_again_after_a_restart_of_the_service(tree: Tree) -> None:
     service = tree.origin.service()
     tree.relay.service()

@@ -28,6 +28,7 @@ def found(browser: webdriver.Chrome, folder: Path, markup: str, width: int = 400
     return [str(each) for each in faults(browser, page.as_uri(), width, scheme, folder)]
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_page_without_faults(browser: webdriver.Chrome, tmp_path: Path, scheme: str, width: int) -> None:

@@ -73,6 +73,7 @@ def assert_restored(shell: Terminal, code: int) -> None:
     shell.clear()
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.slow
 def test_top_fits_the_terminal_and_restores_it(host: Host, size: tuple[int, int]) -> None:
     width, height = size

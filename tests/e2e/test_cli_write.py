@@ -72,6 +72,7 @@ def ended(process: Running) -> tuple[int, str, str]:
     return process.wait(), out, err
 
 
+@pytest.mark.quick_variants(2)
 @pytest.mark.parametrize("place", ["writer.after_lock", "writer.before_commit", "writer.after_commit"])
 def test_killed_load_completes_when_run_again(place: str, world: World, tmp_path: Path) -> None:
     path = write(tmp_path / "objects.jsonl", 200)
@@ -96,6 +97,7 @@ def last(lines: Sequence[dict[str, Any]]) -> dict[str, tuple[str, Any]]:
     return {line["key"]: (line["topic"], line["value"]) for line in lines}
 
 
+@pytest.mark.quick_variants(2)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_during_a_transaction_leaves_no_partial_transaction(
     number: signal.Signals, code: int, world: World, tmp_path: Path
@@ -174,6 +176,7 @@ def test_export_on_a_full_disk_leaves_no_file(name: str, sqlite: World, tmp_path
     assert list(target.iterdir()) == []
 
 
+@pytest.mark.long
 def test_load_continues_after_a_database_restart(private_postgres: PrivateServer, tmp_path: Path) -> None:
     world = made(private_postgres.url, tmp_path)
     path = write(tmp_path / "objects.jsonl", 100)
@@ -284,6 +287,7 @@ def peak(world: World, *arguments: object) -> float:
     return int(kilobytes) / 1024
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(sqlite: World, tmp_path: Path) -> None:
     """Memory stays below the documented limit, and five times the lines need about the same, in load and export."""

@@ -113,6 +113,7 @@ def run(*command: str, **environment: str) -> "subprocess.CompletedProcess[str]"
     )
 
 
+@pytest.mark.quick_variants(1)
 def test_service_accepts_the_configuration_with_the_database_of_the_environment(ini: Path) -> None:
     """Unknown options, contradictions and two listeners on one port are errors of the check."""
     command = ("-m", "pubsub_lib.service", "--check", "--config-file", str(ini))
@@ -155,6 +156,7 @@ def test_project_is_installed_from_copied_files_that_the_context_contains() -> N
     assert {"service", "postgresql"} <= set(extras.split(","))
 
 
+@pytest.mark.long
 def test_copied_files_suffice_to_build_the_project(tmp_path: Path) -> None:
     """As the image does, but without the project's dependencies."""
     source, folder = tmp_path / "src", tmp_path / "dist"
@@ -198,6 +200,7 @@ def test_entry_point_is_the_service_and_its_command_line_is_valid() -> None:
         assert not options.check
 
 
+@pytest.mark.long
 def test_controllers_accept_their_command_lines() -> None:
     entry, script = STAGES["controller"].command("ENTRYPOINT")
     assert (entry, script) == ("python", "/opt/controller/controller.py")

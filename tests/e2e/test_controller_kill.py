@@ -38,6 +38,7 @@ def must_hold(controller: Running, position: int, store: Store) -> None:
     assert held == {record.key: [record.version, record.value.decode()] for record in store.objects(table="item")}
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize(
     "failpoint", ["sync.during_snapshot=kill", "sync.during_delta=kill", "replica.in_handler=kill@10"]
 )

@@ -141,6 +141,7 @@ def test_worker_can_write_no_lease_and_not_trim(url_of: Callable[[str], str]) ->
                 forbidden()
 
 
+@pytest.mark.quick_variants(2)
 @pytest.mark.parametrize(("group_commit", "writes_as"), [("process", "worker"), ("host", "service")])
 def test_service_does_all_its_work(
     group_commit: str, writes_as: str, owner: Engine, url_of: Callable[[str], str], tmp_path: Path

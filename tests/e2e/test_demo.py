@@ -255,6 +255,7 @@ def test_interrupted_demo_leaves_no_files_and_processes(how: signal.Signals, tmp
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_killed_demo_ends_its_processes(tmp_path: Path) -> None:
     with demo_in_the_middle(tmp_path) as running:

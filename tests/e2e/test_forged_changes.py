@@ -101,6 +101,7 @@ def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
     found.close()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_rule_14_changes_of_a_squatter_are_undone_and_then_not_used(host: Host) -> None:
     service, worker = host.service(), host.worker()

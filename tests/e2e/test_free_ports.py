@@ -73,6 +73,7 @@ def write(store: Store, key: str, origin: str) -> int:
     return tx.commit.point.position
 
 
+@pytest.mark.long
 def test_replica_listens_to_each_service_and_follows_one_to_another_port(
     hosts: list[FreeHost], tmp_path: Path, sqlite_url: str
 ) -> None:

@@ -153,6 +153,7 @@ def killed_in_the_middle(failpoint: str, host: Host) -> None:
         watched.must_come_to(last, store)
 
 
+@pytest.mark.long
 def test_service_restarted_under_load_commits_nothing_twice(host: Host) -> None:
     service = host.service()
     with Store(host.database) as store, Watched(host.settings) as watched:
@@ -192,6 +193,7 @@ def waits_in_receive(worker: Running) -> bool:
     return "poll" in Path(f"/proc/{worker.pid}/wchan").read_text()
 
 
+@pytest.mark.long
 def test_service_stopped_before_the_commit_is_left_after_the_timeout(impatient_host: Host) -> None:
     host = impatient_host
     service = host.service()

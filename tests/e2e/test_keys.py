@@ -153,6 +153,7 @@ def blocks(kind: str) -> Iterator[tuple[str, str]]:
         yield found[1] or "", found[2]
 
 
+@pytest.mark.long
 def test_guide_runs_as_written(tmp_path: Path) -> None:
     """Each command is run as on the page; programs with "&" run until the end."""
     ((_, commands),) = blocks("bash")

@@ -45,6 +45,7 @@ def test_load_killed_twice_ends_equal_and_within_its_memory(routes: Path, tmp_pa
     assert json.loads(done.stdout)["met"] is True
 
 
+@pytest.mark.long
 def test_excess_memory_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl.gz"
     with gzip.open(DATA / "rib-small.jsonl.gz") as lines, gzip.open(path, "wb") as out:

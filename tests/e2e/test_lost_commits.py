@@ -99,6 +99,7 @@ def forgetful_postgres() -> Iterator[PrivateServer]:
         yield server
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.usefixtures("postgres_server")  # skipped with the reason without a server
 @pytest.mark.parametrize("driver", ["memory", "db_polling_pubsub_driver"])
 def test_wait_for_never_reports_a_lost_acknowledged_commit_as_applied(

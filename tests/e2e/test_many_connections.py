@@ -47,6 +47,7 @@ def hold(address: str, stack: ExitStack) -> list[socket.socket]:
     return held
 
 
+@pytest.mark.long
 def test_service_survives_a_worker_while_strangers_hold_all_connections(host: Host) -> None:
     service = host.service()
     worker = host.worker()

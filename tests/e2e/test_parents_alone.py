@@ -66,6 +66,7 @@ def test_replica_with_parents_alone_reads_from_its_parent_and_announces_itself_t
         assert poll(lambda: agents(two) == {"leaf": "relay-2"}, LONG), agents(two)
 
 
+@pytest.mark.long
 def test_parent_that_names_no_channel_is_left_for_one_that_does(
     tree: Tree, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -140,6 +140,7 @@ def test_buffered_messages_of_a_worker_are_announced_when_the_service_starts(hos
         assert notifications(watched) >= 1
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize(
     "failpoint",
     ["service.before_receive=kill@6", "service.before_send=kill@6", "service.after_send=kill@6"],
@@ -172,6 +173,7 @@ def test_service_announces_what_a_killed_worker_did_not_hand_over(host: Host, st
         must_come(watched, store)
 
 
+@pytest.mark.long
 def test_other_service_announces_the_links_of_a_dead_one(tmp_path: Path, host: Host, store: Store) -> None:
     other = host_of(tmp_path / "other", host.database, "api-2")
     try:

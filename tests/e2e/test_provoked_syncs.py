@@ -101,6 +101,7 @@ def test_number_of_provoked_full_syncs_is_documented() -> None:
     assert f"at most {number} full syncs of a replica" in " ".join(PAGE.read_text().split())
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("lie", ["digest", "nonce"])
 def test_rule_14_lies_cause_a_bounded_number_of_full_syncs(lie: str, host: Host) -> None:

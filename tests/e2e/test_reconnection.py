@@ -22,6 +22,7 @@ def measured(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["cut", "restart"])
 def test_change_lost_before_a_reconnection_is_repaired_by_a_hello_request(what: str) -> None:

@@ -52,6 +52,7 @@ class Tree:
         )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_with_namespaces")
 def test_replicas_below_a_relay_whose_cable_is_cut_leave_it_in_time(tmp_path: Path) -> None:
     with ExitStack() as ending:

@@ -57,6 +57,7 @@ def test_drained_relay_sends_its_replicas_to_a_parent_of_theirs(tree: WideTree) 
             child.must_come_to(position, store)
 
 
+@pytest.mark.long
 def test_replicas_of_a_relay_drained_under_writes_read_from_relays_alone(tree: WideTree) -> None:
     first, _, third = tree.relays
     above = serve_syncs(tree.origin)

@@ -47,6 +47,7 @@ class Answers:
         monkeypatch.setattr(SyncClient, "ask", counted)
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("source", ["channel", "database", "parent"], ids="by-{}".format)
 def test_children_of_a_single_restarted_relay_read_no_topic_in_full(
     tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str

@@ -65,6 +65,7 @@ def must_equal(children: Sequence[Watched], worker: Running, store: Store) -> No
         each.must_come_to(position, store)
 
 
+@pytest.mark.long
 def test_replicas_below_a_relay_that_hangs_under_writes_leave_it_once(
     tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

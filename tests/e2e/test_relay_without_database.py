@@ -77,6 +77,7 @@ def announced(host: Host) -> set[tuple[str, str, str]]:
     return {(each["name"], each["role"], each["parent"]) for each in json.loads(got(host, "/agents"))["agents"]}
 
 
+@pytest.mark.long
 def test_relay_without_the_database_is_killed_and_its_child_reads_no_topic_in_full(origin: Host, relay: Host) -> None:
     origin.service()
     worker = origin.worker()

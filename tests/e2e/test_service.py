@@ -15,6 +15,7 @@ from tests.e2e.service_host import LONG, Host, Watched, write
 IDLE_SECONDS = 60.0
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("shared", ["port", "socket"])
 def test_second_service_error_names_the_shared_address_and_its_process(shared: str, host: Host, tmp_path: Path) -> None:
     first = host.service()
@@ -66,6 +67,7 @@ def test_replicas_on_a_service_with_four_workers_are_equal(host: Host) -> None:
         assert host.metric("links_total", "handed") >= 100  # more: an object that moves is in two topics
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
 def test_service_continues_after_a_database_kill(
     server_name: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -16,6 +16,7 @@ from pubsub_lib.testing.rig import Collector
 from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, pause_between_transactions, write
 
 
+@pytest.mark.quick_variants(2)
 @pytest.mark.parametrize(
     "failpoint",
     [
@@ -50,6 +51,7 @@ def test_replicas_converge_after_a_service_kill(failpoint: str, host: Host, stor
         watched.must_come_to(last, store)
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("failpoint", ["writer.after_commit=kill@4", "worker.after_push=kill@4"])
 def test_service_publishes_the_unsent_links_of_a_killed_worker(failpoint: str, host: Host, store: Store) -> None:
     host.service()

@@ -37,6 +37,7 @@ def networks() -> Iterator[list[Namespace]]:
         yield made
 
 
+@pytest.mark.long
 def test_two_services_on_two_hosts(networks: list[Namespace], private_postgres: PrivateServer, tmp_path: Path) -> None:
     local = private_postgres.url
     with ExitStack() as ending:

@@ -118,6 +118,7 @@ def test_what_a_page_loads_from_a_foreign_host_is_found(tmp_path: Path, name: st
     assert foreign(tmp_path / "a.html") == []
 
 
+@pytest.mark.long
 def test_missing_link_targets_are_errors(tmp_path: Path) -> None:
     docs = tmp_path / "project" / "docs"
     docs.mkdir(parents=True)

@@ -50,6 +50,7 @@ def faulty(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_workers_register_and_stop_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"

@@ -108,6 +108,7 @@ def test_first_sync_comes_from_the_standby_and_changes_from_the_origin(world: Wo
     assert directory == {"api-1"}, "a standby cannot be written, so the service has no entry"
 
 
+@pytest.mark.long
 def test_lagging_standby_costs_a_delta_and_contradicts_nothing(world: World, store: Store) -> None:
     worker, position = world.begun()
     world.replay("pause")

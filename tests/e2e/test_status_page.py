@@ -6,6 +6,7 @@ import urllib.request
 from html import escape
 from pathlib import Path
 
+import pytest
 from _processes import poll
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -73,6 +74,7 @@ def test_page_can_be_turned_off(host: Host) -> None:
     assert status_of(host, "localhost") == 404
 
 
+@pytest.mark.long
 def test_browser_shows_the_page_of_a_service(host: Host, browser: webdriver.Chrome, tmp_path: Path) -> None:
     host.service()
     write(host.worker(), 20)

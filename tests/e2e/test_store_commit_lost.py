@@ -52,6 +52,7 @@ def test_transaction_is_stored_exactly_once(mode: Mode, proxy: CuttingProxy, ser
         assert [link.point for link in handed_over].count(tx.commit.point) == 1
 
 
+@pytest.mark.quick_variants(2)
 @pytest.mark.parametrize(("mode", "is_in"), [("before", False), ("after", True)])
 def test_outcome_unknown_is_raised_when_the_store_is_unavailable(
     mode: Mode, is_in: bool, proxy: CuttingProxy, server_url: str

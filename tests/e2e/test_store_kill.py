@@ -18,6 +18,7 @@ def has_lines(journal: Path, least: int) -> bool:
     return journal.exists() and journal.read_text().count("\n") >= least
 
 
+@pytest.mark.quick_variants(3)
 @pytest.mark.parametrize(
     ("failpoint", "is_in"),
     [
@@ -46,6 +47,7 @@ def test_killed_writer_leaves_whole_transactions(
         assert assert_consistent(store) == TOTAL + 1
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
 def test_writer_continues_after_database_kills(
     server_name: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -62,6 +64,7 @@ def test_writer_continues_after_database_kills(
         assert_counted(store, total)
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
 def test_store_works_after_a_server_restart(server_name: str, request: pytest.FixtureRequest) -> None:
     """Idle pooled connections and readers recover at the next call, too."""
@@ -77,6 +80,7 @@ def test_store_works_after_a_server_restart(server_name: str, request: pytest.Fi
         assert assert_consistent(store) == 2
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
 def test_stopped_writer_does_not_block_others(server_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """SIGSTOP while it holds the counter: the server ends its transaction after the idle timeout."""

@@ -26,6 +26,7 @@ def stress(url: str, seed: int) -> dict[str, Any]:
     return figures
 
 
+@pytest.mark.quick_variants(2)
 @pytest.mark.slow
 def test_twelve_writers_with_rollbacks_leave_no_gap(database_url: str, seed: int) -> None:
     figures = stress(database_url, seed)
@@ -35,6 +36,7 @@ def test_twelve_writers_with_rollbacks_leave_no_gap(database_url: str, seed: int
     assert figures["rolled_back_after_counter"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_naive_follower_misses_rows_on_postgresql(postgres_url: str, seed: int) -> None:
     """Ids of an autoincrement column are assigned before the commit, so that polling by ``id > last`` loses rows."""

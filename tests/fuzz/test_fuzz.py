@@ -10,20 +10,22 @@ from _fuzz.mutation import changed_json, changed_msgpack
 from _fuzz.runner import MAX_BYTES, MAX_FILES, fuzz, outcome_of, read_corpus
 from _fuzz.target import Target
 
+from tests.scale import scaled
+
 SEED = int(os.environ["PUBSUB_TEST_SEED"])
 EXECUTIONS = {
-    "codec": 20_000,
-    "hello_request": 10_000,
-    "replica_state": 1_500,
-    "sync_question": 5_000,
-    "sync_answer": 5_000,
-    "sync_stream": 5_000,
-    "announcement": 5_000,
-    "journal": 200,
-    "parquet": 400,
-    "ini": 60,
-    "json_lines": 300,
-    "store_rows": 300,
+    "codec": scaled(5_000),
+    "hello_request": scaled(2_500),
+    "replica_state": scaled(400),
+    "sync_question": scaled(1_250),
+    "sync_answer": scaled(1_250),
+    "sync_stream": scaled(1_250),
+    "announcement": scaled(1_250),
+    "journal": scaled(50),
+    "parquet": scaled(100),
+    "ini": scaled(20),
+    "json_lines": scaled(75),
+    "store_rows": scaled(75),
 }
 
 

@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from types import ModuleType
 from typing import Any, Final
 
+from tests.scale import scaled
 from tests.scheduler.choices import Bounded, Chance, chooser_of
 from tests.scheduler.primitives import SimpleQueue as ControlledQueue
 from tests.scheduler.primitives import Threading, Time
@@ -111,7 +112,7 @@ def explore(
     if REPLAY in os.environ:
         one(chooser_of(os.environ[REPLAY]), "repeated")
         return 1
-    seeds = _other_seeds(seeds)
+    seeds = _other_seeds([*seeds][: scaled(max(10, len(seeds) // 2))])
     runs = 0
     branch = Bounded([]) if deviations is not None else None
     while branch is not None:

@@ -75,6 +75,7 @@ def test_failing_seed_is_shrunk_to_a_command_with_the_same_violation() -> None:
     assert f"monitor      violation {invariant}: " in shown[-3]
 
 
+@pytest.mark.long
 def test_many_seeds_list_and_shrink_failing_ones() -> None:
     seed, invariant = failing()
     status, output = simulate("--seeds", "1", "--first", str(seed), "--mutant", MUTANT, "--jobs", "2")
@@ -84,6 +85,7 @@ def test_many_seeds_list_and_shrink_failing_ones() -> None:
     assert f"--mutant {MUTANT}" in output[-1]
 
 
+@pytest.mark.long
 def test_shrinking_removes_irrelevant_faults_and_participants() -> None:
     seed, invariant = failing()
     with infected(MUTANT):

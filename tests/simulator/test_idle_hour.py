@@ -49,6 +49,7 @@ def holders(world: World) -> list[str]:
     return [name for name, each in world.services.items() if each.orphans.held(each.process.clock.now())]
 
 
+@pytest.mark.long
 def test_idle_hour_loses_no_lease_and_starts_no_sync(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "MAX_STEPS", 1_000_000)  # meant for the half minute of a seed
     world = idle_world(seed)

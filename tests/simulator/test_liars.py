@@ -7,17 +7,19 @@ from simulator.kernel import Kernel, LocalClock, Process
 from simulator.liar_plan import LIES
 from simulator.plan import Cuts, draw
 from simulator.run import run_seed
+from tests.scale import scaled
 
 LIARS = Cuts(liars=True)
 
 
-def test_40_seeds_with_liars_have_no_violation() -> None:
+def test_seeds_with_liars_have_no_violation() -> None:
     out = io.StringIO()
-    status = main(["--seeds", "40", "--jobs", "1", "--liars"], out)
+    seeds = scaled(12)
+    status = main(["--seeds", str(seeds), "--jobs", "1", "--liars"], out)
     print(out.getvalue())
     assert status == 0
     table = {line[:22].strip(): line[22:].split() for line in out.getvalue().splitlines()}
-    assert [lie for lie in LIES if int(table[lie][0]) < 10] == []
+    assert [lie for lie in LIES if int(table[lie][0]) < seeds // 4] == []
 
 
 def test_plan_with_liars_differs_only_in_liars_and_duration() -> None:

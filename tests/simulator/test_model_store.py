@@ -26,10 +26,11 @@ from pubsub_lib.core.model import (
 from pubsub_lib.errors import ConditionFailed
 from pubsub_lib.store import Store
 from simulator.store import ModelStore, Verb
+from tests.scale import scaled
 
 TOPICS = ("t0", "t1", "T1", "t1 ")
 KEYS = ("a", "A", "b", "b ")
-ROUNDS = 60
+ROUNDS = scaled(15)
 
 
 class Names:

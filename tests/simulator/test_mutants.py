@@ -105,6 +105,7 @@ def test_mutant_is_caught(name: str) -> None:
     print(f"{name}: caught at seed {result.seed} by {result.invariant!r}: {result.what[:200]}")
 
 
+@pytest.mark.long
 def test_mutants_are_removed_after_the_block(rng: random.Random) -> None:
     for name in rng.sample(list(MUTANTS), 5):
         with infected(name):

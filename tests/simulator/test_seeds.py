@@ -13,22 +13,24 @@ from simulator.command import main
 from simulator.plan import FAULTS, Cuts, draw
 from simulator.run import run_seed
 from simulator.world import LAST_PARTITION
+from tests.scale import scaled
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HASHES = """
 from simulator.run import run_seed
-for seed in range(40, 60):
+for seed in range(40, 46):
     result = run_seed(seed, tracing=True)
     print(seed, result.steps, result.trace_hash, result.invariant)
 """
 
 
-def test_300_seeds_have_no_violation() -> None:
+def test_seeds_have_no_violation() -> None:
     out = io.StringIO()
-    status = main(["--seeds", "300", "--jobs", "2"], out)
+    seeds = scaled(100)
+    status = main(["--seeds", str(seeds), "--jobs", "2"], out)
     print(out.getvalue())
     assert status == 0
-    assert "300 seeds in" in out.getvalue()
+    assert f"{seeds} seeds in" in out.getvalue()
     table = {line[:22].strip(): line[22:].split() for line in out.getvalue().splitlines()}
     # Each kind occurs at least once here, and at least 100 times in the 5,000 seeds of docs/contributing/simulator.md.
     assert [kind for kind in (*FAULTS, "one-way partition", "trim under a reader") if int(table[kind][0]) < 1] == []
@@ -42,7 +44,7 @@ def test_same_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:
             [sys.executable, "-c", HASHES], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
         )
         outputs.append(done.stdout)
-    assert len(outputs[0].splitlines()) == 20
+    assert len(outputs[0].splitlines()) == 6
     assert outputs[0] == outputs[1] == outputs[2]
 
 

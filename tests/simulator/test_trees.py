@@ -8,19 +8,23 @@ from simulator.command import main
 from simulator.plan import Cuts, draw
 from simulator.run import run_seed
 from simulator.tree_plan import LONGER, NOT_IN_TREES, TREE_FAULTS
+from tests.scale import scaled
 
 TREES = Cuts(trees=True)
 
 
-def test_60_seeds_with_relays_have_no_violation() -> None:
+def test_seeds_with_relays_have_no_violation() -> None:
     out = io.StringIO()
-    status = main(["--seeds", "60", "--jobs", "1", "--trees"], out)
+    seeds = scaled(20)
+    status = main(["--seeds", str(seeds), "--jobs", "1", "--trees"], out)
     print(out.getvalue())
     assert status == 0
     table = {line[:22].strip(): line[22:].split() for line in out.getvalue().splitlines()}
-    assert [kind for kind in (*TREE_FAULTS, "restore", "kill", "moved", "loop") if int(table[kind][0]) < 5] == []
+    kinds = (*TREE_FAULTS, "restore", "kill", "moved", "loop")
+    assert [kind for kind in kinds if int(table[kind][0]) < seeds // 12] == []
 
 
+@pytest.mark.quick_variants(2)
 @pytest.mark.parametrize("seed", [92004658, 93003797, 92002923, 93006815, 94003870])
 def test_seed_with_relays_that_once_failed_has_no_violation(seed: int) -> None:
     """The first two: a link that did not fit into the buffer, and an answer of a relay from before it. The next two:
@@ -55,6 +59,7 @@ def test_fault_of_a_tree_can_be_left_out(kind: str) -> None:
     assert kind not in run_seed(seed, cuts).counts
 
 
+@pytest.mark.long
 def test_same_seed_with_relays_gives_the_same_trace() -> None:
     for seed in (2, 3):
         assert run_seed(seed, TREES, tracing=True).trace_hash == run_seed(seed, TREES, tracing=True).trace_hash

@@ -419,6 +419,7 @@ def wheel(distributions: Path) -> Iterator[zipfile.ZipFile]:
         yield opened
 
 
+@pytest.mark.long
 def test_source_distribution_holds_every_file(distributions: Path, source_tree: Path) -> None:
     """Also those that the links of the README and of the pages name: docs, etc, tests and tools."""
     (built,) = distributions.glob("*.tar.gz")

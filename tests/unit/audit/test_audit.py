@@ -13,7 +13,7 @@ from tests.unit.audit.joined_runs import Tally, run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RUNS = scaled(100, "PUBSUB_TEST_JOINED")
+RUNS = scaled(25, "PUBSUB_TEST_JOINED")
 """Number of runs on the model of a store, for each test here; ``tools/bench joined`` runs on real stores."""
 
 

@@ -159,6 +159,7 @@ def test_missing_folder_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "name one that exists" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_unreadable_files_alone_are_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1 nonsense")
     assert main(["run", str(tmp_path), "-f", "json"]) == 32

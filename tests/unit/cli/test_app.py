@@ -137,6 +137,7 @@ def test_help_into_a_closed_pipe_ends_without_error(
     assert (process.communicate()[1], process.returncode) == ("", exit_codes.CLOSED_PIPE)
 
 
+@pytest.mark.quick_variants(2)
 @pytest.mark.parametrize("arguments", [("tables", "-f", "json"), *HELPS])
 def test_output_on_a_full_disk_is_an_error(
     arguments: tuple[str, ...], small: World, monkeypatch: pytest.MonkeyPatch

@@ -143,6 +143,7 @@ LINES = st.lists(
 )
 
 
+@pytest.mark.long
 @given(lines=LINES, batch=st.integers(1, 5), stops=st.lists(st.integers(1, 3), max_size=3))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_repeated_load_completes_an_interrupted_load(

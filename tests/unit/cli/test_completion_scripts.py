@@ -73,6 +73,7 @@ def completes(request: pytest.FixtureRequest, tmp_path: Path) -> Completes:
     return lambda *words: in_shell(shell, script, folder, "pubsub-db", *words)
 
 
+@pytest.mark.quick_variants(1)
 def test_commands_are_proposed(completes: Completes) -> None:
     assert completes("") >= {"clients", "help", "load", "ls", "rm", "top"}
     assert completes("l") == {"load", "ls"}
@@ -81,6 +82,7 @@ def test_commands_are_proposed(completes: Completes) -> None:
     assert completes("help", "l") == {"load", "ls"}
 
 
+@pytest.mark.quick_variants(1)
 def test_options_are_proposed(completes: Completes) -> None:
     assert completes("ls", "--to") == {"--topic"}
     assert completes("clients", "add", "--t") == {"--topics"}
@@ -88,6 +90,7 @@ def test_options_are_proposed(completes: Completes) -> None:
     assert completes("rm", "--to") == set()
 
 
+@pytest.mark.quick_variants(1)
 def test_values_of_options_are_proposed(completes: Completes) -> None:
     assert completes("load", "--format", "") == {"csv", "json"}
     assert completes("load", "-f", "c") == {"csv"}
@@ -95,6 +98,7 @@ def test_values_of_options_are_proposed(completes: Completes) -> None:
     assert completes("--database", "l") == set()
 
 
+@pytest.mark.quick_variants(1)
 def test_tables_and_topics_are_read_from_the_named_database(completes: Completes, tmp_path: Path) -> None:
     assert "name-of-tables" in completes("ls", "")
     assert "name-of-tables" in completes("rm", "name-of-t")

@@ -44,6 +44,7 @@ def closed(world: World, redirection: str, *arguments: str) -> "subprocess.Compl
     )  # fmt: skip
 
 
+@pytest.mark.quick_variants(3)
 @pytest.mark.parametrize(
     ("redirection", "arguments", "code", "word"),
     [

@@ -222,6 +222,7 @@ def test_unknown_column_is_refused_before_anything_is_done(name: str, hostile: W
     assert stored(hostile) == before
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("form", ["table", "value", "csv", "json", "yaml"])
 def test_stored_control_characters_are_escaped_on_a_terminal(
     form: str, hostile: World, hostile_agents: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

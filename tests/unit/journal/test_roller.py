@@ -62,6 +62,7 @@ def test_files_of_short_processes_are_converted_by_later_ones(tmp_path: Path) ->
         assert [row.kind for row in read(path)] == ["open", *["data"] * 100, "close"]
 
 
+@pytest.mark.long
 def test_retention_holds_across_short_processes(tmp_path: Path) -> None:
     runs = [short_process(tmp_path) for _ in range(7)]
     for number, run in enumerate(runs):

@@ -44,6 +44,7 @@ def test_the_fixtures_are_there_and_the_seed_can_be_given(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_a_failing_test_shows_its_seed_which_is_the_same_in_each_run(tmp_path: Path) -> None:
     shown = []
     for _ in range(2):

@@ -82,6 +82,7 @@ class Gate:
             return futures + [pool.submit(each) for each in doing[1:]]
 
 
+@pytest.mark.quick_variants(2)
 def test_works_of_several_stores_share_a_transaction(config: Settings, server: CommitServer) -> None:
     gate = Gate(server, 7)
     stores = [Store(config) for _ in range(8)]

@@ -60,6 +60,7 @@ def test_log_file_replaces_stderr(tmp_path: Path) -> None:
     assert "listening to api-1" in (tmp_path / "service.log").read_text()
 
 
+@pytest.mark.quick_variants(2)
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

@@ -302,6 +302,7 @@ def test_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'/nowhere/net.conf' cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

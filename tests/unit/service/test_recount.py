@@ -54,6 +54,7 @@ def run(recount: StoreRecount, begin: float, seconds: float) -> list[float]:
     return times
 
 
+@pytest.mark.quick_variants(10)
 @pytest.mark.parametrize(
     "damage", [value, version, lost, head, bucket, topic_row, text], ids=lambda each: each.__name__
 )

@@ -10,12 +10,16 @@ The store's rules (docs/protocol.md) are found by the names of tests:
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from pubsub_lib.store import Store, StoreSettings
 
 # Small pages, so that every reading of the tests needs several; short timeouts for tests that expect an error.
 SETTINGS = StoreSettings(page_size=3, retry_attempts=20, lock_timeout=2.0, retry_max_seconds=20.0)
+
+LARGE = msgspec.structs.replace(SETTINGS, page_size=100)
+"""For tests with hundreds of objects, which read all of them several times."""
 
 Opener = Callable[..., Store]
 

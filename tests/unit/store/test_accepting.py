@@ -10,7 +10,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Delta, Link, Want
 from pubsub_lib.errors import NotFound
 from pubsub_lib.store import Store, schema
-from tests.unit.store.conftest import Opener
+from tests.unit.store.conftest import LARGE, Opener
 from tests.unit.store.test_repair import (
     ONE,
     C,
@@ -31,6 +31,12 @@ from tests.unit.store.test_repair import (
 )  # fmt: skip
 
 
+@pytest.fixture
+def store(open_store: Opener) -> Store:
+    """An open store on an empty database, once on each of the three database systems."""
+    return open_store(settings=LARGE)
+
+
 def no_json(connection: object) -> None:
     connection.execute(update(schema.objects).where(ONE).values(value=b"no json"))  # type: ignore[attr-defined]
 
@@ -42,6 +48,7 @@ def everything(connection: object) -> None:
 DAMAGES = [value, version, lost, added, head, print_, bucket, topic_row, many_values, many_lost, no_json, everything]
 
 
+@pytest.mark.quick_variants(16)
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__)
 def test_accept_sets_head_to_rows_and_publishes_links(damage: Damage, store: Store, database_url: str) -> None:
     fill(store)

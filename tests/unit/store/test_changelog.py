@@ -334,6 +334,7 @@ def contains(store: Store, chain: str, point: Point) -> bool | None:
     return answers[0]
 
 
+@pytest.mark.quick_variants(2)
 def test_full_sync_reports_whether_history_contains_the_known_point(open_store: Opener, database_url: str) -> None:
     with open_store() as store:
         early = fill(store, 3)

@@ -40,6 +40,7 @@ def written(store: Store, *sizes: int) -> list[Point]:
     return points
 
 
+@pytest.mark.quick_variants(2)
 def test_each_reading_equals_that_of_a_transaction(store: Store) -> None:
     points = written(store, 1, 3, 2, 1, 4)
     engine = readers_of(store)

@@ -11,12 +11,18 @@ from pubsub_lib.store import Store, repair_plan, schema
 from pubsub_lib.store.rows import split
 from pubsub_lib.store.verbs import Stored
 from tests.e2e.store_checks import assert_consistent
-from tests.unit.store.conftest import Opener
+from tests.unit.store.conftest import LARGE, Opener
 
 OBJECTS = 320
 Damage = Callable[[Connection], object]
 C = schema.objects.c
 ONE = and_(C.table_name == "port", C.object_key == "k7")
+
+
+@pytest.fixture
+def store(open_store: Opener) -> Store:
+    """An open store on an empty database, once on each of the three database systems."""
+    return open_store(settings=LARGE)
 
 
 def fill(store: Store, count: int = OBJECTS, topic: str = "t") -> None:

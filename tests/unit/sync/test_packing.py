@@ -163,6 +163,7 @@ def peak(store: Store, read: ReadObjects) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.long
 def test_full_sync_takes_less_memory_than_the_objects(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         for begin in range(0, 15_000, 5000):

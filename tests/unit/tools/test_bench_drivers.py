@@ -43,6 +43,7 @@ def test_drivers_are_all_that_connect_to_a_broker() -> None:
     assert {each.driver for each in SIDES} == {each for each in brokers if each.capabilities.cross_host}
 
 
+@pytest.mark.quick_variants(1)
 def test_drivers_measures_each_driver_beside_its_client_library(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(case, "SIDES", [NoServer(), side])
     lines: list[str] = []

@@ -48,6 +48,7 @@ def check_figures(found: Any, names: Sequence[str]) -> None:
         assert (each["p99_ms"] >= each["p50_ms"] > 0) == (each["cell"]["rate"] > 0)
 
 
+@pytest.mark.long
 def test_quick_measures_sqlite_and_downloads_nothing() -> None:
     found = quick("none")
     assert found["cases"] == []

@@ -76,6 +76,7 @@ def test_every_smaller_set_up_is_in_the_table() -> None:
     assert found - {(name, extras) for name, extras in found if extras in ("test", "docs")} == STARTS.keys()
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize(("command", "extras"), sorted(STARTS))
 def test_a_command_starts_with_what_it_installs(command: str, extras: str) -> None:
     absent = absent_after(set(extras.split(",")))

@@ -159,6 +159,7 @@ def test_lake_measures_an_append_and_a_report() -> None:
     assert found[2]["bytes"] > 0
 
 
+@pytest.mark.long
 def test_churn_measures_each_kind_of_client() -> None:
     found = measured("churn", "--topics", "50", "--agents", "5", "--seconds", "3", "--bound", "100")
     assert [each["name"] for each in found] == ["calm", "questions", "connections", "reconnection"]

@@ -118,6 +118,7 @@ def test_tests_that_fail_without_a_mutant_are_an_error(project: Path) -> None:
         laboratory.check(["tests/test_shop.py::test_price"])
 
 
+@pytest.mark.long
 def test_each_job_has_its_own_copy(project: Path) -> None:
     with Laboratory(project, jobs=2) as laboratory:
         mutants = [mutant(name=f"times_{number}", after=f"number * {number}") for number in range(4, 8)]

@@ -29,6 +29,7 @@ of_each_kind = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.quick_variants(1)
 @of_each_kind
 def test_a_port_taken_meanwhile_is_replaced(
     kind: type[PrivateServer], postgres_server: PrivateServer, mariadb_server: PrivateServer,
@@ -113,6 +114,7 @@ def is_running(pid: str) -> bool:
         return False
 
 
+@pytest.mark.quick_variants(1)
 @of_each_kind
 def test_server_ends_when_its_owner_is_killed(kind: type[PrivateServer], request: pytest.FixtureRequest) -> None:
     """As of ``tools/demo --driver pgnotify`` that is ended by SIGKILL: nothing else would end the server."""

@@ -93,6 +93,7 @@ def test_store_works_when_pymysql_prefers_tls(mariadb_url: str) -> None:
         assert store.get("a", "1") == {"n": 1}
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("server", KINDS, indirect=True)
 def test_committed_rows_survive_a_killed_server(server: PrivateServer) -> None:
     run(server.url, "CREATE TABLE t (x INT)", "INSERT INTO t VALUES (1)")
@@ -107,6 +108,7 @@ def test_committed_rows_survive_a_killed_server(server: PrivateServer) -> None:
     assert (server.port, run(server.url, "SELECT x FROM t")) == (port, [1])
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("server", KINDS, indirect=True)
 def test_drop_does_not_wait_for_a_forgotten_connection(server: PrivateServer) -> None:
     url = server.create_database()
@@ -120,6 +122,7 @@ def test_drop_does_not_wait_for_a_forgotten_connection(server: PrivateServer) ->
         run(url, "SELECT 1")
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("server", KINDS, indirect=True)
 def test_stop_leaves_nothing_behind_and_start_is_fresh(server: PrivateServer) -> None:
     folder = server._folder
@@ -134,6 +137,7 @@ def test_stop_leaves_nothing_behind_and_start_is_fresh(server: PrivateServer) ->
     assert tables(server.url) == []
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("kind", [PrivatePostgres, PrivateMariaDB])
 def test_failed_server_start_reports_the_log_and_leaves_nothing(kind: type[PrivateServer]) -> None:
     broken = kind(options={"no_such_setting": "1"}, timeout=20)

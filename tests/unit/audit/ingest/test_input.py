@@ -36,6 +36,7 @@ def journal(folder: Path) -> str:
     return one.run
 
 
+@pytest.mark.long
 def test_both_forms_and_all_folders_are_read(tmp_path: Path, spark: "SparkSession") -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     runs = {journal(one)}

@@ -36,6 +36,7 @@ def month(days: int = 30, domains: tuple[str, ...] = ("",), text: str = "x is go
     return Report("lake", found[0].day, found[-1].day, 33, found, trends, [f"{text}.parquet is damaged"])
 
 
+@pytest.mark.long
 def test_each_day_has_its_row_and_severity(browser: webdriver.Chrome, tmp_path: Path) -> None:
     save_page(month(), tmp_path / "page.html")
     browser.get((tmp_path / "page.html").as_uri())
@@ -54,6 +55,7 @@ def test_each_day_has_its_row_and_severity(browser: webdriver.Chrome, tmp_path: 
     assert len(browser.find_elements(By.CSS_SELECTOR, "#figure-latencies .scatterlayer .js-line")) == 2 * 5
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize(("width", "scheme"), list(zip(WIDTHS, SCHEMES, strict=True)))
 def test_page_has_no_faults(browser: webdriver.Chrome, tmp_path: Path, scheme: str, width: int) -> None:
     save_page(month(30, ("", f"net {HOSTILE}"), HOSTILE), tmp_path / "page.html")
@@ -61,6 +63,7 @@ def test_page_has_no_faults(browser: webdriver.Chrome, tmp_path: Path, scheme: s
     assert browser.execute_script("return window.harmed") is None
 
 
+@pytest.mark.long
 def test_page_without_results_has_no_faults(browser: webdriver.Chrome, tmp_path: Path) -> None:
     empty = Report("lake", "2026-11-01", "2026-11-02", 32, [Day("2026-11-01", ""), Day("2026-11-02", "")], [], [])
     save_page(empty, tmp_path / "page.html")

@@ -24,6 +24,7 @@ def opened(browser: webdriver.Chrome, folder: Path, one: Summary) -> webdriver.C
     return browser
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("anomalies", [10, 10_000])
 def test_page_has_figures_and_anomalies(browser: webdriver.Chrome, tmp_path: Path, anomalies: int) -> None:
     one = summary(anomalies)
@@ -50,6 +51,7 @@ def test_page_has_figures_and_anomalies(browser: webdriver.Chrome, tmp_path: Pat
     assert (tmp_path / "anomaly").as_uri() + "/verdict=lost/" in links
 
 
+@pytest.mark.long
 def test_page_marks_begins_and_ends(browser: webdriver.Chrome, tmp_path: Path) -> None:
     shown = opened(browser, tmp_path, summary(30))
     for figure in ("figure-over-time", "figure-timeline"):
@@ -70,12 +72,14 @@ def test_page_marks_begins_and_ends(browser: webdriver.Chrome, tmp_path: Path) -
     assert "summary.json has 30 of all 30" in shown.find_element(By.ID, "runs").text
 
 
+@pytest.mark.long
 def test_page_without_runs_has_no_marks(browser: webdriver.Chrome, tmp_path: Path) -> None:
     shown = opened(browser, tmp_path, msgspec.structs.replace(summary(5), runs=(), run_count=0))
     assert not shown.find_elements(By.CSS_SELECTOR, "#runs, a[href='#runs']")
     assert "killed" not in str(shown.find_element(By.CSS_SELECTOR, "[role=img]").get_attribute("aria-label"))
 
 
+@pytest.mark.long
 def test_page_shows_the_tree(browser: webdriver.Chrome, tmp_path: Path) -> None:
     shown = opened(browser, tmp_path, summary(5))
     (top,) = shown.find_elements(By.CSS_SELECTOR, "#tree .tree > ul")
@@ -101,6 +105,7 @@ def test_texts_of_data_do_not_become_markup(browser: webdriver.Chrome, tmp_path:
     assert "</script>" in shown.find_element(By.ID, "figure-losses").text.replace(" ", "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("one", "state"),
     [(nothing(["no journals in x"]), "unsure"), (Summary(0, {"": Balance(5, 5)}, [], [], [], [], [], []), "good")],
@@ -111,12 +116,14 @@ def test_page_without_anomalies(browser: webdriver.Chrome, tmp_path: Path, one: 
     assert shown.find_element(By.ID, "verdict").get_attribute("class") == f"verdict {state}"
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize(("width", "scheme"), list(zip(WIDTHS, SCHEMES, strict=True)))
 def test_page_has_no_faults(browser: webdriver.Chrome, tmp_path: Path, scheme: str, width: int) -> None:
     save_summary(summary(5, HOSTILE), tmp_path)
     assert faults(browser, (tmp_path / "page.html").as_uri(), width, scheme, tmp_path) == []
 
 
+@pytest.mark.long
 def test_empty_page_has_no_faults(browser: webdriver.Chrome, tmp_path: Path) -> None:
     save_summary(nothing(["no journals in x"]), tmp_path)
     assert faults(browser, (tmp_path / "page.html").as_uri(), WIDTHS[-1], SCHEMES[0], tmp_path) == []

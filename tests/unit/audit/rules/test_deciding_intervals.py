@@ -4,6 +4,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pubsub_lib.audit.rules.base_tables import FOREVER, SYNCS
 from pubsub_lib.audit.rules.deciding_intervals import histories, with_intervals
 from pubsub_lib.audit.settings import AuditSettings
@@ -134,6 +136,7 @@ def seen(interval: Fields, item: Fields) -> Fields:
     }
 
 
+@pytest.mark.long
 def test_intervals_and_syncs_that_decide_an_item_are_those_of_the_definitions(
     little: "SparkSession", rng: random.Random
 ) -> None:

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 T = TypeVar("T", Verdict, Stray, StoreFinding, Difference)
 Kinds = dict[tuple[str, str, str], int]
 
-NUMBER = scaled(300)
-"""Number of generated journals of each run of the tests: the first ones are the same in each run."""
 SAME = 100
-"""Number of journals that are the same in each run."""
+"""Number of generated journals that are the same in each run of the tests."""
+NUMBER = SAME + scaled(50)
+"""Number of generated journals of a long run: the first ones are those of each run."""
 
 CLOCKS = 5
 """The remainder of numbers of journals whose clocks are far apart and step."""
@@ -1057,6 +1057,7 @@ def comparable(one: Oracle, host: str) -> bool:
     )
 
 
+@pytest.mark.long
 def test_no_verdict_changes_when_the_clock_of_a_host_is_shifted() -> None:
     rng = random.Random(20261126)
     compared: Counter[str] = Counter()
@@ -1241,6 +1242,7 @@ EVERY = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_thousand_journals_have_each_verdict_many_times() -> None:
     """By the oracle alone."""
     seen: Counter[str] = Counter()

@@ -3,6 +3,8 @@
 import random
 from collections.abc import Sequence
 
+import pytest
+
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.generator import BOUND, GRACE, SILENCE, WINDOW, Generator
 from tests.unit.audit.oracle import Oracle
@@ -14,6 +16,7 @@ def expected(rows: Sequence[Row]) -> int:
     return len(Oracle(rows, WINDOW, GRACE, BOUND, SILENCE).delivery())
 
 
+@pytest.mark.long
 def test_missing_records_of_sending_do_not_change_the_number_of_deliveries() -> None:
     """The seeds are fixed, because a replica that begins at the horizon may expect a commit but not its publication."""
     compared = 0

@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 def test_running_session_is_reused_and_not_new(spark: "SparkSession") -> None:
     again, ours = session()
     assert again is spark
     assert not ours
 
 
+@pytest.mark.long
 def test_session_runs_without_a_user_interface(spark: "SparkSession") -> None:
     assert spark.conf.get("spark.ui.enabled") == "false"
     assert spark.range(10).selectExpr("sum(id)").collect()[0][0] == 45

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.spark.session import adapt
@@ -40,6 +41,7 @@ def test_little_data_is_joined_without_sort_and_without_another_job(little: "Spa
         assert not any(step in planned for step in ("Exchange", "Sort", "Broadcast"))
 
 
+@pytest.mark.long
 def test_little_table_is_computed_and_counted_by_one_job(little: "SparkSession") -> None:
     rows = together(little.range(10))
     scheduler = little.sparkContext._jsc.sc().dagScheduler()

@@ -355,6 +355,7 @@ def test_missing_parts_are_reported_in_ranges(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("form", [".journal", ".parquet"])
 def test_file_that_is_being_copied_is_waited_for(form: str, tmp_path: Path) -> None:
     """However long that takes: it is neither invalid, nor cut, nor read in part."""

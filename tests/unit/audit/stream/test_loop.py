@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 WINDOW, GRACE, BOUND, SILENCE = 10_000, 6_000, 3_000, 25_000
 """Twice the grace exceeds the maximum clock difference of generated journals."""
 SETTINGS = AuditSettings(WINDOW, GRACE, BOUND, SILENCE)
-DOMAINS = scaled(15, "PUBSUB_TEST_DOMAINS")
+DOMAINS = scaled(4, "PUBSUB_TEST_DOMAINS")
 """Number of generated journals that go through the real command in one run of the tests, beside all known answers. With
 more than 100 there is one more restart, progress is printed, and the journals also go through ``pubsub-audit run``. See
 docs/contributing/audit-internals.md, "How it is tested".
 """
-JOURNALS = scaled(60, "PUBSUB_TEST_JOURNALS")
+JOURNALS = scaled(15, "PUBSUB_TEST_JOURNALS")
 """Number of generated journals that are cut; set it to 1000 for all of them (a minute and a half)."""
 MANY = 100
 TREES = 5

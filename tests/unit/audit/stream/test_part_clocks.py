@@ -10,6 +10,7 @@ from pubsub_lib.audit.stream.intake import Begun, Coming
 from pubsub_lib.audit.stream.part_clocks import COLUMNS, clocks_in, every_part, with_right_times
 from pubsub_lib.audit.stream.runs import JournalPart, known
 from pubsub_lib.journal.rows import Row
+from tests.scale import scaled
 from tests.unit.audit import drift_cases
 from tests.unit.audit.arrivals import File, cut
 from tests.unit.audit.clock_cases import CASES
@@ -38,9 +39,10 @@ def participants(rows: list[Row]) -> list[Row]:
 
 def test_times_of_parts_are_those_of_the_oracle(rng: random.Random) -> None:
     journals = {name: build(Scenario(name)) for name, (build, _, _) in {**CASES, **drift_cases.CASES}.items()}
-    for seed in rng.sample(range(2**32), 20):
+    for seed in rng.sample(range(2**32), scaled(5)):
         journals[f"d{seed}"] = Generator(random.Random(seed), 1.0, f"d{seed}", clocks=seed % 4 > 0).rows()
-    journals |= {f"drift{seed}": drift_cases.random_drift(random.Random(seed), f"drift{seed}") for seed in range(20)}
+    for seed in range(scaled(5)):
+        journals[f"drift{seed}"] = drift_cases.random_drift(random.Random(seed), f"drift{seed}")
     for name, rows in journals.items():
         one = Oracle(participants(rows), WINDOW, GRACE, BOUND, SILENCE)
         files = cut("", participants(rows), rng)

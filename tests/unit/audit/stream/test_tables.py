@@ -112,6 +112,7 @@ def stems(stream: Stream) -> list[str]:
     return [each.stem for each in found.good["d"]]
 
 
+@pytest.mark.long
 def test_spool_is_read_again_when_a_file_of_the_stream_is_not_whole(spark: "SparkSession", tmp_path: Path) -> None:
     """A power loss may leave that. No result depends on these files, so no journal counts as damaged."""
     checkpoint, kept = tmp_path / "checkpoint", tmp_path / "kept"

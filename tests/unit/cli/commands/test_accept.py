@@ -1,5 +1,6 @@
 """``pubsub-db accept``: repair of a topic whose original data is lost."""
 
+import pytest
 from sqlalchemy import create_engine, text
 
 from tests.unit.cli.commands.test_verify import by_hand, following, until_right, write
@@ -18,6 +19,7 @@ def damage(world: World) -> None:
     engine.dispose()
 
 
+@pytest.mark.quick_variants(1)
 def test_a_topic_is_accepted_and_a_replica_repairs_by_buckets(fresh: World) -> None:
     write(fresh)
     with following(fresh, "verified") as (replica, url):

@@ -45,6 +45,7 @@ def test_key_file_is_new_and_private(fresh: World, tmp_path: Path) -> None:
     assert len(listed(fresh)) == 1
 
 
+@pytest.mark.quick_variants(1)
 def test_redirected_output_becomes_private(fresh: World, tmp_path: Path) -> None:
     path = tmp_path / "agent.key"
     with path.open("w") as file:
@@ -56,6 +57,7 @@ def test_redirected_output_becomes_private(fresh: World, tmp_path: Path) -> None
     assert curve_keys.read_file(str(path)).public == listed(fresh)[0]["public_key"]
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("closed_pipe", [False, True])
 def test_client_is_not_added_when_its_key_cannot_be_printed(fresh: World, closed_pipe: bool) -> None:
     reader, output = os.pipe() if closed_pipe else (-1, os.open("/dev/full", os.O_WRONLY))
@@ -105,6 +107,7 @@ def test_client_brings_its_own_public_key(fresh: World) -> None:
     assert listed(fresh)[1]["public_key"] == hyphen
 
 
+@pytest.mark.quick_variants(1)
 def test_topics_are_granted_and_revoked(fresh: World) -> None:
     fresh.run("clients", "add", "agent-7", "--topics", "t1")
     assert fresh.run("clients", "grant", "agent-7", "--topics", "t2", "--everything", "-f", "json").json == {

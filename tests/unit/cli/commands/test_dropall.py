@@ -8,6 +8,7 @@ from pubsub_lib.store import url
 from tests.unit.cli.world import World, fill
 
 
+@pytest.mark.quick_variants(1)
 def test_dropall_removes_all_tables_and_init_creates_them_again(bare: World) -> None:
     bare.run("init")
     with bare.open() as store:

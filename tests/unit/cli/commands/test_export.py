@@ -54,6 +54,7 @@ def test_the_standard_output_is_only_lines(small: World) -> None:
     assert small.process("export", "-", "--quiet").communicate()[1] == ""
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("command", ["export /dev/stdout | cat", "export >(cat)", "export pipe & cat pipe; wait $!"])
 def test_pipes_get_the_lines_directly(command: str, small: World, tmp_path: Path) -> None:
     with small.open() as store:

@@ -78,6 +78,7 @@ def followed_advice(world: World, *arguments: object) -> tuple[list[int], int]:
         words = shlex.split(output.err.removeprefix("pubsub-db: there are more changes: pubsub-db "))
 
 
+@pytest.mark.quick_variants(3)
 @pytest.mark.parametrize(("limit", "pages"), [(1, 6), (2, 3), (3, 2), (4, 2), (100, 1)])
 def test_pages_have_every_change_of_transactions_with_many_topics(limit: int, pages: int, fresh: World) -> None:
     # The links of a transaction are sorted by topic, and its positions by the order in which the keys were named.
@@ -90,6 +91,7 @@ def test_pages_of_the_default_limit_within_one_transaction(fresh: World) -> None
     assert followed_advice(fresh, "--since", positions[0] - 1) == (positions, 3)
 
 
+@pytest.mark.quick_variants(2)
 @pytest.mark.parametrize("limit", [1, 2, 100])
 def test_pages_since_a_position_within_a_transaction(limit: int, fresh: World) -> None:
     positions = spread(fresh, ["d", "c", "b", "a"]) + spread(fresh, ["b", "a"])

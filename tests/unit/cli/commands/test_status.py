@@ -123,6 +123,7 @@ def test_last_published_is_the_newest_change_that_the_service_has_read(fresh: Wo
             assert (found["last_published"], found["lag"]) == (expected, behind)
 
 
+@pytest.mark.quick_variants(1)
 def test_publishers_that_a_replica_does_not_use(world: World) -> None:
     with following(world, "a") as (replica, url):
         arguments = ("status", "--ask", 0, "--replica", url)

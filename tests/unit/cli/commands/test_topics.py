@@ -1,5 +1,7 @@
 """``pubsub-db topics``."""
 
+import pytest
+
 from pubsub_lib.cli.formatting import hexadecimal
 from tests.unit.cli.world import World, fill
 
@@ -34,6 +36,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.quick_variants(1)
 def test_every_list_in_every_format(fresh: World) -> None:
     with fresh.open() as store:
         fill(store)

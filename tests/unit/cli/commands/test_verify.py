@@ -123,6 +123,7 @@ def test_verify_compares_replicas_at_their_own_points(fresh: World) -> None:
                 against(store, "verified", behind, wait=0.1)
 
 
+@pytest.mark.quick_variants(2)
 @pytest.mark.parametrize("beyond", [0, 1, -20])
 def test_verify_names_a_replica_at_a_point_that_was_never_committed(fresh: World, beyond: int) -> None:
     write(fresh)
