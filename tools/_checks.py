@@ -2,8 +2,8 @@
 
 ``tools/test`` calls it in the environment that it set up. All checks run even when one fails, so that one run reports
 all failures. The last line is pytest's closing line. Without arguments the tests that are not marked ``long`` run in
-parallel, with ``--all`` these too. With other arguments pytest runs the tests that they select, in one process (so that
-a debugger works) unless ``-n`` is among them.
+parallel, with ``--all`` these too, and four times as many generated cases. With other arguments pytest runs the tests
+that they select, in one process (so that a debugger works) unless ``-n`` is among them.
 """
 
 import importlib
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from _axe import script_path
+from _scratch import temporary_files
 from _servers import mariadb_binaries, postgres_binaries
 
 from pubsub_lib.audit.spark.java import java_home
@@ -27,6 +28,9 @@ from pubsub_lib.errors import ConfigError
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 EVERYTHING = "--all"
+SCALE_VARIABLE = "PUBSUB_TEST_SCALE"
+MORE_CASES = "4"
+"""How many times more generated cases run with ``--all``."""
 
 
 class Result(NamedTuple):
@@ -123,8 +127,8 @@ def check(name: str, command: Sequence[str], environment: Mapping[str, str]) -> 
 
 
 def side_by_side() -> list[str]:
-    """Three processes per processor, because many tests wait; an idle process takes tests from a busy one."""
-    return ["-n", str(3 * len(os.sched_getaffinity(0))), "--dist", "worksteal"]
+    """Two processes per processor, because many tests wait; an idle process takes tests from a busy one."""
+    return ["-n", str(2 * len(os.sched_getaffinity(0))), "--dist", "worksteal"]
 
 
 def selection(arguments: Sequence[str]) -> list[str]:
@@ -147,18 +151,21 @@ def compiling(environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
 def main(pytest_arguments: Sequence[str]) -> int:
     """Exit status 0 when every check passed, else 1."""
     missing = ensure_servers()
-    with tempfile.TemporaryDirectory(prefix="pubsub-cache-") as cache:
+    everything = bool(pytest_arguments) and pytest_arguments[0] == EVERYTHING
+    with tempfile.TemporaryDirectory(prefix="pubsub-cache-") as cache, temporary_files() as in_memory:
         # A cache for each run: stevedore may otherwise list the drivers of an earlier installation.
         # "": where Python may write no bytecode, each of the many processes would compile the project again.
         caches = {"XDG_CACHE_HOME": cache, "PUBSUB_TEST_CACHE": cache}
-        environment = {**os.environ, **caches, "PYTHONDONTWRITEBYTECODE": ""}
+        environment = {**os.environ, **in_memory, **caches, "PYTHONDONTWRITEBYTECODE": ""}
+        if everything:
+            environment.setdefault(SCALE_VARIABLE, MORE_CASES)
         commands: dict[str, list[str]] = {
             "ruff": [str(BIN / "ruff"), "check", "."],
             "mypy": [str(BIN / "mypy")],
             "import contracts": [str(BIN / "lint-imports")],
         }
         with ExitStack() as stack:
-            if not pytest_arguments or pytest_arguments[0] == EVERYTHING:
+            if not pytest_arguments or everything:
                 stack.enter_context(compiling(environment))
             results = [check(name, command, environment) for name, command in commands.items()]
         tests = [sys.executable, "-m", "pytest", *selection(pytest_arguments)]
