@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 MEMORY: Final = Path("/dev/shm")
-ROOM: Final = 8 * 2**30
+ROOM: Final = 4 * 2**30
 """Bytes that must be free, several times of what the tests use."""
 
 
@@ -25,7 +25,7 @@ def has_room(folder: Path, room: int = ROOM) -> bool:
 
 
 def available_memory(table: Path = Path("/proc/meminfo")) -> int:
-    """Bytes that programs can get without swapping; 0 where the system does not tell."""
+    """Bytes that programs can get without swapping; 0 where the system does not say it."""
     if not table.exists():
         return 0
     lines = table.read_text(encoding="ascii").splitlines()

@@ -167,6 +167,7 @@ def test_rule_14_squatter_without_a_lease_does_not_prove_freshness(tmp_path: Pat
         host.close()
 
 
+@pytest.mark.quick_variants(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside the service"])
 def test_rule_14_squatter_that_changes_its_uuid_changes_no_replica(

@@ -115,6 +115,7 @@ KILLS = MappingProxyType({
 """Where the service is killed, and the database with which this is not left to ``tools/test --all``."""
 
 
+@pytest.mark.quick_variants(3)
 @pytest.mark.parametrize(
     ("failpoint", "database"),
     [

@@ -27,6 +27,7 @@ def findings(output: str) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in json.loads(output)["findings"]}
 
 
+@pytest.mark.long
 def test_load_killed_twice_ends_equal_and_within_its_memory(routes: Path, tmp_path: Path) -> None:
     done = call("bench_app.py", "load", "-f", "json", "--file", str(routes), "--kills", "1000", "3000", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -86,6 +86,7 @@ def resident(process: Running) -> int:
     return int(status.partition("VmRSS:")[2].split()[0]) // 1024
 
 
+@pytest.mark.long
 def test_service_ends_a_stranger_with_many_subscriptions_and_returns_the_memory(host: Host) -> None:
     host.change("[publisher_service]", "[pubsub_zmq]\nmax_subscription_bytes = 1000000\n[publisher_service]")
     service = host.service()

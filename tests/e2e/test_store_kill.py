@@ -102,6 +102,7 @@ def test_stopped_writer_does_not_block_others(server_name: str, request: pytest.
         assert assert_consistent(store) == TOTAL + 1
 
 
+@pytest.mark.quick_variants(2)
 @pytest.mark.parametrize("failpoint", ["sync.during_snapshot=kill", "sync.during_delta=kill"])
 def test_reader_killed_during_a_sync_leaves_no_lock(failpoint: str, database_url: str) -> None:
     with Store(database_url) as store:

@@ -26,6 +26,9 @@ REPLAY: Final = "PUBSUB_LIB_SCHEDULE"
 SEEDS: Final = "PUBSUB_LIB_SCHEDULE_SEEDS"
 """Environment variable: ``1000:3000`` runs these seeds in place of a scenario's own."""
 
+DEEP: Final = 2 if scaled(1) > 1 else 1
+"""Deviations of the scenarios that have thousands of schedules with two: all of these run with ``tools/test --all``."""
+
 Scenario = Callable[["World"], object]
 
 

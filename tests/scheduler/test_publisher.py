@@ -8,7 +8,7 @@ from pubsub_lib.core.sequencer import HELLO_DELAY, HELLO_SPACING
 from pubsub_lib.errors import ClosedError, PubSubError
 from tests.scheduler.bench import TIMING, Bench
 from tests.scheduler.doubles import unavailable
-from tests.scheduler.explore import World, explore
+from tests.scheduler.explore import DEEP, World, explore
 
 SOON = 0.01
 
@@ -75,7 +75,7 @@ def test_hello_request_wakes_the_loop(nonces: tuple[str, ...]) -> None:
         world.together(*asks, bench.publisher._loop.wake)
         world.until(lambda: all(bench.hellos(nonce) for nonce in nonces), "the answers", SOON)
 
-    explore(scenario, deviations=2)
+    explore(scenario, deviations=DEEP)
 
 
 def test_hello_request_is_answered_after_one_reading() -> None:
@@ -183,7 +183,7 @@ def test_publisher_closed_during_its_start_ends() -> None:
         bench.check_ended()
         bench.publisher.close()
 
-    explore(scenario, deviations=2)
+    explore(scenario, deviations=DEEP)
     explore(scenario, seeds=range(150))
 
 

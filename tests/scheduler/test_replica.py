@@ -12,7 +12,7 @@ from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.model import ALL, DEFAULT_TOPIC, Point
 from pubsub_lib.errors import ClosedError, PubSubError
 from tests.scheduler.doubles import StoreDouble, unavailable
-from tests.scheduler.explore import World, explore
+from tests.scheduler.explore import DEEP, World, explore
 from tests.scheduler.replicas import SLOW_TICKS, WatchedReplica, answer, deliver, replica_of, synced
 from tests.unit.core.builders import envelope
 
@@ -135,7 +135,7 @@ def test_events_of_a_dropped_topic_keep_their_order() -> None:
         world.together(lambda: replica.unsubscribe("t"), lambda: deliver(replica, *store.commit()))
         world.check(not replica.records(topic="u"), "objects of a topic that was dropped")
 
-    explore(scenario, deviations=2)
+    explore(scenario, deviations=DEEP)
 
 
 def test_incomplete_delta_is_followed_by_a_full_sync_at_once() -> None:

@@ -13,7 +13,7 @@ from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
 from pubsub_lib.threads.periodic_thread import PeriodicThread
 from tests.scheduler.doubles import JournalDouble, PublisherDouble, StoreDouble, SubscriberDouble
-from tests.scheduler.explore import World, explore
+from tests.scheduler.explore import DEEP, World, explore
 from tests.unit.core.builders import STORE, envelope
 
 GRACE = 0.5
@@ -127,7 +127,7 @@ def test_link_handed_over_late_is_not_sent_again() -> None:
         world.sleep(2.0)
         host.check_all_sent_once(1)
 
-    explore(scenario, deviations=2)
+    explore(scenario, deviations=DEEP)
     explore(scenario, seeds=range(100))
 
 

@@ -7,7 +7,7 @@ from pubsub_lib.core.model import Link
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.publisher import worker as module
 from tests.scheduler.doubles import JournalDouble, PublisherDouble, StoreDouble
-from tests.scheduler.explore import World, explore
+from tests.scheduler.explore import DEEP, World, explore
 
 
 def worker_of(world: World) -> tuple[Worker, StoreDouble, PublisherDouble]:
@@ -60,7 +60,7 @@ def test_threads_of_one_process_share_one_connection() -> None:
         world.together(store.commit, store.commit)
         world.check(len(made) == 1, f"{len(made)} connections, each with its own sequences")
 
-    explore(scenario, deviations=2, lines=[module])
+    explore(scenario, deviations=DEEP, lines=[module])
 
 
 def test_worker_closed_during_start_and_commits_ends() -> None:

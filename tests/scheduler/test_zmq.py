@@ -16,7 +16,7 @@ from pubsub_lib.core.model import ALL, Heads
 from pubsub_lib.errors import TransportError
 from pubsub_zmq.buckets import bucketed, is_bucketed, plain, prefix_of
 from pubsub_zmq.options import ZmqOptions
-from tests.scheduler.explore import World, explore
+from tests.scheduler.explore import DEEP, World, explore
 from tests.scheduler.sockets import ControlledPublisher, ControlledSubscriber, doubled
 from tests.unit.core.builders import UUID, History, envelope, hello
 
@@ -235,7 +235,7 @@ def test_publisher_reads_all_of_many_hello_requests() -> None:
         world.together(lambda: bench.subscribe("n1"), lambda: bench.subscribe("n2"), lambda: bench.subscribe("n3"))
         world.until(lambda: {ask.nonce for ask in bench.asked} == {"n1", "n2", "n3"}, "the hello requests", SOON)
 
-    explore(scenario, deviations=2)
+    explore(scenario, deviations=DEEP)
 
 
 def test_publisher_reports_connections_at_once() -> None:
@@ -291,5 +291,5 @@ def test_closed_publisher_sends_accepted_messages_and_ends(hellos: bool) -> None
             world.check(not thread.is_alive(), f"{thread.name} runs after close()")
         world.check(bench.xpub.closed, "the socket is open")
 
-    explore(scenario, deviations=2)
+    explore(scenario, deviations=DEEP)
     explore(scenario, seeds=range(100))

@@ -432,6 +432,7 @@ def test_source_distribution_holds_every_file(distributions: Path, source_tree: 
     assert {each for each in names - ours - made if ".egg-info/" not in each} == set()
 
 
+@pytest.mark.long
 def test_wheel_has_the_metadata_that_a_registry_shows(wheel: zipfile.ZipFile) -> None:
     (name,) = [each for each in wheel.namelist() if each.endswith(".dist-info/METADATA")]
     metadata = email.message_from_bytes(wheel.read(name))

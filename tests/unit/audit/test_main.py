@@ -248,6 +248,7 @@ def test_result_is_returned_when_spark_cannot_write_it() -> None:
     ]
 
 
+@pytest.mark.long
 def test_file_names_may_hold_any_bytes(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"\xff.journal")).write_bytes(b"nonsense")
     assert main(["run", str(tmp_path), "--out", str(tmp_path / "out")]) == 32

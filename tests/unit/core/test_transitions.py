@@ -122,6 +122,10 @@ def test_resumed_point_of_another_history_is_detected() -> None:
     assert bench.known() == other.point
 
 
+REACHING = (278, 338, 215, 10, 150, 408, 21, 191, 292, 300, 508, 532)
+"""Seeds that together reached all entries when they were chosen; after a change others may be needed, and are tried."""
+
+
 def test_every_entry_of_the_table_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     happened: set[Entry] = set()
 
@@ -136,7 +140,7 @@ def test_every_entry_of_the_table_is_reached(monkeypatch: pytest.MonkeyPatch) ->
     test_resumed_point_of_another_history_is_detected()
     test_mismatch_during_a_delta_leads_to_a_full_sync(asked=False)
     test_mismatch_during_a_delta_leads_to_a_full_sync(asked=True)
-    for seed in range(600):
+    for seed in (*REACHING, *range(600)):
         walk(seed, 400)
         if happened == TABLE:
             break

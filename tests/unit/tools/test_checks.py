@@ -1,12 +1,40 @@
 """What ``tools/test`` looks for before it runs the tests."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import _checks
 import pytest
 
 from pubsub_lib.errors import ConfigError
+
+ROOT = Path(__file__).parents[3]
+TESTS = """
+import pytest
+
+@pytest.mark.quick_variants(2)
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_few(number): ...
+
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_one(number): ...
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("database", ["sqlite", "mariadb"])
+def test_databases(database, number): ...
+
+@pytest.mark.parametrize("database", ["sqlite", "mariadb"])
+def test_database(database): ...
+
+def test_without_variants(): ...
+"""
+QUICK = [
+    "test_few[1]", "test_few[2]", "test_one[1]", "test_databases[sqlite-1]", "test_databases[sqlite-2]",
+    "test_databases[mariadb-1]", "test_database[sqlite]", "test_database[mariadb]", "test_without_variants",
+]  # fmt: skip
+LATER = ["test_few[3]", "test_few[4]", "test_one[2]", "test_databases[mariadb-2]"]
 
 
 def put(folder: Path, name: str) -> None:
@@ -56,3 +84,17 @@ def test_all_tests_are_imported_beside_the_checks_before_them(monkeypatch: pytes
         pass
     assert running.returncode == 0
     assert list((tmp_path / "__pycache__").glob("test_one.*pytest*.pyc"))
+
+
+@pytest.mark.parametrize(("expression", "expected"), [("not long", QUICK), ("long", LATER)])
+def test_later_variants_are_long(expression: str, expected: list[str], tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "test_it.py").write_text(TESTS)
+    command = [
+        sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", "-m", expression,
+        "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path),
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    listed = {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
+    assert listed == set(expected), done.stdout

@@ -152,7 +152,8 @@ class Bench:
         return AuditLoop(stream, intake, judge, SETTINGS, self.checkpoint, lambda: 2**50)
 
 
-@pytest.mark.parametrize("kill", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kill", [False, True])
 def test_every_closed_window_is_as_in_the_batch(
     kill: bool, spark: "SparkSession", tmp_path: Path, rng: random.Random, capfd: pytest.CaptureFixture[str]
 ) -> None:
