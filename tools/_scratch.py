@@ -25,7 +25,7 @@ def has_room(folder: Path, room: int = ROOM) -> bool:
 
 
 def available_memory(table: Path = Path("/proc/meminfo")) -> int:
-    """Bytes that programs can get without swapping; 0 where the system does not say it."""
+    """Bytes that programs can get without swapping; 0 where there is no such table."""
     if not table.exists():
         return 0
     lines = table.read_text(encoding="ascii").splitlines()
