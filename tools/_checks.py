@@ -9,6 +9,7 @@ that they select, in one process (so that a debugger works) unless ``-n`` is amo
 import importlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from types import FrameType
+from typing import NamedTuple, NoReturn
 
 from _axe import script_path
 from _scratch import temporary_files
@@ -31,6 +33,10 @@ EVERYTHING = "--all"
 SCALE_VARIABLE = "PUBSUB_TEST_SCALE"
 MORE_CASES = "4"
 """How many times more generated cases run with ``--all``."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM was received. Other than Ctrl-C it does not reach the child processes by itself."""
 
 
 class Result(NamedTuple):
@@ -120,7 +126,9 @@ def check(name: str, command: Sequence[str], environment: Mapping[str, str]) -> 
             for line in running.stdout:
                 print(line, end="", flush=True)
                 closing = line.rstrip() or closing
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interruption:
+            if isinstance(interruption, Terminated):
+                running.terminate()
             print(running.stdout.read())  # the check was also interrupted, and stops its servers now
             raise
     return Result(name, running.returncode, time.monotonic() - started, closing)
@@ -179,7 +187,14 @@ def main(pytest_arguments: Sequence[str]) -> int:
     return int(any(each.status != 0 for each in results))
 
 
+def terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+    """End like after Ctrl-C: otherwise the temporary files of the tests would stay in memory."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Terminated
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, terminate)
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:

@@ -17,11 +17,11 @@ ROOM: Final = 4 * 2**30
 """Bytes that must be free, several times of what the tests use."""
 
 
-def has_room(folder: Path, room: int = ROOM) -> bool:
+def has_room(folder: Path, room: int | None = None) -> bool:
     """Whether a folder can be written to, programs in it can be run, and it and the memory have as many free bytes."""
     if not os.access(folder, os.W_OK | os.X_OK) or os.statvfs(folder).f_flag & os.ST_NOEXEC:
         return False
-    return min(shutil.disk_usage(folder).free, available_memory()) >= room
+    return min(shutil.disk_usage(folder).free, available_memory()) >= (ROOM if room is None else room)
 
 
 def available_memory(table: Path = Path("/proc/meminfo")) -> int:

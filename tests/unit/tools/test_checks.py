@@ -1,6 +1,7 @@
 """What ``tools/test`` looks for before it runs the tests."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -98,3 +99,30 @@ def test_later_variants_are_long(expression: str, expected: list[str], tmp_path:
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     listed = {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
     assert listed == set(expected), done.stdout
+
+
+CHECK = """
+import os, signal, sys
+import _checks
+signal.signal(signal.SIGTERM, _checks.terminate)
+with _checks.temporary_files() as variables:
+    print(variables["TMPDIR"], flush=True)
+    program = "trap 'echo the check ended; exit 3' TERM; echo the check runs; while :; do sleep 0.1; done"
+    _checks.check("x", ["sh", "-c", program], os.environ)
+"""
+
+
+def test_sigterm_ends_the_check_and_removes_the_temporary_files(tmp_path: Path) -> None:
+    code = f"import _scratch, pathlib\n_scratch.MEMORY = pathlib.Path({str(tmp_path)!r})\n_scratch.ROOM = 0\n{CHECK}"
+    environment = {each: value for each, value in os.environ.items() if each != "TMPDIR"}
+    environment["PYTHONPATH"] = f"{ROOT}:{ROOT / 'tools'}"
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        folder = Path(running.stdout.readline().strip())
+        assert folder.parent == tmp_path
+        while "the check runs" not in running.stdout.readline():
+            assert running.poll() is None
+        running.send_signal(signal.SIGTERM)
+        assert "the check ended" in running.stdout.read()
+    assert running.returncode != 0
+    assert not folder.exists()
