@@ -13,7 +13,7 @@ import signal
 import traceback
 import zlib
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -54,10 +54,10 @@ Server = TypeVar("Server", PrivateServer, PrivateRedis)
 Handlers = dict[signal.Signals, Any]
 
 _BEFORE = pytest.StashKey[Handlers]()
-_ON_MARIADB = pytest.StashKey[Counter[tuple[Path, str]]]()
-"""For each test with several variants the number of collected ones on MariaDB."""
-_VARIANTS = pytest.StashKey[Counter[tuple[Path, str]]]()
-"""For each test that is marked ``quick_variants`` the number of collected variants."""
+_VARIANTS = pytest.StashKey[Counter[str]]()
+"""For each test whose first variants alone are not long, the number of variants that were collected."""
+_PARTS = pytest.StashKey[Counter[tuple[str, str]]]()
+"""For each test and each part of ``quick_variants`` the number of variants that have it."""
 _workers: list[WorkerController] = []
 """The parallel test processes, in the process that started them."""
 
@@ -108,23 +108,47 @@ def pytest_sessionfinish(exitstatus: int) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     spec = getattr(item, "callspec", None)
+    quick = item.get_closest_marker("quick_variants")
+    if spec is None and quick is not None:
+        raise pytest.UsageError(f"{item.nodeid} is marked quick_variants and has no variants")
     if spec is None or item.get_closest_marker("long") is not None:
         return
-    quick = item.get_closest_marker("quick_variants")
     # Of a test that has several variants on each database, all but one of those on MariaDB are long.
-    on_mariadb = "mariadb" in spec.id.split("-") and len(spec.params) > 1
-    if (quick is not None and _following(item, _VARIANTS, *quick.args)) or (
-        on_mariadb and _following(item, _ON_MARIADB, 1)
-    ):
+    several_on_mariadb = quick is None and "mariadb" in spec.id.split("-") and len(spec.params) > 1
+    if (several_on_mariadb and _following(item, 1)) or (quick is not None and not _chosen(item, spec.id, quick.args)):
         item.add_marker(pytest.mark.long)
 
 
-def _following(item: pytest.Item, key: pytest.StashKey[Counter[tuple[Path, str]]], most: int) -> bool:
-    """Whether this variant of a test follows ``most`` others."""
-    seen = item.session.stash.setdefault(key, Counter())
-    test = (item.path, item.nodeid.partition("[")[0])
-    seen[test] += 1
-    return seen[test] > most
+def _chosen(item: pytest.Item, variant: str, quick: Sequence[int | str]) -> bool:
+    """Whether this variant of a test is one of the first ones, or its name has one of the given parts."""
+    if isinstance(quick[0], int):
+        return not _following(item, quick[0])
+    found = [part for part in quick if str(part) in variant]
+    parts = item.session.stash.setdefault(_PARTS, Counter())
+    for part in quick:
+        parts[_test(item), str(part)] += part in found
+    return bool(found)
+
+
+def _following(item: pytest.Item, number: int) -> bool:
+    """Whether this variant of a test follows this number of others that were counted."""
+    seen = item.session.stash.setdefault(_VARIANTS, Counter())
+    seen[_test(item)] += 1
+    return seen[_test(item)] > number
+
+
+def _test(item: pytest.Item) -> str:
+    """A test without the variant."""
+    return item.nodeid.partition("[")[0]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if not session.config.option.file_or_dir:  # all variants were collected
+        numbers = session.stash.get(_PARTS, Counter())
+        unused = [f"{test}: {part!r}" for (test, part), number in numbers.items() if not number]
+        if unused:
+            raise pytest.UsageError("no variant has this part of quick_variants: " + "; ".join(unused))
 
 
 @pytest.hookimpl(trylast=True)  # of the tests that -m has left
@@ -380,8 +404,8 @@ def _restore(before: Handlers) -> None:
 
 
 def _interrupt(number: int, _frame: object) -> NoReturn:
+    # tools/test and whoever ended it may both send SIGTERM; the second one would interrupt the teardown of the first.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # A parallel test process gets several signals; the second would interrupt the teardown of the first.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a parallel test process gets several signals
     raise KeyboardInterrupt(signal.Signals(number).name)

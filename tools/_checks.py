@@ -6,6 +6,7 @@ parallel, with ``--all`` these too, and four times as many generated cases. With
 that they select, in one process (so that a debugger works) unless ``-n`` is among them.
 """
 
+import contextlib
 import importlib
 import os
 import shutil
@@ -21,7 +22,7 @@ from types import FrameType
 from typing import NamedTuple, NoReturn
 
 from _axe import script_path
-from _scratch import temporary_files
+from _scratch import keep_failed, temporary_files
 from _servers import mariadb_binaries, postgres_binaries
 
 from pubsub_lib.audit.spark.java import java_home
@@ -32,11 +33,11 @@ BIN = Path(sys.executable).parent
 EVERYTHING = "--all"
 SCALE_VARIABLE = "PUBSUB_TEST_SCALE"
 MORE_CASES = "4"
-"""How many times more generated cases run with ``--all``."""
+"""How many times more generated cases run with ``--all`` and ``-m long``."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM was received. Other than Ctrl-C it does not reach the child processes by itself."""
+    """SIGTERM was received. Unlike Ctrl-C it does not reach the child processes by itself."""
 
 
 class Result(NamedTuple):
@@ -126,9 +127,7 @@ def check(name: str, command: Sequence[str], environment: Mapping[str, str]) -> 
             for line in running.stdout:
                 print(line, end="", flush=True)
                 closing = line.rstrip() or closing
-        except KeyboardInterrupt as interruption:
-            if isinstance(interruption, Terminated):
-                running.terminate()
+        except KeyboardInterrupt:
             print(running.stdout.read())  # the check was also interrupted, and stops its servers now
             raise
     return Result(name, running.returncode, time.monotonic() - started, closing)
@@ -165,7 +164,7 @@ def main(pytest_arguments: Sequence[str]) -> int:
         # "": where Python may write no bytecode, each of the many processes would compile the project again.
         caches = {"XDG_CACHE_HOME": cache, "PUBSUB_TEST_CACHE": cache}
         environment = {**os.environ, **in_memory, **caches, "PYTHONDONTWRITEBYTECODE": ""}
-        if everything:
+        if everything or "long" in pytest_arguments:
             environment.setdefault(SCALE_VARIABLE, MORE_CASES)
         commands: dict[str, list[str]] = {
             "ruff": [str(BIN / "ruff"), "check", "."],
@@ -178,9 +177,12 @@ def main(pytest_arguments: Sequence[str]) -> int:
             results = [check(name, command, environment) for name, command in commands.items()]
         tests = [sys.executable, "-m", "pytest", *selection(pytest_arguments)]
         results.append(check("pytest", tests, environment))
+        kept = keep_failed(Path(in_memory["TMPDIR"])) if in_memory and results[-1].status != 0 else None
     print("\n== summary")
     for sentence in missing:
         print(sentence)
+    if kept is not None:
+        print(f"The files of the failed tests are in {kept}.")
     for each in results:
         print(f"{each.name:18}{'passed' if each.status == 0 else 'FAILED':8}{each.seconds:7.1f} s")
     print(results[-1].closing, flush=True)
@@ -190,6 +192,10 @@ def main(pytest_arguments: Sequence[str]) -> int:
 def terminate(_number: int, _frame: FrameType | None) -> NoReturn:
     """End like after Ctrl-C: otherwise the temporary files of the tests would stay in memory."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    own = os.getpid()
+    for child in Path(f"/proc/{own}/task/{own}/children").read_text(encoding="ascii").split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(child), signal.SIGTERM)
     raise Terminated
 
 

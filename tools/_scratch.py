@@ -13,23 +13,32 @@ from pathlib import Path
 from typing import Final
 
 MEMORY: Final = Path("/dev/shm")
-ROOM: Final = 4 * 2**30
-"""Bytes that must be free, several times of what the tests use."""
+FILES: Final = 4 * 2**30
+"""Bytes that must be free for the files: several times what the tests use."""
+PROGRAMS: Final = 6 * 2**30
+"""Bytes that must be free beside that, for the programs of the tests."""
+GROUP: Final = Path("/sys/fs/cgroup")
+"""The limits of a container."""
 
 
-def has_room(folder: Path, room: int | None = None) -> bool:
-    """Whether a folder can be written to, programs in it can be run, and it and the memory have as many free bytes."""
+def has_room(folder: Path) -> bool:
+    """Whether a folder can be written to, programs in it can be run, and it and the memory have enough free bytes."""
     if not os.access(folder, os.W_OK | os.X_OK) or os.statvfs(folder).f_flag & os.ST_NOEXEC:
         return False
-    return min(shutil.disk_usage(folder).free, available_memory()) >= (ROOM if room is None else room)
+    return shutil.disk_usage(folder).free >= FILES and available_memory() >= FILES + PROGRAMS
 
 
-def available_memory(table: Path = Path("/proc/meminfo")) -> int:
-    """Bytes that programs can get without swapping; 0 where there is no such table."""
+def available_memory(table: Path = Path("/proc/meminfo"), group: Path = GROUP) -> int:
+    """Bytes that programs can get without swapping, and within the limit of a container; 0 without such a table."""
     if not table.exists():
         return 0
     lines = table.read_text(encoding="ascii").splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    free = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    limit = group / "memory.max"
+    if not limit.exists() or limit.read_text(encoding="ascii").strip() == "max":
+        return free
+    used = int((group / "memory.current").read_text(encoding="ascii"))
+    return min(free, int(limit.read_text(encoding="ascii")) - used)
 
 
 @contextmanager
@@ -40,7 +49,39 @@ def temporary_files() -> Iterator[dict[str, str]]:
     if "TMPDIR" in os.environ or not has_room(MEMORY):
         yield {}
         return
+    remove_abandoned(MEMORY)
     # A short name: the path of a Unix domain socket has at most 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="t-", dir=MEMORY) as folder:
-        Path(folder).chmod(0o755)  # private servers run as another user
-        yield {"TMPDIR": folder}
+    folder = MEMORY / f"t{os.getpid()}"
+    folder.mkdir()
+    try:
+        folder.chmod(0o755)  # private servers run as another user
+        yield {"TMPDIR": str(folder)}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # a process that a test left behind may still write
+        if folder.exists():
+            print(f"{folder} is left in memory, because a process still writes to it; end it and remove the folder")
+
+
+def remove_abandoned(memory: Path) -> None:
+    """Remove this user's folders of processes that were killed."""
+    for folder in memory.glob("t[0-9]*"):
+        pid = folder.name[1:]
+        if pid.isdigit() and folder.stat().st_uid == os.geteuid() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def keep_failed(folder: Path) -> Path | None:
+    """Move what pytest has kept of failed tests to the disk; None when it has kept nothing."""
+    kept = [each for each in folder.glob("pytest-of-*") if any(path.is_file() for path in each.rglob("*"))]
+    if not kept:
+        return None
+    disk = Path(tempfile.mkdtemp(prefix="pubsub-failed-"))
+    for each in kept:
+        # Not by one call: a file that cannot be copied, for example a socket, must not end the copying of the others.
+        shutil.copytree(each, disk / each.name, symlinks=True, copy_function=_copy)
+    return disk
+
+
+def _copy(source: str, target: str) -> None:
+    if Path(source).is_file():
+        shutil.copy2(source, target)

@@ -36,7 +36,7 @@ def test_page_without_faults(browser: webdriver.Chrome, tmp_path: Path, scheme: 
     assert (tmp_path / f"page-{width}-{scheme}.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.quick_variants(3)
+@pytest.mark.quick_variants("color-contrast", "the contents of HTML", "ERR_FILE_NOT_FOUND")
 @pytest.mark.parametrize(
     ("right", "wrong", "fault"),
     [

@@ -72,7 +72,7 @@ def ended(process: Running) -> tuple[int, str, str]:
     return process.wait(), out, err
 
 
-@pytest.mark.quick_variants(2)
+@pytest.mark.quick_variants("writer.before_commit")
 @pytest.mark.parametrize("place", ["writer.after_lock", "writer.before_commit", "writer.after_commit"])
 def test_killed_load_completes_when_run_again(place: str, world: World, tmp_path: Path) -> None:
     path = write(tmp_path / "objects.jsonl", 200)
@@ -97,7 +97,7 @@ def last(lines: Sequence[dict[str, Any]]) -> dict[str, tuple[str, Any]]:
     return {line["key"]: (line["topic"], line["value"]) for line in lines}
 
 
-@pytest.mark.quick_variants(2)
+@pytest.mark.quick_variants("143")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_during_a_transaction_leaves_no_partial_transaction(
     number: signal.Signals, code: int, world: World, tmp_path: Path

@@ -200,7 +200,6 @@ def test_entry_point_is_the_service_and_its_command_line_is_valid() -> None:
         assert not options.check
 
 
-@pytest.mark.long
 def test_controllers_accept_their_command_lines() -> None:
     entry, script = STAGES["controller"].command("ENTRYPOINT")
     assert (entry, script) == ("python", "/opt/controller/controller.py")

@@ -115,7 +115,7 @@ KILLS = MappingProxyType({
 """Where the service is killed, and the database with which this is not left to ``tools/test --all``."""
 
 
-@pytest.mark.quick_variants(3)
+@pytest.mark.quick_variants("service.after_prepared", "service.before_answer")
 @pytest.mark.parametrize(
     ("failpoint", "database"),
     [

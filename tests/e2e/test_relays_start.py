@@ -41,7 +41,6 @@ def announced(host: Host) -> dict[str, str]:
         return {each["name"]: each["parent"] for each in json.load(found)["agents"]}
 
 
-@pytest.mark.long
 def test_relays_that_start_together_with_their_service_come_to_serve(
     hosts: list[Host], tmp_path: Path, sqlite_url: str
 ) -> None:

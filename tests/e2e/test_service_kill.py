@@ -16,7 +16,7 @@ from pubsub_lib.testing.rig import Collector
 from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, pause_between_transactions, write
 
 
-@pytest.mark.quick_variants(2)
+@pytest.mark.quick_variants("service.after_send", "service.while_taking_over")
 @pytest.mark.parametrize(
     "failpoint",
     [

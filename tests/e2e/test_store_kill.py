@@ -18,7 +18,7 @@ def has_lines(journal: Path, least: int) -> bool:
     return journal.exists() and journal.read_text().count("\n") >= least
 
 
-@pytest.mark.quick_variants(3)
+@pytest.mark.quick_variants("postgresql-writer.before_commit", "postgresql-writer.after", "sqlite-writer.after_lock")
 @pytest.mark.parametrize(
     ("failpoint", "is_in"),
     [
@@ -102,7 +102,7 @@ def test_stopped_writer_does_not_block_others(server_name: str, request: pytest.
         assert assert_consistent(store) == TOTAL + 1
 
 
-@pytest.mark.quick_variants(2)
+@pytest.mark.quick_variants("postgresql")
 @pytest.mark.parametrize("failpoint", ["sync.during_snapshot=kill", "sync.during_delta=kill"])
 def test_reader_killed_during_a_sync_leaves_no_lock(failpoint: str, database_url: str) -> None:
     with Store(database_url) as store:

@@ -175,7 +175,7 @@ def test_model_store_gives_the_answers_of_the_real_store(database_url: str, rng:
     with both.real:
         for number in range(ROUNDS):
             both.commit([_verb(rng, both) for _ in range(rng.choice((1, 1, 2, 4)))])
-            if trims and number % 20 == 19:
+            if trims and number % (ROUNDS // 3) == ROUNDS // 3 - 1:
                 keep = rng.randrange(0, 8)
                 both.real.trim(keep_links=keep)
                 both.model.trim(keep)

@@ -419,7 +419,6 @@ def wheel(distributions: Path) -> Iterator[zipfile.ZipFile]:
         yield opened
 
 
-@pytest.mark.long
 def test_source_distribution_holds_every_file(distributions: Path, source_tree: Path) -> None:
     """Also those that the links of the README and of the pages name: docs, etc, tests and tools."""
     (built,) = distributions.glob("*.tar.gz")
@@ -432,7 +431,6 @@ def test_source_distribution_holds_every_file(distributions: Path, source_tree: 
     assert {each for each in names - ours - made if ".egg-info/" not in each} == set()
 
 
-@pytest.mark.long
 def test_wheel_has_the_metadata_that_a_registry_shows(wheel: zipfile.ZipFile) -> None:
     (name,) = [each for each in wheel.namelist() if each.endswith(".dist-info/METADATA")]
     metadata = email.message_from_bytes(wheel.read(name))

@@ -23,7 +23,7 @@ def test_healthy_replicas_are_not_accused(tmp_path: Path, seed: int) -> None:
         tally.add(*run(each, tmp_path / str(each)), f"seed {each}", "model")
     assert tally.wrong == []
     assert {"ok", "repaired", "excused", "reordered", "duplicate_dropped"} <= tally.verdicts.keys()
-    assert tally.largest >= 20
+    assert tally.largest >= (20 if RUNS >= 100 else 2)
 
 
 def test_every_broken_rule_is_named_and_no_other_replica_accused(tmp_path: Path, seed: int) -> None:

@@ -73,7 +73,6 @@ def completes(request: pytest.FixtureRequest, tmp_path: Path) -> Completes:
     return lambda *words: in_shell(shell, script, folder, "pubsub-db", *words)
 
 
-@pytest.mark.quick_variants(1)
 def test_commands_are_proposed(completes: Completes) -> None:
     assert completes("") >= {"clients", "help", "load", "ls", "rm", "top"}
     assert completes("l") == {"load", "ls"}

@@ -103,7 +103,7 @@ def held(replica: Replica) -> dict[tuple[str, str], Any]:
     return {(table, each.key): each.value for table in tables for each in replica.records(table)}
 
 
-@pytest.mark.quick_variants(1)
+@pytest.mark.quick_variants(2)
 def test_each_write_reaches_a_replica_and_goes_through_a_running_service(world: World, tmp_path: Path) -> None:
     path = tmp_path / "objects.jsonl"
     path.write_text("".join(f'{{"table":"t","key":"{n}","topic":"p{n % 3}","value":{n}}}\n' for n in range(30)))

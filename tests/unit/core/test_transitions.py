@@ -6,6 +6,7 @@ from pubsub_lib.core import chain as chain_module
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ZERO, Want
 from pubsub_lib.core.transitions import DONE, DUE, FROZEN, SYNCING, TRANSITIONS, State, Trigger, after
+from tests.scale import scaled
 from tests.unit.core.builders import Bench, History
 from tests.unit.core.world import walk
 
@@ -123,7 +124,7 @@ def test_resumed_point_of_another_history_is_detected() -> None:
 
 
 REACHING = (278, 338, 215, 10, 150, 408, 21, 191, 292, 300, 508, 532)
-"""Seeds that together reached all entries when they were chosen; after a change others may be needed, and are tried."""
+"""Seeds that together reached all entries when they were chosen. After a change others may be needed, and are tried."""
 
 
 def test_every_entry_of_the_table_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +141,7 @@ def test_every_entry_of_the_table_is_reached(monkeypatch: pytest.MonkeyPatch) ->
     test_resumed_point_of_another_history_is_detected()
     test_mismatch_during_a_delta_leads_to_a_full_sync(asked=False)
     test_mismatch_during_a_delta_leads_to_a_full_sync(asked=True)
-    for seed in (*REACHING, *range(600)):
+    for seed in (*(REACHING if scaled(1) == 1 else ()), *range(600)):
         walk(seed, 400)
         if happened == TABLE:
             break

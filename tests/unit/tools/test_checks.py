@@ -29,13 +29,21 @@ def test_databases(database, number): ...
 @pytest.mark.parametrize("database", ["sqlite", "mariadb"])
 def test_database(database): ...
 
+@pytest.mark.quick_variants("b-", "-7")
+@pytest.mark.parametrize("number", [6, 7])
+@pytest.mark.parametrize("letter", ["a", "b", "c"])
+def test_parts(letter, number): ...
+
 def test_without_variants(): ...
 """
 QUICK = [
     "test_few[1]", "test_few[2]", "test_one[1]", "test_databases[sqlite-1]", "test_databases[sqlite-2]",
     "test_databases[mariadb-1]", "test_database[sqlite]", "test_database[mariadb]", "test_without_variants",
+    "test_parts[a-7]", "test_parts[b-6]", "test_parts[b-7]", "test_parts[c-7]",
 ]  # fmt: skip
-LATER = ["test_few[3]", "test_few[4]", "test_one[2]", "test_databases[mariadb-2]"]
+LATER = [
+    "test_few[3]", "test_few[4]", "test_one[2]", "test_databases[mariadb-2]", "test_parts[a-6]", "test_parts[c-6]",
+]  # fmt: skip
 
 
 def put(folder: Path, name: str) -> None:
@@ -89,16 +97,38 @@ def test_all_tests_are_imported_beside_the_checks_before_them(monkeypatch: pytes
 
 @pytest.mark.parametrize(("expression", "expected"), [("not long", QUICK), ("long", LATER)])
 def test_later_variants_are_long(expression: str, expected: list[str], tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
-    (tmp_path / "test_it.py").write_text(TESTS)
-    command = [
-        sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", "-m", expression,
-        "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path),
-    ]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    done = collected(tmp_path, TESTS, expression)
     listed = {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
     assert listed == set(expected), done.stdout
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("tests", "sentence"),
+    [
+        ("def test_one(): ...", "test_it.py::test_one is marked quick_variants and has no variants"),
+        (
+            '@pytest.mark.parametrize("letter", ["a", "b"])\ndef test_one(letter): ...',
+            "no variant has this part of quick_variants: test_it.py::test_one: 'c'",
+        ),
+    ],
+)
+def test_quick_variants_that_do_not_exist_are_refused(tests: str, sentence: str, tmp_path: Path) -> None:
+    done = collected(tmp_path, f"import pytest\n@pytest.mark.quick_variants('c')\n{tests}\n", "not long")
+    assert done.returncode != 0
+    assert sentence in done.stdout + done.stderr
+
+
+def collected(folder: Path, tests: str, expression: str) -> "subprocess.CompletedProcess[str]":
+    """The output of a pytest that lists the tests."""
+    (folder / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (folder / "test_it.py").write_text(tests)
+    command = [
+        sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", "-m", expression,
+        "-c", os.devnull, "--rootdir", str(folder),
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 CHECK = """
@@ -113,7 +143,8 @@ with _checks.temporary_files() as variables:
 
 
 def test_sigterm_ends_the_check_and_removes_the_temporary_files(tmp_path: Path) -> None:
-    code = f"import _scratch, pathlib\n_scratch.MEMORY = pathlib.Path({str(tmp_path)!r})\n_scratch.ROOM = 0\n{CHECK}"
+    folder_in_memory = f"_scratch.MEMORY = pathlib.Path({str(tmp_path)!r})"
+    code = f"import _scratch, pathlib\n{folder_in_memory}\n_scratch.has_room = bool\n{CHECK}"
     environment = {each: value for each, value in os.environ.items() if each != "TMPDIR"}
     environment["PYTHONPATH"] = f"{ROOT}:{ROOT / 'tools'}"
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) as running:

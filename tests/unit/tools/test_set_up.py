@@ -174,7 +174,7 @@ def test_it(mariadb_url): pass
 
 
 @pytest.mark.quick_variants(1)
-@pytest.mark.parametrize(("ci", "status", "word"), [("", 0, "SKIPPED"), ("true", 1, "ERROR")])
+@pytest.mark.parametrize(("ci", "status", "word"), [("true", 1, "ERROR"), ("", 0, "SKIPPED")])
 def test_missing_server_is_an_error_only_in_ci(ci: str, status: int, word: str, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(_WITHOUT_MARIADB)
@@ -203,7 +203,7 @@ def test_waits(private_{kind}):
     [
         pytest.param(signal.SIGINT, "postgres", [], marks=[pytest.mark.postgresql, pytest.mark.long]),
         pytest.param(signal.SIGTERM, "postgres", [], marks=[pytest.mark.postgresql, pytest.mark.long]),
-        pytest.param(signal.SIGTERM, "postgres", ["-n", "1"], marks=[pytest.mark.postgresql, pytest.mark.long]),
+        pytest.param(signal.SIGTERM, "postgres", ["-n", "1"], marks=pytest.mark.postgresql),
         pytest.param(signal.SIGINT, "mariadb", [], marks=pytest.mark.mariadb),
         pytest.param(signal.SIGTERM, "mariadb", [], marks=[pytest.mark.mariadb, pytest.mark.long]),
     ],

@@ -116,7 +116,7 @@ def is_of_one_moment(found: list[Row]) -> bool:
     )
 
 
-@pytest.mark.quick_variants(2)
+@pytest.mark.quick_variants("postgresql")
 @pytest.mark.parametrize("change", ["commit", "trim"])
 def test_journal_is_of_one_moment_of_a_store_that_is_written(database_url: str, tmp_path: Path, change: str) -> None:
     """The store is changed before each statement of the reading, once for each of them."""

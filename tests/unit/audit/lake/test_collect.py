@@ -139,7 +139,6 @@ def appended(folder: Path, lake: Path, *more: str) -> int:
     return main(["run", str(folder), "--append", str(lake), "-f", "json", "--bound", "10", *more])
 
 
-@pytest.mark.long
 def test_a_run_from_journals_to_the_report_of_a_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:

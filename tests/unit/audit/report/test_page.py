@@ -24,7 +24,7 @@ def opened(browser: webdriver.Chrome, folder: Path, one: Summary) -> webdriver.C
     return browser
 
 
-@pytest.mark.long
+@pytest.mark.quick_variants(1)
 @pytest.mark.parametrize("anomalies", [10, 10_000])
 def test_page_has_figures_and_anomalies(browser: webdriver.Chrome, tmp_path: Path, anomalies: int) -> None:
     one = summary(anomalies)

@@ -79,7 +79,7 @@ LONG = msgspec.structs.replace(SETTINGS, bound=8 * GRACE)
 """Settings as the default ones are: a change may take longer than messages do."""
 
 
-@pytest.mark.quick_variants(2)
+@pytest.mark.quick_variants("short")
 @pytest.mark.parametrize("settings", [SETTINGS, LONG], ids=["short", "long"])
 @pytest.mark.parametrize("took", [GRACE, 8 * WINDOW])
 def test_nothing_is_accused_whose_evidence_comes_after_the_reading(settings: AuditSettings, took: int) -> None:

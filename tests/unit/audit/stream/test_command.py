@@ -350,7 +350,6 @@ def test_empty_folder_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.long
 def test_cut_file_is_reported_and_counts_after_a_restart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:
