@@ -98,8 +98,8 @@ def explore(
     lines: Collection[ModuleType] = (),
     lags: bool = False,
 ) -> int:
-    """Run a scenario under every schedule with at most ``deviations``, and under each seed's; in a quick run under those
-    of the first half. Returns the runs' number.
+    """Run a scenario under every schedule with at most ``deviations``, and under each seed's; in a quick run under
+    those of the first half. Returns the number of runs.
 
     ``lines``: modules of which each line is a synchronisation point. ``lags``: see Scheduler. Raises Failure, whose
     schedule repeats the run: ``PUBSUB_LIB_SCHEDULE="seed 17" pytest -k NAME``; AssertionError when more than
