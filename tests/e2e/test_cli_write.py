@@ -244,6 +244,7 @@ def test_rm_asks_for_confirmation_on_a_terminal(
     assert len(sqlite.contents()) == left
 
 
+@pytest.mark.long
 def test_recorded_routes_load_with_a_bar_on_a_terminal(sqlite: World, terminal: Terminal, tmp_path: Path) -> None:
     path = tmp_path / "routes.jsonl.gz"
     with gzip.open(ROUTES) as whole, gzip.open(path, "wb") as some:

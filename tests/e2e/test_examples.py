@@ -48,7 +48,7 @@ def test_example_is_shorter_than_its_documented_limit(name: str) -> None:
     assert len((EXAMPLES / name / f"{name}.py").read_text().splitlines()) < promised <= 100
 
 
-@pytest.mark.quick_variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_an_examples_own_tests_pass(name: str, folder: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", f"test_{name}.py"]

@@ -63,6 +63,7 @@ def ids(*hosts: Host) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_rule_15_workers_of_staging_at_productions_socket_change_no_replica(
     production: Host, staging: Host, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_rule_15_replica_with_the_address_of_staging_shows_only_its_own_store(
     assert status.counters.history_changes == 0
 
 
+@pytest.mark.long
 def test_running_programs_follow_a_store_that_is_dropped_and_created_again(production: Host) -> None:
     production.service()
     worker = production.worker()

@@ -170,6 +170,7 @@ def test_service_restarted_under_load_commits_nothing_twice(host: Host) -> None:
         watched.must_come_to(write(workers[0], 1), store)
 
 
+@pytest.mark.long
 def test_transaction_of_a_worker_killed_while_it_waits_is_not_committed(host: Host) -> None:
     service = host.service()
     with Store(host.database) as store:
@@ -238,6 +239,7 @@ def test_service_stopped_while_it_holds_the_counter(impatient_host_on_servers: H
         assert transactions(store) == 10 * WORKERS
 
 
+@pytest.mark.long
 def test_service_stopped_after_the_commit_is_not_asked_again(impatient_host_on_servers: Host) -> None:
     host = impatient_host_on_servers
     service = host.service("service.before_answer=stop@3")

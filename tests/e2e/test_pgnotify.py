@@ -79,6 +79,7 @@ def test_programs_that_publish_themselves_need_no_service(host: Host, store: Sto
         assert store.directory.live() == []
 
 
+@pytest.mark.long
 def test_killed_service_changes_nothing_for_programs_that_publish_themselves(
     host: Host, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -116,6 +117,7 @@ def test_replica_without_a_service_has_fresh_proofs_and_does_not_count_as_pollin
         assert poll(is_fresh, LONG), watched.replica.status()
 
 
+@pytest.mark.long
 def test_commits_of_a_worker_without_a_service_are_found_by_the_next_poll(host: Host, store: Store) -> None:
     polls_soon(host)
     with Watched(host.settings) as watched:
@@ -131,6 +133,7 @@ def test_commits_of_a_worker_without_a_service_are_found_by_the_next_poll(host: 
         assert poll(lambda: notifications(watched) >= 1, LONG)
 
 
+@pytest.mark.long
 def test_buffered_messages_of_a_worker_are_announced_when_the_service_starts(host: Host, store: Store) -> None:
     with Watched(host.settings) as watched:
         write(host.worker(), 5)
@@ -163,6 +166,7 @@ def test_commits_of_workers_after_a_service_kill_are_found_by_the_next_poll(
         assert poll(lambda: notifications(watched) > before, LONG)
 
 
+@pytest.mark.long
 def test_service_announces_what_a_killed_worker_did_not_hand_over(host: Host, store: Store) -> None:
     host.service()
     with Watched(host.settings) as watched:

@@ -91,9 +91,8 @@ def verdict(folder: Path, database: str, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(
-    "attack", [pytest.param(False, id="no attack", marks=pytest.mark.long), pytest.param(True, id="six frames")]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("attack", [False, True], ids=["no attack", "six frames"])
 def test_poisoned_frames_leave_journals_and_the_audit_unchanged(
     attack: bool, host: Host, tmp_path: Path, sqlite_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

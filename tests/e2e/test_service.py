@@ -15,7 +15,7 @@ from tests.e2e.service_host import LONG, Host, Watched, write
 IDLE_SECONDS = 60.0
 
 
-@pytest.mark.quick_variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("shared", ["port", "socket"])
 def test_second_service_error_names_the_shared_address_and_its_process(shared: str, host: Host, tmp_path: Path) -> None:
     first = host.service()

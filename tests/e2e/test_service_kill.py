@@ -110,6 +110,7 @@ def test_sigterm_sends_pushed_messages_and_then_a_goodbye(host: Host, store: Sto
     assert len([each for each in sent if before < each <= last]) == 20
 
 
+@pytest.mark.long
 def test_spawned_workers_hand_over_like_forked_ones(host: Host, store: Store) -> None:
     host.service()
     with Watched(host.settings) as watched:

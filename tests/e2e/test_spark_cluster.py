@@ -88,6 +88,7 @@ def test_stop_does_not_end_another_process_with_a_reused_pid(tmp_path: Path) -> 
             other.kill()
 
 
+@pytest.mark.long
 def test_folder_with_other_files_is_not_changed(tmp_path: Path) -> None:
     kept = tmp_path / "thesis.txt"
     kept.touch()

@@ -80,7 +80,7 @@ def test_store_works_after_a_server_restart(server_name: str, request: pytest.Fi
         assert assert_consistent(store) == 2
 
 
-@pytest.mark.quick_variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
 def test_stopped_writer_does_not_block_others(server_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """SIGSTOP while it holds the counter: the server ends its transaction after the idle timeout."""

@@ -26,7 +26,7 @@ def stress(url: str, seed: int) -> dict[str, Any]:
     return figures
 
 
-@pytest.mark.quick_variants(2)
+@pytest.mark.quick_variants("postgresql")
 @pytest.mark.slow
 def test_twelve_writers_with_rollbacks_leave_no_gap(database_url: str, seed: int) -> None:
     figures = stress(database_url, seed)

@@ -328,6 +328,7 @@ def lossy_journals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replica.close()
 
 
+@pytest.mark.long
 def test_a_run_from_journals_to_report(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

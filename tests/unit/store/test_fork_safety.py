@@ -40,7 +40,7 @@ def child(work: Callable[[], object], seconds: int = 120) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-@pytest.mark.quick_variants(2)
+@pytest.mark.quick_variants("postgresql")
 def test_children_of_a_busy_parent_write_and_read(open_store: Opener) -> None:
     # A fork waits at most the lock timeout, so the timeout must be enough for three busy threads on a busy machine.
     patient = StoreSettings(lock_timeout=60.0)

@@ -483,7 +483,7 @@ def _open_and_write(url: str, number: int) -> None:
         put(store, f"k{number}")
 
 
-@pytest.mark.quick_variants(2)
+@pytest.mark.quick_variants("postgresql")
 @pytest.mark.empty_database
 def test_empty_database_is_created_by_several_processes_at_once(database_url: str) -> None:
     context = multiprocessing.get_context("spawn")

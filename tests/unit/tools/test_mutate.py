@@ -106,12 +106,14 @@ def test_the_test_that_caught_a_mutant_is_named(laboratory: Laboratory) -> None:
     assert tried.by == "tests/test_shop.py::test_price"
 
 
+@pytest.mark.long
 def test_hanging_tests_are_ended_and_not_counted_as_caught(project: Path) -> None:
     with Laboratory(project, jobs=1, timeout=3.0) as laboratory:
         hanging = mutant("tests/test_shop.py::test_price_that_hangs_when_it_is_wrong")
         assert outcomes(laboratory, hanging) == [Verdict.HUNG]
 
 
+@pytest.mark.long
 def test_tests_that_fail_without_a_mutant_are_an_error(project: Path) -> None:
     (project / "shop.py").write_text(SHOP.replace("* 3", "* 5"))
     with Laboratory(project, jobs=1) as laboratory, pytest.raises(TrialError, match="without any mutant"):
@@ -227,6 +229,7 @@ def of_the_project(project: Path, monkeypatch: pytest.MonkeyPatch, signal_handle
     return project
 
 
+@pytest.mark.long
 def test_command_reports_survivors_by_its_exit_status(of_the_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert mutate_app.main(["-f", "json"]) == mutate_app.NOT_ALL_CAUGHT
     out, err = capsys.readouterr()
@@ -236,6 +239,7 @@ def test_command_reports_survivors_by_its_exit_status(of_the_project: Path, caps
     assert "[1/1] survived" in err
 
 
+@pytest.mark.long
 def test_command_tries_other_tests(of_the_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert mutate_app.main(["dearer", "--tests", "tests/test_shop.py"]) == mutate_app.ALL_CAUGHT
     assert [each.split() for each in capsys.readouterr().out.splitlines()] == [
@@ -243,6 +247,7 @@ def test_command_tries_other_tests(of_the_project: Path, capsys: pytest.CaptureF
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_command_shows_a_table_and_the_survivors(of_the_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert mutate_app.main(["shop"]) == mutate_app.NOT_ALL_CAUGHT
     head, area, total, survivor = (each.split() for each in capsys.readouterr().out.splitlines())

@@ -98,6 +98,7 @@ def test_runner_returns_the_status_and_the_output_of_each_run(start: Callable[..
     assert "2 passed" not in output
 
 
+@pytest.mark.long
 def test_only_runs_with_a_mutant_hurry_and_write_no_bytecode(start: Callable[..., Runner]) -> None:
     runner = start()
     for planted, test in ((True, "test_planted"), (False, "test_not_planted"), (True, "test_planted")):
@@ -105,6 +106,7 @@ def test_only_runs_with_a_mutant_hurry_and_write_no_bytecode(start: Callable[...
         assert status == 0, output
 
 
+@pytest.mark.long
 def test_runner_ends_processes_that_a_run_left_and_reports_a_killed_run(
     start: Callable[..., Runner], folder: Path
 ) -> None:
@@ -115,6 +117,7 @@ def test_runner_ends_processes_that_a_run_left_and_reports_a_killed_run(
     assert runner.run(["test_it.py::test_directory"], LONG, planted=True)[0] == 0
 
 
+@pytest.mark.long
 def test_end_of_the_runner_lets_a_run_clean_up(start: Callable[..., Runner], folder: Path) -> None:
     runner = start()
     failed: list[RunnerError] = []
