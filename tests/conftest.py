@@ -5,6 +5,7 @@ Without a server's binaries its tests are skipped with one sentence; with ``CI=t
 """
 
 import contextlib
+import gc
 import logging
 import os
 import random
@@ -104,6 +105,17 @@ def pytest_sessionfinish(exitstatus: int) -> None:
         for node in _workers:
             with contextlib.suppress(EOFError, node.channel.RemoteError, node.channel.TimeoutError):
                 node.channel.waitclose(60)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    # All tests and their modules live until the end. The garbage collector need not look at them again and again.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -404,7 +416,7 @@ def _restore(before: Handlers) -> None:
 
 
 def _interrupt(number: int, _frame: object) -> NoReturn:
-    # tools/test and whoever ended it may both send SIGTERM; the second one would interrupt the teardown of the first.
+    # A second signal would interrupt the teardown: tools/test passes on SIGTERM, which pytest may have received, too.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "PYTEST_XDIST_WORKER" in os.environ:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a parallel test process gets several signals

@@ -5,6 +5,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -93,14 +94,15 @@ def test_available_memory_is_read_in_bytes_and_limited_by_the_container(tmp_path
 
 
 def test_files_of_failed_tests_are_kept_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_scratch.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = tmp_path / "memory"
     (folder / "pytest-of-user" / "test_it0").mkdir(parents=True)
     assert _scratch.keep_failed(folder) is None
     (folder / "pytest-of-user" / "test_it0" / "service.log").write_text("why")
     (folder / "pytest-of-user" / "last").symlink_to(folder / "pytest-of-user" / "gone")
+    monkeypatch.chdir(folder / "pytest-of-user")  # the path of a socket has at most 107 bytes
     with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(folder / "pytest-of-user" / "socket"))
+        left.bind("socket")
     kept = _scratch.keep_failed(folder)
     assert kept is not None
     assert (kept / "pytest-of-user" / "test_it0" / "service.log").read_text() == "why"
