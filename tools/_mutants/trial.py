@@ -91,6 +91,7 @@ class Copy:
         folders = [self.root, self.root / "drivers", self.root / "tools"]
         variables = {
             "CI": "true",  # the same examples in every run, and a missing server is a failure of the first run
+            "PUBSUB_TEST_SCALE": "1",  # a mutant must be caught by what every run has, also below tools/test --all
             "PYTHONPATH": os.pathsep.join(map(str, folders)),
             "XDG_CACHE_HOME": str(self.root / ".cache"),
             **{port_variable(each): str(each.port) for each in servers},
