@@ -22,6 +22,7 @@ from types import FrameType
 from typing import NamedTuple, NoReturn
 
 from _axe import script_path
+from _scale import SCALE_VARIABLE
 from _scratch import keep_failed, temporary_files
 from _servers import mariadb_binaries, postgres_binaries
 
@@ -31,13 +32,8 @@ from pubsub_lib.errors import ConfigError
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 EVERYTHING = "--all"
-SCALE_VARIABLE = "PUBSUB_TEST_SCALE"
 MORE_CASES = "4"
 """How many times more generated cases run with ``--all`` and ``-m long``."""
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM was received. Unlike Ctrl-C it does not reach the child processes by itself."""
 
 
 class Result(NamedTuple):
@@ -190,13 +186,15 @@ def main(pytest_arguments: Sequence[str]) -> int:
 
 
 def terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    """End like after Ctrl-C: otherwise the temporary files of the tests would stay in memory."""
+    """End like after Ctrl-C: otherwise the temporary files of the tests would stay in memory. Unlike Ctrl-C, SIGTERM
+    does not reach the child processes by itself.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     own = os.getpid()
     for child in Path(f"/proc/{own}/task/{own}/children").read_text(encoding="ascii").split():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(child), signal.SIGTERM)
-    raise Terminated
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from _processes import alive
+
 MEMORY: Final = Path("/dev/shm")
 FILES: Final = 4 * 2**30
 """Bytes that must be free for the files: several times what the tests use."""
@@ -63,25 +65,27 @@ def temporary_files() -> Iterator[dict[str, str]]:
 
 
 def remove_abandoned(memory: Path) -> None:
-    """Remove this user's folders of processes that were killed."""
+    """Remove this user's folders of processes that were killed, one that had the number of this process included."""
     for folder in memory.glob("t[0-9]*"):
         pid = folder.name[1:]
-        if pid.isdigit() and folder.stat().st_uid == os.geteuid() and not Path(f"/proc/{pid}").exists():
+        if not pid.isdigit() or folder.stat().st_uid != os.geteuid():
+            continue
+        if int(pid) == os.getpid() or not alive(int(pid)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def keep_failed(folder: Path) -> Path | None:
-    """Move what pytest has kept of failed tests to the disk; None when it has kept nothing."""
+    """Copy what pytest has kept of failed tests to the disk; None when it has kept nothing."""
     kept = [each for each in folder.glob("pytest-of-*") if any(path.is_file() for path in each.rglob("*"))]
     if not kept:
         return None
     disk = Path(tempfile.mkdtemp(prefix="pubsub-failed-"))
     for each in kept:
-        # Not by one call: a file that cannot be copied, for example a socket, must not end the copying of the others.
         shutil.copytree(each, disk / each.name, symlinks=True, copy_function=_copy)
     return disk
 
 
 def _copy(source: str, target: str) -> None:
+    """Only files: a socket cannot be copied, and a pipe would be waited for."""
     if Path(source).is_file():
         shutil.copy2(source, target)

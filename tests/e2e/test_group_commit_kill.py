@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 from _processes import pause, poll
@@ -104,25 +103,17 @@ def order_all(workers: list[Running], count: int = COUNT) -> None:
         order(worker, count)
 
 
-KILLS = MappingProxyType({
-    "writer.after_lock=kill@4": "sqlite_url",
-    "writer.after_counter=kill@4": "postgres_url",
-    "writer.before_commit=kill@4": "sqlite_url",
-    "service.after_prepared=kill@4": "postgres_url",
-    "service.before_answer=kill@4": "sqlite_url",
-    "service.before_send=kill@4": "postgres_url",
-})  # fmt: skip
-"""Where the service is killed, and the database with which this is not left to ``tools/test --all``."""
+KILLS = (
+    "writer.after_lock=kill@4", "writer.after_counter=kill@4", "writer.before_commit=kill@4",
+    "service.after_prepared=kill@4", "service.before_answer=kill@4", "service.before_send=kill@4",
+)  # fmt: skip
+"""Where the service is killed."""
 
 
-@pytest.mark.quick_variants("service.after_prepared", "service.before_answer")
+@pytest.mark.quick_variants("service.after_prepared=kill@4-postgres_url", "service.before_answer=kill@4-sqlite_url")
 @pytest.mark.parametrize(
     ("failpoint", "database"),
-    [
-        pytest.param(failpoint, name, marks=marks if KILLS[failpoint] == name else [*marks, pytest.mark.long])
-        for failpoint in KILLS
-        for name, marks in DATABASES.items()
-    ],
+    [pytest.param(failpoint, name, marks=marks) for failpoint in KILLS for name, marks in DATABASES.items()],
 )
 def test_service_killed_in_the_middle_of_a_group_commits_nothing_twice(
     failpoint: str, database: str, request: pytest.FixtureRequest, tmp_path: Path

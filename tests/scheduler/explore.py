@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from types import ModuleType
 from typing import Any, Final
 
-from tests.scale import scaled
+from tests.scale import QUICK, scaled
 from tests.scheduler.choices import Bounded, Chance, chooser_of
 from tests.scheduler.primitives import SimpleQueue as ControlledQueue
 from tests.scheduler.primitives import Threading, Time
@@ -26,7 +26,7 @@ REPLAY: Final = "PUBSUB_LIB_SCHEDULE"
 SEEDS: Final = "PUBSUB_LIB_SCHEDULE_SEEDS"
 """Environment variable: ``1000:3000`` runs these seeds in place of a scenario's own."""
 
-DEEP: Final = 2 if scaled(1) > 1 else 1
+DEEP: Final = 1 if QUICK else 2
 """Deviations of the scenarios that have thousands of schedules with two: all of these run with ``tools/test --all``."""
 
 Scenario = Callable[["World"], object]

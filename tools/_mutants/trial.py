@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 from _children import Children
+from _scale import SCALE_VARIABLE
 from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer, mariadb_binaries, port_variable, postgres_binaries
 
 from _mutants.runner import Runner, RunnerError
@@ -91,7 +92,7 @@ class Copy:
         folders = [self.root, self.root / "drivers", self.root / "tools"]
         variables = {
             "CI": "true",  # the same examples in every run, and a missing server is a failure of the first run
-            "PUBSUB_TEST_SCALE": "1",  # a mutant must be caught by what every run has, also below tools/test --all
+            SCALE_VARIABLE: "1",  # a mutant must be caught by what every run has, also below tools/test --all
             "PYTHONPATH": os.pathsep.join(map(str, folders)),
             "XDG_CACHE_HOME": str(self.root / ".cache"),
             **{port_variable(each): str(each.port) for each in servers},

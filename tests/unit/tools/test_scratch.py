@@ -42,11 +42,12 @@ def test_interrupted_tests_leave_no_files_in_memory(memory: Path) -> None:
 def test_files_of_killed_tests_are_removed_by_the_next_ones(memory: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    for name in (f"t{ended.pid}", "t1", "taken", "t5x"):
+    for name in (f"t{ended.pid}", f"t{os.getpid()}", "t1", "taken", "t5x"):
         (memory / name).mkdir()
         (memory / name / "file").write_text("text")
     with _scratch.temporary_files():
         assert {each.name for each in memory.iterdir()} == {f"t{os.getpid()}", "t1", "taken", "t5x"}
+        assert list((memory / f"t{os.getpid()}").iterdir()) == []
 
 
 def test_given_folder_is_used(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
