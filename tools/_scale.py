@@ -1,4 +1,4 @@
 """How many generated cases the tests have, for ``tools/test``, ``tools/mutate`` and the tests themselves."""
 
 SCALE_VARIABLE = "PUBSUB_TEST_SCALE"
-"""The environment variable by which the number of generated cases is multiplied. In a quick run it is 1, the default."""
+"""The environment variable by which the number of generated cases is multiplied. A quick run has 1, the default."""
