@@ -103,18 +103,15 @@ def order_all(workers: list[Running], count: int = COUNT) -> None:
         order(worker, count)
 
 
-KILLS = (
-    "writer.after_lock=kill@4", "writer.after_counter=kill@4", "writer.before_commit=kill@4",
-    "service.after_prepared=kill@4", "service.before_answer=kill@4", "service.before_send=kill@4",
-)  # fmt: skip
-"""Where the service is killed."""
-
-
 @pytest.mark.quick_variants("service.after_prepared=kill@4-postgres_url", "service.before_answer=kill@4-sqlite_url")
+@pytest.mark.parametrize("database", [pytest.param(name, marks=marks) for name, marks in DATABASES.items()])
 @pytest.mark.parametrize(
-    ("failpoint", "database"),
-    [pytest.param(failpoint, name, marks=marks) for failpoint in KILLS for name, marks in DATABASES.items()],
-)
+    "failpoint",
+    [
+        "writer.after_lock=kill@4", "writer.after_counter=kill@4", "writer.before_commit=kill@4",
+        "service.after_prepared=kill@4", "service.before_answer=kill@4", "service.before_send=kill@4",
+    ],
+)  # fmt: skip
 def test_service_killed_in_the_middle_of_a_group_commits_nothing_twice(
     failpoint: str, database: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
