@@ -241,10 +241,13 @@ def test_adjusted_service_trims_recounts_and_reads_at_once(config: Settings, sto
         assert poll(lambda: service.gauges()["leases"]["maintenance"] == 1.0, LONG)
         for value in range(5):
             write(store, value)
+        reading = ServiceSettings(keep_links=0, trim_interval=3600.0, follow_interval=0.02, recount_time=0.0)
+        service.adjust(reading)
+        assert poll(lambda: service.counters()["links"]["followed"] == 5, LONG), service.counters()
+        # Not before: links that are trimmed at once are never followed.
         quick = ServiceSettings(keep_links=2, trim_interval=0.02, follow_interval=0.02, recount_time=0.1, lease=99.0)
         service.adjust(quick)
         assert poll(lambda: service.counters()["maintenance"]["trimmed"] == 3, LONG), service.counters()
-        assert poll(lambda: service.counters()["links"]["followed"] == 5, LONG), service.counters()
         assert poll(lambda: service.counters()["recount"]["rounds"] > 1, LONG), service.counters()
         assert service._health._max_quiet == slow.lease, "another lease needs a restart"
 
