@@ -61,7 +61,7 @@ def collect(
         silent=known.silent,
         open_domains=known.open_domains,
         syncs=syncs,
-        first=trails.with_trails(first, tables.rows),
+        first=trails.with_trails(first, tables.rows, tables.without_objects),
         problems=problems,
         audited=time.time_ns() // 1000,
         settings=settings,
@@ -76,7 +76,7 @@ def collect(
         run_count=known.run_count,
         tree=tree[:HOPS],
         hop_count=len(tree),
-        keys=anomalies.worst_keys(derived.anomaly, tables.rows, settings) if first else [],
+        keys=anomalies.worst_keys(derived.anomaly, tables.without_objects, settings) if first else [],
     )
 
 

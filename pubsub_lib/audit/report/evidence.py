@@ -138,7 +138,7 @@ def _unsubscribed(tables: Tables, settings: AuditSettings) -> list[str]:
         f"{row['number']} replicas' runs{_of(row['domain'])} {_first(row['first'])} "
         "lack the record of a subscription: after lost records they read or hold a topic without one, so its losses "
         "are missed; free disk space, or add the missing files"
-        for row in participants.unsubscribed(tables.rows, tables.runs, settings).collect()
+        for row in participants.unsubscribed(tables.without_objects, tables.runs, settings).collect()
     ]
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -32,27 +33,36 @@ _WANTED: Final = pa.schema(
 )
 
 
-def with_trails(first: Sequence[Mapping[str, Any]], rows: DataFrame) -> list[dict[str, Any]]:
+def with_trails(
+    first: Sequence[Mapping[str, Any]], rows: DataFrame, without_objects: DataFrame
+) -> list[dict[str, Any]]:
     """The same anomalies; the first ``WITH_TRAIL`` of each kind also have ``trail``: records as dictionaries. Each has
     its ``time`` as text, the ``objects`` that it changes or holds, with their versions, and the number of ``more``.
+    ``without_objects``: those of ``rows`` that are not objects.
     """
     chosen, seen = [], Counter[tuple[str, str]]()
     for index, each in enumerate(first):
         seen[each["of"], each["verdict"]] += 1
         if seen[each["of"], each["verdict"]] <= WITH_TRAIL:
             chosen.append((index, each))
-    trails = _trails(chosen, rows) if chosen else {}
+    trails = _trails(chosen, rows, without_objects) if chosen else {}
     return [{**each, "trail": trails[index]} if index in trails else dict(each) for index, each in enumerate(first)]
 
 
-def _trails(chosen: Sequence[tuple[int, Mapping[str, Any]]], rows: DataFrame) -> dict[int, list[dict[str, Any]]]:
+def _trails(
+    chosen: Sequence[tuple[int, Mapping[str, Any]]], rows: DataFrame, without_objects: DataFrame
+) -> dict[int, list[dict[str, Any]]]:
     wanted: dict[str, list[dict[str, Any]]] = {"point": [], "id": [], "object": []}
     for index, each in chosen:
         by = "object" if each.get("key") is not None else "point" if each.get("position") else "id"
         wanted[by].append({"index": index, **{name: each.get(name) for name in _NAMES}})
-    matching = {"point": _by_point, "id": _by_id, "object": _by_object}
+    matching = {
+        "point": partial(_by_point, without_objects),
+        "id": partial(_by_id, without_objects),
+        "object": partial(_by_object, rows),
+    }
     found = [
-        matching[by](rows, lookup(together(small(rows.sparkSession, some, _WANTED))))
+        matching[by](lookup(together(small(rows.sparkSession, some, _WANTED))))
         for by, some in wanted.items()
         if some
     ]

@@ -99,7 +99,7 @@ def timed(tables: Tables, settings: AuditSettings) -> dict[str, DataFrame]:
     strays = tables.strays
     if not strays.isEmpty():
         of_replica = ["domain", "uuid", "topic", "sequence", "name"]
-        received = tables.rows.filter((F.col("kind") == "data") & (F.col("side") == "replica"))
+        received = tables.without_objects.filter((F.col("kind") == "data") & (F.col("side") == "replica"))
         at = received.join(F.broadcast(strays.select(*of_replica).distinct()), of_replica, "left_semi")
         at = at.groupBy(*of_replica).agg(F.min("wall").alias("p"))
         found["strays"] = strays.join(at, of_replica).withColumn("window", window).drop("p")

@@ -17,7 +17,7 @@ from pubsub_lib.audit.rules.base_tables import FOREVER, HOSTS, RUN, SYNCS
 from pubsub_lib.audit.rules.corrections import Overview
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.arrow_tables import small
-from pubsub_lib.audit.spark.settled import lookup, settled
+from pubsub_lib.audit.spark.settled import lookup, narrowed, settled
 
 _SEPARATOR: Final = "\x1f"
 """Between the domain and the branch in the name of a place."""
@@ -120,7 +120,7 @@ def split(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFra
         of_runs[row["domain"], row["run"]].append(row)
     found = _Places(known.runs, of_runs)
     places = lookup(small(spark, list(found.places()), _PLACES))
-    placed = _placed_rows(rows, places)
+    placed = narrowed(_placed_rows(rows, places))
     return Split(
         placed,
         settled(_placed_events(events, places)),

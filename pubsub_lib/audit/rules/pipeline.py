@@ -1,6 +1,6 @@
 """All tables of an audit, from one table of journal records (docs/audit.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Final
 
 import msgspec
@@ -29,7 +29,7 @@ from pubsub_lib.audit.rules import (
 from pubsub_lib.audit.rules.base_tables import HOSTS, RUN
 from pubsub_lib.audit.settings import AuditSettings, Listing
 from pubsub_lib.audit.spark.session import compiled, compiling
-from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, observed, settled
+from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, narrowed, observed, settled, valued
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -47,6 +47,8 @@ class Tables(msgspec.Struct, frozen=True):
     skews: DataFrame
     rows: DataFrame
     """The records themselves, for the trails of anomalies."""
+    without_objects: DataFrame
+    """The records that are not objects."""
     events: DataFrame
     """The records that are not messages, objects or marks."""
     kept: DataFrame
@@ -82,7 +84,7 @@ def audit(
 
     Tables that several others need are computed at once: planning nested plans takes longer than reading little data.
     """
-    events = settled(base_tables.events(rows))
+    events, kinds = valued(base_tables.events(rows), "kind")
     with compiling(rows.sparkSession):
         overview = settled(base_tables.overview(rows))
     of_runs = corrections.by_run(overview)
@@ -94,27 +96,27 @@ def audit(
     runs = runs if torn is None else run_ends.with_torn_ends(runs, torn)
     runs = settled(run_ends.with_ends(runs, listed or {}, settings))
     domains = settled(base_tables.domains(runs, settings))
-    split = branches.split(rows, events, overview, runs, of_runs)
-    known = _known(split, domains, settings)
+    without_objects = narrowed(rows.filter(F.col("kind") != "object"))
+    split = branches.split(without_objects, events, overview, runs, of_runs)
+    known = _known(split, kinds, domains, settings)
     delivered, strayed, source = _judged(split.rows, known, settings, fast=of_runs.sent >= fast_path_from)
     skews = known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until")
     if of_runs.relayed:
         delivered, strayed, skews = branches.of_domains(delivered, strayed, skews)
     strays = kept(strayed, small=True)
-    differences = state.differences(rows, events, runs, settings).select(*state.COLUMNS)
-    if of_runs.holds or known.rotten:
-        differences = differences.unionByName(held_contents.findings(rows, events, runs))
+    differing = state.findings(rows, without_objects, events, runs, settings, held=of_runs.holds or known.rotten)
     return Tables(
         delivery=delivered,
         strays=strays,
         store=kept(_findings(split.rows, split.events, known, settings).select(*changelog.COLUMNS), small=True),
-        state=kept(differences, small=True),
+        state=kept(differing, small=True),
         publisher=known.contradictions,
         syncs=kept(syncs.syncs(events), small=True),
         runs=runs,
         domains=domains,
         skews=corrections.total_skews(skews, right.between),
         rows=rows,
+        without_objects=without_objects,
         events=events,
         kept=source,
         relayed=of_runs.relayed,
@@ -152,13 +154,12 @@ class _Known(msgspec.Struct, frozen=True):
     """See ``contents.evidence``; None: all contents are as they were committed."""
 
 
-def _known(split: branches.Split, domains: DataFrame, settings: AuditSettings) -> _Known:
+def _known(split: branches.Split, kinds: Set[str], domains: DataFrame, settings: AuditSettings) -> _Known:
+    """``kinds``: those of the events."""
     rows, events, overview, runs = split.rows, split.events, split.overview, split.runs
     intervals = split.intervals()
     commits, strange = observed(commit_tables.commits(rows, settings), F.col("strange"))
     # The sent points are compared with commits and the changelog only.
-    rare = events.filter(F.col("kind").isin("changelog", contradictions.VERDICT, held_contents.ROT))
-    kinds = {row["kind"] for row in rare.groupBy("kind").count().collect()}  # one job for all
     has_changelog = "changelog" in kinds
     needs_points = has_changelog or not commits.isEmpty()
     sent_points = commit_tables.sent_points(rows if needs_points else rows.limit(0))

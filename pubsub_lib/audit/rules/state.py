@@ -5,6 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.rules import held_contents
 from pubsub_lib.audit.rules.base_tables import RUN
 from pubsub_lib.audit.rules.changelog import limits
 from pubsub_lib.audit.settings import AuditSettings
@@ -20,13 +21,30 @@ _POINT: Final = ["domain", "position", "nonce"]
 _STORED: Final = ["domain", "stored_run", "topic", "stored_sequence"]
 
 
-def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: AuditSettings) -> DataFrame:
-    """One row per object that differs, and one without a key for each topic that cannot be compared."""
+def findings(
+    rows: DataFrame, without_objects: DataFrame, events: DataFrame, runs: DataFrame, settings: AuditSettings,
+    *, held: bool,
+) -> DataFrame:  # fmt: skip
+    """All findings of the state. ``without_objects``: those of ``rows`` that are not objects. ``held``: replicas
+    recorded what they hold, or objects were altered.
+    """
+    objects = rows.filter(F.col("kind") == "object")
+    found = differences(objects, without_objects, events, runs, settings).select(*COLUMNS)
+    if not held:
+        return found
+    return found.unionByName(held_contents.findings(without_objects, events, runs))
+
+
+def differences(
+    objects: DataFrame, rows: DataFrame, events: DataFrame, runs: DataFrame, settings: AuditSettings
+) -> DataFrame:
+    """One row per object that differs, and one without a key for each topic that cannot be compared. ``objects``: the
+    records of the kind ``object``; ``rows``: the others.
+    """
     if events.filter("kind = 'listing' and side = 'store'").isEmpty():  # without a store nothing is compared
         return _unknown(rows.limit(0), F.lit("unknown"))
-    objects = rows.filter(F.col("kind") == "object").select(
-        *_LISTING, F.get("changes", F.lit(0)).alias("object")
-    ).select(*_LISTING, "object.table", "object.key", "object.version", "object.hash")  # fmt: skip
+    objects = objects.select(*_LISTING, F.get("changes", F.lit(0)).alias("object"))
+    objects = objects.select(*_LISTING, "object.table", "object.key", "object.version", "object.hash")
     with compiling(rows.sparkSession):
         objects = checkpointed(objects)
         whole = settled(_whole(events, runs, objects))

@@ -19,6 +19,8 @@ _LISTERS: Final = 8
 """Tasks that list journals' files."""
 _PARTITION: Final = 8 << 20
 """Bytes of journals (they are compressed) for one partition of a shuffle."""
+_FEW: Final = 16 << 20
+"""Below this number of bytes of journals there is one partition: planning several takes longer than the data."""
 SMALL: Final = 64 << 20
 """Below this number of bytes of journals the JVM starts quickly and optimizes less."""
 _COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
@@ -113,7 +115,7 @@ def root_cause(error: Exception) -> str:
 
 def partitions_for(size: int) -> int:
     """Partitions of a shuffle for journals of ``size`` bytes of Parquet."""
-    return max(1, math.ceil(size / _PARTITION))
+    return 1 if size < _FEW else math.ceil(size / _PARTITION)
 
 
 def settings_for(size: int) -> dict[str, str]:

@@ -40,6 +40,16 @@ def observed(table: "DataFrame", condition: "Column") -> tuple["DataFrame", bool
     return found, bool(counted.get["rows"])
 
 
+def valued(table: "DataFrame", column: str) -> tuple["DataFrame", frozenset[str]]:
+    """:func:`settled`, and the values of a column that has few, without a job of its own."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    found = Observation()
+    computed = settled(table.observe(found, F.collect_set(column).alias("values")))
+    return computed, frozenset(found.get["values"])
+
+
 def checkpointed(table: "DataFrame") -> "DataFrame":
     """A table with about one row for a message or an object, computed now. It stays with the executors."""
     return together(table).localCheckpoint(eager=True)
@@ -52,6 +62,13 @@ def kept(table: "DataFrame", *, small: bool = False) -> "DataFrame":
     if not single(table.sparkSession):
         return table.persist()
     return settled(table) if small else checkpointed(table)
+
+
+def narrowed(rows: "DataFrame") -> "DataFrame":
+    """Records that most steps read. With a single partition they are computed now: opening every file in each step
+    takes longer than the step.
+    """
+    return checkpointed(rows) if single(rows.sparkSession) else rows
 
 
 def together(table: "DataFrame") -> "DataFrame":

@@ -26,9 +26,10 @@ def test_session_runs_without_a_user_interface(spark: "SparkSession") -> None:
 
 def test_partitions_follow_the_size_and_little_data_gets_the_quick_jvm() -> None:
     partitions = "spark.sql.shuffle.partitions"
-    of_sizes = {size: tuning(size << 20) for size in (0, 17, 64, 800)}
-    assert {size: found[partitions] for size, found in of_sizes.items()} == {0: "1", 17: "3", 64: "8", 800: "100"}
-    assert [size for size, found in of_sizes.items() if "spark.driver.extraJavaOptions" in found] == [0, 17]
+    of_sizes = {size: tuning(size << 20) for size in (0, 15, 16, 64, 800)}
+    found_in = {size: found[partitions] for size, found in of_sizes.items()}
+    assert found_in == {0: "1", 15: "1", 16: "2", 64: "8", 800: "100"}
+    assert [size for size, found in of_sizes.items() if "spark.driver.extraJavaOptions" in found] == [0, 15, 16]
 
 
 def test_quick_jvm_uses_the_archive_of_its_java(monkeypatch: pytest.MonkeyPatch) -> None:
