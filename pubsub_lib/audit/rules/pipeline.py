@@ -29,7 +29,7 @@ from pubsub_lib.audit.rules import (
 from pubsub_lib.audit.rules.base_tables import HOSTS, RUN
 from pubsub_lib.audit.settings import AuditSettings, Listing
 from pubsub_lib.audit.spark.session import compiled, compiling
-from pubsub_lib.audit.spark.settled import checkpointed, hashed, kept, lookup, narrowed, observed, settled, valued
+from pubsub_lib.audit.spark.settled import checkpointed, fulfilling, hashed, kept, lookup, narrowed, observed, settled
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Tables(msgspec.Struct, frozen=True):
     domains: DataFrame
     skews: DataFrame
     rows: DataFrame
-    """The records themselves, for the trails of anomalies."""
+    """The records themselves, for the trails of objects."""
     without_objects: DataFrame
     """The records that are not objects."""
     events: DataFrame
@@ -70,6 +70,8 @@ costs a fraction."""
 INTERPRETED_BELOW: Final = 100_000
 """Below this number of records of messages, and with one partition, Spark generates no code for most steps."""
 
+_RARE: Final = ("changelog", contradictions.VERDICT, held_contents.ROT)
+
 
 def audit(
     rows: DataFrame,
@@ -84,7 +86,7 @@ def audit(
 
     Tables that several others need are computed at once: planning nested plans takes longer than reading little data.
     """
-    events, kinds = valued(base_tables.events(rows), "kind")
+    events, kinds = fulfilling(base_tables.events(rows), {kind: F.col("kind") == kind for kind in _RARE})
     with compiling(rows.sparkSession):
         overview = settled(base_tables.overview(rows))
     of_runs = corrections.by_run(overview)
@@ -155,7 +157,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 def _known(split: branches.Split, kinds: Set[str], domains: DataFrame, settings: AuditSettings) -> _Known:
-    """``kinds``: those of the events."""
+    """``kinds``: those of ``_RARE`` that the events have."""
     rows, events, overview, runs = split.rows, split.events, split.overview, split.runs
     intervals = split.intervals()
     commits, strange = observed(commit_tables.commits(rows, settings), F.col("strange"))

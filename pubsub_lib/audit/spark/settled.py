@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from pubsub_lib.audit.spark.session import PARTITIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
@@ -32,22 +34,19 @@ def settled(table: "DataFrame") -> "DataFrame":
 
 def observed(table: "DataFrame", condition: "Column") -> tuple["DataFrame", bool]:
     """:func:`settled`, and whether any row fulfils the condition, without a job of its own."""
+    found, fulfilled = fulfilling(table, {"it": condition})
+    return found, bool(fulfilled)
+
+
+def fulfilling(table: "DataFrame", conditions: "Mapping[str, Column]") -> tuple["DataFrame", frozenset[str]]:
+    """:func:`settled`, and the names of the conditions that any row fulfils, without a job of its own."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812
 
     counted = Observation()
-    found = settled(table.observe(counted, F.count(F.when(condition, 1)).alias("rows")))
-    return found, bool(counted.get["rows"])
-
-
-def valued(table: "DataFrame", column: str) -> tuple["DataFrame", frozenset[str]]:
-    """:func:`settled`, and the values of a column that has few, without a job of its own."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812
-
-    found = Observation()
-    computed = settled(table.observe(found, F.collect_set(column).alias("values")))
-    return computed, frozenset(found.get["values"])
+    counts = [F.count(F.when(condition, 1)).alias(name) for name, condition in conditions.items()]
+    found = settled(table.observe(counted, *counts))
+    return found, frozenset(name for name in conditions if counted.get[name])
 
 
 def checkpointed(table: "DataFrame") -> "DataFrame":

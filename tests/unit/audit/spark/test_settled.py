@@ -6,8 +6,18 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.spark.session import adapt
-from pubsub_lib.audit.spark.settled import hashed, kept, lookup, partitioned, settled, single, together
-from tests.unit.audit.conftest import MUCH
+from pubsub_lib.audit.spark.settled import (
+    fulfilling,
+    hashed,
+    kept,
+    lookup,
+    narrowed,
+    partitioned,
+    settled,
+    single,
+    together,
+)
+from tests.unit.audit.conftest import LITTLE, MUCH
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,3 +73,20 @@ def test_much_data_keeps_its_partitions(spark: "SparkSession") -> None:
     assert together(rows).rdd.getNumPartitions() == settled(rows).rdd.getNumPartitions() == 3
     assert "Exchange hashpartitioning(id" in plan(partitioned(rows, "id"))
     assert kept(rows, small=True).storageLevel.useMemory
+
+
+@pytest.mark.parametrize("size", [LITTLE, MUCH])
+def test_fulfilled_conditions_are_found_while_the_table_is_computed(spark: "SparkSession", size: int) -> None:
+    adapt(spark, size)
+    conditions = {"odd": F.col("id") % 2 == 1, "late": F.col("id") > 20}
+    table, found = fulfilling(spark.range(10), conditions)
+    assert (table.count(), found) == (10, {"odd"})
+    assert fulfilling(spark.range(10).filter("id > 20"), conditions)[1] == frozenset()
+
+
+def test_records_of_little_data_are_computed_once(little: "SparkSession") -> None:
+    rows = narrowed(little.range(10, numPartitions=3).filter("id > 5"))
+    assert "Range" not in plan(rows)
+    assert (rows.count(), rows.rdd.getNumPartitions()) == (4, 1)
+    adapt(little, MUCH)
+    assert narrowed(rows) is rows
