@@ -80,7 +80,7 @@ def test_fulfilled_conditions_are_found_while_the_table_is_computed(spark: "Spar
     adapt(spark, size)
     conditions = {"odd": F.col("id") % 2 == 1, "late": F.col("id") > 20}
     table, found = fulfilling(spark.range(10), conditions)
-    assert (table.count(), found) == (10, {"odd"})
+    assert (table.count(), found) == (10, frozenset({"odd"}))
     assert fulfilling(spark.range(10).filter("id > 20"), conditions)[1] == frozenset()
 
 
