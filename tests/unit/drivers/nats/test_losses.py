@@ -21,7 +21,7 @@ from pubsub_nats.options import checked
 from pubsub_nats.publisher import NatsPublisher
 from tests.conformance.nats_wire import server
 from tests.unit.drivers.nats.fake_server import FakeServer, message
-from tests.unit.drivers.nats.test_server import LONG, WHO, envelope, listening, paused, publishing, settings
+from tests.unit.drivers.nats.test_server import LONG, WHO, envelope, listening, paused, publishing, settings, unhurried
 
 
 def hello() -> Envelope:
@@ -32,7 +32,8 @@ def queued(made: Envelope) -> QueuedMessage:
     return QueuedMessage(made, *codec.encode(made))
 
 
-def test_an_envelope_accepted_while_the_publisher_closes_is_sent() -> None:
+def test_an_envelope_accepted_while_the_publisher_closes_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    unhurried(monkeypatch)
     with server() as broker, listening(settings(broker.url), "a") as listener:
         slow = settings(broker.url, reconnect_interval=10.0, max_reconnect_interval=10.0)
         with publishing(slow) as publisher:
@@ -115,7 +116,8 @@ def test_lost_counts_envelopes_and_not_hellos_or_the_frames_that_they_share(monk
         assert publisher.counters()["lost"] == 3
 
 
-def test_envelopes_that_were_sent_are_not_lost() -> None:
+def test_envelopes_that_were_sent_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    unhurried(monkeypatch)
     with server() as broker, listening(settings(broker.url), "a") as listener:
         with publishing(settings(broker.url)) as publisher:
             send_in_one_batch(publisher, *map(envelope, (1, 2, 3, 7)))

@@ -45,6 +45,12 @@ def envelope(sequence: int = 1, value: bytes = b"1", topic: str = "a") -> Envelo
     return Envelope("nats", WHO, topic, sequence, [Message(link)])
 
 
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a closing publisher linger until it has sent everything, also on a busy machine."""
+    monkeypatch.setattr("pubsub_nats.publisher._LINGER", LONG)
+    monkeypatch.setattr("pubsub_nats.publisher._STOP", LONG)
+
+
 class Listener:
     def __init__(self, settings: DriverSettings, *topics: str) -> None:
         self.sequences: list[int] = []
@@ -353,7 +359,8 @@ def test_a_server_without_encryption_does_not_get_the_password(shared: NatsServe
         pass
 
 
-def test_closing_publisher_sends_the_queued_envelopes(shared: NatsServer) -> None:
+def test_closing_publisher_sends_the_queued_envelopes(shared: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    unhurried(monkeypatch)
     with listening(settings(shared.url), "a") as listener:
         with publishing(settings(shared.url)) as publisher:
             for sequence in range(1, 2001, 2):  # with gaps, so that no two share a frame
