@@ -183,10 +183,9 @@ def test_revoked_client_receives_nothing_and_others_continue(clients: Clients) -
     receives(revoked, sender, "t2")
     receives(revoked, sender, "t1")
     receives(other, sender, "t1")
-    begun, weight = time.monotonic(), sender.publisher._budget.total
+    weight = sender.publisher._budget.total
     sender.admit(client("two", two, ALL))
     eventually(lambda: sender.publisher.counters()["renewed"] == 1, "the socket was made again")
-    assert time.monotonic() - begun < 2
     eventually(lambda: other.counter("reconnected") >= 1, "the other one connected again")
     stays_silent(lambda: len(revoked.received.envelopes), other, sender, "t1")
     assert revoked.counter("refused") >= 1
@@ -373,10 +372,9 @@ def test_publisher_closes_while_connections_are_renewed(clients: Clients) -> Non
         sender.admit(client("one", one, ALL))
         listener = clients.listener(one, sender, ALL)
         receives(listener, sender, "t1")
-        begun = time.monotonic()
         sender.admit()
         sender.publisher.close()
-        assert time.monotonic() - begun < 2
+        eventually(lambda: not any(each.is_alive() for each in sender.publisher._threads), "its threads ended")  # noqa: B023
 
 
 def test_renewal_waits_for_an_address_that_is_in_use(
