@@ -69,14 +69,16 @@ class LifeConformance:
     def test_close_must_be_safe_on_the_receiving_thread(self, rig: Rig) -> None:
         with scene(rig) as on:
             listener = on.listening("tenant-1")
-            done = threading.Event()
+            begun, done = threading.Event(), threading.Event()
 
             def close(_: object) -> None:
+                begun.set()
                 listener.subscriber.close()
                 done.set()
 
             listener.received.hook = close
             on.send("tenant-1")
+            assert begun.wait(rig.patience), "the callback was not called"  # the time of the delivery is not measured
             assert done.wait(CLOSE_SECONDS + ROOM), "close() did not return on the receiving thread"
             listener.subscriber.close()
 
