@@ -172,14 +172,16 @@ def test_messages_that_a_service_takes_during_close_are_not_lost(
 ) -> None:
     monkeypatch.setattr(pushing, "_MAX_RECONNECT_MS", 100)  # so that several attempts follow a slow bind
     with scene(rig(tmp_path, linger=1.0)) as on:
+        publisher: Any = on.sender.publisher
+        publisher._linger = 30.0  # more than the option allows: the service may start late on a busy machine
         for _ in range(5):
             on.send("t")
         closing = threading.Thread(target=on.sender.publisher.close)
         closing.start()
         listener = on.subscriber(ALL)
-        closing.join(10)
+        closing.join(60)
         arrived(listener, 5)
-        assert (on.sender.publisher.counters()["sent"], on.sender.publisher.counters()["lost"]) == (5, 0)
+        assert (publisher.counters()["sent"], publisher.counters()["lost"]) == (5, 0)
 
 
 @pytest.mark.parametrize(("when_full", "refusal"), [("wait", TransportError), ("raise", HandoffRejectedError)])
@@ -209,16 +211,19 @@ def test_message_beyond_the_full_buffer_does_not_wait_after_its_deadline(tmp_pat
         assert (counters["refused"], counters["waited"]) == (1, 0)
 
 
-def test_waiting_writer_continues_when_the_service_starts(tmp_path: Path) -> None:
+def test_waiting_writer_continues_when_the_service_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushing, "_MAX_RECONNECT_MS", 100)  # so that several attempts follow a slow bind
     with scene(rig(tmp_path, buffer=5, full_wait=0.9)) as on:
+        publisher: Any = on.sender.publisher
+        publisher.full_wait = 60.0  # more than the option allows: the service may start late on a busy machine
         for _ in range(5):
             on.send("t")
         waiting = threading.Thread(target=on.send, args=("t",))
         waiting.start()
         listener = on.subscriber(ALL)
         arrived(listener, 6)
-        waiting.join(10)
-        assert on.sender.publisher.counters()["refused"] == 0
+        waiting.join(60)
+        assert publisher.counters()["refused"] == 0
 
 
 def test_forked_worker_delivers_by_a_new_publisher(on: Scene) -> None:
@@ -229,11 +234,13 @@ def test_forked_worker_delivers_by_a_new_publisher(on: Scene) -> None:
     def child() -> None:
         link = on.link("t")
         own = on.publisher()
+        publisher: Any = own.publisher
+        publisher._linger = 10.0  # its close waits for the connection, which may be slow on a busy machine
         for envelope in own.envelopes(link, on.rig.settings):
             own.publisher.send_event(envelope)
         own.publisher.close()
 
-    in_a_fork(child, 10)
+    in_a_fork(child, 60)
     arrived(listener, 2)
     on.fence(listener, "t")
 
