@@ -258,11 +258,27 @@ def test_a_connection_that_is_lost_ends_the_wait_for_room() -> None:
     publisher = made(send_queue=1, send_wait=1.0)
     publisher.connected()
     publisher.send_event(message(1))
-    sender = threading.Thread(target=publisher.send_event, args=(message(2),))
+    changed, waits, errors = publisher._queue._changed, threading.Event(), list[Exception]()
+    really = changed.wait
+
+    def wait(_: float | None = None) -> bool:
+        waits.set()
+        return really(60.0)  # the sender's own time could end in a pause of this thread
+
+    def send() -> None:
+        try:
+            publisher.send_event(message(2))
+        except TransportError as error:
+            errors.append(error)
+
+    changed.wait = wait  # type: ignore[method-assign]
+    sender = threading.Thread(target=send, daemon=True)
     sender.start()
+    assert waits.wait(30)
     publisher.disconnected("lost", False)
-    sender.join(0.9)
+    sender.join(30)
     assert not sender.is_alive()
+    assert errors == []
     assert sent(publisher) == []
 
 
