@@ -181,7 +181,7 @@ def test_close_ends_an_attempt_to_connect(scheme: str, endless: Callable[[], Any
         subscriber.close()
         thread.join(LONG)
         assert not thread.is_alive()
-        assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+        assert set(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208 - an earlier test's file may be closed
 
 
 @pytest.mark.parametrize(("scheme", "endless"), ENDLESS)
