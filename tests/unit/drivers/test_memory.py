@@ -8,6 +8,7 @@ import pytest
 from _processes import poll
 
 from pubsub_lib.api import DriverSettings
+from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_lib.fault_injection import PERFECT, Loss
 from pubsub_lib.subscriptions import Subscriptions
@@ -72,14 +73,16 @@ def test_on_connected_is_called_in_either_order_of_joining(publisher_first: bool
 def test_messages_beyond_the_queue_limit_are_dropped_and_counted() -> None:
     with scene(rig(queue_limit=10)) as on:
         listener = on.listening("t")
-        inside, go = threading.Event(), threading.Event()
+        inside, go, first = threading.Event(), threading.Event(), on.link("t")
 
-        def hold(_: object) -> None:
-            inside.set()
-            go.wait(10)
+        def hold(envelope: Envelope) -> None:
+            if any(each.link.point == first.point for each in envelope.messages):  # not a late probe of `listening`
+                inside.set()
+                go.wait(10)
 
         listener.received.hook = hold
-        first = on.send("t")
+        for envelope in on.sender.envelopes(first, on.rig.settings):
+            on.sender.publisher.send_event(envelope)
         assert inside.wait(10)
         later = [on.send("t") for _ in range(15)]
         assert listener.subscriber.counters()["overflow"] == 5
