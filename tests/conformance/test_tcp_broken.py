@@ -71,6 +71,9 @@ class SubscribesAfterOnConnected(TcpSubscriber):
 
     hasty = True
     connections = 0
+    late = 5.0
+    """Seconds: far more than the patience of the check, whose links must not come after a pause of the machine."""
+    timer: threading.Timer | None = None
 
     def greeting(self) -> bytes:
         self.connections += 1
@@ -80,13 +83,23 @@ class SubscribesAfterOnConnected(TcpSubscriber):
             prefixes = self._subscriptions.prefixes()
         hidden = {codec.subscription(topic) for topic in ("tenant-1", "tenant-2")}
         later = b"".join(packet(b"S", each) for each in hidden)
-        self.timer = threading.Timer(LATE, self.write_late, (later,))
-        self.timer.start()
+        self.cancel()
+        self.timer = timer = threading.Timer(self.late, self.write_late, (later,))
+        timer.daemon = True
+        timer.start()
         return b"".join(packet(b"S", each) for each in prefixes if each not in hidden) + packet(b"Y")
 
     def write_late(self, packets: bytes) -> None:
         with suppress(OSError):  # closed
             self.wire.write(packets)
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def close(self) -> None:
+        super().close()
+        self.cancel()
 
 
 class OpensItsChannelLate(TcpPublisher):
