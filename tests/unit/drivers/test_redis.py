@@ -271,7 +271,7 @@ def test_a_connection_that_is_lost_ends_the_wait_for_room() -> None:
         except TransportError as error:
             errors.append(error)
 
-    changed.wait = wait  # type: ignore[method-assign]
+    changed.wait = wait  # type: ignore[assignment]
     sender = threading.Thread(target=send, daemon=True)
     sender.start()
     assert waits.wait(30)
