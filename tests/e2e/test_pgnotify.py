@@ -72,10 +72,11 @@ def commit(store: Store, number: int) -> None:
 def test_programs_that_publish_themselves_need_no_service(host: Host, store: Store) -> None:
     with open_publisher(host.settings, store) as publisher, Watched(host.settings) as watched:
         assert isinstance(publisher, Publisher)
+        assert poll(lambda: watched.replica.status().driver["connections"] >= 1, LONG), "it does not listen"
         for _ in range(5):
             commit(store, 1)
             must_come(watched, store)
-        assert notifications(watched) >= 5
+        assert poll(lambda: notifications(watched) >= 5, LONG), watched.replica.status()
         assert store.directory.live() == []
 
 
