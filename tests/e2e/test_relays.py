@@ -107,7 +107,8 @@ def test_goodbye_of_a_stopped_relay_moves_replicas_at_once(tree: Tree, store: St
         first.terminate()
         assert first.wait(LONG) == 0
         assert poll(lambda: listens_to(watched, two), LONG), watched.replica.status()
-        assert [each.service for each in store.directory.live()] == ["api-1", "relay-2"]
+        # The lease of another one may just have ended on a busy machine.
+        assert poll(lambda: [each.service for each in store.directory.live()] == ["api-1", "relay-2"], LONG)
         watched.must_come_to(write(worker, 5), store)
 
 
