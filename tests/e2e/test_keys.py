@@ -94,9 +94,10 @@ def test_program_at_the_services_address_is_not_believed(host: Host, tmp_path: P
         worker = host.worker()
         with Watched(as_client(host.settings, file)) as watched:
             watched.must_come_to(write(worker, 5), store)
-            before = messages(watched)
             service.kill()
             service.wait(LONG)
+            assert poll(lambda: watched.replica.status().driver["disconnected"] >= 1, LONG)
+            before = messages(watched)  # after the last ones of the service
             impostor = RawSocket(host.settings.bind_address)
             impostor.store_id = store.store_id
             try:
