@@ -27,7 +27,7 @@ def test_a_process_without_an_answer_is_aborted_and_shows_where_it_waited(
         )
     with process:
         assert service_host.answer(process) == "ready\n"
-        monkeypatch.setattr(service_host, "LONG", 0.01)
+        monkeypatch.setattr(service_host, "LONG", 1.0)  # also the time for its end
         with pytest.raises(AssertionError, match=f"the worker ended with {-signal.SIGABRT}"):
             service_host.done(process)
     assert "in commits" in (tmp_path / "stderr").read_text()
