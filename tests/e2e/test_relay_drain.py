@@ -12,13 +12,16 @@ from pubsub_lib import Store
 from tests.e2e.service_host import LONG, Host, Watched, done, order, write
 from tests.e2e.test_relays import OPTIONS, Tree, listens_to, serve_syncs
 
+PATIENT = {**OPTIONS, "max_idle_time": 10.0}
+"""A replica whose last proof is old polls, and so reads. That must not happen on a busy machine."""
+
 
 class WideTree(Tree):
     """Three relays, of which the first sends its replicas to the third."""
 
     def __init__(self, folder: Path, database: str) -> None:
-        super().__init__(folder, database)
-        self.relays.append(Host(folder / "relay-3", database, "relay-3", role="relay", **OPTIONS))
+        super().__init__(folder, database, PATIENT)
+        self.relays.append(Host(folder / "relay-3", database, "relay-3", role="relay", **PATIENT))
         to = f"tcp://127.0.0.1:9, {self.relays[2].settings.bind_address}"
         self.relays[0].change("[publisher_service]\n", f"[publisher_service]\ndrain_to = {to}\n")
 

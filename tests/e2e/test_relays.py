@@ -4,7 +4,7 @@ import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ OPTIONS: dict[str, Any] = {
 class Tree:
     """An origin service and two relays below it, on one database. ``close`` ends them all."""
 
-    def __init__(self, folder: Path, database: str) -> None:
-        self.origin = Host(folder / "api-1", database, "api-1", **OPTIONS)
-        self.relays = [Host(folder / name, database, name, role="relay", **OPTIONS) for name in ("relay-1", "relay-2")]
+    def __init__(self, folder: Path, database: str, options: Mapping[str, Any] = OPTIONS) -> None:
+        self.origin = Host(folder / "api-1", database, "api-1", **options)
+        self.relays = [Host(folder / name, database, name, role="relay", **options) for name in ("relay-1", "relay-2")]
 
     @property
     def below(self) -> Settings:
