@@ -1,6 +1,7 @@
 """Agents as real processes: a replica is seen through a relay at the service, and disappears when it was killed."""
 
 import json
+import re
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -78,15 +79,23 @@ def test_agents_below_a_relay_are_seen_at_the_service_until_they_end(tree: Tree)
     tree.relay.service()
     killed, closed = tree.replica("agent-1"), tree.replica("agent-2")
     everybody = {"agent-1", "agent-2", "relay-1"}
-    assert poll(lambda: set(tree.agents(tree.origin)) == everybody, LONG), tree.agents(tree.origin)
-    found = tree.agents(tree.origin)["agent-1"]
+    # On a busy machine an agent may be forgotten for a moment, because its next announcement is late.
+    seen: dict[str, dict[str, Any]] = {}
+
+    def all_seen() -> bool:
+        nonlocal seen
+        seen = tree.agents(tree.origin)
+        return set(seen) == everybody
+
+    assert poll(all_seen, LONG), seen
+    found = seen["agent-1"]
     assert (found["role"], found["hops"], found["topics"]) == ("replica", 1, ["default", "t0", "t1"])
     assert found["parent"] == "relay-1"
     assert found["listens_to"] == [tree.relay.settings.bind_address]
     assert found["staleness"] is None or 0 <= found["staleness"] < LONG
-    page = tree.page(tree.origin)
-    assert page.index('depth-1"><bdi>relay-1</bdi>') < page.index('depth-2"><bdi>agent-1</bdi>')
-    assert tree.origin.metric("agents", "known") == 3
+    in_order = re.compile(r'depth-1"><bdi>relay-1</bdi>.*depth-2"><bdi>agent-1</bdi>', re.DOTALL)
+    assert poll(lambda: in_order.search(tree.page(tree.origin)) is not None, LONG), tree.page(tree.origin)
+    assert poll(lambda: tree.origin.metric("agents", "known") == 3, LONG)
     assert poll(lambda: tree.origin.metric("agents", "unsynced") == 0, LONG), "they announced themselves at their start"
     assert 0 < tree.origin.metric("agents", "max_staleness") < LONG
     closed.communicate()  # the end of its input
