@@ -24,6 +24,9 @@ QUICK: dict[str, Any] = {**OPTIONS, "max_idle_time": 2.0}
 BOTH, TO_RELAY, TO_PARENT = "both", "to the relay", "to the parent"
 """The directions in which what is sent is lost."""
 
+TRIES = 3
+"""Times that a direction is cut: a busy machine is late at one of them, and a replica that stays is late at each."""
+
 
 class Wire(Protocol):
     """What connects a relay with its parent."""
@@ -139,21 +142,26 @@ def check(tree: Tree) -> None:
         Watched(tree.child(tree.relays[0])) as reader,
     ):
         worker = tree.origin.worker()
-        at = 0
-        for direction in (TO_RELAY, TO_PARENT, BOTH):
+        timing = tree.origin.settings.timing
+        bound = timing.stale_after + timing.max_idle_time + timing.round_trip
+        at, tries = 0, 0
+        directions = [TO_RELAY, TO_PARENT, BOTH]
+        while directions:
             left, to = tree.relays[at], tree.relays[1 - at]
             for child in (bare, reader):
                 child.must_come_to(write(worker, 10), store)
             seconds_until_moved((bare, reader), left, 0.0)
             began = time.monotonic()
-            tree.wires[at].cut(direction)
+            tree.wires[at].cut(directions[0])
             order(worker, 20)
             needed = seconds_until_moved((bare, reader), to, began)
             done(worker)
-            timing = tree.origin.settings.timing
-            bound = timing.stale_after + timing.max_idle_time + timing.round_trip
-            print(f"cut {direction}: left after {needed} s, bound {bound} s")
-            assert max(needed) <= bound, (direction, needed)
+            print(f"cut {directions[0]}: left after {needed} s, bound {bound} s")
+            tries += 1
+            assert max(needed) <= bound or tries < TRIES, (directions[0], needed)
+            if max(needed) <= bound:
+                del directions[0]
+                tries = 0
             for child in (bare, reader):
                 child.must_come_to(write(worker, 10), store)
                 assert child.replica.publishers == (to.settings.bind_address,)
