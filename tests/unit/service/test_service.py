@@ -159,6 +159,8 @@ def test_service_without_the_option_takes_no_transactions(config: Settings, stor
 def test_unwritable_journal_is_counted_and_stops_nothing(config: Settings, store: Store) -> None:
     config = msgspec.structs.replace(config, journal=JournalSettings("/proc/nowhere"))
     with PublisherService(config, QUICK) as service:
+        # The changelog is followed from the head of its first reading.
+        assert poll(lambda: service.problems() == [], LONG), service.problems()
         write(store, 1)
         assert poll(lambda: service.counters()["links"]["followed"] == 1, LONG), service.counters()
         assert service.counters()["journal"]["written"] == 0
@@ -239,6 +241,8 @@ def test_adjusted_service_trims_recounts_and_reads_at_once(config: Settings, sto
     slow = ServiceSettings(keep_links=0, trim_interval=3600.0, follow_interval=3600.0, recount_time=0.0)
     with PublisherService(config, slow) as service:
         assert poll(lambda: service.gauges()["leases"]["maintenance"] == 1.0, LONG)
+        # The changelog is followed from the head of its first reading.
+        assert poll(lambda: service.problems() == [], LONG), service.problems()
         for value in range(5):
             write(store, value)
         reading = ServiceSettings(keep_links=0, trim_interval=3600.0, follow_interval=0.02, recount_time=0.0)
