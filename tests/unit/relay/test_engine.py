@@ -47,6 +47,7 @@ class Rig:
 
         subscriber.request_hello = request_hello  # type: ignore[method-assign]
         self.engine = engine(config, self.sent, store, subscriber, older)
+        self.engine._older_pause = LONG  # else the pause may be over when a busy machine asks again
 
 
 def engine(
