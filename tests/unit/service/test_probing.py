@@ -1,6 +1,7 @@
 """``publisher-service --check --connect`` names unavailable resources, with an exit code, and leaves no files."""
 
 import contextlib
+import itertools
 import os
 import socket
 import tempfile
@@ -475,12 +476,15 @@ def test_live_service_of_the_same_name(
     monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
     path, ended = config(), threading.Event()
     with Store(f"sqlite:///{tmp_path}/net.db") as store:
-        leases = Leases(store.directory, "api-1", "a" * 32, "tcp://10.0.0.9:8866", 0.6, 0.0, role=role)
-        leases.step(time.monotonic())
+        # A busy machine may renew late, so the lease is long, and a made clock has each renewal due at once.
+        leases = Leases(store.directory, "api-1", "a" * 32, "tcp://10.0.0.9:8866", 60.0, 0.0, role=role)
+        now = time.monotonic()
+        leases.step(now)
 
         def renew() -> None:
+            renewals = itertools.count(1)
             while not ended.wait(0.05):
-                leases.step(time.monotonic())
+                leases.step(now + 60.0 * next(renewals))
 
         renewing = threading.Thread(target=renew)
         renewing.start()
@@ -496,11 +500,11 @@ def test_live_publisher_of_the_same_name(config: Config, tmp_path: Path) -> None
     """It renews its entry, and holds no lease on the name."""
     ended = threading.Event()
     with Store(f"sqlite:///{tmp_path}/net.db") as store:
-        store.directory.register("api-1", "a" * 32, "", 0.6)
+        store.directory.register("api-1", "a" * 32, "", 60.0)
 
         def renew() -> None:
             while not ended.wait(0.1):
-                store.directory.register("api-1", "a" * 32, "", 0.6)
+                store.directory.register("api-1", "a" * 32, "", 60.0)
 
         renewing = threading.Thread(target=renew)
         renewing.start()
