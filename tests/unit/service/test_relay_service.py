@@ -351,7 +351,7 @@ def test_two_relays_without_a_database_may_have_one_name(origin: Settings, store
 def test_second_relay_of_one_name_stops_and_the_first_continues(origin: Settings) -> None:
     # Long enough for a busy machine: if the first relay's lease expires, the first one must stop.
     one, two = relay_settings(origin), relay_settings(origin)
-    quick = msgspec.structs.replace(service_of(one), lease=3.0)
+    quick = msgspec.structs.replace(service_of(one), lease=9.0)
     gave_up = threading.Event()
     with RelayService(one, quick) as first:
         assert poll(lambda: not first.problems(), LONG), first.problems()

@@ -346,7 +346,7 @@ def test_failed_start_releases_everything(config: Settings, monkeypatch: pytest.
 
 def test_second_service_of_the_same_name_stops_and_the_first_continues(config: Settings, store: Store) -> None:
     # Long enough for a busy machine: if the first service's lease expires, the first one must stop.
-    quick = ServiceSettings(address="memory://x", lease=3.0, follow_interval=0.02, metrics_port=0)
+    quick = ServiceSettings(address="memory://x", lease=9.0, follow_interval=0.02, metrics_port=0)
     gave_up = threading.Event()
     with PublisherService(config, quick) as first:
         assert poll(lambda: first.problems() == [], LONG)
