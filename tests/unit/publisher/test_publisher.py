@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from _patience import longest
+from _processes import poll
 
 from pubsub_lib import Publisher, Settings, Store, loader
 from pubsub_lib.api import Publisher as Driver
@@ -310,7 +311,10 @@ def test_sending_a_commit_of_many_messages_stops_at_its_time_limit(
 ) -> None:
     monkeypatch.setattr(module, "_SEND_TIMEOUT", 0.0)
     driver = Stalling(lambda envelope: False)
-    with Publisher(config, store, driver) as publisher:
+    # No hello is sent meanwhile: without a time to wait, a commit does not get the lock while a hello's thread has it.
+    rare = msgspec.structs.replace(config, timing=msgspec.structs.replace(config.timing, max_idle_time=1000.0))
+    with Publisher(rare, store, driver) as publisher:
+        assert poll(lambda: bool(driver.sent) and not publisher._loop.running_for(time.monotonic()), LONG), "a hello"
         with store.transaction() as tx:
             for topic in "abc":
                 tx.set("a", topic, 0, topic=topic)
