@@ -243,8 +243,9 @@ def test_one_commit_has_one_wait_for_other_threads_and_for_the_room_of_all_its_t
     now, looked = 100.0, threading.Event()
 
     def monotonic() -> float:
+        found = now  # before the test sets a later time
         looked.set()
-        return now
+        return found
 
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=monotonic))
     first, second = [threading.Thread(target=worker.hand_over, args=(links,)) for _ in range(2)]
