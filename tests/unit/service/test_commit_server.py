@@ -368,7 +368,7 @@ def test_group_is_committed_while_no_connection_can_be_accepted(
         monkeypatch.setattr(socket.socket, "accept", accept)
         full.set()
         with connected(lone) as waiting:
-            assert poll(lambda: server.counters()["errors"] == 1, 60)
+            assert poll(lambda: server.counters()["errors"] >= 1, 60), "it is tried again and again"
             put(store, "b")
             assert server.counters()["requests"] == 2
             full.clear()
