@@ -132,7 +132,7 @@ def scraped(port: int) -> dict[str, float]:
     return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
 
 
-def published(service: PublisherService) -> int:
+def published(service: PublisherService) -> float:
     """The links that were handed over, and those from the changelog."""
     links = service.counters()["links"]
     return links["handed"] + links["followed"]
