@@ -49,6 +49,9 @@ def make_world(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
             world.open().close()  # creates the tables
             if host is not None:
                 hosts.append(host)
+                # A command that stands still must not look like one that did not hand over, or that has ended.
+                host.change("grace = 0.3", "grace = 5")
+                host.change("lease = 2", "lease = 60")
                 host.service()
             made[backend, served] = world
         return made[backend, served]
