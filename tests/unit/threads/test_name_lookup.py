@@ -71,8 +71,9 @@ def test_a_look_up_that_hangs_ends_after_the_timeout_and_is_not_begun_twice(hang
     assert len(looking_up()) == 1
     hanging.released.set()
     assert lookup.addresses(LONG) == FOUND
+    before = len(hanging.asked)  # 2 when the first look-up had ended before it was waited for
     assert lookup.addresses(LONG) == FOUND
-    assert len(hanging.asked) == 2, "an old answer was used again"
+    assert len(hanging.asked) == before + 1, "an old answer was used again"
 
 
 @pytest.mark.parametrize("in_time", [True, False])
