@@ -111,7 +111,7 @@ def test_agent_without_a_place_gets_503() -> None:
 
 
 def test_thousand_agents_are_known_to_one_service(served: Served) -> None:
-    bodies = [encode(announcement(f"agent-{each:04}")) for each in range(1000)]
+    bodies = [encode(announcement(f"agent-{each:04}", interval=600.0)) for each in range(1000)]
     begun = time.monotonic()
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda body: served.ask("POST", body)[0], bodies))
