@@ -202,7 +202,9 @@ def test_a_busy_database_lets_every_thread_try_again(store: Store, monkeypatch: 
     monkeypatch.setattr(writer, "write_together", busy)
     for each in together(store, *(put(store, f"k{number}") for number in range(4))):
         each.result()
-    assert sorted(sizes) == [1, 1, 1, 1, 3]
+    assert sizes.count(3) == 1
+    assert set(sizes) == {1, 3}, "one alone may find the database busy and try again"
+    assert sizes.count(1) >= 4
     assert assert_consistent(store) == 4
 
 
