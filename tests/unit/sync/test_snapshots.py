@@ -166,7 +166,10 @@ class Slow:
         return self.store.read_sync(question.wants, read_packed)
 
 
-def test_objects_are_read_once_for_replicas_that_begin_together(source: Source) -> None:
+def test_objects_are_read_once_for_replicas_that_begin_together(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "MAX_WAIT", LONG)
     slow, cache = Slow(source.store), SnapshotCache(LARGE)
     with ThreadPoolExecutor(3) as threads:
         first = threads.submit(answer_of, slow, SyncQuestion(FIRST), cache)
@@ -221,8 +224,11 @@ def test_failed_reading_lets_the_next_one_begin(source: Source) -> None:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_answers_that_wait_begin_after_a_reading_without_a_result(source: Source, fails: bool) -> None:
+def test_answers_that_wait_begin_after_a_reading_without_a_result(
+    source: Source, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It failed, or a relay did not have the topics then. One of those that wait reads; none gets that result."""
+    monkeypatch.setattr(snapshots, "MAX_WAIT", LONG)
     slow, cache = Slow(source.store), SnapshotCache(LARGE)
     begun = threading.Event()
     ends: list[SyncAnswer | None] = []
