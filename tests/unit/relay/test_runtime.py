@@ -143,7 +143,6 @@ class Counted:
 def test_relay_answers_full_and_delta_syncs_from_memory(origin: Settings, store: Store) -> None:
     config = bound(origin.store_url, "relay-1")
     with relay_of(config, store, origin.bind_address) as relay:
-        relay._engine._answer_wait = LONG  # the answer may be late on a busy machine
         assert poll(lambda: is_fresh(relay), LONG), relay.problems()
         whole = relay.answer(asked({"t": Want(), "u": Want()}))
         assert whole is not None
@@ -168,7 +167,6 @@ def test_relay_answers_full_and_delta_syncs_from_memory(origin: Settings, store:
 def test_questions_of_many_threads_are_answered_in_bounded_time(origin: Settings, store: Store) -> None:
     config = bound(origin.store_url, "relay-1")
     with relay_of(config, store, origin.bind_address) as relay:
-        relay._engine._answer_wait = 10.0  # on a busy machine more than its default, which is 0.7 s here
         assert poll(lambda: is_fresh(relay), LONG), relay.problems()
         with ThreadPoolExecutor(16) as pool:
             found = list(pool.map(lambda _: relay.answer(asked({"t": Want()})), range(64)))
@@ -186,7 +184,6 @@ def test_relay_without_an_answer_above_answers_with_its_true_age(origin: Setting
             assert poll(lambda: is_fresh(relay), LONG), relay.problems()
             reader.broken = True
             publisher.close()
-            relay._engine._answer_wait = LONG  # the answer may be late on a busy machine
             before = relay.reading().staleness
             assert poll(lambda: relay.reading().staleness > before + 1.0, LONG)
             answer = relay.answer(asked({"t": Want()}))

@@ -79,7 +79,6 @@ def test_relay_finds_the_origin_and_serves_a_replica_that_names_it(origin: Setti
         assert poll(lambda: relay.counters()["relayed"]["links"] >= 1, LONG)
         assert poll(lambda: replica._engine.read(lambda state: relay.uuid in state.leased.live), LONG)
         assert poll(lambda: ordinary.publishers == (origin.bind_address,), LONG), "it does not listen to the relay"
-        relay._relay._engine._answer_wait = LONG  # the answer may be late on a busy machine
         assert relay.answer_sync(SyncQuestion({"t": Want()})) is not None
         gauges = relay.gauges()["relay"]
         assert (gauges["topics"], gauges["served"]) == (3.0, 3.0)
@@ -115,7 +114,6 @@ def test_relay_that_gets_no_lease_reads_from_its_sibling(origin: Settings, store
             beside = f"http://127.0.0.1:{served.port}"
             with RelayService(later, msgspec.structs.replace(service_of(later), sibling_urls=beside)) as relay:
                 assert poll(lambda: not relay.problems(), LONG), relay.problems()
-                relay._relay._engine._answer_wait = LONG  # the answer may be late on a busy machine
                 answer = relay.answer_sync(SyncQuestion({"t": Want()}))
                 assert answer is not None
                 part = answer.chains["t"]
@@ -275,7 +273,6 @@ def test_relay_with_parents_alone_reads_and_announces_itself_at_its_current_pare
     ):
         assert poll(lambda: not relay.problems(), LONG), relay.problems()
         assert at_one.counters()["answered"] + at_two.counters()["answered"] >= 1
-        relay._relay._engine._answer_wait = LONG  # the answer may be late on a busy machine
         answer = relay.answer_sync(SyncQuestion({"t": Want()}))
         assert answer is not None
         assert isinstance(answer.chains["t"], Full)
