@@ -25,7 +25,7 @@ from tests.unit.drivers.zmq.world import RawSocket
 from tests.unit.world import busy
 
 TOPICS = ("a", "b", "c")
-BACK_SECONDS = 30.0
+BACK_SECONDS = 2.0
 
 
 def settings(url: str, timing: Timing, limits: Limits = Limits(), **options: Any) -> Settings:  # noqa: B008 - frozen
@@ -108,7 +108,7 @@ def test_replica_over_its_high_water_mark_converges_by_single_deltas(sqlite_url:
     assert (status.faults.guarded, status.faults.mismatches) == (0, 0)
 
 
-def test_replica_reconnects_soon_after_an_oversized_frame(sqlite_url: str) -> None:
+def test_replica_reconnects_within_two_seconds_after_an_oversized_frame(sqlite_url: str) -> None:
     """The second publisher is a raw socket; its valid messages belong to a history unknown to the replica."""
     timing = Timing(max_idle_time=1.0, hello_wait=0.3, sync_jitter=0.01)
     limits = Limits(max_value_bytes=5000, max_frame_bytes=10_000)
@@ -137,10 +137,14 @@ def test_replica_reconnects_soon_after_an_oversized_frame(sqlite_url: str) -> No
             return poll(received, BACK_SECONDS)
 
         assert poll(receives_raw_message, LONG)
+        took = []
         for times in (1, 2):
+            began = time.monotonic()
             raw_socket.send("a", b"x" * 50_000)
-            assert poll(lambda times=times: replica.status().dropped["oversized"] == times, BACK_SECONDS)  # type: ignore[misc]
-            assert receives_raw_message(), f"not connected again within {BACK_SECONDS} s"
+            assert poll(lambda times=times: replica.status().dropped["oversized"] == times, LONG)  # type: ignore[misc]
+            assert poll(receives_raw_message, LONG)
+            took.append(time.monotonic() - began)
+        assert min(took) < BACK_SECONDS, took  # a busy machine may delay one of them
         with store.transaction() as tx:
             tx.set("t", "k", 2, topic="a")
         assert tx.commit is not None
@@ -309,8 +313,7 @@ def test_half_open_connection_is_detected_by_both_ends_within_the_bound(
 
             network.pull()
             cut = time.monotonic()
-            late = detected + BACK_SECONDS
-            assert poll(lambda: replica.status().driver["disconnected"] == 1, late), "not detected in time"
+            assert poll(lambda: replica.status().driver["disconnected"] == 1, detected + 2.0), "not detected in time"
             assert time.monotonic() - cut > 0.5, "the connection was closed with a FIN or RST"
             watched.must_come_to(write(worker, 5), store)  # these commits are read from the database
             assert poll(lambda: replica.status().polling, LONG)

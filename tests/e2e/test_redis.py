@@ -215,7 +215,7 @@ def test_a_server_that_answers_no_more_is_noticed_and_no_sender_blocks(private_r
             slowest = max(slowest, time.monotonic() - began)
             assert time.monotonic() < until, "the dead connection was not noticed"
         os.kill(private_redis.pid, signal.SIGCONT)
-        assert slowest < 10, "the sender waits for the stopped server"
+        assert slowest < 1.5
         assert poll(lambda: min(publisher.counters()["connected"], subscriber.counters()["connected"]) > 1, LONG)
     finally:
         os.kill(private_redis.pid, signal.SIGCONT)
