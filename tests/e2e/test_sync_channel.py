@@ -155,8 +155,9 @@ def test_killed_service_costs_a_replica_only_the_missing_topic(host: Host, tmp_p
             assert remote.held() == in_store(store)
         finally:
             remote.close()
-        rest = next(size for size in proxy.sizes[1:] if size)
-        assert 0.4 * whole < rest < 0.6 * whole, "one of the two topics, and the changes of the other one"
+        # In one answer or in several: the pause after the failed sync is only for the topic that it did not bring.
+        assert poll(lambda: sum(proxy.sizes[1:]) > 0.4 * whole, LONG), (whole, proxy.sizes)
+        assert sum(proxy.sizes[1:]) < 0.6 * whole, "one of the two topics, and the changes of the other one"
 
 
 def test_service_without_the_option_answers_no_sync(host: Host, tmp_path: Path) -> None:
