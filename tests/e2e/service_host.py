@@ -119,6 +119,10 @@ class Host:
         prefix = f'pubsub_service_{name}{{what="{what}"}} '
         return float(next(line for line in lines if line.startswith(prefix)).removeprefix(prefix))
 
+    def published(self) -> float:
+        """The number of links that the service has published."""
+        return self.metric("links_total", "handed") + self.metric("links_total", "followed")
+
     def worker(self, failpoint: str = "", origin: str | None = None) -> Running:
         """Start a worker, which then waits for orders."""
         script = str(Path(__file__).with_name("service_worker.py"))

@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 from pubsub_lib import Settings, Store, Worker
 
@@ -47,6 +48,8 @@ def in_a_child(store: Store, worker: Worker, count: int) -> None:
     if child == 0:
         try:
             commit(store, count)
+            hop: Any = worker._hop()._driver
+            hop._linger = 60.0  # a service that does not run for a moment is no reason to leave it without messages
             worker.close()
         except BaseException:  # noqa: BLE001 - the child must not continue after this
             traceback.print_exc()

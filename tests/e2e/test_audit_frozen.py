@@ -44,6 +44,7 @@ def journals_of_a_frozen_controller(tmp_path: Path, database: str) -> tuple[list
             assert answer(agent)
             pause_between_transactions(agent, store)
             after = write(worker, 50)
+            watched.must_come_to(after, store)  # all of them are published
             horizon = time.monotonic() + (2 * BOUND + 2 * GRACE) / SECOND
             assert poll(lambda: time.monotonic() > horizon, LONG)
             agent.send_signal(signal.SIGCONT)

@@ -41,7 +41,7 @@ def sqlite(sqlite_url: str, tmp_path: Path) -> World:
 def made(url: str, folder: Path) -> World:
     """An empty store with its tables, and a configuration with short timeouts."""
     config = folder / "net.conf"
-    config.write_text(f"[pubsub]\nstore_url = {url}\nstore_retry_max_seconds = 1\nstore_lock_timeout = 1\n")
+    config.write_text(f"[pubsub]\nstore_url = {url}\nstore_retry_max_seconds = 10\nstore_lock_timeout = 10\n")
     world = World(url, config)
     world.open().close()
     return world

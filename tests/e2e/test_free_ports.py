@@ -151,10 +151,15 @@ def test_replica_below_a_relay_needs_its_address_alone(hosts: list[FreeHost], tm
             assert relay.metric("sync_channel_total", "answered") >= 1
             watched.replica.wait_handled(write(store, "b", "api-1"), LONG, topics=watched.topics)
             assert not watched.differs(store)
-            assert poll(lambda: bool(json.loads(relay.page("/agents"))["agents"]), LONG)
-            found = json.loads(relay.page("/agents"))
-            assert found["address"] == relay.bound
-            assert [each["listens_to"] for each in found["agents"]] == [[relay.bound]]
+            found: list[Any] = []
+
+            def announced() -> bool:
+                found.append(json.loads(relay.page("/agents")))
+                return bool(found[-1]["agents"])
+
+            assert poll(announced, LONG)
+            assert found[-1]["address"] == relay.bound
+            assert [each["listens_to"] for each in found[-1]["agents"]] == [[relay.bound]]
         with Watched(msgspec.structs.replace(leaf, parents=(origin.bound,))) as watched:
             watched.must_come_to(write(store, "c", "api-1"), store)
             assert origin.metric("sync_channel_total", "answered") >= 1

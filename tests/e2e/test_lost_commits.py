@@ -56,6 +56,12 @@ class Writers:
                 assert tx.commit is not None
                 self.acknowledged.append(tx.commit)
 
+    def wrote(self, thread: int, number: int) -> bool:
+        """Write so many transactions; whether the server acknowledged any."""
+        before = len(self.acknowledged)
+        self.write(thread, number)
+        return len(self.acknowledged) > before
+
     def have(self, number: int) -> bool:
         """Whether at least ``number`` commits were acknowledged."""
         return len(self.acknowledged) >= number
@@ -126,7 +132,7 @@ def test_wait_for_never_reports_a_lost_acknowledged_commit_as_applied(
                     assert poll(partial(writers.have, kill * COMMITS), 60)
                     server.kill()
                 server.restart()
-                writers.write(9, 3)  # other transactions take the positions of the lost ones
+                assert poll(partial(writers.wrote, 9, 3), 60)  # other transactions take the positions of the lost ones
             last = writers.acknowledged[-1]
             replica.wait_for(last, 60)
             kept = history(server.url)

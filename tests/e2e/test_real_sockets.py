@@ -100,8 +100,8 @@ def test_replica_over_its_high_water_mark_converges_by_single_deltas(sqlite_url:
         head = store.read_heads(()).store.position
         replica.wait_for(head, LONG)
         assert held(replica) == stored(store, *TOPICS)
+        assert poll(lambda: replica.status().sequences.holes > 0, LONG)  # a delta may be earlier than the messages
         status = replica.status()
-    assert status.sequences.holes > 0
     assert sum(status.counters.deltas.values()) > 0
     assert sum(status.counters.fulls.values()) == fulls, "a gap must not cause a full sync"
     assert reader.maximum == 1, "more than one sync at a time"
@@ -156,7 +156,7 @@ def test_replica_reconnects_within_two_seconds_after_an_oversized_frame(sqlite_u
 def test_twenty_replicas_that_start_at_once_each_get_a_hello_reply(sqlite_url: str) -> None:
     """A replica first reads after a hello reply, or after ``hello_wait``, which is too long here."""
     timing = Timing(hello_wait=10 * LONG, max_idle_time=10 * LONG, sync_jitter=0.01)
-    config = settings(sqlite_url, timing)
+    config = settings(sqlite_url, timing, answer_time=60.0)
     with ExitStack() as ending:
         store = ending.enter_context(Store(sqlite_url))
         with store.transaction() as tx:

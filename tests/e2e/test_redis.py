@@ -223,7 +223,12 @@ def test_a_server_that_answers_no_more_is_noticed_and_no_sender_blocks(private_r
         publisher.close()
 
 
-def test_a_publisher_that_closes_sends_everything_that_it_accepted(redis_server: PrivateRedis) -> None:
+def test_a_publisher_that_closes_sends_everything_that_it_accepted(
+    redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A server that does not run for a moment is no reason to leave it without messages.
+    monkeypatch.setattr("pubsub_redis.connection._GOODBYE", LONG)
+    monkeypatch.setattr("pubsub_redis.publisher._STOP", LONG)
     options = {"url": redis_server.url, "prefix": "goodbye:"}
     received: list[int] = []
     subscriber = listening(options, lambda each: received.extend(sequences(each)))
@@ -261,7 +266,7 @@ def test_an_envelope_on_the_channel_of_another_topic_is_foreign(redis_server: Pr
 
 def refused(**options: Any) -> str:
     """The error of a publisher that cannot connect."""
-    publisher = RedisDriver.publisher(DriverSettings(options={"connect_timeout": 1.0, **FAST, **options}))
+    publisher = RedisDriver.publisher(DriverSettings(options={"connect_timeout": 4.0, **FAST, **options}))
     began = time.monotonic()
     with pytest.raises(TransportError) as caught:
         publisher.initialize(lambda ask: None, lambda: None)

@@ -12,8 +12,10 @@ from pubsub_lib import Store
 from tests.e2e.service_host import LONG, Host, Watched, done, order, write
 from tests.e2e.test_relays import OPTIONS, Tree, listens_to, serve_syncs
 
-PATIENT = {**OPTIONS, "max_idle_time": 10.0}
-"""A replica whose last proof is old polls, and so reads. That must not happen on a busy machine."""
+PATIENT = {**OPTIONS, "max_idle_time": 10.0, "verify_interval": 0.0}
+"""A replica whose last proof is old polls, and so reads; one that runs long enough verifies. That must not happen on a
+busy machine.
+"""
 
 
 class WideTree(Tree):

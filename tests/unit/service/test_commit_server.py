@@ -30,6 +30,7 @@ from pubsub_lib.store.writer import Work
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.service.workers import of_host, serving
 from tests.unit.store.test_commit import lost
+from tests.unit.world import LONG
 
 
 @pytest.fixture
@@ -279,7 +280,7 @@ def test_transaction_whose_links_are_too_large_is_declined(
         monkeypatch.setattr(host_messages, "MAX_REPLY", 4000)
         with store.transaction() as tx:
             tx.update("t", "a", {"n": 1})
-        assert server.counters()["declined"] == 1
+        assert poll(lambda: server.counters()["declined"] == 1, LONG), "it is counted after the answer"
         put(store, "b")
         assert server.counters()["requests"] == 2
         assert assert_consistent(store) == 3
@@ -388,7 +389,7 @@ def test_worker_with_other_limits_commits_by_itself(lone: Settings, caplog: pyte
     other = msgspec.structs.replace(lone, limits=Limits(max_value_bytes=1000))
     with serving(lone) as server, Store(other) as store:
         put(store, "a")
-        assert server.counters()["refused"] == 1
+        assert poll(lambda: server.counters()["refused"] == 1, LONG), "it is counted after the answer"
         assert assert_consistent(store) == 1
     assert "has max_value_bytes = 262144 and this program 1000" in caplog.text
 
@@ -437,7 +438,7 @@ def test_error_of_the_program_ends_no_later_request(lone: Settings, monkeypatch:
         put(store, "a")
         monkeypatch.setattr(Committer, "run_group", broken)
         put(store, "b")  # by its own connection
-        assert server.counters()["errors"] == 1
+        assert poll(lambda: server.counters()["errors"] == 1, LONG), "it is counted after the connection was closed"
         assert assert_consistent(store) == 2
 
 

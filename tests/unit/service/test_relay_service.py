@@ -37,6 +37,14 @@ def service_of(config: Settings, role: Literal["origin", "relay"] = "relay") -> 
     )
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No relay gives up an answer, or leaves without the last word, because its threads do not run for a moment."""
+    monkeypatch.setattr("pubsub_lib.relay.engine.SLACK", LONG)
+    monkeypatch.setattr("pubsub_lib.service.relay_service.CLOSE_TIMEOUT", LONG)
+    monkeypatch.setattr("pubsub_lib.sync.announcer.LEAVE_TIMEOUT", LONG)
+
+
 @pytest.fixture
 def origin(sqlite_url: str, tmp_path: Path) -> Iterator[Settings]:
     hop = {"multiproc_driver": "zmq_pubsub_multiproc_driver", "multiproc_socket": f"{tmp_path}/hop/socket"}
@@ -198,6 +206,8 @@ def test_relays_that_name_one_another_find_the_service_above(origin: Settings, s
             with RelayService(two, service_of(two), reader=store) as second, endpoint(second, two) as at_second:
                 assert first._announcer is not None
                 assert second._announcer is not None
+                for announcer in (second._announcer, first._announcer):
+                    announcer._loop.close(LONG)  # the steps are those of this test alone
                 first._announcer._known = known_urls(f"{at_second},{last}")
                 for _ in range(3):
                     for announcer in (second._announcer, first._announcer):

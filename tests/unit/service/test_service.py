@@ -201,7 +201,10 @@ def test_links_of_a_live_service_are_not_taken_over(config: Settings, store: Sto
         assert first.counters()["links"]["took_over"] == 1
 
 
-def test_service_is_registered_while_it_runs(config: Settings, store: Store) -> None:
+def test_service_is_registered_while_it_runs(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pubsub_lib.service.service.CLOSE_TIMEOUT", LONG)
     with PublisherService(config, QUICK) as service:
         assert poll(lambda: [each.uuid for each in store.directory.live()] == [service.uuid], LONG)
         assert store.directory.live()[0].address == "memory://x"

@@ -65,7 +65,7 @@ def test_database_that_cannot_be_read_is_a_problem(
         with monkeypatch.context() as patch:
             patch.setattr(Store, "read_heads", broken)
             assert poll(lambda: service.problems() == ["the standby database is not being read"], LONG)
-            assert service.counters()["failures"]["standby"] >= 1
+            assert poll(lambda: service.counters()["failures"]["standby"] >= 1, LONG)
         assert poll(lambda: not service.problems(), LONG)
     assert service.problems() == ["the service is not running"]
 

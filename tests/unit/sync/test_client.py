@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 from _patience import longest
-from _processes import poll
+from _processes import free_port, poll
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -132,8 +132,7 @@ def client(
 
 def free_url() -> str:
     """A URL at which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 @pytest.mark.parametrize("aged", [False, True])
