@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from _private_server import PrivateServer
 
-from tests.e2e.service_host import Host
+from pubsub_zmq.multiproc.publisher import IpcPublisher
+from tests.e2e.service_host import LONG, Host
 from tests.unit.cli.world import World, empty
 
 KINDS = [
@@ -52,6 +53,7 @@ def make_world(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
                 # A command that stands still must not look like one that did not hand over, or that has ended.
                 host.change("grace = 0.3", "grace = 5")
                 host.change("lease = 2", "lease = 60")
+                host.change("[pubsub]\n", "[pubsub]\nhello_wait = 60\n")
                 host.service()
             made[backend, served] = world
         return made[backend, served]
@@ -62,10 +64,18 @@ def make_world(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
 
 
 @pytest.fixture(params=KINDS)
-def world(request: pytest.FixtureRequest, make_world: Make, capsys: pytest.CaptureFixture[str]) -> World:
+def world(
+    request: pytest.FixtureRequest,
+    make_world: Make,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> World:
     """A store without objects: on SQLite and on PostgreSQL, without a service and with one."""
     found = make_world(*request.param)
     found.capture = capsys
+    if found.host is not None:  # a service that stands still must not look like one that takes no messages
+        patient = property(lambda publisher: LONG, lambda publisher, given: None)
+        monkeypatch.setattr(IpcPublisher, "_linger", patient, raising=False)
     with found.open() as store:
         empty(store)
     return found

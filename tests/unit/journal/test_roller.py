@@ -21,7 +21,7 @@ SHORT = """
 import sys
 from pubsub_lib.journal import Journal, JournalSettings
 from tests.unit.journal.builders import envelope
-journal = Journal(JournalSettings(sys.argv[1], keep_bytes=int(sys.argv[2])), "writer", "cron")
+journal = Journal(JournalSettings(sys.argv[1], mark_seconds=3600.0, keep_bytes=int(sys.argv[2])), "writer", "cron")
 for position in range(7, 107):
     journal.messages(("sent",), envelope(position))
 print(journal.run, flush=True)

@@ -137,6 +137,7 @@ def test_invalid_requests_are_refused(config: Settings, store: Store) -> None:
         assert replica.status().counters.fulls.get("asked", 0) == 0
 
 
+@pytest.mark.empty_database
 def test_verify_of_a_replica_before_its_first_sync(config: Settings, sqlite_url: str) -> None:
     with Replica(config, ["a"]):  # the database does not exist yet
         code, found = ask(config, "/verify?topic=a")

@@ -137,6 +137,7 @@ def test_changes_of_a_delta_are_in_the_histograms(sqlite_url: str) -> None:
     assert found["commit_to_applied_seconds_count", ()] == found["commit_to_handled_seconds_count", ()] == 1.0
 
 
+@pytest.mark.empty_database
 def test_ready_answers_503_with_the_reason_before_the_first_sync(sqlite_url: str) -> None:
     config = with_endpoint(sqlite_url)
     with Replica(config, ["t"]):  # the database does not exist

@@ -88,7 +88,10 @@ def names(served: Served) -> list[str]:
     return [each.name for each in served.route._registry.known(time.monotonic()).agents]
 
 
-def test_replica_with_a_sync_channel_announces_itself_until_its_end(config: Settings, served: Served) -> None:
+def test_replica_with_a_sync_channel_announces_itself_until_its_end(
+    config: Settings, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pubsub_lib.sync.announcer.LEAVE_TIMEOUT", LONG)
     # The interval is also the time that an announcement may take, and on a busy machine a shorter one fails.
     at = msgspec.structs.replace(
         config, replica_name="agent-7", announce_interval=2.0, sync_url=f"http://127.0.0.1:{served.endpoint.port}"

@@ -48,7 +48,7 @@ def test_replica_works_only_inside_flush(local: Local) -> None:
     local.flush()
     assert recorder.brief == [("create", "1", "one"), ("set", "1", "uno")]
     assert shown(replica) == {"1": "uno"}
-    assert set(threading.enumerate()) == threads, "no thread was started"
+    assert set(threading.enumerate()) <= threads, "no thread was started; one of an earlier test may end"
 
 
 def test_flush_covers_every_replica_with_any_topics(local: Local) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from _processes import poll
 
 from pubsub_lib.audit.main import main
 from pubsub_lib.audit.prepare import command
@@ -173,10 +174,18 @@ def assert_ends(pid: int) -> None:
 
 
 def test_hanging_audit_is_ended_with_its_jvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    communicate = subprocess.Popen.communicate
+
+    def after_its_start(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[bytes, None]:
+        assert poll(lambda: file.exists() and file.read_text().endswith("\n"), 60)
+        return communicate(process, timeout=timeout)
+
     monkeypatch.setattr(command, "PATIENCE", 1.0)
+    monkeypatch.setattr(subprocess.Popen, "communicate", after_its_start)
     with pytest.raises(PubSubError, match="did not end in 1 s; run it again"):
-        command._finished(["sh", "-c", HANGING.format(tmp_path / "pid")], "", {})
-    assert_ends(int((tmp_path / "pid").read_text()))
+        command._finished(["sh", "-c", HANGING.format(file)], "", {})
+    assert_ends(int(file.read_text()))
 
 
 def test_interrupt_ends_the_audit_with_its_jvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
