@@ -111,12 +111,15 @@ class Scene:
 
     def answering(self) -> Sender:
         """Make a publisher that answers every hello request; ``send`` uses it from now on."""
+        there = threading.Event()
 
         def answer(ask: HelloRequest) -> None:
+            there.wait(self.rig.patience)  # a request may be earlier than the return of ``initialize``
             made.asks.append(ask)
             made.publisher.send_event(made.hello(ask.nonce))
 
         made = self._sender = self.publisher(answer)
+        there.set()
         return made
 
     def subscriber(self, *topics: str, start: bool = True) -> Listener:

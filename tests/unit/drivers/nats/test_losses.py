@@ -75,6 +75,7 @@ def test_envelopes_that_a_stalled_server_leaves_in_the_queue_are_lost_at_the_end
             publisher._queue.put(queued(envelope(2 * sequence, b"1" * 200_000)), 0)
         assert poll(lambda: publisher.sending_for(time.monotonic()) > 0.1, LONG)
         publisher.close()
+        assert poll(lambda: publisher.counters()["lost"] > 50, LONG)
         counters = publisher.counters()
         assert "ERROR" not in caplog.text
         assert 50 < counters["lost"] < counters["sent"] == 99

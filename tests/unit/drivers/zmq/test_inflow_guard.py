@@ -18,7 +18,7 @@ import zmq
 
 from pubsub_zmq.inflow_guard import REST, InflowGuard, busiest, received
 from pubsub_zmq.sockets import has_work, signal_of
-from tests.unit.drivers.zmq.world import PATIENCE, ROOT, Listener, Sender, eventually, world
+from tests.unit.drivers.zmq.world import PATIENCE, ROOT, Listener, Sender, eventually, without_guard, world
 
 MAX_WORK = 1.0
 """Seconds of the sending thread's processor time that a client may cost between two messages to the others. Not of real
@@ -218,8 +218,7 @@ def test_sender_leaves_the_socket_to_its_thread_while_the_guard_is_alarmed(monke
         sender.settle()
         guard = sender.publisher._guard
         assert guard is not None
-        guard.close()
-        sender.publisher._threads[2].join()
+        without_guard(sender)
         users = Users(sender, monkeypatch)
         for guard.alarmed in (True, False):
             users.send()
@@ -230,6 +229,8 @@ def test_sender_leaves_work_for_clients_to_the_sockets_thread(monkeypatch: pytes
     """A client's burst would otherwise keep the sender in its first call, for longer than ``send_wait``."""
     with world() as on:
         sender = on.sender()
+        sender.settle()
+        without_guard(sender)
         users = Users(sender, monkeypatch)
         for waiting in (True, False):
             monkeypatch.setattr("pubsub_zmq.publisher.has_work", lambda _, waiting=waiting: waiting)

@@ -275,5 +275,14 @@ def world() -> Iterator[World]:
         made.close()
 
 
+def without_guard(sender: Sender) -> None:
+    """Stop the thread that would leave the socket to its own thread when a step takes long."""
+    guard = sender.publisher._guard
+    assert guard is not None
+    guard.close()
+    sender.publisher._threads[2].join()
+    guard.alarmed = False
+
+
 def eventually(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
     assert poll(condition, patience), f"after {patience} s still not: {what}"
