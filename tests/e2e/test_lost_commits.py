@@ -57,7 +57,7 @@ class Writers:
                 self.acknowledged.append(tx.commit)
 
     def wrote(self, thread: int, number: int) -> bool:
-        """Write so many transactions; whether the server acknowledged any."""
+        """Write this number of transactions; whether the server acknowledged any."""
         before = len(self.acknowledged)
         self.write(thread, number)
         return len(self.acknowledged) > before

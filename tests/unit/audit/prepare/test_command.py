@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -175,9 +176,9 @@ def assert_ends(pid: int) -> None:
 
 def test_hanging_audit_is_ended_with_its_jvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "pid"
-    communicate = subprocess.Popen.communicate
+    communicate: Any = subprocess.Popen.communicate
 
-    def after_its_start(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[bytes, None]:
+    def after_its_start(process: "subprocess.Popen[bytes]", timeout: float) -> Any:
         assert poll(lambda: file.exists() and file.read_text().endswith("\n"), 60)
         return communicate(process, timeout=timeout)
 
