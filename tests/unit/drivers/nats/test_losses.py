@@ -98,9 +98,15 @@ def test_a_task_that_waits_for_a_server_that_does_not_read_can_be_cancelled() ->
 
 
 def send_in_one_batch(publisher: NatsPublisher, *envelopes: Envelope) -> None:
-    loop, full = publisher._connection._loop, threading.Event()
+    loop, held, full = publisher._connection._loop, threading.Event(), threading.Event()
     assert loop is not None
-    loop.call_soon_threadsafe(full.wait, LONG)
+
+    def hold() -> None:
+        held.set()
+        full.wait(LONG)
+
+    loop.call_soon_threadsafe(hold)
+    assert held.wait(LONG)
     for each in envelopes:
         publisher.send_event(each)
     full.set()

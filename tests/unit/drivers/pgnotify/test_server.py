@@ -286,6 +286,8 @@ def test_writers_transaction_holds_no_notification(postgres_url: str) -> None:
         notifying = backends(postgres_url, "PREPARE announce")
         assert len(notifying) == 1
         statements: Sequence[str] = sql(
-            postgres_url, "SELECT query FROM pg_stat_activity WHERE application_name = 'pubsub_lib'"
+            postgres_url,
+            "SELECT query FROM pg_stat_activity"
+            " WHERE application_name = 'pubsub_lib' AND datname = current_database()",
         )
         assert sum("notify" in each.lower() for each in statements) == 1

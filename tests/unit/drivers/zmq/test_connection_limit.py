@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 from pubsub_zmq.connection_limit import ConnectionLimit, backlog_of, maximum_of
-from tests.unit.drivers.zmq.world import Sender, World, eventually, world
+from tests.unit.drivers.zmq.world import Sender, World, eventually, without_guard, world
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\3\0NULL" + bytes(48)
 READY = b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB"
@@ -45,6 +45,7 @@ def test_connections_above_the_maximum_are_dropped_and_accepted_again_below(
     on: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     sender = on.sender(max_connections=5)
+    without_guard(sender)  # it would hold new connections while a step takes long
     listener = on.listener("a", to=(sender.address,))
     listener.wait_for_message(lambda: sender.send("a"), "a")
     with ExitStack() as stack:
@@ -67,6 +68,7 @@ def test_connections_above_the_maximum_are_dropped_and_accepted_again_below(
 @pytest.mark.parametrize("greeting", [b"", GREETING, b"GET / HTTP/1.1\r\n\r\n" + bytes(80), GREETING + bytes(30)])
 def test_connection_without_a_handshake_is_counted_until_it_ends(greeting: bytes, on: World) -> None:
     sender = on.sender(connect_timeout=0.2)
+    without_guard(sender)
     with ExitStack() as stack:
         for _ in range(3):
             stranger(sender, stack, greeting)
@@ -76,6 +78,7 @@ def test_connection_without_a_handshake_is_counted_until_it_ends(greeting: bytes
 
 def test_subscriber_above_the_maximum_connects_when_another_one_has_left(on: World) -> None:
     sender = on.sender(max_connections=1)
+    without_guard(sender)
     with ExitStack() as stack:
         assert stranger(sender, stack) is not None
         eventually(lambda: sender.publisher.counters()["limited"] == 1, "the limit is reached")
@@ -131,10 +134,11 @@ def test_event_without_a_free_file_is_logged_and_connections_are_counted(
 
 def test_port_is_free_after_close(on: World) -> None:
     sender = on.sender(max_connections=1)
+    without_guard(sender)
     with ExitStack() as stack:
         assert stranger(sender, stack) is not None
         eventually(lambda: sender.publisher.counters()["limited"] == 1, "the limit is reached")
-        sender.publisher.close()
+        sender.end()
         on.sender(sender.address)
 
 
@@ -143,8 +147,7 @@ def test_new_connections_are_dropped_while_held_and_open_ones_continue(on: World
     listener = on.listener("a", to=(sender.address,))
     listener.wait_for_message(lambda: sender.send("a"), "a")
     limit = sender.publisher._connections
-    sender.publisher._guard.close()  # type: ignore[union-attr]
-    sender.publisher._threads[2].join()
+    without_guard(sender)
     with ExitStack() as stack:
         limit.hold(True)
         limit.hold(True)

@@ -324,7 +324,7 @@ def test_new_key_at_an_address_replaces_the_connection(clients: Clients) -> None
     address = old.address
     listener = clients.listener(one, old, ALL)
     receives(listener, old, "t1")
-    old.publisher.close()
+    old.end()
     new = clients.sender(address)
     new.admit(client("one", one, ALL))
     assert new.keyed.public_key() != old.keyed.public_key()

@@ -52,7 +52,7 @@ def test_restarted_publisher_is_received_again_and_not_counted_as_given_up() -> 
         first = on.sender(address)
         listener = on.listener("a", to=(address,))
         listener.wait_for_message(lambda: first.send("a"), "a")
-        first.publisher.close()
+        first.end()
         eventually(lambda: listener.counter("disconnected") == 1, "the loss was detected")
         second = on.sender(address)
         listener.wait_for_message(lambda: second.send("a"), "a")
@@ -74,7 +74,7 @@ def test_on_connected_is_called_at_both_halves_for_each_connection() -> None:
             eventually(lambda sender=sender: bool(sender.meetings), "the publisher's half, too")  # type: ignore[misc]
             sender.send("a")
             eventually(lambda times=times: listener.messages("a") == times, "the message sent after that came")  # type: ignore[misc]
-            sender.publisher.close()
+            sender.end()
 
 
 def test_restarted_publisher_with_a_host_name_is_not_counted_as_given_up() -> None:
@@ -83,7 +83,7 @@ def test_restarted_publisher_with_a_host_name_is_not_counted_as_given_up() -> No
         first = on.sender(f"tcp://127.0.0.1:{port}")
         listener = on.listener("a", to=(f"tcp://localhost:{port}",))
         listener.wait_for_message(lambda: first.send("a"), "a")
-        first.publisher.close()
+        first.end()
         second = on.sender(f"tcp://127.0.0.1:{port}")
         listener.wait_for_message(lambda: second.send("a"), "a")
         assert listener.counter("revived") == 0
@@ -349,7 +349,7 @@ def test_second_publisher_on_an_ipc_path_is_refused_and_the_first_continues(tmp_
         with pytest.raises(TransportError, match=f"'{path}' is held by process {os.getpid()} "):
             on.sender(address)
         listener.wait_for_message(lambda: first.send("a"), "a")
-        first.publisher.close()
+        first.end()
         second = on.sender(address)
         listener.wait_for_message(lambda: second.send("a"), "a")
 

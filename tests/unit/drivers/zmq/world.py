@@ -83,6 +83,11 @@ class Sender:
         self.publisher.send_event(envelope(topic, self.sequences[topic], self.uuid, value))
         return self.sequences[topic]
 
+    def end(self) -> None:
+        """Close it, and wait until its address is free: a close that waits too long for a thread leaves it behind."""
+        self.publisher.close()
+        eventually(lambda: not any(each.is_alive() for each in self.publisher._threads), "its threads ended")
+
     def settle(self) -> None:
         """Wait until the socket has no work to do for its clients, as just after it was bound: the next message is then
         sent by the caller.

@@ -107,7 +107,10 @@ def test_messages_pushed_while_the_service_is_down_arrive_when_it_starts(on: Sce
     assert listener.received.points("t") == [link.point for link in links]
 
 
-def test_messages_pushed_between_two_services_arrive_at_the_second(on: Scene) -> None:
+def test_messages_pushed_between_two_services_arrive_at_the_second(
+    on: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "_STOP", 30.0)  # else the first one may still hold the path
     first = on.subscriber(ALL)
     on.send("t")
     arrived(first, 1)
@@ -268,7 +271,9 @@ def test_the_thread_survives_an_error_of_any_kind(
     assert listener.subscriber.counters()[counted] == 1
 
 
-def test_close_receives_messages_pushed_before(on: Scene) -> None:
+def test_close_receives_messages_pushed_before(on: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_DRAIN", "_STOP"):  # a process that stands still is no reason to end earlier
+        monkeypatch.setattr(receiving, name, 30.0)
     listener = on.subscriber(ALL)
     on.send("t")
     arrived(listener, 1)
@@ -287,7 +292,7 @@ def test_close_receives_messages_pushed_before(on: Scene) -> None:
     closing = threading.Thread(target=listener.subscriber.close)
     closing.start()
     gate.set()
-    closing.join(10)
+    closing.join(60)
     assert len(listener.received.points("t")) == 52
 
 
