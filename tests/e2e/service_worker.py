@@ -49,7 +49,8 @@ def in_a_child(store: Store, worker: Worker, count: int) -> None:
         try:
             commit(store, count)
             hop: Any = worker._hop()._driver
-            hop._linger = 60.0  # a service that does not run for a moment is no reason to leave it without messages
+            if hop is not None:  # a service that does not run for a moment is no reason to leave it without messages
+                hop._linger = 60.0
             worker.close()
         except BaseException:  # noqa: BLE001 - the child must not continue after this
             traceback.print_exc()
