@@ -21,6 +21,16 @@ def came() -> Column:
 
 def settled_at() -> Column:
     """The time at which the item was settled, of an item that was not settled until its horizon; null: never."""
+    return F.coalesce(_in_question(), F.col("returned.wall"))
+
+
+def began() -> Column:
+    """The time at which the sync began that settled such an item; null: no sync did."""
+    return F.when(_in_question().isNull(), F.col("returned.began")).otherwise(F.col("asked.belated.began"))
+
+
+def _in_question() -> Column:
+    """The time at which the item was settled in the interval in question."""
     return F.least(applications.ever_applied_at(F.col("asked")), F.col("asked.belated.wall"))  # it ignores nulls
 
 
@@ -31,7 +41,8 @@ def rule(changed_at: Column) -> Column:
     by_polling = (F.col("kind") == "polled") & F.coalesce(applied <= F.coalesce(synced, applied), F.lit(False))
     way = F.when(by_polling, POLLING).otherwise(REPAIR)
     return (
-        F.when(by_message & F.col("came.differs"), F.concat(F.lit("corrupt:"), "came.differs_at", F.lit(f":{MESSAGE}")))
+        F.when(_in_question().isNull(), f"late::{REPAIR}")  # in a later interval
+        .when(by_message & F.col("came.differs"), F.concat(F.lit("corrupt:"), "came.differs_at", F.lit(f":{MESSAGE}")))
         .when(by_message & (F.col("came.applied") > 1), f"duplicate_applied::{MESSAGE}")
         .when(by_message & F.col("came.stale"), f"stale_applied::{MESSAGE}")
         .when(by_message, f"late::{MESSAGE}")

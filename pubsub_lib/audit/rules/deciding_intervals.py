@@ -122,6 +122,7 @@ def with_intervals(
 
     - ``asked``: the interval in question, ``asked_skew``, and ``gap``: whether a gap may hide the item there;
     - ``of_receipt``: the interval of the first receipt;
+    - ``returned``: the times of the first sync of a later interval that covers the item, at any time;
     - ``based``: whether any interval has a base; ``ended``: whether all have ended, if neither is there.
 
     Of the syncs that cover the item, an interval has the least wall (``read``) and the begin of the first one
@@ -154,7 +155,8 @@ def with_intervals(
         }
     )
     undecided = F.col("asked_key").isNull() & ~F.col("based")
-    found = found.withColumn("ended", F.when(undecided, ~still_open)).drop("entries", "opened")
+    found = found.withColumns({"ended": F.when(undecided, ~still_open), "returned": _returned(settings)})
+    found = found.drop("entries", "opened")
     for name in ("asked", "of_receipt"):
         found = found.join(lookup(_of_key(intervals, name)), ["domain", f"{name}_key"], "left").drop(f"{name}_key")
     found = found.withColumnsRenamed({"skew": "receipt_skew"}).withColumn("asked_host", F.col("asked.host"))
@@ -165,6 +167,24 @@ def with_intervals(
         found = found.withColumn("covering", F.filter(F.col(name)["syncs"], _covering(name, settings)))
         found = found.withColumn(name, _with_times(F.col(name), horizon)).drop("covering")
     return found
+
+
+def _returned(settings: AuditSettings) -> Column:
+    """The first sync with which the replica came back after the interval in question, and had the item."""
+    later = F.filter(
+        "entries",
+        lambda each: (
+            (each["key"] > F.col("asked_key"))
+            & (each["until"] == FOREVER)  # the base at any time: of the first sync of its interval
+            & (each["read"] > -FOREVER)
+            & (each["base"] >= F.col("position"))
+            & ~replaced(each["reached"], each["lows"], settings)
+        ),
+    )
+    def times(each: Column) -> Column:
+        return F.struct(each["reached"]["wall"].alias("wall"), each["read"].alias("began"))
+
+    return F.array_min(F.transform(later, times))
 
 
 def _last(entries: Column) -> Column:

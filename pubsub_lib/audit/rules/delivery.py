@@ -191,7 +191,7 @@ def _table(slow: DataFrame) -> DataFrame:
         .when(of_belated.isNotNull(), belated.settled_at())
         .otherwise(F.col("asked_settled"))
     )
-    began = F.when(of_belated.isNotNull(), F.col("asked.belated.began")).otherwise(F.col("asked.began"))
+    began = F.when(of_belated.isNotNull(), belated.began()).otherwise(F.col("asked.began"))
     detected = F.when(missed, began)
     received_at = F.when(F.col("by_message"), F.col("first.received")).when(
         of_belated == MESSAGE, F.col("came.received")

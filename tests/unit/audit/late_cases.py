@@ -126,9 +126,8 @@ def a_sync_brings_a_lost_message_belatedly(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("lost", "middle", "wire"): 1}, 1)
-def a_sync_of_the_next_run_settles_nothing(world: Scenario) -> list[Row]:
-    """The replica lost a message, and was restarted much later. Its new run began with everything."""
+def ended(world: Scenario) -> None:
+    """The replica lost a message, and ends much later."""
     world.follow()
     world.deliver(2)
     world.publish()
@@ -136,8 +135,48 @@ def a_sync_of_the_next_run_settles_nothing(world: Scenario) -> list[Row]:
     thaw(world)
     world.replica.end = world.time
     world.replica.record(world.time - 1, kind="close")
+
+
+@case({("late", "", "wire"): 1}, 8)
+def a_replica_that_lost_a_message_is_started_again(world: Scenario) -> list[Row]:
+    """Its new run begins with everything."""
+    ended(world)
     again = world.begin("replica", "r", world.time + 50)
     world.follow(replica=again, at=world.time + 60, base=world.position)
+    return world.rows()
+
+
+@case({("lost", "middle", "wire"): 1}, 1)
+def a_replica_that_lost_a_message_is_started_again_and_syncs_nothing(world: Scenario) -> list[Row]:
+    ended(world)
+    again = world.begin("replica", "r", world.time + 50)
+    again.record(world.time + 60, kind="interest", topic="t")
+    return world.rows()
+
+
+@case({("late", "", "subscriber"): 2}, 8)
+def a_replica_that_applied_nothing_follows_the_topic_again(world: Scenario) -> list[Row]:
+    """It received two messages, and did not apply them until it left the topic."""
+    world.follow()
+    world.deliver(1)
+    for _ in range(2):
+        world.receive(world.publish(), "dropped")
+    thaw(world)
+    world.replica.record(world.time, kind="drop", topic="t")
+    world.follow(at=world.time + 50, base=world.position)
+    return world.rows()
+
+
+@case({("late", "", "polling"): 1}, 8)
+def a_polling_replica_that_misses_one_is_started_again(world: Scenario) -> list[Row]:
+    world.follow(polls=True)
+    world.poll()
+    world.publish()
+    thaw(world)
+    world.replica.end = world.time
+    world.replica.record(world.time - 1, kind="close")
+    again = world.begin("replica", "r", world.time + 50)
+    world.follow(replica=again, at=world.time + 60, base=world.position, polls=True)
     return world.rows()
 
 

@@ -621,7 +621,7 @@ class Oracle:
             if self._covers(row, item.position) and row.wall > self.horizon(item.p)
         ]
         if not applied and not covering:
-            return None
+            return ("late", "", blame, "repair") if self._returned(item, name, interval) else None
         every = self._ever_received(item, name)
         came = [row for row in every if not self.astray(row)]
         by_message = bool(came) and came[0].run == interval.run
@@ -643,6 +643,13 @@ class Oracle:
         if hashes and len(hashes | self._contents(item)[-1]) > 1:
             return "corrupt", changed_at or ("polling" if item.kind == "polled" else "sync"), blame, way
         return "late", "", blame, way
+
+    def _returned(self, item: Item, name: str, interval: Interval) -> bool:
+        """Whether a later interval of the replica began with a sync that has the item."""
+        every = self.matching(item.topic, name, polling=item.kind == "polled")
+        (place,) = [number for number, each in enumerate(every) if each[:3] == interval[:3]]
+        based = [each for each in every[place + 1 :] if each.reached is None and each.base is not None]
+        return any(not self._base_is_below(item, each) for each in based)
 
     def _end(self, interval: Interval) -> int | None:
         if interval.dropped is not None:

@@ -78,9 +78,10 @@ def expected(item: Fields, intervals: Sequence[Fields]) -> Fields | None:
     """By the definitions: the intervals of a replica that were open at the horizon, with their syncs until then."""
     horizon, position = item["p"] + SETTINGS.reach, item["position"]
     committed = min(item["p"], item["written"] or item["p"])
+    every = sorted(intervals, key=order)
     there = [
         {**each, "in_time": [sync for sync in each["syncs"] if sync["wall"] <= horizon]}
-        for each in sorted(intervals, key=lambda each: (each["first_wall"], each["run"], each["begin"]))
+        for each in every
         if each["opened"] <= horizon
     ]
     if not there:
@@ -104,9 +105,21 @@ def expected(item: Fields, intervals: Sequence[Fields]) -> Fields | None:
     return {
         "asked": seen(asked[-1], item) if asked else None,
         "of_receipt": seen(received[-1], item) if received else None,
+        "returned": returned(item, [each for each in every if order(each) > order(asked[-1])]) if asked else None,
         "based": bool(based),
         "ended": None if based else all(end <= horizon for end in ends),
     }
+
+
+def order(interval: Fields) -> tuple[int, str, int]:
+    return interval["first_wall"], interval["run"], interval["begin"]
+
+
+def returned(item: Fields, later: Sequence[Fields]) -> tuple[int, int] | None:
+    """Wall and begin of the earliest first sync, at any time, of those that have the item."""
+    syncs = [each["syncs"] for each in later if each["syncs"] and each["syncs"][0]["since"] != FOREVER]
+    there = [some[0] for some in syncs if some[0]["position"] >= item["position"] and not replaced(item, some[0], some)]
+    return min(((sync["wall"], sync["began"]) for sync in there), default=None)
 
 
 def replaced(item: Fields, sync: Fields, syncs: Sequence[Fields]) -> bool:
@@ -165,13 +178,16 @@ def test_intervals_and_syncs_that_decide_an_item_are_those_of_the_definitions(
             kinds |= {each for each, value in (right["asked"] or {}).items() if value}
             every = (each["syncs"] for each in intervals[name])
             kinds |= {"replaced" for syncs in every for sync in syncs if replaced(item, sync, syncs)}
-    assert kinds >= {"asked", "of_receipt", "based", "ended", "read", "belated", "continued", "replaced"}
+    known = {"asked", "of_receipt", "returned", "based", "ended", "read", "belated", "continued", "replaced"}
+    assert kinds >= known
 
 
 def plain(value: Any) -> Any:
-    """The columns of an interval that the definitions name."""
+    """The columns of an interval that the definitions name, or the times of a sync."""
     if not isinstance(value, Mapping):
         return value
+    if set(value) == {"wall", "began"}:
+        return value["wall"], value["began"]
     belated = value["belated"]
     shown = {name: each for name, each in value.items() if name != "ended"}
     return {**shown, "belated": belated and (belated["wall"], belated["began"])}
