@@ -34,17 +34,33 @@ def commits(rows: DataFrame, settings: AuditSettings) -> DataFrame:
     )
 
 
-def sent_points(rows: DataFrame) -> DataFrame:
+def sent_points(rows: DataFrame, *, named: bool) -> DataFrame:
     """The distinct points per topic that were sent, the time of the first sending (``sent_at``), that of the commit if
-    a message shows it (``sent_written``), and the lowest and highest hash of messages that were not split.
+    a message shows it (``sent_written``), and the lowest and highest hash of messages that were not split. ``named``:
+    and the first service by name that sent it (``sent_service``); an aggregate of texts sorts all records.
     """
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
     whole = F.when(F.col("parts") == 1, F.col("hash"))
+    service = [F.min("service").alias("sent_service")] if named else []
     return sent.groupBy(*POINT).agg(
         F.min("wall").alias("sent_at"),
         F.min(F.when(F.col("written") > 0, F.col("written"))).alias("sent_written"),
         F.min(whole).alias("sent_low"),
         F.max(whole).alias("sent_high"),
+        *service,
+    )
+
+
+def only_sent(sent_points: DataFrame, commits: DataFrame) -> DataFrame:
+    """The sent points without a recorded commit, as items for polling replicas. ``sent_points``: with names."""
+    alone = sent_points.join(hashed(commits.select(*POINT)), POINT, "left_anti")
+    return alone.select(
+        *POINT,
+        F.coalesce("sent_written", "sent_at").alias("p"),
+        F.col("sent_service").alias("service"),
+        F.col("sent_low").isNotNull().alias("whole"),
+        "sent_low",
+        "sent_high",
     )
 
 

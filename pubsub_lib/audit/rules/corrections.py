@@ -48,6 +48,12 @@ class Overview(msgspec.Struct, frozen=True):
         return frozenset(row["domain"] for row in self.runs if row["side"] == "relay" or row["moves"])
 
     @property
+    def polled(self) -> frozenset[str]:
+        """The domains with a polling replica and without records of a store."""
+        stored = {row["domain"] for row in self.runs if row["side"] == "store"}
+        return frozenset(row["domain"] for row in self.runs if row["polls"]) - stored
+
+    @property
     def holds(self) -> bool:
         """Whether any replica recorded what it holds."""
         return any(row["holds"] for row in self.runs)
@@ -59,7 +65,7 @@ def by_run(overview: DataFrame) -> Overview:
     lowest = ("first_wall", "first_mono", "first_number", "least_offset")
     found = overview.groupBy(*RUN, "side", "name", "host").agg(
         *(F.min(name).alias(name) for name in lowest),
-        *(F.max(name).alias(name) for name in ("last_wall", "last_mono", "greatest_offset", "holds", "moves")),
+        *(F.max(name).alias(name) for name in ("last_wall", "last_mono", "greatest_offset", "holds", "moves", "polls")),
         F.coalesce(F.sum(recorded), F.lit(0)).alias("messages"),
         F.sum("sent").alias("sent"),
     )

@@ -4,6 +4,7 @@ Most items are received and applied in time, and are decided from two joined row
 intervals of their replica that decide them, and judged by rules in the order of the document.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.rules import applications, belated, branches, contents, deciding_intervals
 from pubsub_lib.audit.rules.base_tables import ID, POINT, closed, hidden_at_publisher, with_skew
-from pubsub_lib.audit.rules.commit_tables import unpublished
+from pubsub_lib.audit.rules.commit_tables import only_sent, unpublished
 from pubsub_lib.audit.rules.contents import different
 from pubsub_lib.audit.rules.receipts import neighbours, received
 from pubsub_lib.audit.rules.ways import MESSAGE, NO_WAY, POLLING, REPAIR
@@ -30,11 +31,12 @@ def items(
     commits: DataFrame,
     sent_points: DataFrame,
     shown: DataFrame | None,
+    polled: Collection[str],
     settings: AuditSettings,
 ) -> DataFrame:
     """Publications, unpublished commits, and commits for polling replicas (kind ``polled``), in one table. ``shown``:
     see :class:`pubsub_lib.audit.rules.unexpected_receipts.Unrecorded`; a commit that such a receipt shows is marked
-    ``shown``.
+    ``shown``. ``polled``: the domains in which polling replicas must have what was sent without a recorded commit, too.
     """
     unsent = unpublished(commits, sent_points, settings).withColumn("kind", F.lit("unpublished"))
     if shown is None:
@@ -42,19 +44,25 @@ def items(
     else:
         in_time = F.coalesce(F.col("shown_at") <= F.col("p") + settings.reach, F.lit(False))
         unsent = unsent.join(lookup(shown), POINT, "left").withColumn("shown", in_time).drop("shown_at")
-    polled = commits.withColumns({"kind": F.lit("polled"), "shown": F.lit(False)})
-    of_commits = unsent.unionByName(polled)
-    nothing = {
+    of_commits = unsent.unionByName(commits.withColumns({"kind": F.lit("polled"), "shown": F.lit(False)}))
+    no_message = {
         "uuid": F.lit(""),
         "sequence": F.lit(0).cast("bigint"),
         "written": F.lit(0).cast("bigint"),
         "publisher_host": F.lit(""),
+    }
+    nothing = {
+        **no_message,
         "whole": F.lit(False),
         "sent_low": F.lit(None).cast("bigint"),
         "sent_high": F.lit(None).cast("bigint"),
     }
     published = {"kind": F.lit("publication"), "taken": F.lit(False), "handed": F.lit(False), "shown": F.lit(False)}
     of_commits = of_commits.withColumns(nothing).drop("committed", "low", "high", "strange")
+    if polled:
+        of_sent = only_sent(sent_points.filter(F.col("domain").isin(*polled)), commits)
+        of_sent = of_sent.withColumns({**published, **no_message, "kind": F.lit("polled")})
+        of_commits = of_commits.unionByName(of_sent)
     return publications.withColumns(published).unionByName(of_commits)
 
 

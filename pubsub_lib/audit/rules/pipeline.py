@@ -100,7 +100,7 @@ def audit(
     domains = settled(base_tables.domains(runs, settings))
     without_objects = narrowed(rows.filter(F.col("kind") != "object"))
     split = branches.split(without_objects, events, overview, runs, of_runs)
-    known = _known(split, kinds, domains, settings)
+    known = _known(split, kinds, domains, settings, of_runs.polled)
     delivered, strayed, source = _judged(split.rows, known, settings, fast=of_runs.sent >= fast_path_from)
     skews = known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until")
     if of_runs.relayed:
@@ -138,6 +138,8 @@ class _Known(msgspec.Struct, frozen=True):
     """The computed tables that verdicts need, apart from the messages."""
 
     has_changelog: bool
+    polled: frozenset[str]
+    """The domains in which polling replicas must have what was sent, too."""
     rotten: bool
     """Whether objects were altered in memory or in the store."""
     contradictions: DataFrame
@@ -156,21 +158,24 @@ class _Known(msgspec.Struct, frozen=True):
     """See ``contents.evidence``; None: all contents are as they were committed."""
 
 
-def _known(split: branches.Split, kinds: Set[str], domains: DataFrame, settings: AuditSettings) -> _Known:
+def _known(
+    split: branches.Split, kinds: Set[str], domains: DataFrame, settings: AuditSettings, polled: frozenset[str]
+) -> _Known:
     """``kinds``: those of ``_RARE`` that the events have."""
     rows, events, overview, runs = split.rows, split.events, split.overview, split.runs
     intervals = split.intervals()
     commits, strange = observed(commit_tables.commits(rows, settings), F.col("strange"))
-    # The sent points are compared with commits and the changelog only.
+    # The sent points are compared with commits and the changelog, and expected of polling replicas, only.
     has_changelog = "changelog" in kinds
-    needs_points = has_changelog or not commits.isEmpty()
-    sent_points = commit_tables.sent_points(rows if needs_points else rows.limit(0))
+    needs_points = has_changelog or bool(polled) or not commits.isEmpty()
+    sent_points = commit_tables.sent_points(rows if needs_points else rows.limit(0), named=bool(polled))
     sent_points, changed = contents.compared(sent_points, commits)
     raw_receipts = receipts.raw_receipts(rows, runs, intervals, settings)
     skews = settled(_all_skews(base_tables.skews(events, settings), overview, raw_receipts, rows, settings))
     topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
     return _Known(
         has_changelog=has_changelog,
+        polled=polled,
         rotten=held_contents.ROT in kinds,
         contradictions=contradictions.contradictions(events if contradictions.VERDICT in kinds else events.limit(0)),
         raw_receipts=raw_receipts,
@@ -202,7 +207,7 @@ def _judged(
         rows, known.raw_receipts, listeners, streams, received, known.skews, known.stale, known.evidence, settings
     )
     at_once = clean.delivery.select(*delivery.COLUMNS)
-    if clean.every and known.commits.isEmpty():
+    if clean.every and not known.polled and known.commits.isEmpty():
         return at_once, unexpected_receipts.none(rows), clean.joined
     delivered, strayed = _by_rules(clean.rest(rows), rows, known, settings)
     return checkpointed(delivered).unionByName(at_once), strayed, clean.joined
@@ -219,7 +224,9 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
     unrecorded = unexpected_receipts.unrecorded(
         publications, publishers, received, unsent, known.histories, known.commits, known.sent_points, settings
     )
-    items = delivery.items(publications, known.commits, known.sent_points, unrecorded.shown, settings)
+    items = delivery.items(
+        publications, known.commits, known.sent_points, unrecorded.shown, known.polled, settings
+    )
     items = contents.with_changed_at(items, known.evidence, settings)
     expected = delivery.expected(items, known.histories)
     applied = rows.filter(

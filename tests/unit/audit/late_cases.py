@@ -8,16 +8,20 @@ from tests.unit.audit.generator import WINDOW
 from tests.unit.audit.scenario import Scenario
 
 Kinds = dict[tuple[str, str, str], int]
-CASES: dict[str, tuple[Callable[[Scenario], list[Row]], Kinds, int]] = {}
-"""name -> (the function that builds the case, verdicts that are not ok, exit code)."""
+Case = tuple[Callable[[Scenario], list[Row]], Kinds, int]
+"""The function that builds a case, its verdicts that are not ok, and the exit code."""
+CASES: dict[str, Case] = {}
+"""By the name of the function."""
 
 BELATED = 3 * WINDOW
 """More than the time from a message to its horizon, and until its window is closed."""
 
 
-def case(kinds: Kinds, code: int) -> Callable[[Callable[[Scenario], list[Row]]], Callable[[Scenario], list[Row]]]:
+def case(
+    cases: dict[str, Case], kinds: Kinds, code: int
+) -> Callable[[Callable[[Scenario], list[Row]]], Callable[[Scenario], list[Row]]]:
     def keep(build: Callable[[Scenario], list[Row]]) -> Callable[[Scenario], list[Row]]:
-        CASES[build.__name__] = (build, kinds, code)
+        cases[build.__name__] = (build, kinds, code)
         return build
 
     return keep
@@ -38,7 +42,7 @@ def thaw(world: Scenario) -> None:
     world.time += BELATED
 
 
-@case({("late", "", ""): 10}, 8)
+@case(CASES, {("late", "", ""): 10}, 8)
 def a_replica_is_frozen(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(3)
@@ -47,7 +51,7 @@ def a_replica_is_frozen(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("late", "", ""): 9, ("lost", "suffix", "wire"): 1}, 9)
+@case(CASES, {("late", "", ""): 9, ("lost", "suffix", "wire"): 1}, 9)
 def a_replica_is_frozen_and_one_message_is_lost(world: Scenario) -> list[Row]:
     """Until the horizon of the lost message no later one of its stream was received."""
     world.follow()
@@ -57,7 +61,7 @@ def a_replica_is_frozen_and_one_message_is_lost(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("late", "", ""): 2, ("lost", "middle", "subscriber"): 1}, 9)
+@case(CASES, {("late", "", ""): 2, ("lost", "middle", "subscriber"): 1}, 9)
 def one_message_is_dropped_by_a_frozen_replica(world: Scenario) -> list[Row]:
     """It has received the message before it is frozen, and does not apply it."""
     world.follow()
@@ -69,7 +73,7 @@ def one_message_is_dropped_by_a_frozen_replica(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("late", "", ""): 2}, 8)
+@case(CASES, {("late", "", ""): 2}, 8)
 def a_replica_is_frozen_between_receipt_and_application(world: Scenario) -> list[Row]:
     """A message waits for an earlier one, which comes belatedly. The waiting one has a second record without a
     sequence.
@@ -84,7 +88,7 @@ def a_replica_is_frozen_between_receipt_and_application(world: Scenario) -> list
     return world.rows()
 
 
-@case({("late", "", ""): 2}, 8)
+@case(CASES, {("late", "", ""): 2}, 8)
 def a_frozen_replica_reads_the_messages_in_another_order(world: Scenario) -> list[Row]:
     """Both are received after the horizon, and one waits."""
     world.follow()
@@ -97,7 +101,7 @@ def a_frozen_replica_reads_the_messages_in_another_order(world: Scenario) -> lis
     return world.rows()
 
 
-@case({("late", "", ""): 3}, 8)
+@case(CASES, {("late", "", ""): 3}, 8)
 def a_polling_replica_is_frozen(world: Scenario) -> list[Row]:
     world.follow(polls=True)
     world.poll()
@@ -106,7 +110,7 @@ def a_polling_replica_is_frozen(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("late", "", ""): 1, ("lost", "", "polling"): 1}, 9)
+@case(CASES, {("late", "", ""): 1, ("lost", "", "polling"): 1}, 9)
 def a_polling_replica_is_frozen_and_misses_one(world: Scenario) -> list[Row]:
     world.follow(polls=True)
     world.poll(after=BELATED)
@@ -115,7 +119,7 @@ def a_polling_replica_is_frozen_and_misses_one(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("late", "", "wire"): 1}, 8)
+@case(CASES, {("late", "", "wire"): 1}, 8)
 def a_sync_brings_a_lost_message_belatedly(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(2)
@@ -137,7 +141,7 @@ def ended(world: Scenario) -> None:
     world.replica.record(world.time - 1, kind="close")
 
 
-@case({("late", "", "wire"): 1}, 8)
+@case(CASES, {("late", "", "wire"): 1}, 8)
 def a_replica_that_lost_a_message_is_started_again(world: Scenario) -> list[Row]:
     """Its new run begins with everything."""
     ended(world)
@@ -146,7 +150,7 @@ def a_replica_that_lost_a_message_is_started_again(world: Scenario) -> list[Row]
     return world.rows()
 
 
-@case({("lost", "middle", "wire"): 1}, 1)
+@case(CASES, {("lost", "middle", "wire"): 1}, 1)
 def a_replica_that_lost_a_message_is_started_again_and_syncs_nothing(world: Scenario) -> list[Row]:
     ended(world)
     again = world.begin("replica", "r", world.time + 50)
@@ -154,7 +158,7 @@ def a_replica_that_lost_a_message_is_started_again_and_syncs_nothing(world: Scen
     return world.rows()
 
 
-@case({("late", "", "subscriber"): 2}, 8)
+@case(CASES, {("late", "", "subscriber"): 2}, 8)
 def a_replica_that_applied_nothing_follows_the_topic_again(world: Scenario) -> list[Row]:
     """It received two messages, and did not apply them until it left the topic."""
     world.follow()
@@ -167,7 +171,7 @@ def a_replica_that_applied_nothing_follows_the_topic_again(world: Scenario) -> l
     return world.rows()
 
 
-@case({("late", "", "polling"): 1}, 8)
+@case(CASES, {("late", "", "polling"): 1}, 8)
 def a_polling_replica_that_misses_one_is_started_again(world: Scenario) -> list[Row]:
     world.follow(polls=True)
     world.poll()
@@ -180,7 +184,7 @@ def a_polling_replica_that_misses_one_is_started_again(world: Scenario) -> list[
     return world.rows()
 
 
-@case({("lost", "middle", "wire"): 1}, 1)
+@case(CASES, {("lost", "middle", "wire"): 1}, 1)
 def a_message_that_was_lost_comes_again_and_is_not_applied(world: Scenario) -> list[Row]:
     """The replica took it for an old one, and nothing that it recorded shows that it had it."""
     world.follow()
@@ -192,7 +196,7 @@ def a_message_that_was_lost_comes_again_and_is_not_applied(world: Scenario) -> l
     return world.rows()
 
 
-@case({("corrupt", "wire", ""): 1, ("late", "", ""): 1}, 10)
+@case(CASES, {("corrupt", "wire", ""): 1, ("late", "", ""): 1}, 10)
 def a_belated_message_has_another_content(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(2)
@@ -203,7 +207,7 @@ def a_belated_message_has_another_content(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("corrupt", "polling", ""): 1}, 2)
+@case(CASES, {("corrupt", "polling", ""): 1}, 2)
 def polling_brings_another_content_belatedly(world: Scenario) -> list[Row]:
     world.follow(polls=True)
     world.poll()
@@ -213,7 +217,7 @@ def polling_brings_another_content_belatedly(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("duplicate_applied", "", ""): 1}, 16)
+@case(CASES, {("duplicate_applied", "", ""): 1}, 16)
 def a_belated_message_is_applied_twice(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(2)
@@ -224,7 +228,7 @@ def a_belated_message_is_applied_twice(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("stale_applied", "", ""): 1}, 16)
+@case(CASES, {("stale_applied", "", ""): 1}, 16)
 def a_belated_message_sets_an_object_back(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(2)
@@ -235,7 +239,7 @@ def a_belated_message_sets_an_object_back(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("late", "", "service"): 3}, 8)
+@case(CASES, {("late", "", "service"): 3}, 8)
 def a_service_is_frozen(world: Scenario) -> list[Row]:
     """It sends three links after their horizons. All of them are published, and no replica is to blame."""
     world.follow()
@@ -252,7 +256,7 @@ def a_service_is_frozen(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("late", "", "service"): 1, ("lost", "", "service"): 1, ("unpublished", "", ""): 1}, 9)
+@case(CASES, {("late", "", "service"): 1, ("lost", "", "service"): 1, ("unpublished", "", ""): 1}, 9)
 def one_link_is_forgotten_by_a_frozen_service(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(2)
@@ -266,7 +270,7 @@ def one_link_is_forgotten_by_a_frozen_service(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("excused", "stopped", ""): 1}, 0)
+@case(CASES, {("excused", "stopped", ""): 1}, 0)
 def a_replica_leaves_within_the_bound_and_comes_back(world: Scenario) -> list[Row]:
     """What comes into its next interval does not settle the message of the first one."""
     world.follow()

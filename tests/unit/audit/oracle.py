@@ -404,7 +404,18 @@ class Oracle:
             if points.get((topic, position, nonce), INFINITE) > self.horizon(p):
                 found.append(Item("unpublished", service, "", topic, 0, position, nonce, p, ""))
             found.append(Item("polled", service, "", topic, 0, position, nonce, p, ""))
+        if not any(row.side == "store" for row in self.rows):
+            for topic, position, nonce in points.keys() - self.commits.keys():
+                rows = self._sent_at((topic, position, nonce))
+                p = min([row.written for row in rows if row.written > 0] or [row.wall for row in rows])
+                service = min(row.service for row in rows)
+                found.append(Item("polled", service, "", topic, 0, position, nonce, p, ""))
         return found
+
+    def _sent_at(self, point: tuple[str, int, int]) -> list[Row]:
+        """All records of publications with this topic and point."""
+        every = (row for rows in self.publications.values() for row in rows)
+        return [row for row in every if (row.topic, row.position, row.nonce) == point]
 
     @once
     def delivery(self) -> list[Verdict]:
@@ -503,6 +514,10 @@ class Oracle:
         ]
 
     def _sent(self, item: Item) -> list[Row]:
+        """What the publications show that are an item's own."""
+        point = (item.topic, item.position, item.nonce)
+        if item.kind == "polled" and point not in self.commits:
+            return [row for row in self._sent_at(point) if row.parts == 1]
         if item.kind != "publication":
             return []
         return self.publications[item.uuid, item.topic, item.sequence]
@@ -518,7 +533,7 @@ class Oracle:
         for outcome in ("committed", "handed", "taken"):
             found.append(found[-1] | {row.hash for row in rows if row.outcome == outcome})
         sent = self._sent(item)
-        found.append(found[-1] | {row.hash for row in sent if sent[0].parts == 1})
+        found.append(found[-1] | {row.hash for row in sent if sent[0].parts == 1})  # of a split link nothing
         return found[1:]
 
     def _changed_at(self, item: Item) -> str:
