@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.report.summary import HOP_FAULTS, LAST_SEEN
 from pubsub_lib.audit.report.windows import SUMS, sums
-from pubsub_lib.audit.rules.branches import stretches
 from pubsub_lib.audit.rules.pipeline import Tables
+from pubsub_lib.audit.rules.stretches import stretches
 from pubsub_lib.audit.spark.arrow_tables import small
 
 COUNTS: Final = (*SUMS, *HOP_FAULTS, *LAST_SEEN)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pubsub_lib.audit.rules import base_tables
 from pubsub_lib.audit.rules.base_tables import FOREVER, HOSTS, RUN, SYNCS
 from pubsub_lib.audit.rules.corrections import Overview
+from pubsub_lib.audit.rules.stretches import Stretch, stretches, unnamed
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.spark.settled import lookup, narrowed, settled
@@ -29,38 +30,10 @@ count; a child, or a publisher, in a branch; what a relay applied, and therefore
 """
 _OF_RUN: Final = [("domain", pa.string()), ("run", pa.string())]
 _TEXTS: Final = [(name, pa.string()) for name in ("place", "role", "branch")]
-_PLACES: Final = pa.schema([*_OF_RUN, *_TEXTS, ("parents", pa.list_(pa.string()))])
+_RANGES: Final = pa.list_(pa.struct([("begin", pa.int64()), ("end", pa.int64())]))
+_PLACES: Final = pa.schema([*_OF_RUN, *_TEXTS, ("parents", pa.list_(pa.string())), ("unnamed", _RANGES)])
 _NUMBERS: Final = [(f"of_{name}", pa.int64()) for name in ("begin", "named", "end", "end_wall", "end_mono")]
 _STRETCHES: Final = pa.schema([*_OF_RUN, *_NUMBERS])
-
-
-class Stretch(msgspec.Struct, frozen=True):
-    """Records from ``begin`` on, and before ``end`` if there is one, in which a run follows ``service``. ``named``: the
-    first one that names it.
-    """
-
-    service: str
-    begin: Row
-    named: Row
-    end: Row | None
-
-
-def stretches(parents: Sequence[Row]) -> Iterator[Stretch]:
-    """The stretches of a run, from its ``parent`` records in their order."""
-    move: Row | None = None
-    current: tuple[str, Row, Row] | None = None
-    for row in parents:
-        if row["uuid"] and current is not None and row["service"] == current[0]:
-            continue
-        if current is not None:
-            yield Stretch(*current, row)
-        if row["uuid"]:
-            current = row["service"], move or row, row
-            move = None
-        else:
-            current, move = None, row
-    if current is not None:
-        yield Stretch(*current, None)
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -136,12 +109,14 @@ class _Places:
     def __init__(self, runs: Iterable[Row], of_runs: Mapping[tuple[str, str], Sequence[Row]]) -> None:
         self._runs = list(runs)
         self._stretches: dict[tuple[str, str], list[Stretch]] = {}
+        self._unnamed: dict[tuple[str, str], list[dict[str, int]]] = {}
         self._sources: dict[tuple[str, str], set[str]] = defaultdict(set)
         """By run: the names of its relay."""
         for key, rows in of_runs.items():
             parents = [row for row in rows if row["kind"] == "parent"]
             if parents:
                 self._stretches[key] = list(stretches(parents))
+                self._unnamed[key] = list(unnamed(parents))
             self._sources[key] |= {row["service"] for row in rows if row["kind"] == "interest"}
         self._relays = {(domain, name) for (domain, _), names in self._sources.items() for name in names}
         self._branches = {(key[0], each.service) for key, found in self._stretches.items() for each in found}
@@ -160,7 +135,8 @@ class _Places:
             roles += [
                 (_SOURCE, each) for each in sorted(self._sources[domain, run]) if (domain, each) in self._branches
             ]
-            common = {"domain": domain, "run": run, "parents": sorted(followed)}
+            at = self._unnamed.get((domain, run), [])
+            common = {"domain": domain, "run": run, "parents": sorted(followed), "unnamed": at}
             for role, service in roles:
                 yield {**common, "place": self.place(domain, service), "role": role, "branch": service}
             if row["side"] != "relay":
@@ -195,7 +171,9 @@ def _placed_rows(rows: DataFrame, places: DataFrame) -> DataFrame:
     kind, service = F.col("kind"), F.col("service")
     data = kind == "data"
     receipt = data & (F.col("uuid") != "") & (F.col("sequence") > 0)
-    strange = receipt & ~F.array_contains("parents", service)
+    number = F.col("number")
+    awaited = F.exists("unnamed", lambda each: (each["begin"] < number) & (number < each["end"]))
+    strange = receipt & ~F.array_contains("parents", service) & ~awaited
     kept = (
         _is(_ALL)
         | (_is(_STRAY) & strange)

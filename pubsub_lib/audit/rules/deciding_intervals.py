@@ -145,7 +145,6 @@ def with_intervals(
             (each["key"]["run"] == F.col("first.run")) & (each["key"]["begin"] < number) & (each["opened"] <= horizon)
         ),
     )
-    still_open = F.exists("entries", lambda each: (each["opened"] <= horizon) & (each["ended"] > horizon))
     found = items.join(lookup(histories), HISTORY).filter(F.col("opened") <= horizon)
     found = found.withColumns(
         {
@@ -154,9 +153,8 @@ def with_intervals(
             "based": F.coalesce(F.col("based") <= horizon, F.lit(False)),
         }
     )
-    undecided = F.col("asked_key").isNull() & ~F.col("based")
-    found = found.withColumns({"ended": F.when(undecided, ~still_open), "returned": _returned(settings)})
-    found = found.drop("entries", "opened")
+    ended = F.when(F.col("asked_key").isNull() & ~F.col("based"), ~_still_open(horizon))
+    found = found.withColumns({"ended": ended, "returned": _returned(settings)}).drop("entries", "opened")
     for name in ("asked", "of_receipt"):
         found = found.join(lookup(_of_key(intervals, name)), ["domain", f"{name}_key"], "left").drop(f"{name}_key")
     found = found.withColumnsRenamed({"skew": "receipt_skew"}).withColumn("asked_host", F.col("asked.host"))
@@ -167,6 +165,10 @@ def with_intervals(
         found = found.withColumn("covering", F.filter(F.col(name)["syncs"], _covering(name, settings)))
         found = found.withColumn(name, _with_times(F.col(name), horizon)).drop("covering")
     return found
+
+
+def _still_open(horizon: Column) -> Column:
+    return F.exists("entries", lambda each: (each["opened"] <= horizon) & (each["ended"] > horizon))
 
 
 def _returned(settings: AuditSettings) -> Column:

@@ -151,6 +151,7 @@ class Oracle:
             and row.uuid
             and row.sequence
             and row.service not in self.named.get(row.run, ())
+            and not self._awaits_a_name(row)
             and self._is_receipt(row)
         ]
         self._skews: dict[tuple[str, str, int], int] = {}
@@ -159,6 +160,11 @@ class Oracle:
         self.branches: list[Oracle] = branches_of(self)
 
     # -- definitions ---------------------------------------------------------------------------------------------
+
+    def _awaits_a_name(self, row: Row) -> bool:
+        """Whether the child had moved to another address, and nothing had named who is there."""
+        known = [each for each in self.runs[row.run] if each.kind == "parent" and each.number < row.number]
+        return row.run in self.named and bool(known) and not max(known, key=lambda each: each.number).uuid
 
     def _is_receipt(self, row: Row) -> bool:
         """False: the run has lost its subscriptions, and the record may be of a change that it read by polling."""

@@ -108,12 +108,12 @@ class Tree:
             if each.parent is node and each.follows:
                 self.name(each, self.time + 30)
 
-    def move(self, node: Node, parent: Node) -> None:
-        """Listen to another parent, and read what is missing."""
+    def move(self, node: Node, parent: Node, *, named: bool = True) -> None:
+        """Listen to another parent, and read what is missing; before its first hello, if it is not ``named``."""
         self.time += STEP
         self.receiving[node].record(self.time, kind="parent", cause=parent.address)
         node.parent = parent
-        if parent.follows:
+        if parent.follows and named:
             self.name(node, self.time + 2)
             if node.known < parent.known:
                 self.sync(node, self.time + 20)
@@ -252,6 +252,16 @@ def random_tree(rng: random.Random, domain: str) -> Tree:
         below = [each for each in agents if each.parent is not None]
         if what < 0.1 and below:
             tree.move(rng.choice(below), rng.choice(relays))
+        elif what < 0.12 and below:  # its first hello comes after some messages, or never
+            node = rng.choice(below)
+            tree.move(node, rng.choice(relays), named=False)
+            for _ in range(rng.randrange(3)):
+                tree.publish()
+            if rng.random() < 0.5:
+                tree.stop(node)
+                node.parent = None
+            else:
+                tree.name(node, tree.time + 30)
         elif what < 0.15:
             node = rng.choice(relays)
             tree.stop(node, clean=rng.random() < 0.5)

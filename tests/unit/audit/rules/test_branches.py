@@ -185,6 +185,23 @@ def test_message_of_a_parent_that_was_left_is_late_or_misrouted(after: int, stra
     assert all((row.name, row.uuid, row.sequence) == ("a1", two.upper.uuid, 1) for row in found)
 
 
+@pytest.mark.parametrize("to", ["relay", "origin"])
+def test_messages_of_a_parent_that_nothing_names_are_no_strays(to: str) -> None:
+    """The replica is killed before the first hello of its new parent."""
+    two = TwoRelays()
+    tree, agent = two.tree, two.agents[1]
+    lower = {"service": "r2", "uuid": two.lower.uuid, "sequence": 1}
+    origin = {"service": "s", "uuid": two.tree.uuid, "sequence": 1}
+    tree.time += GRACE
+    mine = tree.receiving[agent]
+    mine.record(tree.time, kind="parent", cause="tcp://elsewhere")
+    mine.record(tree.time + 1, **{**tree.links[0], **(lower if to == "relay" else origin), "outcome": "old"})
+    tree.stop(agent)
+    oracle = judged(tree)
+    assert (oracle.strays(), anomalies(oracle)) == ([], set())
+    assert Counter(row.verdict for row in oracle.delivery()) == {"ok": 15}
+
+
 @pytest.mark.parametrize("missing", ["relay", "replica", "both"])
 def test_missing_journal_of_a_relay_is_missing_evidence(missing: str) -> None:
     two = TwoRelays()

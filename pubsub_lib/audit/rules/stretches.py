@@ -1,0 +1,45 @@
+"""To which publisher a run with parents listened, and when (audit-verdicts.md, "Relays")."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+from pyspark.sql import Row
+
+from pubsub_lib.audit.rules.base_tables import FOREVER
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Records from ``begin`` on, and before ``end`` if there is one, in which a run follows ``service``. ``named``: the
+    first one that names it.
+    """
+
+    service: str
+    begin: Row
+    named: Row
+    end: Row | None
+
+
+def stretches(parents: Sequence[Row]) -> Iterator[Stretch]:
+    """The stretches of a run, from its ``parent`` records in their order."""
+    move: Row | None = None
+    current: tuple[str, Row, Row] | None = None
+    for row in parents:
+        if row["uuid"] and current is not None and row["service"] == current[0]:
+            continue
+        if current is not None:
+            yield Stretch(*current, row)
+        if row["uuid"]:
+            current = row["service"], move or row, row
+            move = None
+        else:
+            current, move = None, row
+    if current is not None:
+        yield Stretch(*current, None)
+
+
+def unnamed(parents: Sequence[Row]) -> Iterator[dict[str, int]]:
+    """From each move of a run to its next ``parent`` record, by number: nothing names its parent yet."""
+    for row, after in pairwise([*parents, None]):
+        if row is not None and not row["uuid"]:
+            yield {"begin": row["number"], "end": FOREVER if after is None else after["number"]}
