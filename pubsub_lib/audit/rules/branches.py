@@ -30,7 +30,7 @@ count; a child, or a publisher, in a branch; what a relay applied, and therefore
 """
 _OF_RUN: Final = [("domain", pa.string()), ("run", pa.string())]
 _TEXTS: Final = [(name, pa.string()) for name in ("place", "role", "branch")]
-_RANGES: Final = pa.list_(pa.struct([("begin", pa.int64()), ("end", pa.int64())]))
+_RANGES: Final = pa.list_(pa.struct([(name, pa.int64()) for name in ("begin", "end", "until")]))
 _PLACES: Final = pa.schema([*_OF_RUN, *_TEXTS, ("parents", pa.list_(pa.string())), ("unnamed", _RANGES)])
 _NUMBERS: Final = [(f"of_{name}", pa.int64()) for name in ("begin", "named", "end", "end_wall", "end_mono")]
 _STRETCHES: Final = pa.schema([*_OF_RUN, *_NUMBERS])
@@ -81,7 +81,9 @@ class Split(msgspec.Struct, frozen=True):
         return settled(found.join(lookup(until), "of", "left").drop("of"))
 
 
-def split(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFrame, known: Overview) -> Split:
+def split(
+    rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFrame, known: Overview, settings: AuditSettings
+) -> Split:
     """The records of all places. Without relays nothing is computed."""
     if not known.relayed:
         return Split(rows, events, overview, runs)
@@ -91,7 +93,7 @@ def split(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFra
     narrow = events.filter(naming).select(*RUN, "number", "wall", "mono", "kind", "service", "uuid")
     for row in sorted(narrow.collect(), key=lambda row: row["number"]):
         of_runs[row["domain"], row["run"]].append(row)
-    found = _Places(known.runs, of_runs)
+    found = _Places(known.runs, of_runs, settings)
     places = lookup(small(spark, list(found.places()), _PLACES))
     placed = narrowed(_placed_rows(rows, places))
     return Split(
@@ -106,7 +108,9 @@ def split(rows: DataFrame, events: DataFrame, overview: DataFrame, runs: DataFra
 class _Places:
     """Which run takes part where. ``of_runs``: the records of each run that name parents, and the relay of the run."""
 
-    def __init__(self, runs: Iterable[Row], of_runs: Mapping[tuple[str, str], Sequence[Row]]) -> None:
+    def __init__(
+        self, runs: Iterable[Row], of_runs: Mapping[tuple[str, str], Sequence[Row]], settings: AuditSettings
+    ) -> None:
         self._runs = list(runs)
         self._stretches: dict[tuple[str, str], list[Stretch]] = {}
         self._unnamed: dict[tuple[str, str], list[dict[str, int]]] = {}
@@ -116,7 +120,7 @@ class _Places:
             parents = [row for row in rows if row["kind"] == "parent"]
             if parents:
                 self._stretches[key] = list(stretches(parents))
-                self._unnamed[key] = list(unnamed(parents))
+                self._unnamed[key] = list(unnamed(parents, settings))
             self._sources[key] |= {row["service"] for row in rows if row["kind"] == "interest"}
         self._relays = {(domain, name) for (domain, _), names in self._sources.items() for name in names}
         self._branches = {(key[0], each.service) for key, found in self._stretches.items() for each in found}
@@ -171,8 +175,10 @@ def _placed_rows(rows: DataFrame, places: DataFrame) -> DataFrame:
     kind, service = F.col("kind"), F.col("service")
     data = kind == "data"
     receipt = data & (F.col("uuid") != "") & (F.col("sequence") > 0)
-    number = F.col("number")
-    awaited = F.exists("unnamed", lambda each: (each["begin"] < number) & (number < each["end"]))
+    number, wall = F.col("number"), F.col("wall")
+    awaited = F.exists(
+        "unnamed", lambda each: (each["begin"] < number) & (number < each["end"]) & (wall <= each["until"])
+    )
     strange = receipt & ~F.array_contains("parents", service) & ~awaited
     kept = (
         _is(_ALL)

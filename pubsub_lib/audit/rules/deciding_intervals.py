@@ -180,9 +180,11 @@ def _returned(settings: AuditSettings) -> Column:
             & (each["until"] == FOREVER)  # the base at any time: of the first sync of its interval
             & (each["read"] > -FOREVER)
             & (each["base"] >= F.col("position"))
-            & ~replaced(each["reached"], each["lows"], settings)
+            # An earlier one read another history, which a restore replaced.
+            & (each["reached"]["wall"] >= committed_at() - settings.grace)
         ),
     )
+
     def times(each: Column) -> Column:
         return F.struct(each["reached"]["wall"].alias("wall"), each["read"].alias("began"))
 

@@ -99,7 +99,7 @@ def audit(
     runs = settled(run_ends.with_ends(runs, listed or {}, settings))
     domains = settled(base_tables.domains(runs, settings))
     without_objects = narrowed(rows.filter(F.col("kind") != "object"))
-    split = branches.split(without_objects, events, overview, runs, of_runs)
+    split = branches.split(without_objects, events, overview, runs, of_runs, settings)
     known = _known(split, kinds, domains, settings, of_runs.polled)
     delivered, strayed, source = _judged(split.rows, known, settings, fast=of_runs.sent >= fast_path_from)
     skews = known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until")

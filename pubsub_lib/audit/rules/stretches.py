@@ -7,6 +7,7 @@ import msgspec
 from pyspark.sql import Row
 
 from pubsub_lib.audit.rules.base_tables import FOREVER
+from pubsub_lib.audit.settings import AuditSettings
 
 
 class Stretch(msgspec.Struct, frozen=True):
@@ -38,8 +39,11 @@ def stretches(parents: Sequence[Row]) -> Iterator[Stretch]:
         yield Stretch(*current, None)
 
 
-def unnamed(parents: Sequence[Row]) -> Iterator[dict[str, int]]:
-    """From each move of a run to its next ``parent`` record, by number: nothing names its parent yet."""
+def unnamed(parents: Sequence[Row], settings: AuditSettings) -> Iterator[dict[str, int]]:
+    """From each move of a run to its next ``parent`` record, by number, and ``until`` a time: nothing names its parent
+    yet. A parent that is not named until then, or whose name is among lost records, hides nothing for ever.
+    """
     for row, after in pairwise([*parents, None]):
         if row is not None and not row["uuid"]:
-            yield {"begin": row["number"], "end": FOREVER if after is None else after["number"]}
+            end = FOREVER if after is None else after["number"]
+            yield {"begin": row["number"], "end": end, "until": row["wall"] + settings.reach}

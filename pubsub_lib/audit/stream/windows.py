@@ -93,9 +93,11 @@ def _summary(path: Path) -> Closed:
 
 
 def _revisable(out: Path, domains: Iterable[str]) -> dict[tuple[str, int], Closed]:
-    """The last revisions of the windows with a loss in their first result: a loss may turn out to be late."""
+    """The last revisions of the windows with a loss in their first result, which may turn out to be late; or with what
+    is late already, but may turn out to have come by a message.
+    """
     first = {each.key for name in domains for each in _read(out / "windows" / folder_of(name), f"window=*/{SUMMARY}")
-             if each.balance.lost}  # fmt: skip
+             if each.balance.lost or any(count.verdict == "late" for count in each.counts)}  # fmt: skip
     return {each.key: each for each in written(out) if each.key in first} if first else {}
 
 

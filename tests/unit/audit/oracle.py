@@ -138,6 +138,8 @@ class Oracle:
         for row in self.rows:
             if row.kind == "parent":
                 self.named[row.run] |= {row.service} if row.uuid else set()
+        self.expects_what_was_sent = not any(row.side == "store" for row in self.rows)
+        """Of polling replicas; without a commit."""
         self.publications = self._publications()
         self.commits = self._commits()
         self.polling = {row.run for row in self.rows if row.kind == "interest" and row.cause == "poll"}
@@ -162,9 +164,12 @@ class Oracle:
     # -- definitions ---------------------------------------------------------------------------------------------
 
     def _awaits_a_name(self, row: Row) -> bool:
-        """Whether the child had moved to another address, and nothing had named who is there."""
+        """Whether the child had just moved to another address, and nothing had named who is there."""
+        if row.run not in self.named:
+            return False
         known = [each for each in self.runs[row.run] if each.kind == "parent" and each.number < row.number]
-        return row.run in self.named and bool(known) and not max(known, key=lambda each: each.number).uuid
+        last = max(known, key=lambda each: each.number, default=None)
+        return last is not None and not last.uuid and row.wall <= self.horizon(last.wall)
 
     def _is_receipt(self, row: Row) -> bool:
         """False: the run has lost its subscriptions, and the record may be of a change that it read by polling."""
@@ -410,7 +415,7 @@ class Oracle:
             if points.get((topic, position, nonce), INFINITE) > self.horizon(p):
                 found.append(Item("unpublished", service, "", topic, 0, position, nonce, p, ""))
             found.append(Item("polled", service, "", topic, 0, position, nonce, p, ""))
-        if not any(row.side == "store" for row in self.rows):
+        if self.expects_what_was_sent:
             for topic, position, nonce in points.keys() - self.commits.keys():
                 rows = self._sent_at((topic, position, nonce))
                 p = min([row.written for row in rows if row.written > 0] or [row.wall for row in rows])
@@ -669,8 +674,9 @@ class Oracle:
         """Whether a later interval of the replica began with a sync that has the item."""
         every = self.matching(item.topic, name, polling=item.kind == "polled")
         (place,) = [number for number, each in enumerate(every) if each[:3] == interval[:3]]
-        based = [each for each in every[place + 1 :] if each.reached is None and each.base is not None]
-        return any(not self._base_is_below(item, each) for each in based)
+        firsts = [each.syncs[0] for each in every[place + 1 :] if each.reached is None and each.syncs]
+        since = self._committed_at(item) - self.grace
+        return any(row.position >= item.position and row.wall >= since for row in firsts)
 
     def _end(self, interval: Interval) -> int | None:
         if interval.dropped is not None:

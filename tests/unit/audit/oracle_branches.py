@@ -49,7 +49,7 @@ class Branch(Oracle):
         self.whole, self.service = whole, service
         self.window, self.grace, self.bound, self.silence = whole.window, whole.grace, whole.bound, whole.silence
         self.kept, self.branches, self.named, self._skews = {}, [], {}, {}
-        self.polling = whole.polling
+        self.polling, self.expects_what_was_sent = whole.polling, False
         self.stretches = {
             run: [each for each in stretches(whole.runs[run]) if each.service == service] for run in whole.named
         }

@@ -117,9 +117,10 @@ def order(interval: Fields) -> tuple[int, str, int]:
 
 def returned(item: Fields, later: Sequence[Fields]) -> tuple[int, int] | None:
     """Wall and begin of the earliest first sync, at any time, of those that have the item."""
-    syncs = [each["syncs"] for each in later if each["syncs"] and each["syncs"][0]["since"] != FOREVER]
-    there = [some[0] for some in syncs if some[0]["position"] >= item["position"] and not replaced(item, some[0], some)]
-    return min(((sync["wall"], sync["began"]) for sync in there), default=None)
+    since = min(item["p"], item["written"] or item["p"]) - SETTINGS.grace
+    firsts = [each["syncs"][0] for each in later if each["syncs"] and each["syncs"][0]["since"] != FOREVER]
+    having = [sync for sync in firsts if sync["position"] >= item["position"] and sync["wall"] >= since]
+    return min(((sync["wall"], sync["began"]) for sync in having), default=None)
 
 
 def replaced(item: Fields, sync: Fields, syncs: Sequence[Fields]) -> bool:
