@@ -232,7 +232,7 @@ def _endpoint(serving: Serving, settings: Settings, service: ServiceSettings) ->
     routes = status_page.routes(status) if service.status_page else {}
     made: Endpoint = make(
         service, syncs.counters_with(serving.counters), syncs.gauges_with(serving.gauges), serving.latencies,
-        serving.problems, settings.insecure, {**routes, **syncs.routes}, syncs.streams,
+        lambda: [*serving.problems(), *serving.stuck()], settings.insecure, {**routes, **syncs.routes}, syncs.streams,
     )  # fmt: skip
     made.start()
     return made

@@ -61,7 +61,8 @@ class StandbyService:
         self._lease = service.lease
         self._max_quiet = max_quiet(service.lease, service.follow_interval)
         self._max_busy = longest_step(settings.store)
-        self._position = 0
+        self._position: int | None = None
+        """None: the copy was not read yet."""
         self._loops = {"standby": PeriodicThread("standby", self._look)}
         self._running = False
 
@@ -120,8 +121,9 @@ class StandbyService:
         return {"failures": {name: loop.failures for name, loop in self._loops.items()}}
 
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
-        """The position of the copy. Any thread, does not block."""
-        return {"standby": {"position": float(self._position)}}
+        """The position of the copy, after its first reading. Any thread, does not block."""
+        position = self._position
+        return {"standby": {} if position is None else {"position": float(position)}}
 
     def latencies(self) -> Mapping[str, Latencies]:
         """It measures none."""

@@ -132,21 +132,25 @@ def _problems(status: Status) -> str:
         warnings.append("The journal cannot be written; see the service's log.")
     if status.excluded:
         number_of = len(status.excluded)
-        named = [f"{name(service)} (UUID {text(uuid)})" for service, uuid in status.excluded[:MAX_NAMED]]
+        workers = [f"{name(service)} (UUID {text(uuid)})" for service, uuid in status.excluded[:MAX_NAMED]]
         if number_of > MAX_NAMED:
-            named.append(f"and {number_of - MAX_NAMED} more")
+            workers.append(f"and {number_of - MAX_NAMED} more")
         warnings.append(
             f"Messages of {number_of} worker{'s' * (number_of > 1)} are not used, because they named changes that the "
-            f"database does not contain: {', '.join(named)}. See the service's log."
+            f"database does not contain: {', '.join(workers)}. See the service's log."
         )
-    found = bullets(map(text, status.problems), "problems") if status.problems else paragraph("No problems.")
-    return section("problems", "Problems", found, bullets(warnings, "problems") if warnings else "")
+    named = [*map(text, status.problems), *warnings]
+    return section("problems", "Problems", bullets(named, "problems") if named else paragraph("No problems."))
 
 
 def _services(status: Status) -> str:
     if status.role == STANDBY:
-        position = number(status.gauges.get("standby", {}).get("position"))
-        last = f"Its copy had the position {position} at the last reading."
+        position = status.gauges.get("standby", {}).get("position")
+        last = (
+            "Its copy was not read yet."
+            if position is None
+            else f"Its copy had the position {number(position)} at the last reading."
+        )
         return section("services", "Services", paragraph(_STANDBY + last))
     if not status.database:
         return section("services", "Services", paragraph(_NO_DIRECTORY))

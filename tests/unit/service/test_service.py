@@ -2,6 +2,7 @@
 
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
@@ -25,6 +26,7 @@ from pubsub_lib.errors import ConfigError, DriverError, TransportError
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.publisher.worker import Worker
+from pubsub_lib.service import main
 from pubsub_lib.service.metrics import endpoint_of
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.store import schema
@@ -212,6 +214,25 @@ def test_service_is_registered_while_it_runs(
     assert store.directory.live() == []
     assert (store.directory.holder("orphans"), store.directory.holder("maintenance")) == (None, None)
     assert service.problems()[0] == "the service is not running"
+
+
+def test_ready_its_metric_and_the_page_name_a_hanging_thread(
+    config: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = "the thread 'publisher' has not ended its step for 500 s"
+    with PublisherService(config, QUICK) as service:
+        assert poll(lambda: not service.problems(), LONG)
+        monkeypatch.setattr(service, "stuck", lambda: [hangs])
+        serving = msgspec.structs.replace(QUICK, metrics_port=-1)
+        with closing(main._endpoint(service, config, serving)) as endpoint:
+            at = f"http://127.0.0.1:{endpoint.port}"
+            with pytest.raises(urllib.error.HTTPError, match="503") as caught:
+                urllib.request.urlopen(f"{at}/ready", timeout=LONG)
+            assert hangs in caught.value.read().decode()
+            with urllib.request.urlopen(f"{at}/metrics", timeout=LONG) as answer:
+                assert "pubsub_service_ready 0.0" in answer.read().decode()
+            with urllib.request.urlopen(f"{at}/status", timeout=LONG) as answer:
+                assert "Not ready: 1 problem" in answer.read().decode()
 
 
 def test_service_enters_the_free_port_that_it_bound(sqlite_url: str) -> None:

@@ -98,6 +98,13 @@ def test_excluded_workers_beyond_the_maximum_are_counted() -> None:
     assert f"Messages of {MAX_NAMED + 2} workers are not used" in words
     assert f"(UUID {MAX_NAMED - 1:032x}), and 2 more. See" in words
     assert f"{MAX_NAMED:032x}" not in words
+    assert "No problems." not in words
+
+
+def test_page_of_a_journal_that_cannot_be_written_has_a_problem() -> None:
+    words = Words(page(status(gauges={"broken": {"journal": 1.0}}))).text
+    assert "The journal cannot be written" in words
+    assert "No problems." not in words
 
 
 def test_empty_service_has_a_page() -> None:
