@@ -91,6 +91,10 @@ class View(msgspec.Struct, frozen=True):
     services: tuple[ServiceRow, ...]
     topics: tuple[TopicRow, ...]
     """Topics that lag first, then the busiest."""
+    read: bool = True
+    """Whether the store was ever read."""
+    some: bool = False
+    """Whether only named topics are shown."""
 
 
 class _Topic:
@@ -145,6 +149,9 @@ class TopModel:
         position = heads.store.position
         if self._head is not None and position > self._head:
             self._written.add(now, position - self._head)
+        elif self._head is not None and position < self._head:  # a restored backup: its positions come again
+            for topic in self._topics.values():
+                topic.received = min(topic.received, position)
         self._head = position
         for name, head in heads.topics.items():
             if self._only and name not in self._only:
@@ -218,6 +225,8 @@ class TopModel:
             error=self._error,
             services=tuple(services),
             topics=tuple(topics),
+            read=self._head is not None,
+            some=bool(self._only),
         )
 
     def _judge(self, topic: _Topic, now: float) -> None:

@@ -72,13 +72,16 @@ class TopView:
                 Text(str(each.holes), style="bold red" if each.holes else ""),
             )  # fmt: skip
         if not self._view.services:
-            table.add_row("none")
+            table.add_row("none" if self._view.read else "not read yet")
         return table
 
     def _topics(self, maximum: int, width: int) -> Table:
         shown = self._view.topics[:maximum]
+        nothing = "nothing was ever written" + " to these topics" * self._view.some
+        nothing = nothing if self._view.read else "not read yet"
+        names = [each.topic for each in shown] or [nothing]
         table = _table(
-            min(width, max([20, *(cell_len(each.topic) for each in shown)]) + _NUMBERS),
+            min(width, max([20, *map(cell_len, names)]) + _NUMBERS),
             ("topic", 1, False), ("objects", 0, True), ("head", 0, True), ("chg/s", 0, True), ("lag", 0, True),
             ("holes", 0, True),
         )  # fmt: skip
@@ -90,7 +93,7 @@ class TopView:
                 Text(str(each.holes), style="bold red" if each.holes else ""),
             )  # fmt: skip
         if not self._view.topics:
-            table.add_row("nothing was ever written")
+            table.add_row(nothing)
         return table
 
     def _foot(self, services: int, topics: int) -> str:

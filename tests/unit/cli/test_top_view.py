@@ -3,6 +3,7 @@
 import io
 import itertools
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,7 +78,16 @@ def test_more_services_than_fit_are_counted() -> None:
 def test_view_of_an_empty_store() -> None:
     lines = drawn(EMPTY, 80, 24)
     assert lines[4].rstrip() == "none"
-    assert any(line.startswith("nothing was ever written") for line in lines)
+    assert any(line.rstrip() == "nothing was ever written" for line in lines)
+    lines = drawn(msgspec.structs.replace(EMPTY, some=True), 80, 24)
+    assert any(line.startswith("nothing was ever written to these topics") for line in lines)
+
+
+@pytest.mark.parametrize("error", ["", "the database is unreachable"])
+def test_view_of_a_store_that_was_not_read_claims_nothing(error: str) -> None:
+    lines = drawn(msgspec.structs.replace(EMPTY, read=False, error=error), 80, 24)
+    assert sum(line.startswith("not read yet") for line in lines) == 2
+    assert not any(line.startswith(("none", "nothing")) for line in lines)
 
 
 def test_view_shows_an_expired_lease_and_a_store_error() -> None:
