@@ -109,11 +109,11 @@ class Summary(NamedTuple):
     unsynced: int
     """Number of agents that were not synced."""
     stalest: Agent | None
-    """The one that announced the largest staleness; None: all were not synced."""
+    """The one that may be stalest now: by what it announced, and the age of that; None: all were not synced."""
 
     @property
     def max_staleness(self) -> float:
-        """The largest staleness in seconds; 0.0 without one."""
+        """By how many seconds the stalest may be stale now; 0.0 without one."""
         return _staleness(self.stalest) if self.stalest is not None else 0.0
 
 
@@ -133,7 +133,8 @@ def merged(agents: Iterable[Agent]) -> list[Agent]:
 
 
 def _staleness(agent: Agent) -> float:
-    return agent.staleness or 0.0
+    """An agent that was killed or stopped after its announcement is no fresher than that."""
+    return (agent.staleness or 0.0) + agent.age
 
 
 _announcement = msgspec.json.Decoder(Announcement).decode

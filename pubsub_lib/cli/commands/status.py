@@ -236,8 +236,8 @@ def _service_text(each: Mapping[str, Any]) -> str:
 def _published_text(each: Mapping[str, Any]) -> str:
     last = each["last_published"]
     if last is None:
-        return f"published none of the newest {RECENT:,} changes"
-    return f"last published {last} {duration(each['last_published_seconds_ago'])} ago"
+        return f"none of the newest {RECENT:,} changes is its own"
+    return f"has read its change {last} of {duration(each['last_published_seconds_ago'])} ago"
 
 
 def _quarantined_text(found: Sequence[Mapping[str, Any]]) -> str:

@@ -10,7 +10,7 @@ def test_agents_are_shown_as_a_tree_with_the_stalest() -> None:
     relay = agent(uuid="r1", name="relay-1", role="relay", parent="", topics=(ALL,), topics_total=1, staleness=0.5)
     fresh, new = agent(), agent(uuid="a2", name="agent-2", topics=("t",) * 4, topics_total=900, staleness=None)
     words = Words(page(status(agents=agents(fresh, new, relay, left_out=7)))).text
-    assert "3 agents: 1 not synced, the stalest, agent-1, 1.2 s" in words
+    assert "3 agents: 1 not synced, the stalest, agent-1, 13.2 s" in words
     begin = words.index("api-1 origin")
     assert words[begin:].startswith(
         "api-1 origin, 3 below relay-1 relay on edge-1, version 0.1.0, 2 below all 12.0 s ago 0.5 s "

@@ -151,6 +151,7 @@ def test_gauges_are_the_number_and_the_largest_staleness() -> None:
     registry = AgentRegistry("own")
     assert registry.gauges(0.0) == {"known": 0.0, "left_out": 0.0, "unsynced": 0.0, "max_staleness": 0.0}
     registry.receive(announcement("relay", agent("a", staleness=7.5), left_out=2), 0.0)
-    assert registry.gauges(1.0) == {"known": 2.0, "left_out": 2.0, "unsynced": 0.0, "max_staleness": 7.5}
+    assert registry.gauges(1.0) == {"known": 2.0, "left_out": 2.0, "unsynced": 0.0, "max_staleness": 8.5}
     registry.receive(announcement("relay", agent("a", staleness=None)), 1.0)
     assert registry.gauges(1.0) == {"known": 2.0, "left_out": 0.0, "unsynced": 1.0, "max_staleness": 0.5}
+    assert registry.gauges(3.0)["max_staleness"] == 2.5, "it may have been stopped since"
