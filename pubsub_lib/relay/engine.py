@@ -15,6 +15,7 @@ from pubsub_lib.core.relay_contents import RelayedState
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.topic_copy import Part, TopicCopy
+from pubsub_lib.core.tracker_counters import Faults
 from pubsub_lib.errors import PubSubError, StoreUnavailable
 from pubsub_lib.journal import Journal
 from pubsub_lib.logs import logger
@@ -94,6 +95,10 @@ class RelayEngine(Engine):
         """The directory was read. Any thread; waits for the lock."""
         super().on_directory(uuids)
         self._ask_above()
+
+    def faults(self) -> Faults:
+        """The counters of faults, which go on counting. Without the lock: each is one number."""
+        return self._state.faults
 
     # -- from below ----------------------------------------------------------------------------------------------------
 

@@ -52,6 +52,9 @@ class Reading(msgspec.Struct, frozen=True):
     """Questions of replicas below that wait for an answer."""
     above: int
     """Publishers above from which a hello was received lately, and those above them."""
+    polling: bool
+    quarantined: int
+    """Publishers above whose messages are not used."""
 
 
 class RelayRuntime:
@@ -208,6 +211,8 @@ class RelayRuntime:
             mismatching=tracker.mismatching,
             waiting=self._engine.core.waiting,
             above=len(relay.path(now)),
+            polling=tracker.freshness.is_polling(now),
+            quarantined=len(state.quarantine.excluded(now)),
         )
 
     def counters(self) -> Mapping[str, Mapping[str, int]]:
@@ -227,6 +232,7 @@ class RelayRuntime:
                 "full": sum(dict(tracker.fulls).values()),
                 "failed": tracker.syncs_failed,
             },
+            "faults": {**msgspec.structs.asdict(self._engine.faults()), "contradicted": tracker.contradicted},
             "relayed": {
                 **counts,
                 "oversized": core.relay.oversized,

@@ -241,6 +241,8 @@ class RelayService:
                 "proof_age": reading.staleness,
                 "questions_waiting": float(reading.waiting),
                 "publishers_above": float(reading.above),
+                "polling": float(reading.polling),
+                "quarantined": float(reading.quarantined),
             },
         }
 

@@ -14,6 +14,8 @@ from _processes import poll
 from pubsub_lib import Publisher, Replica, Settings, Store
 from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.model import ALL, Delta, Full, SyncAnswer, Want
+from pubsub_lib.core.quarantine import CONTRADICTIONS, SPACING
+from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.journal.reading import read
@@ -314,6 +316,22 @@ def test_second_address_of_the_same_parent_is_used_as_the_first_one(origin: Sett
                 parents._moved("its network is cut")
             parents._thread.wake()
             assert poll(lambda: parents.channel == (addresses[1], 8867), LONG), "its hellos are taken for late ones"
+
+
+def test_what_a_relay_finds_wrong_is_counted(origin: Settings, store: Store) -> None:
+    relay = relay_of(bound(origin.store_url, "relay-1"), store, origin.bind_address)
+    with relay:
+        assert poll(lambda: is_fresh(relay) and not relay.reading().polling, LONG)
+
+        def quarantine(state: ReplicaState) -> None:
+            now = relay._engine.now()
+            for number in range(CONTRADICTIONS):
+                state.quarantine.contradicted(("api-1", "1" * 32), now + number * (SPACING + 1.0), now)
+
+        relay._engine.read(quarantine)
+        assert relay.reading().quarantined == 1
+        relay._engine.faults().rotted += 2
+        assert relay.counters()["faults"] == {"guarded": 0, "mismatches": 0, "rotted": 2, "contradicted": 0}
 
 
 def test_rule_r6_hellos_do_not_name_a_parent_that_was_left(origin: Settings, store: Store) -> None:

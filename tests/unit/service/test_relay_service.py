@@ -91,6 +91,8 @@ def test_relay_finds_the_origin_and_serves_a_replica_that_names_it(origin: Setti
         gauges = relay.gauges()["relay"]
         assert (gauges["topics"], gauges["served"]) == (3.0, 3.0)
         assert gauges["proof_age"] < LONG
+        assert (gauges["polling"], gauges["quarantined"]) == (0.0, 0.0)
+        assert relay.counters()["faults"] == {"guarded": 0, "mismatches": 0, "rotted": 0, "contradicted": 0}
     assert [each.service for each in store.directory.live()] == ["api-1"]
 
 
