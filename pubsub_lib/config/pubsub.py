@@ -22,8 +22,6 @@ POLLING_DRIVER: Final = "db_polling_pubsub_driver"
 """The driver of a replica while publish-subscribe is off."""
 SWITCH: Final = "enable_df_pub_sub"
 """Dragonflow's name of our option ``enable_pub_sub``."""
-WILDCARDS: Final = ("*", "0.0.0.0", "[::]")  # noqa: S104 - recognized, not bound
-"""Hosts of addresses that bind every interface."""
 _IPV6: Final = 6
 
 
@@ -129,7 +127,7 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         """
         for ip in self.publishers_ips:
             _check_host("publishers_ips", ip, self.publisher_transport)
-            if ip in WILDCARDS:
+            if binds_every_interface(ip):
                 raise ConfigError(
                     f"the option 'publishers_ips' in group [{GROUP}] holds {ip!r}, to which no replica can connect; "
                     "name the addresses of the hosts that run a publisher, or set local_ip"
@@ -205,7 +203,7 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     @property
     def _restricted(self) -> bool:
-        return self.publisher_bind_address in WILDCARDS and not (self.insecure or self.keys)
+        return binds_every_interface(self.publisher_bind_address) and not (self.insecure or self.keys)
 
     @property
     def _alone(self) -> str:
@@ -213,6 +211,14 @@ class PubSubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     def _address(self, host: str) -> str:
         return f"{self.publisher_transport}://{host}:{self.publisher_port}"
+
+
+def binds_every_interface(host: str) -> bool:
+    """Whether the host of an address is ``*``, or the unspecified IP address in any spelling, such as ``[::0]``."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return host == "*"
 
 
 def _check_host(option: str, host: str, transport: str) -> None:

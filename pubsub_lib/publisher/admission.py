@@ -9,7 +9,7 @@ import msgspec
 from pubsub_lib import loader
 from pubsub_lib.api import Client
 from pubsub_lib.api import Publisher as DriverPublisher
-from pubsub_lib.config.pubsub import WILDCARDS
+from pubsub_lib.config.pubsub import binds_every_interface
 from pubsub_lib.errors import ConfigError, PubSubError, TransportError, UsageError
 from pubsub_lib.free_port import has_free_port
 from pubsub_lib.logs import logger
@@ -146,7 +146,7 @@ def admission_of(settings: Settings, store: object, driver: DriverPublisher, own
     if own_uuid:
         _check_port(settings)
         address = settings.bind_address
-        if address.partition("://")[2].rpartition(":")[0] in WILDCARDS:
+        if binds_every_interface(address.partition("://")[2].rpartition(":")[0]):
             raise ConfigError(
                 f"replicas find a publisher with keys by its address in the directory, and {address} names no host; "
                 "set publisher_bind_address in [pubsub] to this host's address"

@@ -17,7 +17,7 @@ from sqlalchemy import URL
 from pubsub_lib import contract, loader
 from pubsub_lib.config import dragonflow, installed_drivers, options
 from pubsub_lib.config.program import JOURNAL_PREFIX
-from pubsub_lib.config.pubsub import GROUP, WILDCARDS
+from pubsub_lib.config.pubsub import GROUP, binds_every_interface
 from pubsub_lib.config.reading import Configuration
 from pubsub_lib.config.service import STANDBY, ServiceSettings
 from pubsub_lib.core.leased_publishers import RELAY
@@ -127,7 +127,7 @@ def _driver(found: _Found) -> Iterator[str]:
 def _reachable_here(found: _Found) -> Iterator[str]:
     """Replicas of this host connect to the address that the service binds."""
     bound = found.bound
-    if not _comparable(found) or bound in WILDCARDS:
+    if not _comparable(found) or binds_every_interface(bound):
         return
     for ip in found.publishers:
         if found.is_own(ip) and not _same(ip, bound) and not (is_loopback_host(ip) and is_loopback_host(bound)):
@@ -142,12 +142,12 @@ def _in_directory(found: _Found) -> Iterator[str]:
     bound, address = found.bound, _host(found.service.address)
     if not found.settings.store_url or not is_loopback_host(address):
         return
-    if found.address_given and bound and not is_loopback_host(bound) and bound not in WILDCARDS:
+    if found.address_given and bound and not is_loopback_host(bound) and not binds_every_interface(bound):
         yield (
             f"address in [{options.SERVICE_GROUP}] is {found.service.address}, but the service binds {bound}; "
             f"set address to tcp://{bound}:{found.values['publisher_port']}, or leave it out"
         )
-    if not found.address_given and bound in WILDCARDS:
+    if not found.address_given and binds_every_interface(bound):
         yield (
             f"publisher_bind_address = {bound} lets other hosts connect, but the directory would name the service as "
             f"{found.service.address}, which leads every replica to its own host; set local_ip to this host's address"

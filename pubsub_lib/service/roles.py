@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from pubsub_lib.config import options
-from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER, WILDCARDS
+from pubsub_lib.config.pubsub import GROUP, POLLING_DRIVER, binds_every_interface
 from pubsub_lib.config.service import STANDBY, ServiceSettings
 from pubsub_lib.core.envelope import MAX_ADDRESS, MAX_INSTEAD
 from pubsub_lib.core.leased_publishers import RELAY
@@ -174,8 +174,8 @@ def _check_drain(settings: Settings, service: ServiceSettings) -> None:
 def _is_own(channel: ChannelUrl, service: ServiceSettings) -> bool:
     """Whether a URL is certainly that of this service's HTTP endpoint. No host's name is looked up."""
     own, host = service.metrics_address.strip("[]"), channel.host
-    same = host == own or (host in _THIS_HOST and {own, f"[{own}]"} & {*_THIS_HOST, *WILDCARDS})
-    return bool(same) and not channel.tls and channel.port == service.metrics_port
+    same = host == own or (host in _THIS_HOST and (own in _THIS_HOST or binds_every_interface(own)))
+    return same and not channel.tls and channel.port == service.metrics_port
 
 
 def _check_database(settings: Settings) -> None:

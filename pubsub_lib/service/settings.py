@@ -6,7 +6,7 @@ import msgspec
 
 from pubsub_lib import exposure
 from pubsub_lib.config import options
-from pubsub_lib.config.pubsub import GROUP, WILDCARDS
+from pubsub_lib.config.pubsub import GROUP, binds_every_interface
 from pubsub_lib.config.reading import Configuration, refuse_unknown
 from pubsub_lib.config.service import STANDBY, ServiceSettings
 from pubsub_lib.core.leased_publishers import ORIGIN
@@ -137,7 +137,7 @@ def reachable(bind_address: str, local_ip: str) -> str:
     """The directory's address for a service that binds ``bind_address``: replicas cannot connect to a wildcard."""
     scheme, separator, rest = bind_address.partition("://")
     host, colon, port = rest.rpartition(":")
-    return f"{scheme}{separator}{local_ip}{colon}{port}" if host in WILDCARDS else bind_address
+    return f"{scheme}{separator}{local_ip}{colon}{port}" if binds_every_interface(host) else bind_address
 
 
 def _warn_of_loopback(address: str, where: str) -> None:

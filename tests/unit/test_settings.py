@@ -256,7 +256,7 @@ def test_every_interface_is_bound_only_when_insecure_and_a_publisher_is_warned(
     assert ("loopback only" in caplog.text) == (insecure == "false" and name != "")
 
 
-@pytest.mark.parametrize("wildcard", ["*", "0.0.0.0", "[::]"])
+@pytest.mark.parametrize("wildcard", ["*", "0.0.0.0", "[::]", "[::0]", "[0:0:0:0:0:0:0:0]"])
 @pytest.mark.parametrize(
     ("local_ip", "bound"),
     [
@@ -314,7 +314,7 @@ def test_publisher_that_binds_nothing_is_not_warned_of_its_address(
     assert "publisher_bind_address" not in caplog.text
 
 
-@pytest.mark.parametrize("ip", ["*", "0.0.0.0", "[::]"])
+@pytest.mark.parametrize("ip", ["*", "0.0.0.0", "[::]", "[::0]"])
 def test_a_wildcard_in_publishers_ips_is_refused(ip: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'publishers_ips' .*to which no replica can connect"):
         read(tmp_path, f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\npublishers_ips = 10.0.0.1, {ip}\n")

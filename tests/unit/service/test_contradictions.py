@@ -51,8 +51,8 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a host name without keys": (OURS + "publisher_bind_address = api-1\n", "others could reach tcp://api-1:8866"),
     "another spelling of every interface": (
-        OURS + "publisher_bind_address = [::0]\n",
-        "others could reach tcp://[::0]:8866",
+        OURS + "insecure = true\npublisher_bind_address = [::0]\n",
+        "publisher_bind_address = [::0] lets other hosts connect, but the directory would name",
     ),
     "an endpoint for all, without keys": (
         OURS + "[publisher_service]\nmetrics_address = 0.0.0.0\n",
