@@ -453,10 +453,9 @@ class Replica:
         now = self._engine.now()
         tracker, cache = state.tracker, state.cache
         chains = {name: chain_status(tracker, name, now) for name in tracker.topics}
-        error = self._engine.sync_failures.last
-        synced, staleness = self.synced, tracker.staleness(now)
+        error, handled, staleness = self._engine.sync_failures.last, self._handlers.initial_done, tracker.staleness(now)
         return Status(
-            synced=synced,
+            synced=tracker.synced and handled,
             staleness=staleness,
             polling=tracker.freshness.is_polling(now),
             chains=chains,
@@ -471,13 +470,14 @@ class Replica:
             parked=parked,
             problems=problems(
                 self._timing,
-                synced=synced,
+                synced=tracker.synced,
                 staleness=staleness,
                 last_error=error,
                 failure=self._engine.failure,
                 mismatching=tracker.mismatching,
                 started=self._started,
                 subscribed=bool(tracker.topics) or not self._has_subscribed,
+                handled=handled,
             ),
             last_error="" if error is None else str(error),
             indexes={index.name: index.status(MAX_EXAMPLES) for index in cache.indexes()},

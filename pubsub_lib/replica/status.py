@@ -94,7 +94,7 @@ class Status(msgspec.Struct, frozen=True):
 
     @property
     def ready(self) -> bool:
-        """True when the replica's contents can be relied on: synced, and not more stale than the promised bound."""
+        """True when the replica's contents can be relied on: synced, and not more stale than ``max_staleness``."""
         return not self.problems
 
     @property
@@ -136,8 +136,8 @@ def parked_objects(parked: Iterable[tuple[str, Parked]]) -> tuple[ParkedObject, 
 
 
 def max_staleness(timing: Timing) -> float:
-    """The maximum promised staleness, in seconds, of a replica that reaches the store: the bound without any publisher
-    (rule 13), with the longest configured wait for a sync.
+    """The staleness, in seconds, above which a replica is not ready: the bound without any publisher (rule 13), with
+    the longest configured wait for a sync and one that takes no time. The promised bound allows for a sync's time, too.
     """
     return no_publisher_bound(timing, sync_time=0.0)
 
@@ -160,8 +160,11 @@ def problems(
     mismatching: Iterable[str] = (),
     started: bool = True,
     subscribed: bool = True,
+    handled: bool = True,
 ) -> list[str]:
-    """Why a replica is not ready, one sentence each; none when it is."""
+    """Why a replica is not ready, one sentence each; none when it is. ``handled``: whether its handlers have handled
+    the objects that were there at their begin.
+    """
     found = []
     why = "" if last_error is None else f"; the last sync failed: {last_error}"
     if failure is not None:
@@ -173,7 +176,9 @@ def problems(
     elif not synced:
         found.append(f"the replica is not synced yet{why}")
     elif staleness > (maximum := max_staleness(timing)):
-        found.append(f"the replica may be stale by {staleness:.1f} s, more than the promised {maximum:.1f} s{why}")
+        found.append(f"the replica may be stale by {staleness:.1f} s, more than {maximum:.1f} s{why}")
+    if started and synced and not handled:
+        found.append("handlers have not handled all objects that were there when they began; the replica has them")
     found.extend(unfit(topic) for topic in sorted(mismatching))
     return found
 

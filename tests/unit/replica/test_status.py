@@ -29,9 +29,7 @@ def test_replica_is_ready_up_to_the_promised_staleness() -> None:
     maximum = max_staleness(QUICK)
     assert maximum == pytest.approx(3 * 0.3 + 0.1 + (10.0 + 0.02 + 0.01))
     assert found_problems(staleness=maximum) == []
-    assert found_problems(staleness=maximum + 0.1) == [
-        "the replica may be stale by 11.1 s, more than the promised 11.0 s"
-    ]
+    assert found_problems(staleness=maximum + 0.1) == ["the replica may be stale by 11.1 s, more than 11.0 s"]
 
 
 def test_max_staleness_is_the_bound_without_publishers() -> None:
@@ -44,6 +42,8 @@ def test_problems_name_the_last_error() -> None:
     assert found_problems(synced=False, staleness=float("inf"), last=away) == [
         "the replica is not synced yet; the last sync failed: the database is away"
     ]
+    late = problems(QUICK, synced=True, staleness=0.0, last_error=None, failure=None, handled=False)
+    assert late == ["handlers have not handled all objects that were there when they began; the replica has them"]
     assert found_problems(failure=PubSubError("it differs")) == [
         "the consistency check of the replica failed: it differs"
     ]
