@@ -186,4 +186,5 @@ def problems(
 def rejected(driver: Mapping[str, int], tracker: Counters) -> Mapping[str, int]:
     """The counters of messages that were not used, by cause, for the journal."""
     counted = {why: driver.get(why, 0) for why in DRIVER_DROPS}
-    return {**counted, "other_history": tracker.foreign, "overflowed": tracker.overflowed}
+    unused = {name: getattr(tracker, name) for name in ("overflowed", "quarantined", "unleased", "foreign_store")}
+    return {**counted, "other_history": tracker.foreign, **unused}

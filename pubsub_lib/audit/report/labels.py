@@ -39,7 +39,7 @@ BLAMES: Final = {
     "hop": "Handed over by the writer; the service never took it.",
     "service": "Taken by the service; never sent.",
     "relay": "Applied by the relay; never sent to the replicas below.",
-    "wire": "Sent; the replica never received it.",
+    "wire": "Sent; the replica never received it, or did not use its publisher's messages (kind reject).",
     "subscriber": "Received by the replica; neither applied nor settled by a sync in time.",
     "polling": "Committed; polling did not read it in time.",
 }

@@ -12,8 +12,9 @@ from _processes import poll
 
 from pubsub_lib import Replica, Store, Timing
 from pubsub_lib.core.timing import no_publisher_bound
+from pubsub_lib.core.tracker_counters import Counters
 from pubsub_lib.errors import PubSubError, StoreUnavailable
-from pubsub_lib.replica.status import ParkedObject, max_staleness, problems
+from pubsub_lib.replica.status import ParkedObject, max_staleness, problems, rejected
 from tests.unit.world import QUICK, settings
 
 LONG = longest(120.0)
@@ -47,6 +48,14 @@ def test_problems_name_the_last_error() -> None:
     assert found_problems(failure=PubSubError("it differs")) == [
         "the consistency check of the replica failed: it differs"
     ]
+
+
+def test_messages_that_were_not_used_are_named_for_the_journal() -> None:
+    counted = Counters(foreign=1, overflowed=2, quarantined=3, unleased=4, foreign_store=5, old=6)
+    found = rejected({"truncated": 7, "received": 8}, counted)
+    assert {why: count for why, count in found.items() if count} == {
+        "truncated": 7, "other_history": 1, "overflowed": 2, "quarantined": 3, "unleased": 4, "foreign_store": 5,
+    }  # fmt: skip
 
 
 def test_status_of_a_running_replica(sqlite_url: str) -> None:
