@@ -2,8 +2,10 @@
 
 Sans-I/O: links, hello requests, connections, readings and the clock in; envelopes to send out. ``now`` is in seconds of
 a clock that never goes back. Not thread-safe: the caller holds a lock around every call. The caller sends links under
-that lock too, in the order in which it got them. It sends hellos without the lock: a hello that a later link overtakes
-names an older sequence, which is harmless, and its age only has to be true when the hello was made.
+that lock too, in the order in which it got them. A publisher sends hellos without the lock, so that no commit waits for
+one: a hello that a later link overtakes names an older sequence, which is harmless, and its age only has to be true
+when the hello was made. A relay, for which no writer waits, sends hellos under the lock; of those that the transport
+refuses it tries one in a step.
 """
 
 from collections import deque
