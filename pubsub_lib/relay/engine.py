@@ -15,7 +15,6 @@ from pubsub_lib.core.relay_contents import RelayedState
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.topic_copy import Part, TopicCopy
-from pubsub_lib.core.tracker_counters import Faults
 from pubsub_lib.errors import PubSubError, StoreUnavailable
 from pubsub_lib.journal import Journal
 from pubsub_lib.logs import logger
@@ -83,6 +82,8 @@ class RelayEngine(Engine):
         settling = min(SETTLING, timing.stale_after)  # those with several parents then ask another one
         relay = Relay(settings.service_name, uuid, timing, limits, state, now, settling)
         self.core = RelayCore(relay, send, looped, journal)
+        self.faults = state.faults
+        """Counters of faults, which go on counting. Without the lock: each is one number."""
         return state, self.core
 
     def on_envelope(self, envelope: Envelope) -> None:
@@ -95,10 +96,6 @@ class RelayEngine(Engine):
         """The directory was read. Any thread; waits for the lock."""
         super().on_directory(uuids)
         self._ask_above()
-
-    def faults(self) -> Faults:
-        """The counters of faults, which go on counting. Without the lock: each is one number."""
-        return self._state.faults
 
     # -- from below ----------------------------------------------------------------------------------------------------
 

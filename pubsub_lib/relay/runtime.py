@@ -232,7 +232,7 @@ class RelayRuntime:
                 "full": sum(dict(tracker.fulls).values()),
                 "failed": tracker.syncs_failed,
             },
-            "faults": {**msgspec.structs.asdict(self._engine.faults()), "contradicted": tracker.contradicted},
+            "faults": {**msgspec.structs.asdict(self._engine.faults), "contradicted": tracker.contradicted},
             "relayed": {
                 **counts,
                 "oversized": core.relay.oversized,

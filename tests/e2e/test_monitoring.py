@@ -46,25 +46,32 @@ def found_in(families: Iterable[Metric]) -> Iterator[tuple[str, Mapping[str, str
             yield sample.name, sample.labels
 
 
+def shown_by(host: Host) -> list[Metric]:
+    """The metrics of a service."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{host.metrics_port}/metrics", timeout=LONG) as answer:
+        return list(text_string_to_metric_families(answer.read().decode()))
+
+
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
-    """What a service with all of its parts and a replica show after a transaction of a worker."""
+    """What a service with all of its parts, a relay and a replica show after a transaction of a worker."""
     folder = tmp_path_factory.mktemp("host")
     (folder / "journals").mkdir()
     host = Host(folder, f"sqlite:///{folder}/net.db", group_commit="host", journal_folder=f"{folder}/journals")
+    relay = Host(folder / "relay", host.database, "relay-1", role="relay", topics="t0, t1", discovery_interval=0.5)
     try:
         host.service()
+        relay.service()
         worker = host.worker()
         with Watched(host.settings) as watched:
             watched.replica.wait_for(write(worker, 1), LONG)
-            at = f"http://127.0.0.1:{host.metrics_port}/metrics"
-            with urllib.request.urlopen(at, timeout=LONG) as answer:
-                of_service = list(text_string_to_metric_families(answer.read().decode()))
+            of_services = [family for each in (host, relay) for family in shown_by(each)]
             of_replica = list(ReplicaMetrics(watched.replica.status).collect())
     finally:
+        relay.close()
         host.close()
     metrics: dict[str, dict[str, set[str]]] = {}
-    for name, labels in found_in([*of_service, *of_replica]):
+    for name, labels in found_in([*of_services, *of_replica]):
         values = metrics.setdefault(name, defaultdict(set))
         for label, value in labels.items():
             values[label].add(value)

@@ -330,7 +330,7 @@ def test_what_a_relay_finds_wrong_is_counted(origin: Settings, store: Store) -> 
 
         relay._engine.read(quarantine)
         assert relay.reading().quarantined == 1
-        relay._engine.faults().rotted += 2
+        relay._engine.faults.rotted += 2
         assert relay.counters()["faults"] == {"guarded": 0, "mismatches": 0, "rotted": 2, "contradicted": 0}
 
 
