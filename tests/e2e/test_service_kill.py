@@ -15,8 +15,6 @@ from pubsub_lib.cli.listener import listening
 from pubsub_lib.testing.rig import Collector
 from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, pause_between_transactions, write
 
-TRIES = 3
-
 
 @pytest.mark.quick_variants("service.after_send", "service.while_taking_over")
 @pytest.mark.parametrize(
@@ -92,15 +90,6 @@ def test_other_service_publishes_the_unsent_links_of_a_dead_service(tmp_path: Pa
 
 
 def test_sigterm_sends_pushed_messages_and_then_a_goodbye(host: Host, store: Store) -> None:
-    """The service takes what comes until nothing has come for a moment. On a busy machine the moment may be over
-    before the system has delivered anything, but not each time.
-    """
-    assert any(sent_before_the_goodbye(host, store) == 20 for _ in range(TRIES))
-    assert store.directory.live() == []
-
-
-def sent_before_the_goodbye(host: Host, store: Store) -> int:
-    """How many of 20 transactions, which a worker pushes to a service that stands still, the ending service sends."""
     service, worker, received = host.service(), host.worker(), Collector(LONG)
     with listening(host.settings, store, ["t0", "t1"], received):
 
@@ -116,10 +105,10 @@ def sent_before_the_goodbye(host: Host, store: Store) -> int:
         service.send_signal(signal.SIGCONT)
         assert service.wait(LONG) == 0
         received.until(lambda: any(each.hello and each.hello.goodbye for each in list(received.envelopes)), "a goodbye")
-    worker.kill()
+    assert store.directory.live() == []
     ended = next(n for n, each in enumerate(received.envelopes) if each.hello and each.hello.goodbye)
     sent = {message.link.point.position for each in received.envelopes[:ended] for message in each.messages}
-    return len([each for each in sent if before < each <= last])
+    assert len([each for each in sent if before < each <= last]) == 20
 
 
 @pytest.mark.long

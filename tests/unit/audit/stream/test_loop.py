@@ -119,16 +119,20 @@ BELATED = {"late", "corrupt", "duplicate_applied", "stale_applied"}
 
 
 def changed(then: Kept, now: Kept, *, part: bool = False) -> list[object]:
-    """The differences of later verdicts, apart from losses that turned out to be belated, and what was late already
-    and came otherwise. ``part``: the earlier ones are of a part of the windows.
+    """The differences of later verdicts, apart from losses that turned out to be belated, and late repairs of which a
+    message came after all. ``part``: the earlier ones are of a part of the windows.
     """
     gone, new = then - now, now - then
-    lost = Counter({of: gone[of] for of in gone if of[-1].verdict in ("lost", "late")})
+    lost = Counter({of: gone[of] for of in gone if may_turn(of[-1])})
     came = Counter({of: new[of] for of in new if of[-1].verdict in BELATED})
     found: list[object] = [*(gone - lost), *(by_item(lost) - by_item(came))]
     if not part:
         found += [*(new - came), *(by_item(came) - by_item(lost))]
     return found
+
+
+def may_turn(row: Verdict | Stray) -> bool:
+    return row.verdict == "lost" or (isinstance(row, Verdict) and (row.verdict, row.way) == ("late", "repair"))
 
 
 def by_item(verdicts: Kept) -> Counter[tuple[object, ...]]:
