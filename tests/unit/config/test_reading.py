@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from pubsub_lib.config import options
 from pubsub_lib.config.pubsub import GROUP
-from pubsub_lib.config.reading import Configuration, files_of, sections_of
+from pubsub_lib.config.reading import Configuration, files_of, refuse_misspelt_groups, sections_of
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.contradictions import find
@@ -165,3 +165,34 @@ def test_maximum_is_written_in_full(tmp_path: Path) -> None:
     path = written(tmp_path, f"[pubsub]\n{URL}store_pool_size = 99999999999\n")
     with pytest.raises(ConfigError, match="less than or equal to 2147483647;"):
         Configuration.read(path).values(GROUP, options.OPTIONS)
+
+
+OTHERS = (
+    "DEFAULT", "database", "keystone_authtoken", "oslo_concurrency", "oslo_messaging_notifications",
+    "oslo_messaging_rabbit", "oslo_messaging_zmq", "oslo_policy", "agent", "ovs", "ml2",
+    "securitygroup", "nova", "placement", "cors", "quotas", "service_providers", "publish",
+    "publisher", "publishers", "subscriber", "pub", "sub", "redis", "zmq", "df_l2_app", "df_l3_app",
+    "df_dnat_app", "df_ryu", "df_skydive",
+)
+"""Groups of other programs that may share a file, and words near ours."""
+GROUPS = ("pubsub", "publisher_service", "df", "pubsub_zmq", "pubsub_redis")
+
+
+def one_typo(name: str) -> set[str]:
+    """The name with two neighbours exchanged, a letter left out, doubled or replaced."""
+    places = range(len(name))
+    exchanged = {name[:at] + name[at + 1 : at + 2] + name[at] + name[at + 2 :] for at in places}
+    changed = {name[:at] + letters + name[at + 1 :] for at in places for letters in ("", name[at] * 2, "x")}
+    return (exchanged | changed) - {name}
+
+
+@pytest.mark.parametrize("group", ["pubsub", "publisher_service", "pubsub_zmq", "pubsub_redis"])
+def test_each_typo_of_a_group_is_refused(group: str) -> None:
+    for typo in sorted(one_typo(group)):
+        with pytest.raises(ConfigError, match=rf"has an unknown group \[{typo}\]; did you mean \[{group}\]\?"):
+            refuse_misspelt_groups([typo], GROUPS, "net.conf")
+
+
+@pytest.mark.parametrize("group", OTHERS)
+def test_group_of_another_program_is_left_alone(group: str) -> None:
+    refuse_misspelt_groups([group], GROUPS, "net.conf")
