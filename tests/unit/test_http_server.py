@@ -20,7 +20,6 @@ from pubsub_lib.http_endpoint import Endpoint
 from pubsub_lib.http_limits import KEPT_FOR_READY, MAX_CONNECTIONS, MAX_REQUEST_BYTES
 from pubsub_lib.http_routes import POST_HEADER, Answered, Body, Query, Streamed
 from pubsub_lib.http_server import TEXT, Server
-from tests.unit.world import LONG
 
 
 class One(Collector):
@@ -74,8 +73,8 @@ PAUSE = 0.002
 
 
 def ready_status(endpoint: Endpoint) -> int | None:
-    """The status of ``/ready``. None for a connection that was ended without an answer after a pause of this program or
-    of the endpoint's threads: with four newer connections, a supervisor that pauses looks like a slow client.
+    """The status of ``/ready``. None for a connection that was ended without an answer, when this program paused before
+    it sent its request: with four newer connections, a supervisor that pauses looks like a slow client.
     """
     begin = time.monotonic()
     with connected(endpoint) as client:
@@ -87,10 +86,9 @@ def ready_status(endpoint: Endpoint) -> int | None:
         with contextlib.suppress(ConnectionError):
             while part := client.recv(4096):
                 answer += part
-        ended = time.monotonic()
-    if not answer and (sent - begin >= PAUSE or ended - sent >= http_limits.PLACE_TIMEOUT / 2):
+    if not answer and sent - begin >= PAUSE:
         return None
-    assert answer, f"no answer, {ended - sent:.4f} s after a request that was sent {sent - begin:.4f} s after the begin"
+    assert answer, f"no answer to a request that was sent {sent - begin:.4f} s after the begin"
     return int(answer.split()[1])
 
 
@@ -118,10 +116,10 @@ def test_slow_clients_do_not_silence_ready(endpoint: Endpoint) -> None:
         time.sleep(1.0)
         begin = time.monotonic()
         answers: list[int | None] = []
-        while time.monotonic() < begin + 7.0 or answers.count(200) <= 10:  # longer than the deadline of a request
-            assert time.monotonic() < begin + LONG
+        while time.monotonic() < begin + 7.0:  # longer than the deadline of a request
             answers.append(ready_status(endpoint))
             time.sleep(0.25)
+        assert answers.count(200) > 10
         assert set(answers) <= {200, None}
     finally:
         stop.set()
