@@ -9,6 +9,8 @@ import msgspec
 
 FOLDER = Path("tests/mutants")
 MARKERS = ("", "postgresql", "mariadb")
+NOT_QUICK = ("slow", "long")
+"""The markers of tests that the quick part leaves out, or that take long."""
 
 
 class Mutant(msgspec.Struct, frozen=True):
@@ -23,7 +25,7 @@ class Mutant(msgspec.Struct, frozen=True):
     after: str
     """The text that replaces ``before``."""
     tests: Sequence[str]
-    """Node ids of pytest. At least one of the tests must fail on the mutant; none may be marked slow."""
+    """Node ids of pytest. At least one of the tests must fail on the mutant; none may be marked slow or long."""
     marker: str = ""
     """The server that the tests need: ``postgresql``, ``mariadb``, or none."""
     wrong: str = ""
@@ -101,19 +103,19 @@ def _test_defects(root: Path, test: str) -> Iterator[str]:
         return
     node: ast.AST = ast.parse((root / path).read_text(encoding="utf-8"))
     for name in inside.partition("[")[0].split("::"):
-        if _marked_slow(node):
+        if _mark_of(node):
             break
         within = [each for each in ast.iter_child_nodes(node) if getattr(each, "name", None) == name]
         if not within:
             yield f"there is no test {test}"
             return
         node = within[-1]
-    if _marked_slow(node):
-        yield f"{test} is marked slow; a mutant must be caught by a quick test"
+    if mark := _mark_of(node):
+        yield f"{test} is marked {mark}; a mutant must be caught by a quick test"
 
 
-def _marked_slow(node: ast.AST) -> bool:
-    """Whether a decorator, or a module's or class's ``pytestmark``, contains ``pytest.mark.slow``."""
+def _mark_of(node: ast.AST) -> str:
+    """Which of ``NOT_QUICK`` a decorator, or a module's or class's ``pytestmark``, contains; "" for none."""
     marks: list[ast.expr] = list(getattr(node, "decorator_list", ()))
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         marks += [
@@ -121,4 +123,5 @@ def _marked_slow(node: ast.AST) -> bool:
             for each in ast.iter_child_nodes(node)
             if isinstance(each, ast.Assign) and any(ast.unparse(to) == "pytestmark" for to in each.targets)
         ]
-    return any(ast.unparse(each) == "pytest.mark.slow" for mark in marks for each in ast.walk(mark))
+    found = {ast.unparse(each) for mark in marks for each in ast.walk(mark)}
+    return next((name for name in NOT_QUICK if f"pytest.mark.{name}" in found), "")

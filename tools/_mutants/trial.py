@@ -20,13 +20,13 @@ from _scale import SCALE_VARIABLE
 from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer, mariadb_binaries, port_variable, postgres_binaries
 
 from _mutants.runner import Runner, RunnerError
-from _mutants.table import Mutant
+from _mutants.table import NOT_QUICK, Mutant
 from pubsub_lib.errors import ConfigError, PubSubError
 
 TIMEOUT = 300.0
 """Maximum number of seconds for the tests of one mutant. Far above the longest tests, so that it only ends hangs."""
 LEFT_OUT = (".*", "*.egg-info", "build", "dist", "_build")
-OPTIONS = ("-x", "-q", "-m", "not slow", "-p", "no:cacheprovider")
+OPTIONS = ("-x", "-q", "-m", " and ".join(f"not {each}" for each in NOT_QUICK), "-p", "no:cacheprovider")
 TESTS_FAILED = 1
 SERVERS: Mapping[str, tuple[Callable[[], object], type[PrivateServer]]] = {
     "postgresql": (postgres_binaries, PrivatePostgres),

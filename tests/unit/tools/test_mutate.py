@@ -55,6 +55,11 @@ def test_slow():
     assert shop.price(2) == 6
 
 
+@pytest.mark.long
+def test_long():
+    assert shop.price(2) == 6
+
+
 class TestStock:
     pytestmark = pytest.mark.slow
 
@@ -73,7 +78,8 @@ def project(tmp_path: Path) -> Path:
     (root / "tests").mkdir(parents=True)
     (root / "shop.py").write_text(SHOP)
     (root / "tests" / "test_shop.py").write_text(TESTS)
-    (root / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["."]\nmarkers = ["slow: long"]\n')
+    markers = 'markers = ["slow: x", "long: y"]'
+    (root / "pyproject.toml").write_text(f'[tool.pytest.ini_options]\npythonpath = ["."]\n{markers}\n')
     return root
 
 
@@ -161,6 +167,7 @@ def test_judged_ignores_error_lines_of_a_log() -> None:
         ({"tests": ("tests/test_shop.py::test_gone",)}, "there is no test tests/test_shop.py::test_gone"),
         ({"tests": ("tests/gone.py::test_price",)}, "there is no file tests/gone.py"),
         ({"tests": ("tests/test_shop.py::test_slow",)}, "is marked slow"),
+        ({"tests": ("tests/test_shop.py::test_long",)}, "is marked long"),
         ({"tests": ("tests/test_shop.py::TestStock::test_stock",)}, "is marked slow"),
         ({"marker": "oracle"}, "the marker 'oracle' is none of postgresql, mariadb"),
     ],
