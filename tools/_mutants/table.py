@@ -10,7 +10,7 @@ import msgspec
 FOLDER = Path("tests/mutants")
 MARKERS = ("", "postgresql", "mariadb")
 NOT_QUICK = ("slow", "long")
-"""The markers of tests that the quick part leaves out, or that take long."""
+"""Markers of tests that take more than ten seconds, and of those that the quick part leaves out."""
 
 
 class Mutant(msgspec.Struct, frozen=True):
