@@ -24,7 +24,7 @@ import _databases
 import msgspec
 from _chaos import report as reports
 from _chaos.draw import drawn
-from _chaos.plan import DEFAULT, DISK, KINDS, ZMQ, Cast, Kind, Plan
+from _chaos.plan import DEFAULT, DISK, KINDS, LIE, ZMQ, Cast, Kind, Plan
 from _chaos.run import BOUND, Options, Run
 from _chaos.starting import Storm
 from _chaos.striking import LIBFAKETIME, missing
@@ -103,13 +103,18 @@ def add_faults(parser: Parser) -> None:
         type=kinds,
         default=DEFAULT,
         metavar="KIND,…",
-        help="only these kinds (default: all but disk and clock)",
+        help="only these kinds (default: all but disk, lie and clock)",
     )
     parser.add_argument(
         "--full-disks",
         action="store_true",
         help="also the kind disk: the audit must give the verdict unknown for what the lost records would have shown, "
         "and no other fault (exit code 32)",
+    )
+    parser.add_argument(
+        "--lies",
+        action="store_true",
+        help="also the kind lie: replicas must end equal, and the audit must find what was sent and never committed",
     )
     parser.add_argument(
         "--storm-topics",
@@ -166,6 +171,8 @@ def check(parser: Parser, options: argparse.Namespace) -> None:
     options.database = options.database or needed
     if options.full_disks:
         options.only = (*options.only, DISK)
+    if options.lies:
+        options.only = (*options.only, LIE)
     if options.no_audit and options.out is not None:
         parser.error("--out is an option without --no-audit")
     if options.storm_topics > MAX_TOPICS:

@@ -10,8 +10,7 @@ from _processes import free_port
 from _bench import raw
 from _bench.measure import Log, Row, Sizes, in_turns, row
 from _bench.payload import Plan, plan
-from _bench.replicas import replicate, settings
-from _bench.store import PlannedStore
+from _bench.replicas import PLAIN, Sides, replicate, settings
 from pubsub_lib.publisher.publisher import Publisher
 
 SEED = 1
@@ -30,12 +29,11 @@ def run(changes: int, required: float, sizes: Sizes, rounds: int, log: Log) -> S
     return [row(f"burst{changes}", title, "changes/s", PEER, values, "least", required)]
 
 
-def publish(line: Line, port: int, planned: Plan) -> None:
+def publish(line: Line, port: int, planned: Plan, sides: Sides) -> None:
     """The publishing process. It sends several transactions per call, as a service does with the transactions that its
     workers handed over at once: no single writer commits that fast.
     """
-    store = PlannedStore([planned])
-    with Publisher(settings(port), store) as publisher:
+    with sides.planned([planned]) as store, Publisher(sides.change(settings(port)), store) as publisher:
         line.send()
         line.wait()
         store.commit()
@@ -47,13 +45,13 @@ def publish(line: Line, port: int, planned: Plan) -> None:
         line.wait()
 
 
-def measure(planned: Plan) -> float:
+def measure(planned: Plan, sides: Sides = PLAIN) -> float:
     """Applied changes per second, from the first ``publish`` to the last change in the replica."""
     with Children() as children:
         port = free_port()
-        publisher = children.fork(publish, port, planned)
+        publisher = children.fork(publish, port, planned, sides)
         publisher.receive()
-        replica = children.fork(replicate, port, [planned])
+        replica = children.fork(replicate, port, [planned], sides)
         replica.receive()
         publisher.send()
         begun = publisher.receive()

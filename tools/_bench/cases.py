@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from _bench import burst, commits, fullsync, hop, host_commits, journal, latency, pgnotify, relay, relay_syncs
+from _bench import burst, commits, fullsync, hop, host_commits, journal, keyed, latency, pgnotify, relay, relay_syncs
 from _bench.measure import Log, Row, Sizes
 
 Case = Callable[[Sizes, int, Log], Sequence[Row]]
@@ -20,6 +20,7 @@ REQUIRED: Final[Mapping[str, Sequence[str]]] = {
     "burst1": ("burst1",),
     "hop": ("hop",),
     "latency": ("latency", "latency-hop"),
+    "keys": (),
     "relay": ("relay-hop",),
     "relay-syncs": ("relay-syncs",),
     "sync": ("sync",),
@@ -40,6 +41,7 @@ def cases(data: Path) -> Mapping[str, Case]:
         "burst1": partial(burst.run, 1, BURST1),
         "hop": hop.run,
         "latency": latency.run,
+        "keys": keyed.run,
         "relay": relay.run,
         "relay-syncs": relay_syncs.run,
         "sync": partial(fullsync.run, data),

@@ -20,7 +20,7 @@ from _bench import hop
 from _bench.measure import Log, Row, Sizes, in_turns, row
 from _bench.payload import Plan, plan, value
 from _bench.raw import TOPIC
-from _bench.replicas import check, settings, started
+from _bench.replicas import PLAIN, Sides, check, settings, started
 from _bench.store import PlannedStore
 from pubsub_lib import Replica
 from pubsub_lib.core.events import Event
@@ -108,10 +108,9 @@ def stamped(link: Link) -> Link:
     )  # fmt: skip
 
 
-def replicate(line: Line, port: int, planned: Plan) -> None:
+def replicate(line: Line, port: int, planned: Plan, sides: Sides = PLAIN) -> None:
     """A replica with a handler that measures the latencies."""
     took: list[float] = []
-    store = PlannedStore([planned])
     done = threading.Event()
 
     def handler(event: Event) -> None:
@@ -120,7 +119,10 @@ def replicate(line: Line, port: int, planned: Plan) -> None:
             if event.position == planned.end.point.position:
                 done.set()
 
-    with Replica(settings(port), topics=[planned.topic], store=store) as replica:
+    with (
+        sides.planned([planned]) as store,
+        Replica(sides.change(settings(port)), topics=[planned.topic], store=store) as replica,
+    ):
         replica.on(None, handler)
         started(replica)
         line.send()
@@ -131,9 +133,9 @@ def replicate(line: Line, port: int, planned: Plan) -> None:
         line.send(statistics.median(took))
 
 
-def publish(line: Line, port: int, planned: Plan) -> None:
+def publish(line: Line, port: int, planned: Plan, sides: Sides) -> None:
     """The publishing process."""
-    with Publisher(settings(port), PlannedStore([planned])) as publisher:
+    with sides.planned([planned]) as store, Publisher(sides.change(settings(port)), store) as publisher:
         line.send()
         line.wait()
         paced(len(planned.links), lambda number: publisher.publish([stamped(planned.links[number])]))
@@ -147,13 +149,13 @@ def work(line: Line, port: int, path: Path, planned: Plan) -> None:
         line.wait()
 
 
-def direct(planned: Plan) -> float:
+def direct(planned: Plan, sides: Sides = PLAIN) -> float:
     """The median, in seconds."""
     with Children() as children:
         port = free_port()
-        publisher = children.fork(publish, port, planned)
+        publisher = children.fork(publish, port, planned, sides)
         publisher.receive()
-        replica = children.fork(replicate, port, planned)
+        replica = children.fork(replicate, port, planned, sides)
         replica.receive()
         publisher.send()
         return float(replica.receive())

@@ -1,14 +1,16 @@
 """A real replica in a separate process, and the check of its contents at the end."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import msgspec
 from _children import Line
 
 from _bench.measure import BenchError
 from _bench.payload import Plan
-from _bench.store import PlannedStore
+from _bench.store import DirectoryStore, PlannedStore
 from pubsub_lib import Replica, Settings, Timing
 from pubsub_lib.errors import WaitTimeout
 
@@ -36,6 +38,25 @@ def settings(port: int, hop: Path | None = None) -> Settings:
     )
 
 
+class Sides(msgspec.Struct, frozen=True):
+    """How both sides differ from :func:`settings`. ``database``: the URL of the directory and the clients."""
+
+    change: Callable[[Settings], Settings] = lambda settings: settings
+    database: str = ""
+
+    @contextmanager
+    def planned(self, plans: Sequence[Plan]) -> Iterator[PlannedStore | DirectoryStore]:
+        """The store of one process."""
+        if not self.database:
+            yield PlannedStore(plans)
+            return
+        with closing(DirectoryStore(self.database, plans)) as store:
+            yield store
+
+
+PLAIN = Sides()
+
+
 def started(replica: Replica) -> None:
     """Wait until the replica is synced and its subscriptions have arrived, which a hello reply proves."""
     replica.wait_synced(60.0)
@@ -52,10 +73,10 @@ def arrived(replica: Replica, plan: Plan) -> bool:
     return True
 
 
-def replicate(line: Line, port: int, plans: Sequence[Plan]) -> None:
+def replicate(line: Line, port: int, plans: Sequence[Plan], sides: Sides = PLAIN) -> None:
     """Follow the plans' topics to their ends. Sends the time of the last change, then the end of the check."""
-    store = PlannedStore(plans)
-    with Replica(settings(port), topics=[plan.topic for plan in plans], store=store) as replica:
+    topics = [plan.topic for plan in plans]
+    with sides.planned(plans) as store, Replica(sides.change(settings(port)), topics, store=store) as replica:
         started(replica)
         line.send()
         store.commit()

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from _bench.payload import Plan
+from pubsub_lib import Store
+from pubsub_lib.core.contents import ReadObjects
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Full, Head, Heads, Link, SyncAnswer, TopicSnapshot, Want
 from pubsub_lib.errors import StoreError
 
 STORE_ID = bytes(range(16))
-"""The id of every planned store."""
+"""The id of a planned store."""
 
 
 class PlannedStore:
@@ -17,7 +19,8 @@ class PlannedStore:
     that messages were lost, which makes the figure worthless: it raises StoreError, and the case fails.
     """
 
-    def __init__(self, plans: Sequence[Plan]) -> None:
+    def __init__(self, plans: Sequence[Plan], store_id: bytes = STORE_ID) -> None:
+        self._store_id = store_id
         self._plans = {plan.topic: plan for plan in plans}
         self._committed = False
 
@@ -30,12 +33,12 @@ class PlannedStore:
         names = self._plans if ALL in topics else topics
         heads = {name: self._head(name) for name in names}
         newest = max((head.point for head in heads.values()), key=lambda point: point.position, default=ZERO)
-        return Heads(newest, heads, STORE_ID)
+        return Heads(newest, heads, self._store_id)
 
     @property
     def store_id(self) -> bytes:
         """The id of the planned store."""
-        return STORE_ID
+        return self._store_id
 
     def on_commit(
         self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False, unless_published: bool = False
@@ -47,7 +50,7 @@ class PlannedStore:
         """The objects before the burst. Raises StoreError for other requests."""
         if self._committed or any(want.after is not None for want in wants.values()):
             raise StoreError("a replica asked the store for messages that it should have received")
-        return SyncAnswer(self.read_heads(wants).store, {name: self._full(name) for name in wants}, STORE_ID)
+        return SyncAnswer(self.read_heads(wants).store, {name: self._full(name) for name in wants}, self._store_id)
 
     def _full(self, name: str) -> Full:
         plan = self._plans.get(name)
@@ -58,3 +61,23 @@ class PlannedStore:
         if plan is None:
             return EMPTY
         return plan.end if self._committed else plan.start.head
+
+
+class DirectoryStore(Store):
+    """A database, of which only the directory is used, with plans instead of its objects."""
+
+    def __init__(self, url: str, plans: Sequence[Plan]) -> None:
+        super().__init__(url)
+        self._planned = PlannedStore(plans, self.store_id)
+
+    def commit(self) -> None:
+        """See :meth:`PlannedStore.commit`."""
+        self._planned.commit()
+
+    def read_heads(self, topics: Collection[str]) -> Heads:
+        """See :meth:`PlannedStore.read_heads`."""
+        return self._planned.read_heads(topics)
+
+    def read_sync(self, wants: Mapping[str, Want], read: ReadObjects | None = None) -> SyncAnswer:
+        """See :meth:`PlannedStore.read_sync`."""
+        return self._planned.read_sync(wants)

@@ -8,8 +8,8 @@ import traceback
 
 import msgspec
 
-from _chaos import hostile, replica, storm, worker
-from _chaos.messages import Failed, HostileTask, Message, Order, ReplicaTask, StormTask, Task, WorkerTask
+from _chaos import hostile, lying, replica, storm, worker
+from _chaos.messages import Failed, HostileTask, LieTask, Message, Order, ReplicaTask, StormTask, Task, WorkerTask
 from pubsub_lib.command.exit_codes import INTERNAL_ERROR
 from pubsub_lib.errors import PubSubError, described
 
@@ -44,6 +44,8 @@ def main() -> int:
                 storm.run(task, send, receive)
             case HostileTask():
                 hostile.run(task, send)
+            case LieTask():
+                lying.run(task, send)
     except (PubSubError, OSError) as error:
         send(Failed(f"{task.name}: {error}", type(error).__name__))
         return 1

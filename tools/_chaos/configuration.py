@@ -59,9 +59,11 @@ class Configuration:
         """
         return self._write(name, url, self._of_service(name, shown, port))
 
-    def worker(self, name: str, shown: str, url: str) -> Path:
-        """Write the file of a worker: that of its service, with its own way to the database."""
-        return self._write(name, url, self._of_service(self._cast.service_of(name), shown, 0))
+    def worker(self, name: str, shown: str, url: str, service: str = "") -> Path:
+        """Write the file of a worker: that of its service, with its own way to the database. ``service``: of a process
+        that is no worker of the run.
+        """
+        return self._write(name, url, self._of_service(service or self._cast.service_of(name), shown, 0))
 
     def replica(self, name: str, first: str, url: str, port: int = 0) -> Path:
         """Write the file of a replica. With ZeroMQ it connects to the address ``first``, and finds the others in the

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from _chaos.crew import Ended
-from _chaos.plan import BROKER, DATABASE, DISK, Fault, Kind, Plan
+from _chaos.plan import BROKER, DATABASE, DISK, LIE, Fault, Kind, Plan
 from pubsub_lib.audit.report.summary import BITS, INCOMPLETE, Summary
 
 MORE: Final = 3
@@ -21,7 +21,7 @@ BEFORE: Final = 40.0
 """Seconds before a fault in which a delivery may be unknown because of it: the audit's grace, and the last mark."""
 AFTER: Final = 30.0
 """Seconds after a fault in which a process has its next record, or notices that the database is back."""
-CUTS_A_RECORD: Final = frozenset({"kill", "files", "clock"})
+CUTS_A_RECORD: Final = frozenset({"kill", "files", "clock", LIE})
 """Kinds with a SIGKILL of a process."""
 REQUESTS: Final = "came while records of replicas were lost"
 """Of the audit's problem that hello requests are missing in the time of lost records."""

@@ -63,7 +63,22 @@ class HostileTask(msgspec.Struct, frozen=True, tag=True):
     topics: tuple[str, ...] = ()
 
 
-Task = WorkerTask | ReplicaTask | StormTask | HostileTask
+class LieTask(msgspec.Struct, frozen=True, tag=True):
+    """Send changes that were never committed on ``topics`` as the service ``service``, until the process is killed.
+
+    ``port``: bind it, and lie to each subscriber that connects; 0: hand the changes over to the service, as a worker.
+    ``configuration``: the file of a worker of the service. ``seed``: of the lies.
+    """
+
+    name: str
+    seed: str
+    service: str
+    configuration: str
+    topics: tuple[str, ...]
+    port: int = 0
+
+
+Task = WorkerTask | ReplicaTask | StormTask | HostileTask | LieTask
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):

@@ -1,4 +1,4 @@
-"""The processes that are faults themselves: storms, hostile peers and imposters."""
+"""The processes that are faults themselves: storms, hostile peers, imposters and liars."""
 
 from typing import Final
 
@@ -7,11 +7,11 @@ from _processes import free_port
 from _chaos.crew import Crew
 from _chaos.messages import Stop
 from _chaos.participant import Participant
-from _chaos.plan import Fault, Kind
+from _chaos.plan import LIE, Fault, Kind
 from _chaos.starting import Starter
 from _chaos.wires import Wires
 
-KINDS: Final[frozenset[Kind]] = frozenset({"storm", "garbage", "imposter"})
+KINDS: Final[frozenset[Kind]] = frozenset({"storm", "garbage", "imposter", LIE})
 """Kinds of fault that are a process."""
 
 
@@ -37,9 +37,14 @@ class Peers:
             peer = self._starter.storm(name)
         elif fault.kind == "garbage":
             peer = self._starter.hostile(name, repr(fault))
+        elif (fault.kind, fault.detail) == (LIE, "worker"):
+            peer = self._starter.liar(name, repr(fault), fault.victim)
         else:
             port = free_port()
-            peer = self._starter.hostile(name, repr(fault), port)
+            if fault.kind == LIE:
+                peer = self._starter.liar(name, repr(fault), fault.victim, port)
+            else:
+                peer = self._starter.hostile(name, repr(fault), port)
             self._wires.redirect(fault.victim, port)
         self._running[fault] = peer
         peer.start()
@@ -54,7 +59,7 @@ class Peers:
             self._leaving.append(peer)
         else:
             peer.kill()
-        if fault.kind == "imposter":
+        if fault.kind == "imposter" or (fault.kind, fault.detail) == (LIE, "publisher"):
             self._wires.redirect(fault.victim, self._starter.port(fault.victim))
         return self._crew.was_ready(peer)
 

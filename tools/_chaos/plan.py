@@ -6,7 +6,8 @@ from typing import Final, Literal
 import msgspec
 
 Kind = Literal[
-    "kill", "pause", "cut", "cut_database", "commit", "slow", "storm", "files", "disk", "garbage", "imposter", "clock"
+    "kill", "pause", "cut", "cut_database", "commit", "slow", "storm", "files", "disk", "garbage", "imposter", "clock",
+    "lie",
 ]  # fmt: skip
 
 KINDS: Final[Mapping[Kind, str]] = {
@@ -22,13 +23,16 @@ KINDS: Final[Mapping[Kind, str]] = {
     "garbage": "a hostile process sends garbage to services, and through the broker to all",
     "imposter": "a hostile process sends garbage to replicas at the address of a service",
     "clock": "a process runs with a clock that is a day ahead or behind",
+    "lie": "a hostile process sends changes that were never committed, as a service or as a worker of it",
 }
 """Every kind of fault, for people."""
 DISK: Final = "disk"
 """The kind of the option ``--full-disks``."""
-DEFAULT: Final = tuple(kind for kind in KINDS if kind not in ("clock", DISK))
+LIE: Final = "lie"
+"""The kind of the option ``--lies``."""
+DEFAULT: Final = tuple(kind for kind in KINDS if kind not in ("clock", DISK, LIE))
 """The kinds of a run that names none. They leave all records to the audit, whose exit code must be 0. A full disk
-destroys records on purpose, and with wrong clocks no audit is possible.
+destroys records on purpose, the audit must find each lie, and with wrong clocks no audit is possible.
 """
 SERVER: Final = frozenset({"cut_database", "commit", "clock"})
 """Kinds that need a database server. SQLite's clock is that of each process, which a host cannot have."""
@@ -124,7 +128,7 @@ class Cast(msgspec.Struct, frozen=True):
                 return (*participants, *servers)
             case "cut":
                 return self.broker_users or self.service_names
-            case "files" | "imposter":
+            case "files" | "imposter" | "lie":
                 return self.service_names
             case "cut_database" | "clock":
                 return participants
@@ -145,7 +149,7 @@ class Cast(msgspec.Struct, frozen=True):
             return "needs a database server"
         if kind == "slow" and not self.brokered:
             return "needs a broker"
-        if kind == "imposter" and self.driver != ZMQ:
+        if kind in ("imposter", LIE) and self.driver != ZMQ:
             return "needs replicas that connect to services"
         if kind in ("cut", "storm") and self.driver != ZMQ and not self.brokered:
             return "replicas connect to the database alone"
@@ -156,7 +160,7 @@ class Fault(msgspec.Struct, frozen=True, order=True):
     """One fault: it begins ``at`` seconds after the start of the writers, and ends ``seconds`` later.
 
     ``detail``: ``before`` or ``after`` a COMMIT; whether subscribers ``leave`` or are killed (``kill``); a clock that
-    is ``ahead`` or ``behind``.
+    is ``ahead`` or ``behind``; a lie as a ``publisher`` or as a ``worker``.
     """
 
     at: float

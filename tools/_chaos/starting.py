@@ -12,7 +12,7 @@ from _ready import ReadySocket
 
 from _chaos.broker_peer import Flood
 from _chaos.configuration import Configuration
-from _chaos.messages import HostileTask, ReplicaTask, StormTask, Task, WorkerTask
+from _chaos.messages import HostileTask, LieTask, ReplicaTask, StormTask, Task, WorkerTask
 from _chaos.participant import Part, Participant, Received
 from _chaos.plan import ZMQ, Plan
 from _chaos.wires import Wires
@@ -129,6 +129,12 @@ class Starter:
         if not port:
             hops = tuple(str(self._configuration.hop(each)) for each in cast.service_names)
             task = HostileTask(name, seed, self._addresses, hops, 0, cast.driver, broker, cast.topic_names)
+        return Participant(name, self._children, lambda start: self._part(task, start))
+
+    def liar(self, name: str, seed: str, service: str, port: int = 0) -> Participant:
+        """A liar for a service: with ``port`` as the service, else as one of its workers."""
+        file = self._configuration.worker(name, self._address(service), self._wires.direct_url, service)
+        task = LieTask(name, seed, service, str(file), self._plan.cast.topic_names, port)
         return Participant(name, self._children, lambda start: self._part(task, start))
 
     @property

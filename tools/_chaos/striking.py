@@ -17,7 +17,7 @@ from _chaos.broker_peer import Flood
 from _chaos.crew import Crew
 from _chaos.peers import KINDS as PEERS
 from _chaos.peers import Peers
-from _chaos.plan import BROKER, DATABASE, Fault, Kind
+from _chaos.plan import BROKER, DATABASE, LIE, Fault, Kind
 from _chaos.schedule import Step
 from _chaos.starting import Starter, Variant
 from _chaos.wires import Wires
@@ -103,6 +103,9 @@ class Striking:
             self._peers.begin(step.fault)
         else:
             self._count(step.fault, self._peers.end(step.fault))
+            if step.fault.kind == LIE:
+                # Who believed the lie excludes the UUID of the service for 600 s. An operator restarts the service.
+                self._restart(step.fault.victim, None)
 
     def _count(self, fault: Fault, struck: bool) -> None:
         (self.struck if struck else self.absent)[fault.kind] += 1

@@ -58,6 +58,11 @@ class Wires:
         """The address at which replicas reach a service."""
         return self._services[service].address
 
+    @property
+    def direct_url(self) -> str:
+        """The URL of the database without a proxy."""
+        return self._url
+
     def url(self, name: str) -> str:
         """The URL of the database for one process, without a server the same for all."""
         if name not in self._databases:
