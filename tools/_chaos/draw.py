@@ -33,7 +33,7 @@ DRAWS: Final[Mapping[Kind, Draw]] = {
     "garbage": Draw(8, 1.0, 6.0),
     "imposter": Draw(6, 1.0, 5.0),
     "clock": Draw(15, 2.0, 8.0, ("ahead", "behind")),
-    "lie": Draw(15, 2.0, 8.0, ("publisher", "worker")),
+    "lie": Draw(15, 4.0, 12.0, ("publisher", "worker")),
 }
 PAUSE: Final = 0.2
 """Minimum number of seconds between two faults of one victim."""

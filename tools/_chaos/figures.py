@@ -13,6 +13,7 @@ class ReplicaFigures(msgspec.Struct, frozen=True):
     twice: int = 0
     staleness: float = 0.0
     latency: float = 0.0
+    lies: int = 0
 
 
 class Figures:
@@ -58,4 +59,5 @@ class Figures:
             twice=sum(each.twice for each in mine),
             staleness=max((each.staleness for each in mine), default=0.0),
             latency=max((each.latency for each in mine), default=0.0),
+            lies=sum(each.lies for each in mine),
         )

@@ -15,6 +15,7 @@ import msgspec
 import zmq
 
 from _chaos.messages import LieTask, Message, Ready
+from _chaos.plan import FALSE
 from pubsub_lib import Settings, Store, Worker
 from pubsub_lib.core import codec, digest
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
@@ -27,8 +28,8 @@ from pubsub_zmq.buckets import bucketed
 
 PAUSE: Final = 0.05
 """Seconds between two lies."""
-TABLE: Final = "lie"
-"""The table of the invented objects: no worker writes it, so each of its objects in a replica is a wrong one."""
+Wait = Callable[[float], object]
+
 KEPT: Final = 20
 """Number of own links that are repeated."""
 
@@ -62,8 +63,8 @@ class Lies:
         rng = self._rng
         self._number += 1
         version = head.point.position + 1
-        change = Change(TABLE, f"{self._service}-{self._number}", "create", version, b'{"owner":"mallory"}')
-        total = digest.add(head.digest, digest.fingerprint(TABLE, change.key, version, change.value or b""))
+        change = Change(FALSE, f"{self._service}-{self._number}", "create", version, b'{"owner":"mallory"}')
+        total = digest.add(head.digest, digest.fingerprint(FALSE, change.key, version, change.value or b""))
         if rng.random() < 0.3:
             total ^= 1 << rng.randrange(60)
         point = Point(version, rng.getrandbits(62))
@@ -82,15 +83,15 @@ class Truth(msgspec.Struct, frozen=True):
     heads: Mapping[str, Head]
 
 
-def run(task: LieTask, send: Callable[[Message], None]) -> None:
+def run(task: LieTask, send: Callable[[Message], None], wait: Wait = time.sleep) -> None:
     """Lie until the process is killed. Raises PubSubError when the configuration is invalid."""
     settings = msgspec.structs.replace(Settings.from_file(task.configuration), journal=JournalSettings())
-    store = _opened(settings.store_url)
+    store = _opened(settings.store_url, wait)
     lies = Lies(task.seed, task.service)
     if task.port:
-        _publish(task, lies, store, send)
+        _publish(task, lies, store, send, wait)
     else:
-        _hand_over(task, settings, lies, store, send)
+        _hand_over(task, settings, lies, store, send, wait)
 
 
 def truth(store: Store, service: str, topics: Sequence[str]) -> Truth | None:
@@ -105,22 +106,22 @@ def truth(store: Store, service: str, topics: Sequence[str]) -> Truth | None:
     return Truth(store.store_id, uuids[-1], heads.store.position, known) if uuids and known else None
 
 
-def _opened(url: str) -> Store:
+def _opened(url: str, wait: Wait) -> Store:
     while True:
         try:
             return Store(url)
         except PubSubError:
-            time.sleep(PAUSE)  # another fault
+            wait(PAUSE)  # another fault
 
 
-def _publish(task: LieTask, lies: Lies, store: Store, send: Callable[[Message], None]) -> None:
+def _publish(task: LieTask, lies: Lies, store: Store, send: Callable[[Message], None], wait: Wait) -> None:
     with zmq.Context() as context, context.socket(zmq.XPUB) as socket:
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.XPUB_VERBOSE, 1)
         socket.bind(f"{TCP}127.0.0.1:{task.port}")
         ready = False
         while True:
-            time.sleep(PAUSE)  # the pace of the lies; nothing waits for it
+            wait(PAUSE)  # the pace of the lies; nothing waits for it
             known = truth(store, task.service, task.topics)
             if known is None:
                 continue
@@ -153,12 +154,12 @@ def _send(socket: "zmq.Socket[bytes]", envelope: Envelope) -> None:
 
 
 def _hand_over(
-    task: LieTask, settings: Settings, lies: Lies, store: Store, send: Callable[[Message], None]
+    task: LieTask, settings: Settings, lies: Lies, store: Store, send: Callable[[Message], None], wait: Wait
 ) -> None:
     with Worker(settings, store) as worker:
         ready = False
         while True:
-            time.sleep(PAUSE)
+            wait(PAUSE)
             known = truth(store, task.service, task.topics)
             if known is None:
                 continue

@@ -115,6 +115,7 @@ class Followed(msgspec.Struct, frozen=True, tag=True):
     the objects of full syncs; ``twice``: repeated calls for one version. ``staleness``: the longest that it reported
     after its first sync; ``latency``: the longest from a commit to the handler. ``messages``: envelopes with links
     that came from each service, or notifications of the database; ``polling``: whether it now polls the database.
+    ``lies``: calls of the handler for objects that were never committed.
     """
 
     deliveries: int = 0
@@ -124,6 +125,7 @@ class Followed(msgspec.Struct, frozen=True, tag=True):
     latency: float = 0.0
     messages: Mapping[str, int] = {}
     polling: bool = True
+    lies: int = 0
 
 
 class Finished(msgspec.Struct, frozen=True, tag=True):

@@ -30,6 +30,8 @@ DISK: Final = "disk"
 """The kind of the option ``--full-disks``."""
 LIE: Final = "lie"
 """The kind of the option ``--lies``."""
+FALSE: Final = "lie"
+"""The table of invented objects: no worker writes it, so each of its objects in a replica is a wrong one."""
 DEFAULT: Final = tuple(kind for kind in KINDS if kind not in ("clock", DISK, LIE))
 """The kinds of a run that names none. They leave all records to the audit, whose exit code must be 0. A full disk
 destroys records on purpose, the audit must find each lie, and with wrong clocks no audit is possible.

@@ -12,7 +12,7 @@ from _routes import dump
 from _routes.replica import Watch, sabotage
 
 from _chaos.messages import Finish, Finished, Followed, Message, Order, Ready, ReplicaTask
-from _chaos.plan import DATABASE
+from _chaos.plan import DATABASE, FALSE
 from pubsub_lib import Event, Replica, Settings
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import Record
@@ -31,11 +31,15 @@ class Figures:
         self._watch = Watch(lambda _: None)
         self._staleness = 0.0
         self._latency = 0.0
+        self._lies = 0
         self._messages: Counter[str] = Counter()
         self._polling = True
 
     def __call__(self, event: Event) -> None:
-        """Count one change."""
+        """Count one change. A false one may have the version of a true one."""
+        if event.table == FALSE:
+            self._lies += 1
+            return
         self._watch(event)
         if event.written_at:
             _, latency = self._watch.latencies[-1]
@@ -62,7 +66,7 @@ class Figures:
         watch = self._watch
         return Followed(
             len(watch.latencies), watch.calls, watch.twice, self._staleness, self._latency, dict(self._messages),
-            self._polling,
+            self._polling, self._lies,
         )  # fmt: skip
 
 

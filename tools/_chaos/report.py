@@ -45,6 +45,8 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     twice: int
     staleness: float
     latency: float
+    lies: int
+    """Calls of the handler for objects that were never committed."""
     late: str
     from_database: Differences
 
@@ -170,6 +172,9 @@ def show(report: Report, console: Console) -> None:
         write(f"{report.commits_cut} connections were cut at COMMIT.")
     if report.cut_off:
         write(f"{report.cut_off} connections of slow consumers were cut off by the broker.")
+    lies = sum(row.lies for row in report.replicas)
+    if lies:
+        write(f"Handlers were called {lies:,} times for false changes and their corrections.")
     longest = max(row.staleness for row in report.replicas)
     write(
         f"{report.changes:,} changes committed ({report.failed_attempts:,} attempts failed), {report.objects:,} "

@@ -237,6 +237,7 @@ def _replica_row(plan: Plan, crew: Crew, name: str, objects: comparison.Objects)
         twice=figures.twice,
         staleness=figures.staleness,
         latency=figures.latency,
+        lies=figures.lies,
         late=finished.late,
         from_database=comparison.of_replica(objects, topics, dump.read(crew.dump(name))),
     )

@@ -32,7 +32,7 @@ from pubsub_lib.testing.stream_proxy import TCP
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
 NONE = Differences(0, "")
-REPLICA = ReplicaRow("replica-1", False, (), 3, 20, 90, 120, 0, 1.5, 0.7, "", NONE)
+REPLICA = ReplicaRow("replica-1", False, (), 3, 20, 90, 120, 0, 1.5, 0.7, 0, "", NONE)
 GOOD = Report(
     seed=7,
     database="sqlite",

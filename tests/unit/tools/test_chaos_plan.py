@@ -10,7 +10,7 @@ import chaos_app
 import pytest
 from _chaos.brokers import BROKERS
 from _chaos.draw import DRAWS, PAUSE, drawn
-from _chaos.plan import BROKER, BROKERED, DATABASE, DEFAULT, DISK, KINDS, ZMQ, Cast, Fault, Kind
+from _chaos.plan import BROKER, BROKERED, DATABASE, DEFAULT, DISK, KINDS, LIE, ZMQ, Cast, Fault, Kind
 from _chaos.run import fingerprint
 from _chaos.schedule import Schedule, Step
 from _routes.drivers import DRIVERS
@@ -77,8 +77,8 @@ def test_drivers_with_a_broker_are_those_of_the_brokers() -> None:
     [
         (Cast(), {"cut_database", "commit", "clock", "slow"}),
         (Cast(server=True), {"slow"}),
-        (Cast(driver="nats"), {"cut_database", "commit", "clock", "imposter"}),
-        (Cast(driver="pgnotify", server=True), {"cut", "slow", "storm", "imposter"}),
+        (Cast(driver="nats"), {"cut_database", "commit", "clock", "imposter", "lie"}),
+        (Cast(driver="pgnotify", server=True), {"cut", "slow", "storm", "imposter", "lie"}),
     ],
 )
 def test_kinds_without_a_victim_have_a_reason(cast: Cast, lacking: set[str]) -> None:
@@ -95,6 +95,13 @@ def test_full_disks_destroy_evidence_so_that_only_an_option_plans_them() -> None
         chosen = chaos_app.parse(["--minutes", "30", "--seed", "1", *options])
         assert ("disk" in {fault.kind for fault in chaos_app.planned(chosen).faults}) is planned
     assert chaos_app.parse(["--only", "kill", "--full-disks"]).only == ("kill", DISK)
+
+
+def test_lies_set_bits_of_the_audit_so_that_only_an_option_plans_them() -> None:
+    for options, lies in (([], False), (["--lies"], True), (["--only", "kill", "--lies"], True)):
+        chosen = chaos_app.parse(["--minutes", "30", "--seed", "1", *options])
+        found = {fault.detail for fault in chaos_app.planned(chosen).faults if fault.kind == LIE}
+        assert found == ({"publisher", "worker"} if lies else set())
 
 
 def test_driver_decides_the_database() -> None:

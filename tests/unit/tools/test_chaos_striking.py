@@ -42,6 +42,7 @@ class Stage:
             variants=self.variants,
             storm=self.peer,
             hostile=lambda name, *_: self.peer(name),
+            liar=lambda name, *_: self.peer(name),
             port=lambda _: 7,
             flood=lambda: SimpleNamespace(stop=lambda: self.calls.append(("flood stopped", state(self.pid)))),
         )
@@ -201,6 +202,25 @@ def test_hostile_peer_is_killed_at_the_end_and_an_imposter_takes_a_services_addr
         assert not runs(on.found)
 
 
+def test_liar_takes_a_services_address_or_its_socket_and_the_service_is_restarted() -> None:
+    with stage() as on:
+        with on.during("lie", "service-1", "publisher"):
+            ((name, victim, port),) = on.calls
+            assert (name, victim) == ("redirect", "service-1")
+            assert port != 7
+            assert runs(on.found)
+        assert on.calls[1:] == [("redirect", "service-1", 7)]
+        assert not runs(on.found)
+        assert on.process.starts == 2
+    with stage() as on:
+        with on.during("lie", "service-1", "worker"):
+            assert on.calls == []
+            assert runs(on.found)
+        assert on.calls == []
+        assert not runs(on.found)
+        assert on.process.starts == 2
+
+
 def test_storm_that_leaves_is_released_when_it_has_ended() -> None:
     with stage() as on:
         with on.during("storm", "storm-1", "leave"):
@@ -222,7 +242,7 @@ def test_storm_that_leaves_is_released_when_it_has_ended() -> None:
 @pytest.mark.parametrize(
     ("kind", "victim", "detail"),
     [("storm", "storm-1", "leave"), ("storm", "storm-1", "kill"), ("garbage", "hostile-1", ""),
-     ("imposter", "service-1", "")],
+     ("imposter", "service-1", ""), ("lie", "service-1", "worker")],
 )  # fmt: skip
 def test_process_of_a_fault_that_ends_before_its_time_is_noted(kind: Kind, victim: str, detail: str) -> None:
     with stage() as on:
