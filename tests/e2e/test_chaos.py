@@ -69,6 +69,19 @@ def test_full_disks_give_unknown_deliveries_and_no_other_fault(tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.long
+def test_lies_are_undone_and_the_audit_has_evidence(tmp_path: Path) -> None:
+    options = ("--minutes", "0.6", "--faults", "20", "--only", "lie", "--seed", "3", "-f", "json")
+    done = call("chaos_app.py", *options, "--out", str(tmp_path / "results"), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = report_of(done)
+    assert (report["broken"], report["audit_problems"]) == ([], [])
+    assert [row["from_database"]["number"] for row in report["replicas"]] == [0] * 5
+    assert sum(row["lies"] for row in report["replicas"]) > 0, "no replica believed a lie"
+    assert report["audit"]["exit_code"] & 2
+
+
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", SERVED)
 def test_short_run_with_a_killed_and_paused_server_ends_equal_and_audited(
     name: str, open_folder: Path, tmp_path: Path

@@ -19,7 +19,7 @@ from tests.e2e.service_host import LONG, Host, Watched, write
 
 TOPIC = "t0"
 VERIFY = 1.0
-SECONDS = 20.0
+SECONDS = 120.0
 """Time for which the port is held."""
 CHANGING = 6.0
 """The same for a squatter that no quarantine can end: it would be believed from its first link on."""

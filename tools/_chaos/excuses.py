@@ -3,7 +3,8 @@
 A SIGKILL may cut the record that was being written, and a replica with a full disk loses records. For both the audit
 has the verdict ``unknown``, and bit 32. They are explained when the delivery falls into the time of such a fault of the
 same replica (or, for an unpublished change, of a service or worker); a SIGKILL only when a journal is cut. Full disks
-must show: without any ``unknown`` delivery the audit has missed the lost records. No fault explains another bit.
+must show: without any ``unknown`` delivery the audit has missed the lost records. Lies must show, too: the audit names
+what was received or sent and never committed. No fault explains another bit.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,6 +32,10 @@ SUBSCRIPTIONS: Final = "lack the record of a subscription"
 """Of the audit's problem that a replica subscribed while its disk was full."""
 HOLES: Final = "are lost between others"
 """Of the audit's problem that a worker, service or relay sent messages while its disk was full."""
+FALSE_CHANGES: Final = frozenset({"corrupt", "phantom", "phantom_publish", "foreign_history"})
+"""The audit's verdicts about what a lie sent, and about what a replica showed until it was undone."""
+CONTRADICTED: Final = "contradicted"
+"""The audit's verdict about a publisher that a replica or a service found to be lying."""
 NO_DATABASE: Final = 4
 """Of a service that cannot use the database at its start."""
 FAILED: Final = 1
@@ -81,12 +86,21 @@ def _without(server: str, cut: Kind, ended: Ended, faults: Sequence[Fault], late
 
 
 def unexplained_audit(
-    summary: Summary, unknown: Sequence[Unknown], plan: Plan, began_at: float, late: float, left_out: Collection[str]
+    summary: Summary,
+    unknown: Sequence[Unknown],
+    plan: Plan,
+    began_at: float,
+    late: float,
+    left_out: Collection[str],
+    lies: int = 0,
 ) -> list[str]:
     """A sentence for each result of the audit that no planned fault explains. ``began_at``: the start of the plan's
-    time, in Unix seconds. ``late``: as of ``unexplained_ends``.
+    time, in Unix seconds. ``late``: as of ``unexplained_ends``. ``lies``: the number of those that struck.
     """
-    found = _faults(summary)
+    verdicts = {count.verdict for count in summary.counts}
+    found = _faults(summary, FALSE_CHANGES if lies else frozenset())
+    if lies and not verdicts & {*FALSE_CHANGES, CONTRADICTED}:
+        found.append(f"{lies} lies left no evidence")
     executed = [fault for fault in plan.faults if fault.kind not in left_out]
     full = [fault for fault in executed if fault.kind == DISK]
     if full and not unknown:
@@ -134,12 +148,14 @@ def unexplained_stops(stopped: Mapping[str, int], restarted: Collection[str]) ->
     ]
 
 
-def _faults(summary: Summary) -> list[str]:
-    """A sentence for the bits other than INCOMPLETE, and some of the faults behind them."""
+def _faults(summary: Summary, explained: frozenset[str]) -> list[str]:
+    """A sentence for the bits other than INCOMPLETE that not only explained verdicts set, and some of the faults behind
+    them.
+    """
     bits = summary.exit_code & ~INCOMPLETE
-    if not bits:
+    bad = frozenset[str]().union(*(verdicts for bit, verdicts in BITS.items() if bit & bits)) - explained
+    if not bits or (explained and not bad & {count.verdict for count in summary.counts}):
         return []
-    bad = frozenset[str]().union(*(verdicts for bit, verdicts in BITS.items() if bit & bits))
     shown = [each for each in summary.first if each["verdict"] in bad][:MORE]
     words = [" ".join(f"{name}={value}" for name, value in each.items() if value and name != "trail") for each in shown]
     return [f"exit code {summary.exit_code}", *words]

@@ -186,7 +186,10 @@ def show(report: Report, console: Console) -> None:
     if report.audit is not None:
         audits.show(report.audit, console)
         if report.audit.exit_code and not report.audit_problems:
-            write("The planned faults explain the audit's exit code: full disks lose records, and a kill may cut one.")
+            write(
+                "The planned faults explain the audit's exit code: lies send what was never committed, full disks lose "
+                "records, and a kill may cut one."
+            )
     write("Every check passed." if not report.broken() else "A check failed.")
 
 

@@ -21,7 +21,7 @@ from _chaos.calm import CALM, Calm
 from _chaos.configuration import SOCKET, Configuration
 from _chaos.crew import Crew
 from _chaos.excuses import Unknown, unexplained_audit, unexplained_ends, unexplained_stops
-from _chaos.plan import KINDS, Fault, Kind, Plan
+from _chaos.plan import KINDS, LIE, Fault, Kind, Plan
 from _chaos.report import FaultRow, ReplicaRow, Report, WorkerRow
 from _chaos.schedule import Schedule
 from _chaos.starting import Starter, Storm, Writing
@@ -150,13 +150,15 @@ class Run:
                 crew.work(min(LOOK, max(0.0, ahead - crew.now)))
                 self._progress.at(min(round(now), round(plan.seconds)))
 
-    def _unexplained(self, audited: Audit, crew: Crew, late: float) -> list[str]:
+    def _unexplained(self, audited: Audit, crew: Crew, striking: Striking) -> list[str]:
         """What the audit found and no planned fault explains."""
         folder = Path(audited.folder)
         found = read_summary(folder)
         restarted = [name for name, each in crew.replicas.items() if each.starts > 1]
         unknown = list(unknown_of(folder))
-        sentences = unexplained_audit(found, unknown, self._plan, crew.began_at, late, self._options.left_out)
+        sentences = unexplained_audit(
+            found, unknown, self._plan, crew.began_at, striking.latest, self._options.left_out, striking.struck[LIE]
+        )
         return sentences + unexplained_stops(audited.stopped, restarted)
 
     def _report(
@@ -205,7 +207,7 @@ class Run:
             unexplained=unexplained_ends(crew.ended, plan, striking.latest),
             sabotaged=sabotaged[0] if sabotaged else None,
             audit=audited,
-            audit_problems=[] if audited is None else self._unexplained(audited, crew, striking.latest),
+            audit_problems=[] if audited is None else self._unexplained(audited, crew, striking),
         )
 
 

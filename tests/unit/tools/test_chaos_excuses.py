@@ -11,7 +11,7 @@ from _chaos.excuses import Unknown, unexplained_audit, unexplained_ends, unexpla
 from _chaos.messages import Failed, WorkerTask
 from _chaos.plan import BROKER, DATABASE, Cast, Fault, Kind, Plan
 
-from pubsub_lib.audit.report.summary import INCOMPLETE, LATE, LOSS, Count, Summary
+from pubsub_lib.audit.report.summary import CORRUPT, DIVERGENCE, INCOMPLETE, LATE, LOSS, Count, Summary
 from pubsub_lib.errors import StoreUnavailable
 
 BEGAN = 1_000_000.0
@@ -230,3 +230,23 @@ def test_only_a_replica_that_was_started_again_may_have_stopped() -> None:
     assert unexplained_stops(stopped, ["replica-1"]) == [
         "replica-2 never stopped, but 7 deliveries are excused because it did"
     ]
+
+
+def lied(*verdicts: str, exit_code: int = CORRUPT, lies: int = 1) -> list[str]:
+    """What no lie explains of these verdicts."""
+    found = summary(exit_code, counts=[Count("", "delivery", each, "", "", 1) for each in verdicts])
+    return unexplained_audit(found, [], plan(Fault(300.0, "lie", "service-1", 2.0, "worker")), BEGAN, 0.0, (), lies)
+
+
+def test_lies_explain_what_was_never_committed_and_no_other_fault() -> None:
+    assert lied("ok", "corrupt", "phantom") == []
+    assert lied("ok", "phantom", "foreign_history", exit_code=CORRUPT | DIVERGENCE) == []
+    assert lied("ok", "phantom", "misrouted") == ["exit code 2"]
+    assert lied("phantom", "lost", exit_code=LOSS | CORRUPT) == ["exit code 3"]
+    assert lied("ok", "phantom", lies=0) == ["exit code 2"]
+
+
+def test_lies_without_evidence_fail_the_run() -> None:
+    assert lied("ok", exit_code=0) == ["1 lies left no evidence"]
+    assert lied("ok", "contradicted", exit_code=0) == []
+    assert lied("ok", exit_code=0, lies=0) == []

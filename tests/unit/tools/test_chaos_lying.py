@@ -49,7 +49,7 @@ def test_hello_claims_the_last_false_head_and_true_ones_of_other_topics() -> Non
     link = lies.link({"t1": HEADS["t1"]})
     found = lies.hello(request, HEADS, 9)
     assert found.heads == {**HEADS, "t1": Head(link.point, link.count, link.digest)}
-    assert (found.nonce, found.store.position) == (request.nonce, 9)
+    assert (found.nonce, found.store) == (request.nonce, Point(9, 7))
 
 
 def test_same_seed_tells_the_same_lies() -> None:
