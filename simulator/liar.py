@@ -50,6 +50,7 @@ class Liar:
         if plan.identity == "own":
             world.lies.unleased[self._uuid] = None
         self._worker = self._uuid
+        self._handed_over = 0
         self._sequences: dict[str, int] = {}
         self._recorded: deque[Envelope] = deque(maxlen=RECORDED)
         self._alters = 0
@@ -75,7 +76,7 @@ class Liar:
                 self._accuse(envelope)
                 self._send(replica, envelope)
         elif lie == "rolled_back":
-            worker_lies.hand_over(self, self._worker)
+            worker_lies.hand_over(self, self._next_worker())
         elif lie == "altered":
             self._alters = 1
         else:
@@ -132,6 +133,13 @@ class Liar:
             self._uuid = f"{self.rng.getrandbits(128):032x}"
             self._sequences.clear()
             self.world.lies.unleased[self._uuid] = None
+
+    def _next_worker(self) -> str:
+        """The UUID of the worker that hands over."""
+        if self._plan.identity != "changing":
+            return worker_lies.WORKER + self._worker
+        self._handed_over += 1
+        return f"{worker_lies.CHANGES}{self._worker} {self._handed_over}"
 
     def _envelope(self, links: Sequence[Link]) -> Envelope:
         topic = links[0].topic

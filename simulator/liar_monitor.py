@@ -82,7 +82,7 @@ class LiarMonitor(Monitor):
         A worker is excluded after its first contradiction, unless faults delay that.
         """
         lies = self._world.lies
-        workers = len({*lies.rolled_back.values()})
+        workers = self._workers.liars()
         if workers and SLOW.intersection(self._world.plan.faults):
             return
         contradictions = self._history.restores + workers

@@ -25,8 +25,8 @@ class LiarPlan(msgspec.Struct, frozen=True):
 
     lies: tuple[str, ...]
     identity: str
-    """``own``: a UUID without a lease. ``changing``: a new one for each message. ``leased``: a UUID with a lease in the
-    directory. ``stolen``: that of a service.
+    """``own``: a UUID without a lease. ``changing``: a new one for each message, also as a worker. ``leased``: a UUID
+    with a lease in the directory. ``stolen``: that of a service.
     """
     starts_at: float
     ends_at: float

@@ -10,9 +10,16 @@ if TYPE_CHECKING:
 
 WORKER: Final = "liar "
 """With the UUID of the liar behind it: the UUID of the worker."""
+CHANGES: Final = "liars "
+"""The same of a worker that has another UUID for each lie: the UUID of the liar is followed by a number."""
 
 
-def hand_over(liar: "Liar", uuid: str) -> None:
+def is_changing(worker: str) -> bool:
+    """Whether this is one of the UUIDs of a worker that has another one for each lie."""
+    return worker.startswith(CHANGES)
+
+
+def hand_over(liar: "Liar", worker: str) -> None:
     """Write into a copy of the store, which is then dropped, and hand the links over to a service."""
     world, rng = liar.world, liar.rng
     services = list(world.services.values())
@@ -24,7 +31,6 @@ def hand_over(liar: "Liar", uuid: str) -> None:
     commit = copy.commit([Verb("set", "lport", "invented", value, rng.choice(world.plan.topics))], service.name, 0.0)
     if commit is None:
         return
-    worker = WORKER + uuid
     for link in commit.links:
         world.lies.add(link, service.sender.publishing.uuid)
         world.lies.rolled_back[link.point] = worker

@@ -9,6 +9,7 @@ from simulator.invariants import CLOCK_SLACK, Violation
 from simulator.kernel import Process
 from simulator.plan import HANDOFF_AFTER, QUARANTINE
 from simulator.service import FOLLOW_INTERVAL
+from simulator.worker_lies import is_changing
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -27,6 +28,10 @@ class WorkerWatch:
         self._world = world
         self._first: dict[tuple[Process, str], float] = {}
         self._excluded: dict[tuple[Process, str], float] = {}
+        self._doubted: dict[Process, float] = {}
+        """When a service last found a lie."""
+        self._changing: dict[Process, int] = {}
+        """How often a service found a lie of a worker with changing UUIDs, of those while it found no other one."""
 
     def handed_over(self, process: Process, worker: str, now: float) -> None:
         """A service takes links of a worker."""
@@ -49,11 +54,25 @@ class WorkerWatch:
         late = history.restores and {*DISTURBING, "db_down"}.intersection(self._world.plan.faults)
         if not lies and not late and now - history.restored_at > 2 * BELIEVED:
             raise Violation("worker excluded", f"{process.name} excludes {worker}, which sent no lie")
-        self._excluded[process, worker] = now
+        if is_changing(worker) and not self._doubts(process, now):
+            self._changing[process] = self._changing.get(process, 0) + 1
+        self._excluded[process, worker] = self._doubted[process] = now
         self._first.pop((process, worker), None)
 
+    def liars(self) -> int:
+        """The number of workers that lied; one with changing UUIDs counts whenever a service believes it again."""
+        fixed = {worker for worker in self._world.lies.rolled_back.values() if not is_changing(worker)}
+        return len(fixed) + max(self._changing.values(), default=0)
+
+    def _doubts(self, process: Process, now: float) -> bool:
+        return now < self._doubted.get(process, float("-inf")) + QUARANTINE - CLOCK_SLACK
+
     def published(self, process: Process, worker: str, well_since: float, now: float) -> None:
-        """A service publishes the lie of a worker. ``well_since``: since when the database works."""
+        """A service publishes the lie of a worker, of which the changelog never shows anything. ``well_since``: since
+        when the database works.
+        """
+        if self._doubts(process, now):
+            raise Violation("unconfirmed used", f"{process.name} publishes a lie of {worker} after another lie")
         if DISTURBING.intersection(self._world.plan.faults):
             return
         since = max(self._first.get((process, worker), now), well_since)

@@ -24,6 +24,8 @@ class _Seen(msgspec.Struct, frozen=True):
     link: Link
     since: float
     size: int
+    expected: bool = False
+    """A worker handed it over, which was not believed: it is due at once, whatever its origin."""
 
 
 class UnpublishedLinks:
@@ -47,35 +49,59 @@ class UnpublishedLinks:
         self._pending: OrderedDict[tuple[str, Point], _Seen] = OrderedDict()
         self._bytes = 0
         """The size of those."""
+        self._expected: OrderedDict[tuple[str, Point], None] = OrderedDict()
+        """Links that workers handed over, which were not believed, and that the changelog has not shown yet."""
         self._parts: OrderedDict[Point, int] = OrderedDict()
         """Of transactions of which some links were published: how many others there are."""
         self._following: OrderedDict[Point, Point] = OrderedDict()
         """Transactions of which all links were published: by the point before, their own."""
 
-    def handed_over(self, links: Sequence[Link]) -> list[Link]:
-        """A worker hands links over. Returns the links to publish: all that were not published before."""
-        return [link for link in links if self._publish(link)]
+    def handed_over(self, links: Sequence[Link], *, compared: bool = False) -> list[Link]:
+        """Links that are to be published are handed over. Returns all that were not published before. ``compared``:
+        a worker states that it committed them, so the reader of the changelog must not pass them: they are compared.
+        """
+        return [link for link in links if self._publish(link, walkable=not compared)]
+
+    def shown(self, link: Link) -> Link | None:
+        """What the changelog showed in the place of this link, if that waits for its publication."""
+        seen = self._pending.get((link.topic, link.point))
+        return None if seen is None else seen.link
+
+    def unknown(self, links: Sequence[Link]) -> list[Link]:
+        """Those of these links that were neither published nor shown by the changelog."""
+        names = [(link, (link.topic, link.point)) for link in links]
+        return [link for link, name in names if name not in self._published and name not in self._pending]
+
+    def expect(self, links: Sequence[Link]) -> None:
+        """Workers handed these unknown links over, which are not believed: they are due once the changelog shows them,
+        without the grace.
+        """
+        for link in links:
+            self._expected[link.topic, link.point] = None
+            if len(self._expected) > MAX_REMEMBERED:
+                self._expected.popitem(last=False)
 
     def in_changelog(self, links: Sequence[Link], now: float) -> None:
         """Links were read from the changelog, in commit order."""
         for link in links:
             name = (link.topic, link.point)
             if name not in self._published and name not in self._pending:
-                self._pending[name] = seen = _Seen(link, now, size_of(link))
+                expected = name in self._expected
+                if expected:
+                    del self._expected[name]
+                self._pending[name] = seen = _Seen(link, now, size_of(link), expected)
                 self._bytes += seen.size
         while len(self._pending) > MAX_REMEMBERED or (self._bytes > MAX_BYTES and len(self._pending) > 1):
             _, seen = self._pending.popitem(last=False)
             self._bytes -= seen.size
 
-    def passed(self, after: Point, walked: list[Point] | None = None) -> Point:
-        """The last point to which only transactions lead from ``after`` whose links were all published: nothing up to
-        there need be read in the changelog. For one reader, which continues from the returned point. Their points are
-        added to ``walked``.
+    def passed(self, after: Point) -> Point:
+        """The last point to which only transactions lead from ``after`` whose links were all published, and need not be
+        compared: nothing up to there need be read in the changelog. For one reader, which continues from the returned
+        point.
         """
         while (point := self._following.pop(after, None)) is not None:
             after = point
-            if walked is not None:
-                walked.append(point)
         return after
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> list[Link]:
@@ -87,8 +113,7 @@ class UnpublishedLinks:
         ours: list[Link] = []
         expired: list[tuple[str, Point]] = []
         for name, seen in self._pending.items():
-            origin = seen.link.origin
-            if now >= seen.since + self._grace and (origin == self._service or (holds_orphans and origin not in live)):
+            if seen.expected or (now >= seen.since + self._grace and self._is_ours(seen.link, live, holds_orphans)):
                 ours.append(seen.link)
                 if len(ours) == MAX_DUE:
                     break
@@ -99,6 +124,9 @@ class UnpublishedLinks:
         self._unsettled = len(ours)
         self._more = len(ours) == MAX_DUE
         return ours
+
+    def _is_ours(self, link: Link, live: Collection[str], holds_orphans: bool) -> bool:
+        return link.origin == self._service or (holds_orphans and link.origin not in live)
 
     def settle(self, links: Sequence[Link]) -> None:
         """Links that were due were published, or are given up."""
@@ -116,7 +144,7 @@ class UnpublishedLinks:
         ends = (seen.since + self._grace for seen in self._pending.values())
         return next((end for end in ends if end > self._looked), float("inf"))
 
-    def _publish(self, link: Link) -> bool:
+    def _publish(self, link: Link, *, walkable: bool = True) -> bool:
         name = (link.topic, link.point)
         seen = self._pending.pop(name, None)
         if seen is not None:
@@ -124,12 +152,16 @@ class UnpublishedLinks:
         if name in self._published:
             return False
         self._published[name] = None
+        if walkable:
+            self._walk(link)
+        for each in (self._published, self._parts, self._following):
+            if len(each) > MAX_REMEMBERED:
+                each.popitem(last=False)
+        return True
+
+    def _walk(self, link: Link) -> None:
         left = self._parts.pop(link.point, link.tx_links) - 1
         if left:
             self._parts[link.point] = left
         else:
             self._following[link.tx_prev] = link.point
-        for each in (self._published, self._parts, self._following):
-            if len(each) > MAX_REMEMBERED:
-                each.popitem(last=False)
-        return True

@@ -5,6 +5,7 @@ handed over were committed (rule 14).
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
+from pubsub_lib.core.handoffs import LinkName
 from pubsub_lib.core.model import ALL, Heads, Link, Point
 from pubsub_lib.failpoints import hit
 
@@ -23,8 +24,8 @@ class Changelog(Protocol):
     def read_links(self, after: Point | None, maximum: int, max_bytes: int, /) -> tuple[list[Link], Point, bool]:
         """(links in commit order after a point, the store's head, whether they connect). Blocks; raises StoreError."""
 
-    def holds(self, topic: str, points: Sequence[Point]) -> Sequence[bool | None]:
-        """Whether the history contains each point; None: it was trimmed. Blocks; raises StoreError."""
+    def holds_each(self, asked: Sequence[tuple[str, Point]]) -> Sequence[bool | None]:
+        """Whether the history of each topic contains its point; None: it was trimmed. Blocks; raises StoreError."""
 
 
 class Sends(Protocol):
@@ -36,16 +37,13 @@ class Sends(Protocol):
     def passed(self, after: Point) -> Point:
         """The point up to which all links after this one were sent."""
 
-    def reached(self) -> None:
-        """The store contains that point."""
-
     def history_changed(self) -> None:
         """The changelog does not connect any more."""
 
-    def overdue(self, now: float) -> Sequence[Point]:
-        """Transactions that were handed over and not seen in the changelog for some time."""
+    def overdue(self, now: float) -> Sequence[LinkName]:
+        """Links that were handed over and not seen in the changelog for some time."""
 
-    def judge(self, points: Sequence[Point], held: Sequence[bool | None], now: float) -> None:
+    def judge(self, names: Sequence[LinkName], held: Sequence[bool | None], now: float) -> None:
         """Whether the store contains these."""
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> None:
@@ -98,12 +96,9 @@ class ChangelogReader:
             hit("service.while_following")
             if self._store.read_heads(()).store == passed:
                 self._after = passed
-                self._outgoing.reached()
                 return False  # nothing else was committed, so no link need be read and decoded
         links, head, complete = self._store.read_links(passed, MAX_LINKS, MAX_BYTES)
-        if complete:
-            self._outgoing.reached()
-        elif passed != begin:  # a worker may have handed over what was never committed: no link may be skipped for that
+        if not complete and passed != begin:  # a restore may have undone only what was passed
             links, head, complete = self._store.read_links(begin, MAX_LINKS, MAX_BYTES)
         if links:
             hit("service.while_following")
@@ -121,7 +116,7 @@ class ChangelogReader:
         overdue = self._outgoing.overdue(now)
         if not overdue or self._after is None:
             return
-        own, *held = self._store.holds(ALL, [self._after, *overdue])
+        own, *held = self._store.holds_each([(ALL, self._after), *overdue])
         if own:
             self._outgoing.judge(overdue, held, now)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.core.handoffs import SECONDS, Handoffs, Worker
+from pubsub_lib.core.handoffs import SECONDS, Contradicted, Handoffs, LinkName, Worker, contents_of
 from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import PubSubError
@@ -39,9 +39,9 @@ class Outgoing:
         self._unpublished = unpublished
         self._publisher = publisher
         self._journal = journal
-        self._handoffs = Handoffs()
-        self._walked: list[Point] = []
+        self._handoffs = Handoffs(service)
         self._quarantined = 0
+        self._doubted = 0
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
 
@@ -49,50 +49,66 @@ class Outgoing:
         """Send the links that were not sent yet. Blocks for at most about a second. ``worker``: the process that states
         that it committed them; None: this service did.
         """
+        excluded: list[Contradicted] = []
         with self._lock:
-            if worker is not None and self._handoffs.excludes(worker[1]):
-                self._quarantined += len(links)
-                return  # what it committed is published from the changelog
-            fresh = self._unpublished.handed_over(links)
             if worker is not None:
-                self._handoffs.add(fresh, worker)
+                if self._handoffs.excludes(worker[1]):
+                    self._quarantined += len(links)
+                    return  # what it committed is published from the changelog
+                links, excluded = self._believed(links, worker)
+            fresh = self._unpublished.handed_over(links, compared=worker is not None)
             self._counts["handed"] += len(fresh)
             self._counts["repeated"] += len(links) - len(fresh)
             self._send(fresh)
+        self._report(excluded)
+
+    def _believed(self, links: Sequence[Link], worker: Worker) -> tuple[Sequence[Link], list[Contradicted]]:
+        """Those of a worker's links that are sent if they were not sent before; and the worker, if one of them is false
+        and it is excluded. The changelog's link is sent in the place of a false one.
+        """
+        unpublished, handoffs = self._unpublished, self._handoffs
+        unknown = unpublished.unknown(links)
+        handoffs.add(unknown, worker)
+        known = [] if len(unknown) == len(links) else [(link, unpublished.shown(link)) for link in links]
+        true = [shown for link, shown in known if shown is not None and contents_of(shown) != contents_of(link)]
+        excluded = [each for link in true for each in handoffs.altered(link, worker)]
+        if not true and not (unknown and handoffs.doubts(worker[1])):
+            return links, []
+        unpublished.expect(unknown)
+        self._doubted += len(unknown)
+        return true or [link for link, shown in known if shown is not None], excluded
 
     def in_changelog(self, links: Sequence[Link], now: float) -> None:
         """These links were read from the changelog, in commit order. Does not block."""
         with self._lock:
             self._unpublished.in_changelog(links, now)
-            self._handoffs.confirm(link.point for link in links)
+            excluded = self._handoffs.confirm(links)
+        self._report(excluded)
 
     def passed(self, after: Point) -> Point:
-        """The point up to which the changelog holds nothing to send after this one, if workers handed over only what
-        they committed. Does not block.
+        """The point up to which the changelog holds nothing to send after this one, and nothing to compare with what
+        workers handed over. Does not block.
         """
         with self._lock:
-            self._walked.clear()
-            return self._unpublished.passed(after, self._walked)
-
-    def reached(self) -> None:
-        """The store contains the point that ``passed`` returned, and so all before it. Does not block."""
-        with self._lock:
-            self._handoffs.confirm(self._walked)
+            return self._unpublished.passed(after)
 
     def history_changed(self) -> None:
         """The changelog does not connect any more: workers may have committed what is undone now. Does not block."""
         with self._lock:
             self._handoffs.forget()
 
-    def overdue(self, now: float) -> list[Point]:
-        """The transactions that workers handed over and that the changelog should have shown. Does not block."""
+    def overdue(self, now: float) -> list[LinkName]:
+        """The links that workers handed over and that the changelog should have shown. Does not block."""
         with self._lock:
             return self._handoffs.overdue(now)
 
-    def judge(self, points: Sequence[Point], held: Sequence[bool | None], now: float) -> None:
-        """The store contains these transactions or not (None: unknown). Does not block."""
+    def judge(self, names: Sequence[LinkName], held: Sequence[bool | None], now: float) -> None:
+        """The store contains these links or not (None: unknown). Does not block."""
         with self._lock:
-            excluded = self._handoffs.judge(points, held, now)
+            excluded = self._handoffs.judge(names, held, now)
+        self._report(excluded)
+
+    def _report(self, excluded: Sequence[Contradicted]) -> None:
         for each in excluded:
             if self._journal is not None:
                 self._journal.note(
@@ -101,12 +117,14 @@ class Outgoing:
                 )  # fmt: skip
             _log.error(
                 "a worker of the service %r with the UUID %s handed over a change of the topic %r at position %d that "
-                "the database does not contain; its messages are not used for %d s: if the database lost no commits "
-                "and no backup was restored, find the program that uses this UUID",
+                "%s; its messages are not used for %d s, and those of workers of which the database showed no "
+                "commit yet wait for the database: if the database lost no commits and no backup was restored, find "
+                "the program that uses this UUID",
                 each.service,
                 each.uuid,
                 each.topic,
                 each.point.position,
+                "differs from the one in the database" if each.altered else "the database does not contain",
                 SECONDS,
                 extra=fields(service=each.service, uuid=each.uuid, topic=each.topic, position=each.point.position),
             )
@@ -134,10 +152,11 @@ class Outgoing:
         return dict(self._counts)
 
     def worker_counters(self) -> Mapping[str, int]:
-        """``contradicted``: transactions that workers handed over and the database does not contain; ``quarantined``:
-        dropped links of the workers that did so.
+        """``contradicted``: links that workers handed over and the database does not contain; ``quarantined``: dropped
+        links of the workers that did so; ``doubted``: links of others that wait until the changelog shows them.
         """
-        return {"contradicted": self._handoffs.contradicted, "quarantined": self._quarantined}
+        contradicted = self._handoffs.contradicted
+        return {"contradicted": contradicted, "quarantined": self._quarantined, "doubted": self._doubted}
 
     @property
     def excluded_workers(self) -> Sequence[Worker]:

@@ -195,10 +195,15 @@ def _repair(
     }
 
 
-def holds(connection: Connection, topic: str, points: Sequence[Point]) -> list[bool | None]:
-    """For each point, whether it is in the history of a topic (``ALL``: of the store), as :func:`.changelog.holds`."""
-    head = store_point(connection) if topic == ALL else heads(connection, [topic])[topic].point
-    return changelog.holds(connection, [(topic, point, head) for point in points])
+def holds(connection: Connection, asked: Sequence[tuple[str, Point]]) -> list[bool | None]:
+    """For each (topic, point), whether the point is in the history of the topic (``ALL``: of the store), as
+    :func:`.changelog.holds`.
+    """
+    topics = {topic for topic, _ in asked} - {ALL}
+    found = {topic: head.point for topic, head in heads(connection, sorted(topics)).items()} if topics else {}
+    if any(topic == ALL for topic, _ in asked):
+        found[ALL] = store_point(connection)
+    return changelog.holds(connection, [(topic, point, found[topic]) for topic, point in asked])
 
 
 def bucket_digests(connection: Connection, topic: str | None) -> dict[int, int]:

@@ -422,7 +422,11 @@ class Store:
 
         None: the changelog no longer reaches back to the point, so it is unknown.
         """
-        return self._read("looking for a commit", lambda connection: snapshot.holds(connection, topic, points))
+        return self.holds_each([(topic, point) for point in points])
+
+    def holds_each(self, asked: Sequence[tuple[str, Point]]) -> list[bool | None]:
+        """As ``holds``, for pairs of topic and point, all in one snapshot."""
+        return self._read("looking for a commit", lambda connection: snapshot.holds(connection, asked))
 
     def recount(self, topic: str) -> Head:
         """The topic's point with count and digest computed again from its objects (to check the stored ones)."""

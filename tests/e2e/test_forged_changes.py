@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import zmq
 from _processes import poll
@@ -242,4 +243,62 @@ def test_rule_14_worker_that_hands_over_what_it_did_not_commit_is_not_used(host:
         replica.wait_handled(position, LONG, topics=(TOPIC,))
         assert replica.get("item", "planted") is None
         assert host.metric("workers_total", "contradicted") == 1
+        assert not watched.differs(store)
+
+
+@pytest.mark.slow
+def test_rule_14_worker_that_changes_its_uuid_is_believed_once(host: Host) -> None:
+    host.service()
+    honest = host.worker()
+    write(honest, 5)
+    with Store(host.settings) as store, Watched(host.settings, (TOPIC,)) as watched:
+        replica = watched.replica
+        for number in range(4):
+            head = store.read_heads([TOPIC]).topics[TOPIC]
+            assert poll(lambda head=head: replica.status().chains[TOPIC].known == head.point, LONG)  # type: ignore[misc]
+            with Worker(host.settings, store) as rogue:
+                rogue.hand_over([forged(head)])
+                assert poll(lambda n=number: host.metric("workers_total", "contradicted") == n + 1, LONG)  # type: ignore[misc]
+            assert poll(lambda: replica.get("item", "planted") is None, LONG)
+            assert host.metric("workers_total", "doubted") == number, "only the first lie was sent"
+            position = write(honest, 2)
+            replica.wait_handled(position, LONG, topics=(TOPIC,))
+            assert host.metric("workers_total", "doubted") == number, "the changelog has confirmed the honest worker"
+        assert host.metric("excluded", "workers") == 4
+        with Worker(host.settings, store), store.transaction() as tx:
+            tx.create("item", "true", {"by": "a new program"}, topic=TOPIC)
+        assert poll(lambda: replica.get("item", "true") is not None, LONG), "it waits for the changelog only"
+        assert replica.status().counters.contradicted <= 1
+        assert replica.status().dropped["quarantined"] == 0
+        assert not watched.differs(store)
+
+
+@pytest.mark.slow
+def test_rule_14_worker_that_alters_a_true_change_is_not_used(host: Host) -> None:
+    host.service()
+    honest = host.worker()
+    write(honest, 5)
+    with (
+        Store(host.settings) as store,
+        Watched(host.settings, (TOPIC,)) as watched,
+        Worker(host.settings, Store(host.settings)) as rogue,
+    ):
+        replica = watched.replica
+        head = store.read_heads([TOPIC]).topics[TOPIC]
+        assert poll(lambda: replica.status().chains[TOPIC].known == head.point, LONG)
+        with store.transaction() as tx:
+            tx.create("item", "altered", {"owner": "bob"}, topic=TOPIC)
+        true = store.read_links(None, 1000)[0][-1]
+        value = b'{"owner":"mallory"}'
+        total = digest.add(head.digest, digest.fingerprint("item", "altered", true.point.position, value))
+        change = msgspec.structs.replace(true.changes[0], value=value)
+        rogue.hand_over([msgspec.structs.replace(true, changes=[change], digest=total)])
+        assert poll(lambda: host.metric("workers_total", "contradicted") == 1, LONG)
+        assert host.metric("excluded", "workers") == 1
+        assert poll(lambda: replica.get("item", "altered") == {"owner": "bob"}, LONG)
+        rogue.hand_over([forged(store.read_heads([TOPIC]).topics[TOPIC])])
+        assert poll(lambda: host.metric("workers_total", "quarantined") == 1, LONG)
+        position = write(honest, 5)
+        replica.wait_handled(position, LONG, topics=(TOPIC,))
+        assert replica.get("item", "planted") is None
         assert not watched.differs(store)

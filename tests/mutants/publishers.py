@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         name="contradicted_worker_is_used",
         path="pubsub_lib/service/outgoing.py",
-        before="if worker is not None and self._handoffs.excludes(worker[1]):",
+        before="if self._handoffs.excludes(worker[1]):",
         after="if False:",
         tests=(f"{OUTGOING}::test_worker_that_hands_over_what_was_never_committed_is_not_used",),
         wrong="a program of the host publishes what is in no database, again and again",
@@ -63,8 +63,8 @@ MUTANTS = (
     Mutant(
         name="trimmed_link_accuses_its_worker",
         path="pubsub_lib/core/handoffs.py",
-        before="if asked is None or there is not False:",
-        after="if asked is None or there:",
+        before="if given is not None and there is False:",
+        after="if given is not None and not there:",
         tests=(f"{HANDOFFS}::test_trimmed_links_accuse_no_worker",),
         wrong="the messages of a true worker are not used, because the changelog was trimmed",
     ),

@@ -86,12 +86,15 @@ class StoreDouble:
 
         return self._read(read)
 
-    def holds(self, topic: str, points: Sequence[Point]) -> Sequence[bool | None]:
+    def holds_each(self, asked: Sequence[tuple[str, Point]]) -> Sequence[bool | None]:
         def read() -> list[bool | None]:
-            held = {link.point for link in self.history.links if topic in (ALL, link.topic)}
-            return [point in held for point in points]
+            held = {(topic, link.point) for link in self.history.links for topic in (ALL, link.topic)}
+            return [name in held for name in asked]
 
         return self._read(read)
+
+    def holds(self, topic: str, points: Sequence[Point]) -> Sequence[bool | None]:
+        return self.holds_each([(topic, point) for point in points])
 
     def behind(self, position: int, at: float) -> float:
         """Seconds, at this time, since the oldest commit beyond the position; 0.0 when there is none."""

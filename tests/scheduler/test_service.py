@@ -28,8 +28,8 @@ class Deciding(UnpublishedLinks):
         super().__init__("api-1", GRACE, 60.0)
         self.decided: list[int] = []
 
-    def handed_over(self, links: Sequence[Link]) -> list[Link]:
-        return self._noted(super().handed_over(links))
+    def handed_over(self, links: Sequence[Link], *, compared: bool = False) -> list[Link]:
+        return self._noted(super().handed_over(links, compared=compared))
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> list[Link]:
         return self._noted(super().due(now, live, holds_orphans))

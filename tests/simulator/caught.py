@@ -21,6 +21,7 @@ CAUGHT: dict[str, Caught] = {
     "waiting_liar_not_accused": Caught(1, "whole topic"),
     "honest_publisher_excluded": Caught(1, "honest excluded"),
     "excluded_worker_used": Caught(2, "worker used"),
+    "unconfirmed_worker_used": Caught(12, "unconfirmed used"),
     "lying_worker_never_excluded": Caught(2, "worker believed"),
     "honest_worker_excluded": Caught(2, "worker excluded"),
     "handed_over_forgotten": Caught(2, "worker believed"),

@@ -103,6 +103,11 @@ def excluded_worker_used() -> list[Patch]:
     return [(Handoffs, "excludes", lambda self, uuid: False)]
 
 
+@mutant("after a lie the links of workers that the changelog has not confirmed are published", liars=True)
+def unconfirmed_worker_used() -> list[Patch]:
+    return [(Handoffs, "doubts", lambda self, uuid: False)]
+
+
 @mutant("a worker that hands over what was never committed is not excluded", liars=True)
 def lying_worker_never_excluded() -> list[Patch]:
     return [(Handoffs, "judge", lambda self, points, held, now: [])]
@@ -116,7 +121,7 @@ def honest_worker_excluded() -> list[Patch]:
 
 @mutant("each reading of the changelog ends the check of earlier transactions of workers", liars=True)
 def handed_over_forgotten() -> list[Patch]:
-    return [(Handoffs, "confirm", lambda self, points: self.forget())]
+    return [(Handoffs, "confirm", lambda self, links: self.forget() or [])]
 
 
 @mutant("with liars: a service takes each reading for one of another history", liars=True)

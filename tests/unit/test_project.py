@@ -86,8 +86,8 @@ MAY_IMPORT_STORE = {"pubsub_pgnotify", "pubsub_sql"}  # their transport is the s
 # All modules that the core may import: without clocks, sockets, threads, logs, or its own randomness.
 CORE_MAY_IMPORT = {
     "pubsub_lib.core", "pubsub_lib.errors", "pubsub_lib.arguments", "msgspec", "xxhash",
-    "bisect", "collections", "enum", "functools", "heapq", "itertools", "math", "operator", "random", "types", "typing",
-    "weakref",
+    "bisect", "collections", "enum", "functools", "hashlib", "heapq", "itertools", "math", "operator", "random",
+    "types", "typing", "weakref",
 }  # fmt: skip
 
 MAX_LINES = 300

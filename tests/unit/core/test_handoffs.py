@@ -1,6 +1,20 @@
 """A worker that hands over what was never committed is not used for some time."""
 
-from pubsub_lib.core.handoffs import AFTER, MAX_ASKED, MAX_EXCLUDED, MAX_KEPT, SECONDS, Contradicted, Handoffs
+import msgspec
+import pytest
+
+from pubsub_lib.core import handoffs as module
+from pubsub_lib.core.handoffs import (
+    AFTER,
+    MAX_ASKED,
+    MAX_EXCLUDED,
+    MAX_KEPT,
+    SECONDS,
+    Contradicted,
+    Handoffs,
+    LinkName,
+    contents_of,
+)
 from pubsub_lib.core.model import Link, Point
 from tests.unit.core.builders import History
 
@@ -8,23 +22,27 @@ WORKER = ("api-1", "a" * 32)
 OTHER = ("api-1", "b" * 32)
 
 
-def asked(handoffs: Handoffs, begin: float) -> list[Point]:
-    """The points that become overdue in the next two intervals."""
+def asked(handoffs: Handoffs, begin: float) -> list[LinkName]:
+    """The links that become overdue in the next two intervals."""
     return [*handoffs.overdue(begin), *handoffs.overdue(begin + AFTER)]
 
 
-def given(handoffs: Handoffs, links: list[Link], worker: tuple[str, str] = WORKER) -> list[Point]:
+def given(handoffs: Handoffs, links: list[Link], worker: tuple[str, str] = WORKER) -> list[LinkName]:
     handoffs.add(links, worker)
-    return [link.point for link in links]
+    return [(link.topic, link.point) for link in links]
+
+
+def committed(number: int, origin: str = "api-1") -> list[Link]:
+    return [msgspec.structs.replace(link, origin=origin) for link in History().some(number)]
 
 
 def test_link_that_the_store_does_not_contain_excludes_its_worker() -> None:
-    handoffs = Handoffs()
+    handoffs = Handoffs("api-1")
     points = given(handoffs, History().some(2))
     assert handoffs.overdue(0.0) == [], "it may only not be visible yet"
     assert handoffs.overdue(AFTER - 0.1) == []
     assert handoffs.overdue(AFTER) == points
-    assert handoffs.judge(points, [True, False], AFTER) == [Contradicted(*WORKER, "t", points[1])]
+    assert handoffs.judge(points, [True, False], AFTER) == [Contradicted(*WORKER, *points[1])]
     assert (handoffs.contradicted, handoffs.excluded) == (1, [WORKER])
     assert handoffs.excludes(WORKER[1])
     assert not handoffs.excludes(OTHER[1])
@@ -32,16 +50,20 @@ def test_link_that_the_store_does_not_contain_excludes_its_worker() -> None:
 
 
 def test_links_that_the_changelog_shows_are_not_looked_up() -> None:
-    handoffs = Handoffs()
-    points = given(handoffs, History().some(4))
-    handoffs.confirm(points[:2])
+    handoffs = Handoffs("api-1")
+    links = History().some(4)
+    given(handoffs, links)
+    assert handoffs.confirm(links[:2]) == []
     handoffs.overdue(0.0)
-    handoffs.confirm(points[2:])
-    assert handoffs.overdue(AFTER) == []
+    assert handoffs.confirm(links[2:3]) == []
+    handoffs.overdue(AFTER)
+    assert handoffs.confirm(links[3:]) == [], "it is being looked up"
+    assert handoffs.overdue(2 * AFTER) == []
+    assert handoffs.contradicted == 0
 
 
 def test_trimmed_links_accuse_no_worker() -> None:
-    handoffs = Handoffs()
+    handoffs = Handoffs("api-1")
     points = given(handoffs, History().some(1))
     assert asked(handoffs, 0.0) == points
     assert handoffs.judge(points, [None], AFTER) == []
@@ -49,7 +71,7 @@ def test_trimmed_links_accuse_no_worker() -> None:
 
 
 def test_changed_history_accuses_no_worker() -> None:
-    handoffs = Handoffs()
+    handoffs = Handoffs("api-1")
     links = History().some(3)
     given(handoffs, links[:1])
     handoffs.overdue(0.0)
@@ -62,7 +84,7 @@ def test_changed_history_accuses_no_worker() -> None:
 
 
 def test_transactions_are_looked_up_again_after_a_failure() -> None:
-    handoffs = Handoffs()
+    handoffs = Handoffs("api-1")
     points = given(handoffs, History().some(1))
     assert asked(handoffs, 0.0) == points  # the store does not answer
     assert handoffs.overdue(2 * AFTER) == points
@@ -70,7 +92,7 @@ def test_transactions_are_looked_up_again_after_a_failure() -> None:
 
 
 def test_first_worker_that_handed_a_link_over_is_accused() -> None:
-    handoffs = Handoffs()
+    handoffs = Handoffs("api-1")
     links = History().some(1)
     given(handoffs, links)
     handoffs.overdue(0.0)
@@ -81,7 +103,7 @@ def test_first_worker_that_handed_a_link_over_is_accused() -> None:
 
 
 def test_exclusion_ends_and_can_begin_again() -> None:
-    handoffs = Handoffs()
+    handoffs = Handoffs("api-1")
     for begin in (0.0, 2 * SECONDS):
         points = given(handoffs, History().some(2))
         assert asked(handoffs, begin) == points
@@ -93,7 +115,7 @@ def test_exclusion_ends_and_can_begin_again() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    handoffs = Handoffs()
+    handoffs = Handoffs("api-1")
     (link,) = History().some(1)
     for position in range(MAX_KEPT + 10):
         moved = Link("t", link.prev, Point(position, 7), link.changes, 1, 1, link.tx_prev, 1, "", 0.0)
@@ -107,3 +129,95 @@ def test_memory_is_bounded() -> None:
     handoffs.judge(points, [False] * len(points), 3 * AFTER)
     assert len(handoffs.excluded) == MAX_EXCLUDED
     assert handoffs.excludes(OTHER[1])
+
+
+def test_after_a_lie_workers_are_doubted_until_the_changelog_shows_their_links() -> None:
+    handoffs = Handoffs("api-1")
+    links = committed(3)
+    given(handoffs, links[:1])
+    handoffs.confirm(links[:1])
+    new = "c" * 32
+    assert not handoffs.doubts(new), "no worker has lied"
+    lie = given(handoffs, History(7).some(1), OTHER)
+    assert asked(handoffs, 0.0) == lie
+    handoffs.judge(lie, [False], AFTER)
+    assert handoffs.doubts(new)
+    assert not handoffs.doubts(WORKER[1]), "it was confirmed before"
+    given(handoffs, links[1:], ("api-1", new))
+    handoffs.confirm(links[1:2])
+    assert not handoffs.doubts(new)
+    handoffs.overdue(AFTER + SECONDS - 0.1)
+    assert handoffs.doubts("d" * 32)
+    handoffs.overdue(2 * AFTER + SECONDS)
+    assert not handoffs.doubts("d" * 32), "no worker has lied for some time"
+
+
+def test_doubt_lasts_while_workers_lie() -> None:
+    handoffs = Handoffs("api-1")
+    for number in range(4):
+        now = number * SECONDS * 0.9
+        lie = given(handoffs, History(number).some(1), ("api-1", f"{number:032x}"))
+        assert asked(handoffs, now) == lie
+        assert number == 0 or handoffs.doubts("d" * 32)
+        handoffs.judge(lie, [False], now + AFTER)
+
+
+def test_worker_is_confirmed_only_by_new_links_of_the_own_origin() -> None:
+    """Those of another service can be received from its publisher by any program."""
+    handoffs = Handoffs("api-1")
+    foreign, orphans = committed(1, "api-2"), committed(1, "")
+    for links in (foreign, orphans):
+        given(handoffs, links, OTHER)
+        handoffs.confirm(links)
+    lie = given(handoffs, History(7).some(1))
+    handoffs.judge(asked(handoffs, 0.0), [False] * len(lie), AFTER)
+    assert handoffs.doubts(OTHER[1])
+    old = committed(1)
+    looked_up = given(handoffs, old, OTHER)
+    assert [*handoffs.overdue(3 * AFTER), *handoffs.overdue(4 * AFTER)] == looked_up
+    handoffs.judge(looked_up, [True], 4 * AFTER)
+    assert handoffs.doubts(OTHER[1]), "an old link, which the reader of the changelog has passed"
+
+
+def test_confirmed_worker_that_lies_is_doubted_after_its_exclusion() -> None:
+    handoffs = Handoffs("api-1")
+    links = committed(1)
+    given(handoffs, links)
+    handoffs.confirm(links)
+    for begin, worker in ((0.0, WORKER), (SECONDS - AFTER, OTHER)):
+        lie = given(handoffs, History(int(begin) + 7).some(1), worker)
+        assert asked(handoffs, begin) == lie
+        handoffs.judge(lie, [False], begin + AFTER)
+    handoffs.overdue(SECONDS + AFTER)
+    assert not handoffs.excludes(WORKER[1])
+    assert handoffs.doubts(WORKER[1])
+
+
+@pytest.mark.parametrize("interval", [0, 1, 2])
+@pytest.mark.parametrize("field", ["changes", "digest", "count", "prev", "tx_prev", "tx_links", "origin"])
+def test_altered_link_excludes_its_worker_when_the_changelog_shows_the_true_one(field: str, interval: int) -> None:
+    handoffs = Handoffs("api-1")
+    (link,) = committed(1)
+    others = {"changes": [msgspec.structs.replace(link.changes[0], value=b"2")], "prev": Point(9, 9),
+              "tx_prev": Point(9, 9), "origin": "api-2"}  # fmt: skip
+    given(handoffs, [msgspec.structs.replace(link, **{field: others.get(field, 7)})])
+    for number in range(interval):
+        handoffs.overdue(number * AFTER)
+    assert handoffs.confirm([link]) == [Contradicted(*WORKER, link.topic, link.point, altered=True)]
+    assert handoffs.excludes(WORKER[1])
+    assert handoffs.doubts(OTHER[1])
+
+
+def test_contents_are_those_that_the_changelog_stores() -> None:
+    (link,) = committed(1)
+    assert contents_of(msgspec.structs.replace(link, trace="00-1-2-01", written_at=7.0)) == contents_of(link)
+
+
+def test_number_of_confirmed_workers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CONFIRMED", 2)
+    handoffs = Handoffs("api-1")
+    links = committed(4)
+    for number, link in zip((1, 2, 1, 3), links, strict=True):
+        given(handoffs, [link], ("api-1", f"{number:032x}"))
+        handoffs.confirm([link])
+    assert [*handoffs._confirmed] == [f"{1:032x}", f"{3:032x}"]

@@ -72,6 +72,36 @@ def test_reader_passes_transactions_whose_links_were_all_published() -> None:
     assert one.passed(second[0].point) == fourth[0].point == history.point
 
 
+def test_reader_passes_no_transaction_that_a_worker_handed_over() -> None:
+    one, history = unpublished(), History()
+    start = history.point
+    given = history.commit(("a", "1", "x"))
+    assert one.handed_over(given, compared=True) == given
+    assert one.passed(start) == start
+
+
+def test_link_that_was_not_believed_is_due_when_the_changelog_shows_it() -> None:
+    one = unpublished()
+    given = links("other", "me", "me", "me")
+    one.expect(given[:2])
+    one.in_changelog(given, 0.0)
+    assert one.due(0.0, {"other"}, holds_orphans=False) == given[:2], "whatever its origin"
+    assert one.due(GRACE, {"other"}, holds_orphans=False) == given[2:]
+    assert not one._expected
+
+
+def test_links_are_unknown_until_the_changelog_shows_them_or_they_are_published() -> None:
+    one = unpublished()
+    given = links("me", "me", "me")
+    assert one.unknown(given) == given
+    one.expect(given[:1])
+    assert one.unknown(given) == given
+    one.in_changelog(given[:1], 0.0)
+    one.handed_over(given[1:2])
+    assert one.unknown(given) == given[2:]
+    assert [one.shown(link) for link in given] == [given[0], None, None]
+
+
 @pytest.mark.parametrize(
     ("origin", "live", "holds", "expected"),
     [
@@ -137,7 +167,8 @@ def test_memory_is_bounded_and_forgetting_is_harmless(monkeypatch: pytest.Monkey
     assert len(one._published) == len(one._following) == 3
     for seed in range(5):
         one.handed_over(History(seed).commit(("a", "1", "x"), ("b", "1", "x"))[:1])
-    assert len(one._parts) == 3
+        one.expect(History(seed).some(1))
+    assert len(one._parts) == len(one._expected) == 3
 
 
 def test_links_of_other_services_are_bounded_in_bytes() -> None:

@@ -4,7 +4,8 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
-from pubsub_lib.core.model import Heads, Link, Point
+from pubsub_lib.core.handoffs import LinkName
+from pubsub_lib.core.model import ALL, Heads, Link, Point
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.service import changelog_reader as module
 from pubsub_lib.service.changelog_reader import ChangelogReader
@@ -34,9 +35,9 @@ class Log:
         connects = self.connects and after not in self.lies
         return list(self.history.after(after))[:maximum] if connects else [], self.history.head, connects
 
-    def holds(self, topic: str, points: Sequence[Point]) -> list[bool | None]:
-        there = {link.point for link in self.history.links} - self.undone
-        return [point in there for point in points]
+    def holds_each(self, asked: Sequence[LinkName]) -> list[bool | None]:
+        there = {(topic, link.point) for link in self.history.links for topic in (link.topic, ALL)}
+        return [name in there and name[1] not in self.undone for name in asked]
 
 
 class Out:
@@ -47,24 +48,21 @@ class Out:
         self.asked: list[tuple[float, Collection[str], bool]] = []
         self.next = float("inf")
         self.sent: dict[Point, Point] = {}
-        self.confirmed = self.undone = 0
-        self.late: list[Point] = []
-        self.judged: list[tuple[list[Point], list[bool | None]]] = []
+        self.undone = 0
+        self.late: list[LinkName] = []
+        self.judged: list[tuple[list[LinkName], list[bool | None]]] = []
 
     def passed(self, after: Point) -> Point:
         return self.sent.get(after, after)
 
-    def reached(self) -> None:
-        self.confirmed += 1
-
     def history_changed(self) -> None:
         self.undone += 1
 
-    def overdue(self, now: float) -> list[Point]:
+    def overdue(self, now: float) -> list[LinkName]:
         return self.late
 
-    def judge(self, points: Sequence[Point], held: Sequence[bool | None], now: float) -> None:
-        self.judged.append(([*points], [*held]))
+    def judge(self, names: Sequence[LinkName], held: Sequence[bool | None], now: float) -> None:
+        self.judged.append(([*names], [*held]))
 
     def in_changelog(self, links: Sequence[Link], now: float) -> None:
         self.shown += links
@@ -179,20 +177,17 @@ def test_reader_skips_no_links_after_a_point_that_was_never_committed(history: H
     link = history.commit()
     reader.step(1.0)
     assert out.shown == [link]
-    assert (reader.jumps, out.confirmed, out.undone) == (0, 0, 0)
-    out.sent.clear()
-    reader.step(2.0)
-    assert out.confirmed == 1
+    assert (reader.jumps, out.undone) == (0, 0)
 
 
 def test_reader_looks_up_what_the_changelog_did_not_show(history: History) -> None:
     reader, log, out = follow(history)
     reader.step(0.0)
     assert out.judged == []
-    true, lie = history.commit().point, Point(77, 77)
-    out.late = [true, lie]
+    true = history.commit()
+    out.late = [(true.topic, true.point), (true.topic, Point(77, 77)), ("other", true.point)]
     reader.step(1.0)
-    assert out.judged == [([true, lie], [True, False])]
+    assert out.judged == [(out.late, [True, False, False])]
     log.undone.add(history.head)  # the reader's own point
     reader.step(2.0)
     assert len(out.judged) == 1

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from pubsub_lib.core.envelope import Envelope
@@ -215,10 +216,10 @@ def test_worker_that_hands_over_what_was_never_committed_is_not_used(caplog: pyt
     lie = lies.commit(topic="planted")
     out.handed_over([lie], WORKER)
     assert out.overdue(0.0) == []
-    assert out.overdue(AFTER) == [lie.point]
-    out.judge([lie.point], [False], AFTER)
+    assert out.overdue(AFTER) == [("planted", lie.point)]
+    out.judge([("planted", lie.point)], [False], AFTER)
     assert out._journal.notes == [("contradicted", "planted", WORKER[1], lie.point, "quarantined")]  # type: ignore[union-attr]
-    assert out.worker_counters() == {"contradicted": 1, "quarantined": 0}
+    assert out.worker_counters() == {"contradicted": 1, "quarantined": 0, "doubted": 0}
     assert out.excluded_workers == [WORKER]
     (record,) = caplog.records
     assert WORKER[1] in record.getMessage()
@@ -230,31 +231,97 @@ def test_worker_that_hands_over_what_was_never_committed_is_not_used(caplog: pyt
     out.in_changelog([true], AFTER)
     out.due(AFTER + 1.0, {"api-1"}, False)
     assert sent.links == [lie, true], "what it committed is published from the changelog"
-    other = history.commit()
-    out.handed_over([other], ("api-1", "b" * 32))
-    assert sent.links[-1] == other
     out.overdue(2 * AFTER + SECONDS)
     again = history.commit()
     out.handed_over([again], WORKER)
     assert sent.links[-1] == again
 
 
+def test_after_a_lie_links_of_new_workers_wait_for_the_changelog() -> None:
+    """A program can take a new UUID for each lie."""
+    out, sent = outgoing()
+    history, lies = History(), History()
+    known, new = ("api-1", "d" * 32), ("api-1", "e" * 32)
+    first = history.commit()
+    out.handed_over([first], known)
+    out.in_changelog([first], 0.0)
+    for number in range(3):
+        lie = lies.commit(topic="planted")
+        out.handed_over([lie], ("api-1", f"{number:032x}"))
+        names = [*out.overdue(2 * number * AFTER), *out.overdue((2 * number + 1) * AFTER)]
+        assert names == [("planted", lie.point)]
+        out.judge(names, [False], (2 * number + 1) * AFTER)
+    assert sent.links == [first, lies.links[0]]
+    assert out.worker_counters() == {"contradicted": 3, "quarantined": 0, "doubted": 2}
+    quick = history.commit()
+    out.handed_over([quick], known)
+    assert sent.links[-1] == quick, "the changelog has shown a link of this worker"
+    links = [history.commit(), history.commit(origin="api-2")]
+    out.handed_over(links, new)
+    assert sent.links[-1] == quick
+    out.in_changelog(links, 40.0)
+    out.due(40.0, {"api-1", "api-2"}, False)
+    assert sent.links[-2:] == links, "without the grace"
+    late = history.commit()
+    out.handed_over([late], new)
+    assert sent.links[-1] == late
+    assert out.counters()["unsent"] == 0
+
+
+def altered(link: Link) -> Link:
+    return msgspec.structs.replace(link, changes=[msgspec.structs.replace(link.changes[0], value=b'"mallory"')])
+
+
+def test_worker_that_alters_a_link_is_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    out, _ = outgoing()
+    history = History()
+    start, link = history.head, history.commit()
+    out.handed_over([altered(link)], WORKER)
+    assert out.passed(start) == start, "it is read, to be compared"
+    out.in_changelog([link], 1.0)
+    assert out.excluded_workers == [WORKER]
+    assert out._journal.notes == [("contradicted", "t", WORKER[1], link.point, "quarantined")]  # type: ignore[union-attr]
+    (record,) = caplog.records
+    assert "differs from the one in the database" in record.getMessage()
+
+
+def test_altered_link_is_not_sent_after_the_changelog_showed_the_true_one() -> None:
+    out, sent = outgoing()
+    history = History()
+    links = [history.commit(), history.commit()]
+    out.in_changelog(links[:1], 0.0)
+    out.handed_over([altered(links[0]), links[1]], WORKER)
+    assert sent.links == links[:1]
+    assert out.excluded_workers == [WORKER]
+    out.in_changelog(links[1:], 0.1)
+    out.due(0.1, {"api-1"}, False)
+    assert sent.links == links
+
+
+def test_link_of_a_topic_that_the_transaction_did_not_touch_is_looked_up() -> None:
+    out, _ = outgoing()
+    history = History()
+    true = history.commit()
+    out.handed_over([msgspec.structs.replace(true, topic="planted"), true], WORKER)
+    out.in_changelog([true], 0.0)
+    assert [*out.overdue(0.0), *out.overdue(AFTER)] == [("planted", true.point)]
+
+
 def test_links_that_the_changelog_showed_are_not_looked_up() -> None:
     out, _ = outgoing()
     history = History()
-    start = history.head
-    read, walked = history.commit(), [history.commit(), history.commit()]
-    out.handed_over([read, *walked], WORKER)
-    out.in_changelog([read], 0.0)
-    assert out.passed(start) == history.head
-    out.reached()
+    out.handed_over([history.commit(), history.commit()], WORKER)
+    out.in_changelog(history.links, 0.0)
     assert [*out.overdue(0.0), *out.overdue(AFTER)] == []
 
 
 def test_links_that_the_service_committed_are_not_looked_up() -> None:
     """A group commit of the host."""
     out, _ = outgoing()
-    out.handed_over([History().commit()])
+    history = History()
+    start = history.head
+    out.handed_over([history.commit()])
+    assert out.passed(start) == history.head
     assert [*out.overdue(0.0), *out.overdue(AFTER)] == []
 
 
