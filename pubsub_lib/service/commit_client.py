@@ -3,7 +3,9 @@
 import socket
 from typing import Final
 
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import FrameError
+from pubsub_lib.service.request_checks import check_request
 from pubsub_lib.store import host_messages
 from pubsub_lib.store.group_commit import Attempt
 from pubsub_lib.store.host_messages import Declined, Frames, Hello, Refused, Welcome
@@ -27,6 +29,7 @@ class CommitClient:
         self.refused = False
         """Whether it is closed because it is a worker of another kind."""
         self._own = own
+        self._limits = Limits(**own.limits)
         self._frames = Frames(host_messages.MAX_REQUEST)
         self._greeted = False
         self._waits = False
@@ -48,8 +51,9 @@ class CommitClient:
             elif not self._greeted or self._waits:
                 raise FrameError("a request was not expected here", "foreign")
             else:
-                self._waits = True
                 found = host_messages.work_of(message)
+                check_request(found, self._limits)
+                self._waits = True
         return found
 
     def prepare(self, commit: Commit) -> bool:

@@ -353,6 +353,30 @@ def test_request_before_the_answer_to_another_is_invalid(lone: Settings) -> None
         assert server.counters()["invalid"] == 1
 
 
+@pytest.mark.parametrize(
+    "operation",
+    [
+        Operation("set", "t", "k", b"{", "x"),
+        Operation("set", "t", "k", b'{"b":1,"a":2}', "x"),
+        Operation("set", "t", "k\0", b"1", "x"),
+        Operation("set", "t" * 300, "k", b"1", "x"),
+        Operation("set", "t", "k", b"1", "x" * 300),
+        Operation("set", "t", "k", b"[" * 70 + b"]" * 70, "x"),
+    ],
+)
+def test_request_that_no_store_records_is_not_written(operation: Operation, config: Settings) -> None:
+    """Such a row would end every sync of its topic."""
+    with serving(config) as server, Store(config) as store, connected(config) as client:
+        put(store, "a")
+        assert greet(client, config) == host_messages.Welcome()
+        client.sendall(host_messages.encode(host_messages.request_of(Work([operation], {}, 77, "api-1"))))
+        assert client.recv(100) == b""
+        put(store, "b")
+        assert (server.counters()["invalid"], server.counters()["requests"]) == (1, 2)
+        assert not store.committed(77)
+        assert assert_consistent(store) == 2
+
+
 def test_group_is_committed_while_no_connection_can_be_accepted(
     lone: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
