@@ -25,7 +25,7 @@ class DirectoryReader:
         self._asked = Signal()
         self._shown: set[str] = set()
         self.shown_at = float("inf")
-        """When a reading showed a lease for the first time."""
+        """When the first reading ended."""
         self._waiting: list[tuple[Envelope, float]] = []
         """The received messages of publishers without a lease, which must not be applied yet."""
         replica.process.spawn(self._reading())
@@ -35,10 +35,10 @@ class DirectoryReader:
         self._asked.set()
 
     def shows(self, uuid: str) -> bool:
-        """Whether hellos of this publisher prove anything: its lease was shown, or no lease of any publisher. A lease
-        that ended counts for longer than a run takes.
+        """Whether hellos of this publisher prove anything: its lease was shown, or the directory was never read. A
+        lease that ended counts for longer than a run takes.
         """
-        return not self._shown or uuid in self._shown
+        return self.shown_at == float("inf") or uuid in self._shown
 
     def waits(self, envelope: Envelope, now: float) -> bool:
         """A message with links was received. Whether it must wait; of those that waited it is the next one to be used
@@ -79,8 +79,7 @@ class DirectoryReader:
                 continue
             self._shown.update(live)
             now = replica.clock.now()
-            if self._shown:
-                self.shown_at = min(self.shown_at, now)
+            self.shown_at = min(self.shown_at, now)
             for outcome in replica.replica_state.directory_read(live, now):
                 replica.act(outcome)
             self._check_used(now)

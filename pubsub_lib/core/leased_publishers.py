@@ -1,7 +1,7 @@
 """The publishers that have a live lease in the store's directory: only their messages are used (rule 14).
 
-The caller reads the directory, regularly and when ``due``. Until a reading shows a lease, every publisher is used: one
-behind a broker has no lease that a replica reads.
+The caller reads the directory, regularly and when ``due``. Until the first reading every publisher is used, and always
+by a replica that does not read the directory: a publisher behind a broker has no lease.
 """
 
 import random
@@ -41,7 +41,7 @@ class LeasedPublishers:
         self._unknown: dict[str, int] = {}
         """The publishers without a lease that were received, and the number of readings that each caused."""
         self.required = False
-        """A lease was shown, so that services publish to this replica."""
+        """The directory was read, also if it showed no lease."""
         self._free_from = 0.0
         self._pause = FIRST_PAUSE
         self.read_at = NEVER_DUE
@@ -85,7 +85,7 @@ class LeasedPublishers:
         for uuid in uuids:
             found = self._unknown.pop(uuid, None) is not None or found
             self.live[uuid] = NEVER_DUE
-        self.required = self.required or bool(uuids)
+        self.required = True
         if found:
             self._pause = FIRST_PAUSE
             self.ask_at = min(self.ask_at, now + self._rng.random() * self._jitter)

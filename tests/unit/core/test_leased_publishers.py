@@ -1,6 +1,7 @@
 """Rule 14: only messages of publishers with a live lease in the store's directory are used."""
 
 import random
+from collections.abc import Sequence
 
 from pubsub_lib.core.leased_publishers import (
     FIRST_PAUSE,
@@ -24,17 +25,24 @@ def leased() -> LeasedPublishers:
     return LeasedPublishers(CALM, random.Random(1))
 
 
-def test_every_publisher_proves_until_the_directory_shows_a_lease() -> None:
+def test_every_publisher_proves_until_the_directory_is_read() -> None:
     """A publisher behind a broker has no lease, and a directory may be read slowly at the start."""
     publishers = leased()
     assert publishers.may_be_used(OTHER, 0.0)
-    publishers.read([], 1.0)
-    assert not publishers.to_ask(100.0)
-    assert publishers.may_be_used(OTHER, 2.0)
-    assert publishers.read_at == NEVER_DUE
+    assert publishers.next_time() == NEVER_DUE
     publishers.read([UUID], 3.0)
     assert publishers.may_be_used(UUID, 3.0)
     assert not publishers.may_be_used(OTHER, 3.0)
+
+
+def test_no_publisher_proves_after_a_reading_of_an_empty_directory() -> None:
+    """Else a program at the address of a service that is down would be believed by each replica that starts."""
+    publishers = leased()
+    publishers.read([], 1.0)
+    assert not publishers.may_be_used(UUID, 2.0)
+    assert publishers.due(2.0 + CALM.connect_jitter), "it may just have started"
+    publishers.read([UUID], 3.0)
+    assert publishers.may_be_used(UUID, 3.0)
 
 
 def test_unknown_publisher_causes_few_readings() -> None:
@@ -113,12 +121,12 @@ def test_slow_directory_takes_no_proof() -> None:
 class Answered(TimedReplica):
     """A replica of one topic whose hello requests are answered under one UUID, and whose directory has ``UUID``."""
 
-    def __init__(self) -> None:
+    def __init__(self, live: Sequence[str] = (UUID,)) -> None:
         super().__init__(CALM)
         self.history = History()
         self.history.some(3)
         self.uuid = UUID
-        self.live = [UUID]
+        self.live = [*live]
         self.readings = 0
         self.reads = True
         self.syncs: list[str] = []
@@ -251,6 +259,20 @@ def test_rule_14_links_wait_while_the_directory_cannot_be_read() -> None:
     assert replica.state.unleased.messages == 1
     replica.take_all(replica.state.directory_read([UUID, OTHER], replica.now))
     assert replica.known == link.point
+
+
+def test_rule_14_first_lease_after_an_empty_directory_is_used() -> None:
+    """Both start at the same time, and the replica reads the directory before the lease is stored."""
+    replica = Answered(live=())
+    reply, link = hello(replica.history.reading(), nonce="", uuid=OTHER), replica.history.one("t", "new")
+    before = replica.known
+    replica.take(replica.state.feed(reply, replica.now))
+    replica.take(replica.state.feed(envelope(link, uuid=OTHER), replica.now))
+    assert replica.known == before
+    replica.live = [OTHER]
+    replica.pass_time(FIRST_PAUSE + CALM.connect_jitter)
+    assert replica.known == link.point
+    assert replica.state.tracker.counters.applied == 1, "it was not read from the store"
 
 
 def test_rule_14_changing_uuids_change_nothing() -> None:
