@@ -3,6 +3,9 @@
 import random
 from collections.abc import Sequence
 
+import pytest
+
+from pubsub_lib.core.effects import RequestHello
 from pubsub_lib.core.leased_publishers import (
     FIRST_PAUSE,
     GRACE,
@@ -12,7 +15,7 @@ from pubsub_lib.core.leased_publishers import (
     NEVER_DUE,
     LeasedPublishers,
 )
-from pubsub_lib.core.model import Point
+from pubsub_lib.core.model import Head, Heads, Point
 from pubsub_lib.core.step_result import StepResult
 from tests.unit.core.builders import CALM, UUID, History, envelope, hello
 from tests.unit.core.timed import TimedReplica
@@ -289,6 +292,23 @@ def test_rule_14_changing_uuids_change_nothing() -> None:
     assert replica.readings <= 100 / MAX_PAUSE + 5
     assert replica.state.tracker.counters.unleased > 1500
     assert replica.state.unleased.messages < 500
+
+
+@pytest.mark.parametrize("nonce", [False, True], ids=["broadcasts", "replies"])
+def test_rule_14_foreign_heads_of_changing_uuids_cause_few_readings(nonce: bool) -> None:
+    """A hello of 150 bytes costs the database a reading of each replica."""
+    replica = Answered()
+    replica.pass_time(60.0)
+    far = Head(Point(10**9, 1), 1, 1)
+    reading = replica.history.reading()
+    for number in range(600):
+        asked = replica.state.tracker.request_hellos(replica.now) if nonce else []
+        lie = Heads(Point(10**9, number), {"t": far}, reading.store_id)
+        given = asked[0].nonce if asked and isinstance(asked[0], RequestHello) else ""
+        replica.take(replica.state.feed(hello(lie, nonce=given, uuid=f"{number:032x}"), replica.now))
+        replica.pass_time(0.1)
+    assert 1 <= replica.syncs.count("expired") <= 7
+    assert set(replica.syncs) == {"expired"}
 
 
 def test_rule_14_squatter_takes_no_message_of_a_restarted_publisher() -> None:

@@ -7,6 +7,7 @@ import pytest
 from pubsub_lib.core import unleased_messages
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.leased_publishers import NEVER_DUE, LeasedPublishers
+from pubsub_lib.core.provoked_reads import FIRST_PAUSE, FORGET, MAX_PAUSE
 from pubsub_lib.core.reorder_buffer import size_of
 from pubsub_lib.core.tracker_counters import Counters
 from pubsub_lib.core.unleased_messages import KEPT, UnleasedMessages
@@ -101,3 +102,31 @@ def test_message_larger_than_the_limit_is_dropped(monkeypatch: pytest.MonkeyPatc
     bench.hold(OTHER, 0.0)
     assert bench.counters.unleased == 1
     assert (bench.messages.messages, bench.messages.size) == (0, 0)
+
+
+def test_rule_14_heads_of_publishers_without_a_lease_are_used_after_growing_pauses() -> None:
+    """Each hello has another UUID."""
+    bench = Bench()
+    reading = bench.history.reading()
+    used: list[float] = []
+    for tenth in range(2000):
+        envelope = bench.messages.hold(hello(reading, uuid=f"{tenth:032x}"), tenth / 10)
+        assert envelope is not None
+        assert envelope.hello is not None
+        if envelope.hello.store is not None:
+            used.append(tenth / 10)
+    assert used == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 123.0, 183.0]
+    assert bench.messages.hold(hello(reading, uuid=OTHER), 183.0 + MAX_PAUSE + FORGET) == hello(reading, uuid=OTHER)
+    again = bench.messages.hold(hello(reading, uuid=OTHER), 183.0 + MAX_PAUSE + FORGET + FIRST_PAUSE)
+    assert again == hello(reading, uuid=OTHER), "the first pause again"
+
+
+def test_rule_14_shown_lease_ends_the_pauses_of_heads() -> None:
+    bench = Bench()
+    reading = bench.history.reading()
+    for number in range(6):
+        bench.messages.hold(hello(reading, uuid=THIRD), 2.0**number - 1)
+    bench.hold(OTHER, 31.0)
+    bench.taken(31.0, OTHER)
+    assert bench.messages.hold(hello(reading, uuid=THIRD), 63.0) == hello(reading, uuid=THIRD)
+    assert bench.messages.hold(hello(reading, uuid=THIRD), 64.0) == hello(reading, uuid=THIRD)
