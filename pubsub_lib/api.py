@@ -233,9 +233,9 @@ class Subscriber(ABC):
 
     @of_drivers_with("fan_out")  # noqa: B027
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
-        """Send a hello request about these topics to every publisher. The replies must reach only this subscriber, as
-        envelopes whose ``hello.nonce`` is this nonce. Must not block; a publisher that cannot reply sends nothing.
-        Without the capability nothing happens."""
+        """Send a hello request about these topics to every publisher; a publisher refuses one with more than 200. The
+        replies must reach only this subscriber, as envelopes whose ``hello.nonce`` is this nonce. Must not block; a
+        publisher that cannot reply sends nothing. Without the capability nothing happens."""
 
     @abstractmethod
     def daemonize(self) -> None:

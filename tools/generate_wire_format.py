@@ -13,7 +13,7 @@ import msgspec
 from _generated import ROOT, wrapped, write_or_check
 
 from pubsub_lib.core import codec
-from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
 from pubsub_lib.core.sequencer import HELLO_TOPICS
 
 PAGE = ROOT / "docs" / "wire-format.md"
@@ -176,6 +176,7 @@ Outgoing data over a bound is an error for the sender; incoming data over a boun
 | topic, table, service name | 255 bytes of UTF-8 |
 | key | 512 bytes of UTF-8 |
 | nonce of a hello request | {nonce} bytes |
+| topics of a hello request | {topics} |
 | positions, versions, nonces of points | 0 to 2^63 - 1 |
 | a frame over TCP | a subscriber's ZeroMQ reads up to twice `max_frame_bytes`, so that the frame can be counted; \
 beyond that the connection ends and is established again |
@@ -399,7 +400,7 @@ def page() -> str:
     """The text of the page."""
     text = TEXT.format(
         major=codec.MAJOR, minor=codec.MINOR, fields=fields(), dumps="\n".join(dump(name) for name in DUMPS),
-        hello_request=table(head_rows(codec.hello_request_frame("abc123", ["a", "b"]))),
+        hello_request=table(head_rows(codec.hello_request_frame("abc123", ["a", "b"]))), topics=MAX_HELLO_TOPICS,
         frame=f"{Limits().max_frame_bytes:,}", header=codec.MAX_HEADER_BYTES, nonce=codec.MAX_NONCE_BYTES,
     )  # fmt: skip
     return wrapped(text)

@@ -43,9 +43,7 @@ class NatsOptions(shared.DriverOptions, frozen=True, forbid_unknown_fields=True)
     credentials_file: Annotated[
         str, option("File with the JWT and the key of a user (.creds), in place of user and password.")
     ] = ""
-    tls_ca_file: Annotated[
-        str, option("File with the certificates that sign those of the servers; empty: those of the system.")
-    ] = ""
+    tls_ca_file: Annotated[str, option("File with the certificates that sign the servers'; empty: the system's.")] = ""
     tls_cert_file: Annotated[str, option("File with the certificate that this client shows to the servers.")] = ""
     tls_key_file: Annotated[str, option("File with the key of tls_cert_file.")] = ""
     connect_timeout: Annotated[
@@ -65,6 +63,7 @@ class NatsOptions(shared.DriverOptions, frozen=True, forbid_unknown_fields=True)
     )
     send_queue: Annotated[_Count, shared.SEND_QUEUE] = 10_000
     send_wait: Annotated[shared.SendWait, shared.SEND_WAIT] = 0.5
+    questions_per_second: Annotated[_Count, shared.QUESTIONS_PER_SECOND] = 2000
 
 
 OPTIONS: Final = opts_of(NatsOptions)

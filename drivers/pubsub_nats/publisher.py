@@ -40,7 +40,7 @@ class NatsPublisher(Publisher):
         self._subjects = Subjects(access.options.prefix)
         self._life = PublisherState()
         self._request_limits = request_limits(limits)
-        self._asks = HelloRequests(self._request_limits)
+        self._asks = HelloRequests(self._request_limits, access.options.questions_per_second)
         calls = Calls(self._subscribe, self._take, self._asks.connected, self._send)
         self._connection = Connection(access, "pubsub-nats-publisher", calls, limits.max_frame_bytes)
         self._queue = SendQueue(self._options.send_queue, self._connection.wake, "pubsub_nats")

@@ -56,9 +56,7 @@ class RedisOptions(shared.DriverOptions, frozen=True, forbid_unknown_fields=True
     max_reconnect_interval: Annotated[_Seconds, shared.MAX_RECONNECT_INTERVAL] = 2.0
     send_queue: Annotated[_Count, shared.SEND_QUEUE] = 10_000
     send_wait: Annotated[shared.SendWait, shared.SEND_WAIT] = 0.5
-    questions_per_second: Annotated[
-        _Count, option("Maximum number of hello requests that a publisher answers in a second; further ones wait.")
-    ] = 2000
+    questions_per_second: Annotated[_Count, shared.QUESTIONS_PER_SECOND] = 2000
 
 
 OPTIONS: Final = opts_of(RedisOptions)

@@ -8,8 +8,13 @@ import msgspec
 
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.limits import MAX_HELLO_TOPICS
 from pubsub_lib.core.model import ALL
 
+MAX_OPEN: Final = 10_000
+"""Maximum number of parts that wait for replies; the oldest ends for a newer one."""
+MAX_UUIDS: Final = 1000
+"""Maximum number of publishers whose replies to one part are remembered. A program can invent any number."""
 _PART_OVERHEAD: Final = 5 + 5
 """Maximum msgpack overhead of a list of topics, and of a topic in it."""
 
@@ -27,8 +32,8 @@ class RequestPart(msgspec.Struct, frozen=True):
 
 
 def parts_of(nonce: str, topics: Collection[str], max_bytes: int) -> list[RequestPart]:
-    """Split a hello request into subscriptions of at most ``max_bytes`` each. Raises InvalidValueError for a nonce or
-    topics that cannot be sent.
+    """Split a hello request into subscriptions of at most ``max_bytes`` and ``MAX_HELLO_TOPICS`` each. Raises
+    InvalidValueError for a nonce or topics that cannot be sent.
     """
     codec.check_nonce(nonce)
     codec.hello_request_frame(nonce, topics)  # raises for topics that are not text, before they are split
@@ -37,7 +42,7 @@ def parts_of(nonce: str, topics: Collection[str], max_bytes: int) -> list[Reques
     used = 0
     for topic in sorted(set(topics)):
         size = len(topic.encode()) + _PART_OVERHEAD
-        if cut[-1] and used + size > room:
+        if cut[-1] and (used + size > room or len(cut[-1]) == MAX_HELLO_TOPICS):
             cut.append([])
             used = 0
         cut[-1].append(topic)
@@ -69,7 +74,11 @@ class _Open:
 
     def answered_by(self, envelope: Envelope) -> None:
         assert envelope.hello is not None
-        missing = self.missing.setdefault(envelope.uuid, set(self.part.topics - {ALL}))
+        missing = self.missing.get(envelope.uuid)
+        if missing is None:
+            if len(self.missing) >= MAX_UUIDS:
+                return
+            missing = self.missing[envelope.uuid] = set(self.part.topics - {ALL})
         missing.difference_update(envelope.hello.sequences)
 
 
@@ -82,8 +91,10 @@ class PendingHellos:
 
     def request(self, part: RequestPart, now: float) -> tuple[list[bytes], list[bytes]]:
         """Return (frames to subscribe to, in this order; frames to unsubscribe from). A second request with the same
-        nonce replaces the first."""
+        nonce replaces the first, and one above the maximum the oldest one."""
         before = self._open.pop(part.nonce, None)
+        if before is None and len(self._open) >= MAX_OPEN:
+            before = self._open.pop(next(iter(self._open)))
         self._open[part.nonce] = _Open(part, now + self._answer_time)
         return list(part.frames), [] if before is None else list(before.part.frames)
 

@@ -17,6 +17,9 @@ from pubsub_lib.masking import masked_repr
 SendWait = Annotated[float, Meta(ge=0, le=1)]
 """Seconds that ``send_event`` may block: at most what its contract allows."""
 
+QUESTIONS_PER_SECOND: Final = option(
+    "Maximum number of hello requests that a publisher answers in a second; further ones wait."
+)
 SEND_QUEUE: Final = option(
     "Maximum number of envelopes queued for the sending thread. While the queue is full, senders wait."
 )

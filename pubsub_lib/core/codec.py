@@ -15,12 +15,12 @@ none blocks.
 
 import functools
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message, Packed, Uuid, part_of
-from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.limits import MAX_HELLO_TOPICS, Limits
 from pubsub_lib.core.model import (
     MAX_NAME_BYTES,
     MAX_NUMBER,
@@ -30,6 +30,7 @@ from pubsub_lib.core.model import (
     Change,
     Link,
     Name,
+    Origin,
     Position,
 )
 from pubsub_lib.errors import FrameError, InvalidValueError
@@ -85,7 +86,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _encode = msgspec.msgpack.Encoder().encode
 _NO_HELLO: Final = _encode(None)
 _decode_body = msgspec.msgpack.Decoder(_Body).decode
-_decode_topics = msgspec.msgpack.Decoder(list[str]).decode
+_decode_topics = msgspec.msgpack.Decoder(Annotated[list[Origin], msgspec.Meta(max_length=MAX_HELLO_TOPICS)]).decode
 
 
 # -- topic frames --------------------------------------------------------------------------------------------

@@ -160,6 +160,18 @@ def test_oversized_hello_request_is_refused() -> None:
         codec.hello_request_frame("abc", ["t"], Limits(max_frame_bytes=size - 1))
 
 
+@pytest.mark.parametrize(
+    ("topics", "number"), [([f"t{number}" for number in range(201)], 201), (["x" * 256], 1)], ids=["many", "long"]
+)
+def test_hello_request_with_more_topics_than_a_replica_names_is_refused(topics: list[str], number: int) -> None:
+    frame = codec.hello_request_frame("abc", topics)
+    with pytest.raises(FrameError, match="names no topics") as refused:
+        codec.read_hello_request(frame)
+    assert refused.value.reason == "foreign"
+    shorter = [topic[:255] for topic in topics[:200]]
+    assert len(codec.read_hello_request(codec.hello_request_frame("abc", shorter)).topics) == min(number, 200)
+
+
 def test_bare_private_prefix_is_not_a_hello_request() -> None:
     with pytest.raises(FrameError, match="names no topics"):
         codec.read_hello_request(codec.private_frame("abc"))

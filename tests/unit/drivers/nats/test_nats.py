@@ -5,6 +5,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -199,3 +200,12 @@ def test_long_burst_of_messages_is_no_standstill(monkeypatch: pytest.MonkeyPatch
     assert now == 100.0
     assert {*stood} == {1.0}
     assert publisher.sending_for(now + 3.0) == 0.0, "it waits for messages"
+
+
+def test_publisher_answers_a_limited_number_of_hello_requests_in_a_second() -> None:
+    publisher = NatsPublisher(client.access(checked({"questions_per_second": 4})), Limits())
+    frame = codec.hello_request_frame("n", ["t"])
+    assert publisher._asks.put([frame] * 6) == 0
+    began = time.monotonic()
+    assert [publisher._asks.take() for _ in range(6)] == [frame] * 6
+    assert time.monotonic() - began >= 0.45, "four at once, then one in 0.25 s"

@@ -8,6 +8,7 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.model import ALL, ZERO
 from pubsub_lib.errors import InvalidValueError
+from pubsub_zmq import pending_hellos
 from pubsub_zmq.pending_hellos import PendingHellos, RequestPart, parts_of
 
 UUIDS = ("aa" * 16, "bb" * 16)
@@ -91,6 +92,29 @@ def test_repeated_hello_request_replaces_the_first_and_its_subscriptions() -> No
     assert pending.request(second, 1.0) == (list(second.frames), list(first.frames))
     assert list(pending.expired(5.5)) == []
     assert list(pending.expired(6.0)) == list(second.frames)
+
+
+def test_parts_have_as_many_topics_as_a_publisher_reads() -> None:
+    parts = parts_of("n", [f"{number}" for number in range(450)], 16_000)
+    assert [len(each.topics) for each in parts] == [200, 200, 50]
+
+
+def test_open_hello_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_hellos, "MAX_OPEN", 2)
+    pending = PendingHellos(5.0)
+    parts = [part(str(number), "a") for number in range(3)]
+    assert [pending.request(each, 0.0)[1] for each in parts] == [[], [], list(parts[0].frames)]
+    assert [*pending.expired(5.0)] == [frame for each in parts[1:] for frame in each.frames]
+
+
+def test_invented_publishers_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_hellos, "MAX_UUIDS", 5)
+    pending = PendingHellos(5.0)
+    pending.request(part("n", "a"), 0.0)
+    for number in range(20):
+        pending.answered(hello(f"{number:032x}", "n"), 2)
+    assert len(pending._open["n"].missing) == 5
+    assert [*pending.expired(5.0)], "it ends by its time"
 
 
 def test_hello_reply_has_the_original_nonce() -> None:
