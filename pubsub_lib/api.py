@@ -231,6 +231,10 @@ class Subscriber(ABC):
         only to addresses with a key, and receive from no other publisher; a new key replaces the connection. Otherwise
         nothing happens. Idempotent; any thread, before or after ``register_listen_address``."""
 
+    def know_publishers(self, uuids: Collection[str]) -> None:  # noqa: B027 - most drivers do nothing
+        """A reading of the directory showed live leases of these publishers, and of no others. From the first call on,
+        no message of another one may change how the subscriber receives. Any thread, does not block."""
+
     @of_drivers_with("fan_out")  # noqa: B027
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """Send a hello request about these topics to every publisher; a publisher refuses one with more than 200. The

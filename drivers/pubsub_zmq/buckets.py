@@ -68,8 +68,8 @@ class Topics:
     """The topics of one subscriber. One thread.
 
     ``exact``: subscribe by names alone, as publishers with keys need it: they grant topics, and not buckets.
-    Otherwise names are subscribed to as well from the first message of a publisher of an older version on, which sends
-    data under names alone, until the subscriber ends.
+    Otherwise names are subscribed to as well from the first hello reply of a publisher of an older version on, which
+    sends data under names alone, until the subscriber ends.
     """
 
     def __init__(self, *, exact: bool) -> None:

@@ -98,6 +98,10 @@ class PendingHellos:
         self._open[part.nonce] = _Open(part, now + self._answer_time)
         return list(part.frames), [] if before is None else list(before.part.frames)
 
+    def has(self, nonce: str) -> bool:
+        """Whether a part with this nonce waits for replies."""
+        return nonce in self._open
+
     def answered(self, envelope: Envelope, publishers: int) -> tuple[Envelope, list[bytes]]:
         """Return (the hello reply with the subscriber's original nonce, the frames to unsubscribe from).
 

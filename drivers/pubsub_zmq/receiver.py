@@ -57,6 +57,8 @@ class Receiver:
         self._failing: set[str] = set()
         """Addresses whose last handshake failed, with keys."""
         self._pending = PendingHellos(options.answer_time)
+        self.known: frozenset[str] | None = None
+        """The UUIDs of the publishers that may show an older version; None: all. Other threads replace it."""
         self._health = ConnectionMonitor(
             options.reconnect_interval,
             options.max_reconnect_interval,
@@ -184,17 +186,19 @@ class Receiver:
                 self._counts["unwanted"] += 1
                 continue
             self._counts["received"] += 1
-            if envelope.hello is not None:
-                self._meet(sub, frames[1])
-                if envelope.hello.nonce:
-                    envelope, ended = self._pending.answered(envelope, self._health.up)
-                    self._unsubscribe(sub, ended)
+            if envelope.hello is not None and envelope.hello.nonce:
+                if self._pending.has(envelope.hello.nonce):
+                    self._meet(sub, envelope.uuid, frames[1])
+                envelope, ended = self._pending.answered(envelope, self._health.up)
+                self._unsubscribe(sub, ended)
             self._life.deliver(envelope)
 
-    def _meet(self, sub: "zmq.Socket[bytes]", body: bytes) -> None:
-        """A publisher's hello came. When it is the first one of an older version, subscribe to names, too; what that
-        publisher sent before is then missed, as on a new connection.
+    def _meet(self, sub: "zmq.Socket[bytes]", uuid: str, body: bytes) -> None:
+        """A reply to an own request came. When it is the first one of an older version, subscribe to names, too; what
+        that publisher sent before is then missed, as on a new connection.
         """
+        if self.known is not None and uuid not in self.known:
+            return
         names = self._topics.meets(body)
         if names:
             self._subscribe(sub, names)

@@ -91,6 +91,10 @@ class ZmqSubscriber(Subscriber):
                 self._orders.extend((("disconnect", address), ("connect", address)))
                 self._wake()
 
+    def know_publishers(self, uuids: Collection[str]) -> None:
+        """See :meth:`pubsub_lib.api.Subscriber.know_publishers`. Replies of others do not show an older version."""
+        self._receiver.known = frozenset(uuids)
+
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`.
 

@@ -53,13 +53,16 @@ class DirectoryEntry(Protocol):
 
 
 class Listens(Protocol):
-    """The methods of a driver's subscriber that set its addresses."""
+    """The methods of a driver's subscriber that set its publishers."""
 
     def register_listen_address(self, address: str) -> None:
         """Also listen to this address. Idempotent."""
 
     def unregister_listen_address(self, address: str) -> None:
         """Stop listening to this address. Idempotent."""
+
+    def know_publishers(self, uuids: Collection[str]) -> None:
+        """These publishers have live leases, and no others."""
 
 
 class Pins(Protocol):
@@ -200,7 +203,9 @@ class Discovery:
     def _read(self, extra: bool) -> None:
         """Read the directory, and listen to the publishers in it. An ``extra`` reading ends no connection."""
         live = self._live()
-        self._on_read([entry.uuid for entry in live])
+        uuids = [entry.uuid for entry in live]
+        self._subscriber.know_publishers(uuids)
+        self._on_read(uuids)
         if self._parents:
             if self._pins is not None:
                 self._with_keys([entry for entry in live if entry.address in self._parents], self._pins)

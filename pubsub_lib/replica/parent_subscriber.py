@@ -243,6 +243,10 @@ class ParentSubscriber(Subscriber):
         """See :meth:`pubsub_lib.api.Subscriber.pin_key`."""
         self._driver.pin_key(address, public_key)
 
+    def know_publishers(self, uuids: Collection[str]) -> None:
+        """See :meth:`pubsub_lib.api.Subscriber.know_publishers`."""
+        self._driver.know_publishers(uuids)
+
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`."""
         with self._lock:

@@ -35,6 +35,10 @@ class ForwardingSubscriber(Subscriber):
         """As the wrapped subscriber's."""
         self._inner.pin_key(address, public_key)
 
+    def know_publishers(self, uuids: Collection[str]) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.know_publishers(uuids)
+
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """As the wrapped subscriber's."""
         self._inner.request_hello(nonce, topics)

@@ -3,7 +3,7 @@
 import random
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -34,6 +34,9 @@ class Addresses:
             raise TransportError("no such transport")
         assert address not in self.addresses
         self.addresses.append(address)
+
+    def know_publishers(self, uuids: Collection[str]) -> None:
+        self.known = [*uuids]
 
     def unregister_listen_address(self, address: str) -> None:
         self.addresses.remove(address)
@@ -113,6 +116,7 @@ def test_configured_addresses_and_services_without_an_address_are_ignored(store:
         discovery.step(0.0)
         store.directory.unregister("api-1")
     assert subscriber.addresses == []
+    assert subscriber.known == ["quiet"], "each reading names the live publishers to the driver"
 
 
 def test_a_publisher_configured_by_name_and_registered_by_ip_address_is_one_publisher(store: Store) -> None:

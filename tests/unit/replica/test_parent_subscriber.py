@@ -44,6 +44,9 @@ class Driver(Subscriber):
     def pin_key(self, address: str, public_key: str) -> None:
         self.calls.append(("key", address, public_key))
 
+    def know_publishers(self, uuids: Collection[str]) -> None:
+        self.calls.append(("known", *uuids))
+
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         self.calls.append(("hello", nonce, tuple(topics)))
 
@@ -338,10 +341,12 @@ def test_the_rest_is_the_drivers(rig: Rig) -> None:
     parents.register_topic("t")
     parents.unregister_topic("t")
     parents.pin_key("a", "key")
+    parents.know_publishers(["u"])
     parents.request_hello("nonce", ["t"])
     parents.daemonize()
     assert parents.counters() == {"received": 7}
     parents.close()
     assert rig.driver.calls == [
-        ("topic", "t"), ("no topic", "t"), ("key", "a", "key"), ("hello", "nonce", ("t",)), "started", "closed",
+        ("topic", "t"), ("no topic", "t"), ("key", "a", "key"), ("known", "u"), ("hello", "nonce", ("t",)), "started",
+        "closed",
     ]  # fmt: skip

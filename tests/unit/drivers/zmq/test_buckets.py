@@ -202,8 +202,8 @@ class OldPublisher:
         head, body = codec.encode(made)
         self._socket.socket.send_multipart((head, of_minor(OLD, body)))
 
-    def hello(self) -> None:
-        self.send(Envelope("old", "cd" * 16, ALL, 0, [], Hello({}, {}, ZERO, 0.0)))
+    def hello(self, nonce: str = "", uuid: str = "cd" * 16) -> None:
+        self.send(Envelope("old", uuid, ALL, 0, [], Hello({}, {}, ZERO, 0.0, nonce)))
 
 
 @pytest.mark.parametrize("topics", [("a",), (ALL,)])
@@ -214,8 +214,10 @@ def test_subscriber_receives_from_publishers_of_both_versions_once(topics: tuple
         listener = on.listener(*topics, to=(raw_socket.address, sender.address))
         listener.wait_for_message(lambda: sender.send("a"), "a")
         raw_socket.wait_for_frame(lambda frame: frame == b"\1D\0")
+        listener.subscriber.request_hello("n", [])
+        raw_socket.wait_for_frame(lambda frame: frame == b"\1" + codec.hello_request_frame("n", []))
         meetings = listener.meetings
-        old.hello()
+        old.hello("n")
         raw_socket.wait_for_frame(lambda frame: frame == b"\1" + codec.subscription(topics[0]))
         eventually(lambda: listener.meetings > meetings, "hellos are requested again, as on a new connection")
         eventually(lambda: sender.publisher._heads.named, "the other publisher sends both now")
@@ -227,6 +229,29 @@ def test_subscriber_receives_from_publishers_of_both_versions_once(topics: tuple
         eventually(lambda: listener.counter("unwanted") > 0, "second copies are dropped")
         assert sorted(listener.numbers("a")) == sorted([1, *numbers])
         assert numbers == list(range(first, first + 10))
+
+
+def test_rule_w7_only_an_own_reply_of_a_publisher_with_a_lease_shows_an_older_version() -> None:
+    """By names, the end of each connection costs all publishers more."""
+    with world() as on:
+        raw_socket = on.raw_socket()
+        old = OldPublisher(raw_socket)
+        listener = on.listener("a", to=(raw_socket.address,))
+        listener.subscriber.know_publishers(["cd" * 16])
+        for nonce in ("other", "n"):
+            listener.subscriber.request_hello(nonce, [])
+        asked = b"\1" + codec.hello_request_frame("n", [])
+        raw_socket.wait_for_frame(lambda frame: frame == asked)
+        received = listener.counter("received")
+        old.hello()
+        old.hello("n", uuid="ef" * 16)
+        listener.received.until(lambda: listener.counter("received") >= received + 2, "both came")
+        listener.subscriber.register_topic("b")
+        raw_socket.wait_for_frame(lambda frame: frame == b"\1" + prefix_of("b"))
+        named = b"\1" + codec.subscription("a")
+        assert named not in raw_socket.frames
+        old.hello("other")
+        raw_socket.wait_for_frame(lambda frame: frame == named)
 
 
 @contextmanager
