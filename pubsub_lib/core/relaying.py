@@ -5,25 +5,21 @@ a UUID of its own and numbers its messages itself. It sends a link on as it is, 
 so what leaves it is in chain order, and it can serve what it has announced. Not thread-safe: the caller holds one lock.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.envelope import MAX_PATH, Envelope, Hello, HelloRequest
 from pubsub_lib.core.freshness import NEVER_YET
-from pubsub_lib.core.hello_portions import portions
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Head, Heads, Link, SyncAnswer
+from pubsub_lib.core.model import ALL, Heads, Link, SyncAnswer
 from pubsub_lib.core.relay_contents import Question, RelayContents, RelayedState
-from pubsub_lib.core.sequencer import HELLO_TOPICS, MAX_REQUESTS, Sequencer
+from pubsub_lib.core.relay_sequencer import RelaySequencer
+from pubsub_lib.core.sequencer import MAX_REQUESTS
 from pubsub_lib.core.step_result import NOTHING, StepResult
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import FrameError
-
-PATH_BYTES: Final = 2 + 9 + 3 + 18 * MAX_PATH
-"""Maximum bytes of the fields that only a relay's hello has."""
 
 
 class RelayStep(msgspec.Struct, frozen=True):
@@ -39,39 +35,6 @@ class RelayStep(msgspec.Struct, frozen=True):
     """Service name and UUID of a parent that is below this relay itself: it must be left (rule R6)."""
     unfollowed: Sequence[str] = ()
     """Topics of the question that this relay does not follow."""
-
-
-class RelaySequencer(Sequencer):
-    """Numbers the relay's messages and makes its hellos: from its own known points instead of readings of the store."""
-
-    def __init__(self, relay: "Relay", service: str, uuid: str, timing: Timing, limits: Limits, now: float) -> None:
-        room = msgspec.structs.replace(limits, max_frame_bytes=max(limits.max_frame_bytes - PATH_BYTES, 1))
-        super().__init__(service, uuid, timing, limits, now)
-        self._relay = relay
-        self._room = room
-        self.refreshed = NEVER_YET
-        """When the last refresh of the proofs began that ended, also without a proof."""
-
-    def _fresh(self, now: float) -> bool:
-        return now - self.refreshed <= self._timing.reading_age
-
-    def _hello(
-        self, topics: Collection[str], heads: Mapping[str, Head], now: float, *, nonce: str = "", goodbye: bool = False
-    ) -> Envelope:
-        sequences = {topic: self._sequences.get(topic, 0) for topic in topics}
-        hello = self._relay.hello(sequences, now, nonce=nonce, goodbye=goodbye)
-        return Envelope(self.service, self.uuid, ALL, 0, (), hello, self.store_id)
-
-    def _cut(self, ask: HelloRequest) -> Iterator[HelloRequest]:
-        """In parts for one hello each: topics whose proof is much older make hellos of their own, because a hello has
-        one age.
-        """
-        contents = self._relay.contents
-        proofs = {topic: contents.proof(topic) for topic in ask.topics if contents.serves(topic)}
-        young = max(proofs.values(), default=0.0) - self._timing.reading_age
-        for group in ([t for t, at in proofs.items() if at >= young], [t for t, at in proofs.items() if at < young]):
-            for topics in portions(group, HELLO_TOPICS, self._room) if group else ():
-                yield HelloRequest(ask.nonce, topics)
 
 
 class Relay:
@@ -141,6 +104,8 @@ class Relay:
         times = None if ages is None else {name: asked - min(at.age, at.applied) for name, at in ages.items()}
         result = self.state.sync_done(number, answer, now)
         self.sequencer.store_id = self.state.stores.own
+        if not all(isinstance(each, Link) for each in self.state.done):
+            self.sequencer.objects_arrived(now)
         return self._step(result, now, asked, times)
 
     def sync_failed(self, number: int, now: float, pause: float | None = None) -> None:
@@ -271,22 +236,22 @@ class Relay:
         served = self.contents.served()
         renewed = all_ready and all(self.contents.proof(topic) >= since for topic in served)
         if renewed or now >= self._refreshing + self._timing.round_trip:
-            self.sequencer.refreshed = self._refreshing
-            self._refreshing = None
-            self._renewed(served, now)
+            began, self._refreshing = self._refreshing, None
+            self._renewed(served, began, now, proved=renewed)
         elif begins:
             requests = self.state.tracker.request_hellos(now)
             return StepResult(hello_requests=[each for each in requests if isinstance(each, RequestHello)])
         return NOTHING
 
-    def _renewed(self, topics: Sequence[str], now: float) -> None:
+    def _renewed(self, topics: Sequence[str], began: float, now: float, *, proved: bool) -> None:
         """Let the sequencer answer what waits: with the age of each topic's proof, which may be old."""
         if not topics:
+            self.sequencer.refreshed = began
             self.sequencer.heads_failed(now)
             return
         heads = {topic: self.contents.head(topic) for topic in topics}
         store, own = self.contents.store(topics), self.sequencer.store_id
-        self.sequencer.heads_read(Heads(store, heads, own, everything=False), now, now)
+        self.sequencer.refresh_ended(Heads(store, heads, own, everything=False), began, now, proved=proved)
 
     def _ready(self, question: Question, now: float) -> bool:
         if now >= question.until:

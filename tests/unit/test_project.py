@@ -31,6 +31,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "cli/endpoint_client.py": "tests/unit/cli/test_replica_client.py",  # seen in the client of a replica's endpoint
     "sync/http_call.py": "tests/unit/sync/test_client.py",  # one request is seen in the client that makes it
     "core/relay_contents.py": "tests/unit/core/test_relaying.py",  # what a relay has is seen in what it sends
+    "core/relay_sequencer.py": "tests/unit/core/test_relaying.py",
     # Steps of one pipeline, which is compared as a whole with an independent program.
     **{
         f"audit/rules/{name}.py": "tests/unit/audit/rules/test_pipeline.py"

@@ -254,6 +254,35 @@ def test_rule_r1_broadcast_without_topics_has_the_age_of_the_stores_point() -> N
     assert made.age >= CALM.max_idle_time
 
 
+def test_relay_sends_its_first_hello_soon_after_its_objects_arrived() -> None:
+    """However long it waited for them: the relays below it wait for that hello."""
+    history = History()
+    history.some(2)
+    rig = Rig(history)
+    while rig.now < 190.0:
+        rig.wait(0.5)
+    assert rig.sync is not None
+    assert rig.broadcasts == []
+    rig.do(rig.relay.sync_done(rig.sync.number, history.answer(rig.sync.wants), rig.now))
+    while not rig.broadcasts:
+        due = rig.relay.next_time()
+        assert due <= 190.5 + CALM.round_trip
+        rig.wait(max(due - rig.now, 0.0))
+    assert rig.broadcasts[0].store == history.point
+
+
+def test_rule_r1_relay_with_a_silent_parent_sends_hellos_with_their_age() -> None:
+    """Its clock thread is late each time, as every thread is."""
+    _, rig = relaying()
+    rig.broadcasts.clear()
+    until = rig.now + 4 * CALM.max_idle_time
+    while rig.now < until:
+        rig.wait(max(rig.relay.next_time() - rig.now, 0.0) + 0.002)
+    assert len(rig.broadcasts) == 3
+    assert rig.broadcasts[-1].age >= 3 * CALM.max_idle_time
+    assert len(rig.asked) < 20, "it asks above once for each hello, beside its regular requests"
+
+
 # -- rule R6 -----------------------------------------------------------------------------------------------------
 
 
