@@ -124,8 +124,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         int,
         Meta(ge=1, le=24),
         option(
-            "Maximum number of syncs that the HTTP endpoint answers at the same time; other replicas get 503 and come "
-            "again. Each needs memory for the compressed objects that it reads."
+            "Maximum number of syncs with objects that the HTTP endpoint answers at the same time, and as many again "
+            "of changes alone; other replicas get 503 and come again. Each needs memory for the compressed objects "
+            "that it reads."
         ),
     ] = 4
     snapshot_bytes: Annotated[

@@ -15,6 +15,7 @@ from pubsub_lib.errors import FrameError, PubSubError
 from pubsub_lib.http_routes import Body, Streamed
 from pubsub_lib.logs import logger
 from pubsub_lib.sync.pages import pages_of
+from pubsub_lib.sync.places import Places
 from pubsub_lib.sync.question import MAX_QUESTION_BYTES, SyncQuestion, SyncSource, decode_question
 from pubsub_lib.sync.snapshots import FIRST, BeingRead, Composition, Snapshot, SnapshotCache, answer_of
 from pubsub_lib.sync.stream import compressed, packed
@@ -29,7 +30,7 @@ MAX_PAUSE: Final = http_limits.BUSY_PAUSE
 
 
 class SyncRoute:
-    """Answers questions from a source, at most ``places`` at the same time; the other replicas get 503.
+    """Answers questions from a source; the replicas for which there are no :class:`.Places` get 503.
 
     ``max_seconds``: maximum time of one transfer, so that slow replicas do not hold the places. ``max_snapshot_bytes``:
     of the prepared snapshots, compressed; 0: none is kept. ``firsts``: only first syncs are answered; the client asks
@@ -52,11 +53,10 @@ class SyncRoute:
         self._firsts = firsts
         self._snapshots = SnapshotCache(max_snapshot_bytes)
         self._source = source
-        self._places = threading.BoundedSemaphore(places)
+        self._places = Places(places)
         self._rng = rng if rng is not None else random.SystemRandom()
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(("answered", "busy", "refused", "failed", "bytes"), 0)
-        self._running = 0
 
     def counters(self) -> Mapping[str, int]:
         """Questions by their outcome, and the sent bytes. ``refused``: they cannot be decoded, or ask for nothing
@@ -68,27 +68,28 @@ class SyncRoute:
 
     @property
     def running(self) -> int:
-        """Transfers that run now."""
-        return self._running
+        """Answers that are made or sent now."""
+        return self._places.running
 
     @contextmanager
     def serve(self, body: Body, *, gzip: bool) -> Iterator[Streamed]:
         """The answer to one request; it holds a place until the block ends."""
-        if not self._places.acquire(blocking=False):
-            body.skip()
-            self._count("busy")
-            yield self._come_again("all transfers of this service are in use")
-            return
-        with self._lock:
-            self._running += 1
-        try:
-            yield self._answered(body.read(), gzip=gzip)
-        finally:
-            with self._lock:
-                self._running -= 1
-            self._places.release()
+        with self._places.request() as received:
+            if not received:
+                body.skip()
+                yield self._busy("too many syncs are being asked for")
+                return
+            question = self._question(body.read())
+            if isinstance(question, Streamed):
+                yield question
+                return
+            with self._places.answer(question.wants) as free:
+                yield self._answered(question, gzip=gzip) if free else self._busy(
+                    "all transfers of this service are in use"
+                )
 
-    def _answered(self, body: bytes, *, gzip: bool) -> Streamed:
+    def _question(self, body: bytes) -> SyncQuestion | Streamed:
+        """The question, or the answer to one that is refused."""
         try:
             question = decode_question(body)
         except FrameError as error:
@@ -99,11 +100,13 @@ class SyncRoute:
             if not question.wants:
                 self._count("refused")
                 return _text(HTTPStatus.MISDIRECTED_REQUEST, "this service answers first syncs only")
+        return question
+
+    def _answered(self, question: SyncQuestion, *, gzip: bool) -> Streamed:
         try:
             answer, prepared = self._read(question, gzip=gzip)
         except BeingRead as error:
-            self._count("busy")
-            return self._come_again(str(error))
+            return self._busy(str(error))
         except PubSubError as error:
             self._count("failed")
             _log.warning("a sync of a replica cannot be answered: %s", error)
@@ -113,6 +116,10 @@ class SyncRoute:
             return self._come_again("this service has nothing of what was asked for now")
         headers = {"Content-Encoding": "gzip"} if gzip else {}
         return Streamed(HTTPStatus.OK, CONTENT_TYPE, self._sent(question, answer, prepared, gzip=gzip), headers)
+
+    def _busy(self, why: str) -> Streamed:
+        self._count("busy")
+        return self._come_again(why)
 
     def _read(self, question: SyncQuestion, *, gzip: bool) -> tuple[SyncAnswer | None, Mapping[str, Snapshot]]:
         return answer_of(self._source, question, self._snapshots) if gzip else (self._source(question), {})

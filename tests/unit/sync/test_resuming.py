@@ -129,15 +129,13 @@ def test_kept_topics_survive_a_busy_server_and_further_cuts(source: Source, prox
         asking.read_sync(FIRST)
     with service(source, places=1) as (url, route):
         proxy.target = int(url.rpartition(":")[2])
-        route._places.acquire()
-        with pytest.raises(StoreError, match="answers 503"):
+        with route._places.answer(FIRST), pytest.raises(StoreError, match="answers 503"):
             asking.read_sync(FIRST)
-        route._places.release()
         asking._not_before.clear()
         proxy.limit = proxy.sizes[0] // 3
         with pytest.raises(StoreError):
             asking.read_sync(FIRST)
-        assert poll(lambda: route._places._value == 1, LONG), "the place of the broken answer is free"
+        assert poll(lambda: route.running == 0, LONG), "the place of the broken answer is free"
         proxy.limit = None
         assert objects(asking.read_sync(FIRST)) == objects(source.store.read_sync(FIRST))
         assert sum(want.after is None for want in source.asked[-1].wants.values()) <= 4

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from random import Random
 from typing import Any
 
@@ -12,6 +13,7 @@ from pubsub_lib.core.model import Point, SyncAnswer, Want
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.http_routes import Streamed
 from pubsub_lib.sync import snapshots
+from pubsub_lib.sync.places import RECEIVED
 from pubsub_lib.sync.question import SyncQuestion, encode_question
 from pubsub_lib.sync.reading import read_answer
 from pubsub_lib.sync.server import MAX_PAUSE, SyncRoute
@@ -28,9 +30,10 @@ class Given:
 
     def __init__(self, data: bytes = QUESTION) -> None:
         self.data = data
-        self.skipped = False
+        self.received = self.skipped = False
 
     def read(self) -> bytes:
+        self.received = True
         return self.data
 
     def skip(self) -> None:
@@ -102,10 +105,64 @@ def test_question_without_a_free_place_gets_503_with_a_random_pause() -> None:
             with served.serve(body, gzip=True) as answer:
                 assert (answer.status, text(answer)) == (503, "all transfers of this service are in use\n")
                 pauses.add(int(answer.headers["Retry-After"]))
-            assert body.skipped
+            assert body.received
     assert pauses == set(range(1, MAX_PAUSE + 1))
     assert served.counters()["busy"] == 40
     with served.serve(Given(), gzip=True) as answer:
+        assert answer.status == 200
+
+
+LINKS = encode_question(SyncQuestion({"a": Want(after=Point(7, 7)), "b": Want(after=Point(8, 8))}))
+OBJECTS = encode_question(SyncQuestion({"a": Want(after=Point(7, 7)), "b": Want()}))
+"""Links of one topic, and the objects of another."""
+
+
+@pytest.mark.parametrize(("slow", "other"), [(OBJECTS, LINKS), (LINKS, OBJECTS)], ids=["objects", "links"])
+def test_links_and_objects_have_places_of_their_own(slow: bytes, other: bytes) -> None:
+    served = route(places=2)
+    with ExitStack() as held:
+        for _ in range(2):
+            assert held.enter_context(served.serve(Given(slow), gzip=True)).status == 200
+        for _ in range(2):
+            assert held.enter_context(served.serve(Given(other), gzip=True)).status == 200
+        assert served.running == 4
+        for question in (slow, other):
+            with served.serve(Given(question), gzip=True) as answer:
+                assert answer.status == 503
+    assert served.running == 0
+
+
+def test_question_that_cannot_be_received_gets_503_at_once() -> None:
+    """Many clients begin to send a question, and stop in the middle of it."""
+    served = route(places=2)
+    most = 2 + 2 + RECEIVED
+    begun, go = threading.Semaphore(0), threading.Event()
+
+    class Slow(Given):
+        def read(self) -> bytes:
+            begun.release()
+            assert go.wait(LONG)
+            raise TimeoutError
+
+    def ask() -> None:
+        with pytest.raises(TimeoutError), served.serve(Slow(), gzip=True):
+            raise AssertionError
+
+    with ThreadPoolExecutor(most) as threads:
+        slow = [threads.submit(ask) for _ in range(most)]
+        try:
+            assert all(begun.acquire(timeout=LONG) for _ in range(most))
+            assert served.running == 0, "a question that is not received yet takes no place"
+            body = Given(LINKS)
+            with served.serve(body, gzip=True) as answer:
+                assert (answer.status, text(answer)) == (503, "too many syncs are being asked for\n")
+                assert 1 <= int(answer.headers["Retry-After"]) <= MAX_PAUSE
+            assert body.skipped
+        finally:
+            go.set()
+        for each in slow:
+            each.result(LONG)
+    with served.serve(Given(LINKS), gzip=True) as answer:
         assert answer.status == 200
 
 
