@@ -161,13 +161,13 @@ class RequestReader(io.RawIOBase):
         self._connection = connection
         self._left = MAX_REQUEST_BYTES
 
-    def allow(self, more: int) -> None:
-        """Read this number of further bytes, within ``REQUEST_TIMEOUT`` from now. A connection that serves ``/ready``
-        only gets no further time: its place is needed.
+    def allow(self, more: int, max_seconds: float = REQUEST_TIMEOUT) -> None:
+        """Read this number of further bytes, within ``REQUEST_TIMEOUT`` from now, or ``max_seconds`` if that is less. A
+        connection that serves ``/ready`` only gets no further time: its place is needed.
         """
         self._left += more
         if not self._connection.only_ready:
-            self._connection.deadline = time.monotonic() + REQUEST_TIMEOUT
+            self._connection.deadline = time.monotonic() + min(REQUEST_TIMEOUT, max_seconds)
 
     def readable(self) -> bool:
         """As of every file that is read."""

@@ -47,7 +47,9 @@ class Streaming(Protocol):
 
     @property
     def max_seconds(self) -> float:
-        """Maximum seconds in which the client must take the whole answer."""
+        """Maximum seconds from the end of a request's headers until the client has taken the whole answer: to receive
+        the body, to make the answer and to send it.
+        """
 
     def serve(self, body: Body, *, gzip: bool) -> AbstractContextManager[Streamed]:
         """The answer to a request, which is sent within the block. ``gzip``: the client reads compressed bytes."""

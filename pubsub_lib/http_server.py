@@ -142,11 +142,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._serve_stream(stream)
 
     def _serve_stream(self, stream: Streaming) -> None:
+        until = time.monotonic() + stream.max_seconds
         length = self._length(stream.max_body_bytes)
         if length is None:
             self._send(413, f"a body has a Content-Length of at most {stream.max_body_bytes}\n".encode(), TEXT)
             return
-        self._received.allow(length)
+        self._received.allow(length, stream.max_seconds)
         body = _Body(self.rfile, length)
         refused = self._misdirected("POST", alone=False)
         if refused is not None:
@@ -155,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         gzip = "gzip" in self.headers.get("Accept-Encoding", "")
         with stream.serve(body, gzip=gzip) as answer:
-            self._send_stream(answer, stream.max_seconds)
+            self._send_stream(answer, until)
 
     def _serve(self, method: str) -> None:
         refused = self._refused(method)
@@ -230,10 +231,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.settimeout(max(0.001, until - time.monotonic()))
         self.wfile.write(body)
 
-    def _send_stream(self, answer: Streamed, seconds: float) -> None:
+    def _send_stream(self, answer: Streamed, until: float) -> None:
         """Send an answer whose size is not known; the client finds its end by the end of the connection."""
         self._admitted.reading = False
-        until = time.monotonic() + seconds
         self._limit(until)
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.kind)

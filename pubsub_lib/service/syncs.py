@@ -51,7 +51,7 @@ class Syncs(NamedTuple):
 
 
 def syncs_of(source: SyncSource, agents: AgentsRoute | None, settings: Settings, service: ServiceSettings) -> Syncs:
-    """The routes of these settings: syncs, which this source answers, and the agents. A transfer takes at most
+    """The routes of these settings: syncs, which this source answers, and the agents. A request takes at most
     ``sync_timeout``, after which the replica has given it up. ``agents``: None when the service takes no announcements.
     """
     if not service.serve_syncs:

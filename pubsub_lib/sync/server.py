@@ -32,9 +32,9 @@ MAX_PAUSE: Final = http_limits.BUSY_PAUSE
 class SyncRoute:
     """Answers questions from a source; the replicas for which there are no :class:`.Places` get 503.
 
-    ``max_seconds``: maximum time of one transfer, so that slow replicas do not hold the places. ``max_snapshot_bytes``:
-    of the prepared snapshots, compressed; 0: none is kept. ``firsts``: only first syncs are answered; the client asks
-    another server for what is left out. Any thread.
+    ``max_seconds``: maximum time of one request, from its headers to the end of its answer, so that slow replicas do
+    not hold the places. ``max_snapshot_bytes``: of the prepared snapshots, compressed; 0: none is kept. ``firsts``:
+    only first syncs are answered; the client asks another server for what is left out. Any thread.
     """
 
     max_body_bytes: Final = MAX_QUESTION_BYTES

@@ -6,16 +6,17 @@ import http.client
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from _processes import poll
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pubsub_lib import http_endpoint, http_limits
+from pubsub_lib import http_endpoint, http_limits, http_server
 from pubsub_lib.http_endpoint import Endpoint
 from pubsub_lib.http_limits import KEPT_FOR_READY, MAX_CONNECTIONS, MAX_REQUEST_BYTES
 from pubsub_lib.http_routes import POST_HEADER, Answered, Body, Query, Streamed
@@ -286,6 +287,7 @@ class Echo:
     def __init__(self) -> None:
         self.bodies: list[int] = []
         self.busy = False
+        self.received: Callable[[Body], bytes] = lambda body: body.read()
 
     @contextmanager
     def serve(self, body: Body, *, gzip: bool) -> Iterator[Streamed]:
@@ -293,7 +295,7 @@ class Echo:
             body.skip()
             yield Streamed(503, TEXT, iter([b"busy"]), {"Retry-After": "3"})
             return
-        data = body.read()
+        data = self.received(body)
         self.bodies.append(len(data))
         yield Streamed(200, TEXT, iter([data, data]), {"X-Gzip": str(gzip)})
 
@@ -379,6 +381,37 @@ def test_streamed_answer_ends_at_its_time(streaming: Endpoint, echo: Echo) -> No
     echo.max_seconds = -1.0
     with pytest.raises(http.client.BadStatusLine):
         post(streaming, b"x")
+
+
+def test_body_and_answer_of_a_streaming_route_have_one_deadline(
+    streaming: Endpoint, echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source needs all of the time, for example."""
+    passed = [0.0]
+    monkeypatch.setattr(http_server, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0]))
+    assert post(streaming, b"x") == (200, b"xx")
+    received = echo.received
+
+    def slow(body: Body) -> bytes:
+        passed[0] += echo.max_seconds
+        return received(body)
+
+    echo.received = slow
+    with pytest.raises(http.client.BadStatusLine):
+        post(streaming, b"x")
+
+
+def test_body_of_a_streaming_route_must_arrive_in_the_time_of_the_route(
+    streaming: Endpoint, echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_limits, "REQUEST_TIMEOUT", 60.0)
+    echo.max_seconds = 1.0
+    with connected(streaming) as peer:
+        begin = time.monotonic()
+        peer.sendall(HEADERS_OF_A_BODY)
+        seconds_until_the_end(peer)
+        assert 1.0 <= time.monotonic() - begin < 30.0
+    assert echo.bodies == []
 
 
 def test_busy_endpoint_names_a_pause_to_a_streaming_route(streaming: Endpoint, echo: Echo) -> None:
