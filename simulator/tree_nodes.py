@@ -65,6 +65,8 @@ class Below(Replica):
         self.world.count("moved")
         self.chosen_at = self.world.kernel.now
         self.world.network.moved(self.name)
+        self.replica_state.tracker.syncs.source_changed(self.clock.now())
+        self.nudge.set()
 
     def _read(self, start: StartSync) -> Generator[Sleep | Await, None, SyncAnswer]:
         if self.parents is None:

@@ -23,6 +23,8 @@ class SyncScheduler:
         """When the next sync is due; None while no chain needs one."""
         self._free_from = now
         self._failures = 0
+        self._failed = self._source_changed = False
+        """Whether the last sync failed; whether another source is to be asked since the running sync began."""
         self.number = 0
         """Number of the sync that runs or ran last; an answer with another number is late and ignored."""
         self.running = False
@@ -53,6 +55,7 @@ class SyncScheduler:
         """Start; returns the sync's number."""
         self.number += 1
         self.running = True
+        self._source_changed = False
         self.begun = now
         self.turn = turn
         self.due = None
@@ -60,7 +63,7 @@ class SyncScheduler:
 
     def ended(self, now: float) -> None:
         """The sync ended, and all of its answer is used."""
-        self.running = False
+        self.running = self._failed = False
         self.failure = ""
         self._failures = 0
         self._free_from = now + self._timing.sync_interval
@@ -69,13 +72,23 @@ class SyncScheduler:
         """The sync failed: each failure doubles the wait before the next. ``pause``: the wait that the source asked
         for, in place of that: it does its work, and knows how long others need it. ``why``: the ``failure``.
         """
-        self.running = False
+        self.running, self._failed = False, True
         self.failure = why
+        if self._source_changed:  # neither the failure nor the pause is one of the new source
+            self._free_from = now
+            return
         if pause is not None:
             self._free_from = now + max(pause, self._timing.sync_backoff)
             return
         self._free_from = now + backoff(self._timing, self._failures)
         self._failures += 1
+
+    def source_changed(self, now: float) -> None:
+        """The next sync is read from another source. What the one before failed at, or asked for, delays no sync."""
+        self._source_changed = self.running
+        if self._failed:
+            self._free_from = min(self._free_from, now)
+        self._failures = 0
 
     @property
     def waits(self) -> bool:

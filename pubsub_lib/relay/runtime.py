@@ -112,7 +112,7 @@ class RelayRuntime:
         )  # fmt: skip
         if self.parents is not None:
             self.parents.judge_by(lambda now, readable: self._engine.read(unheard, now, readable))
-            self.parents.notify_by(lambda: self._engine.read(lambda state: self._engine.core.relay.parent_changed()))
+            self.parents.notify_by(self._parent_changed)
             self.parents.record_by(self._received)
         self._discovery = discovery
         self._started = self._closed = False
@@ -252,6 +252,15 @@ class RelayRuntime:
     def progress(self, timeout: float) -> Progress | None:
         """What was sent, and the heads as last proved. Any thread; waits for the lock."""
         return self._engine.read(lambda state: self._engine.core.relay.sequencer.progress())
+
+    def _parent_changed(self) -> None:
+        self._engine.read(self._notify_parent_changed)
+        self._engine.clock.wake()
+
+    def _notify_parent_changed(self, state: ReplicaState) -> None:
+        self._engine.core.relay.parent_changed()
+        if self.parent_channel is not None:
+            state.tracker.syncs.source_changed(self._engine.now())
 
     def _looped(self, service: str, publisher: str) -> None:
         """Called with the lock held."""

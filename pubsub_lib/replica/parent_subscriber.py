@@ -113,6 +113,11 @@ class ParentSubscriber(Subscriber):
         self._reads_channel = True
         return ParentChannel(self)
 
+    @property
+    def reads_channel(self) -> bool:
+        """Whether the syncs are read from the current parent."""
+        return self._reads_channel
+
     def notify_by(self, changed: Callable[[], None]) -> None:
         """``changed()`` is called when the driver listens to another parent. It may take the replica's lock. Call this
         before ``daemonize``.

@@ -124,6 +124,8 @@ class Replica:
         if self._parents is not None:
             self._parents.judge_by(lambda now, readable: self._engine.read(unheard, now, readable))
             self._parents.record_by(self._journal)
+            if self._parents.reads_channel:
+                self._parents.notify_by(self._source_changed)
         self._pid = os.getpid()
         self._state_lock = threading.Lock()
         self._started = False
@@ -131,6 +133,10 @@ class Replica:
         """True when ``start`` has subscribed, so that the tracker's topics are the replica's topics."""
         self._closed = False
         self._ended = threading.Event()
+
+    def _source_changed(self) -> None:
+        self._engine.read(lambda state: state.tracker.syncs.source_changed(self._engine.now()))
+        self._engine.clock.wake()
 
     def _make_scheduler(self) -> Scheduler:
         return Threads()

@@ -147,3 +147,58 @@ def test_no_need_cancels_a_due_sync() -> None:
     one.no_need()
     assert one.next_time() == float("inf")
     assert not one.may_begin(1.0)
+
+
+def failed(times: int, at: float = 0.0) -> SyncScheduler:
+    """A scheduler whose last syncs failed; the next one is due."""
+    one = scheduler()
+    one.need(at)
+    for _ in range(times):
+        one.begin(at, 1)
+        one.failed(at)
+        one.need(at)
+    return one
+
+
+def test_wait_after_failures_ends_when_the_source_changes() -> None:
+    one = failed(4)
+    assert one.next_time() == 8.0
+    one.source_changed(1.0)
+    assert one.may_begin(1.0)
+    one.begin(1.0, 1)
+    one.failed(1.0)
+    one.need(1.0)
+    assert one.next_time() == 2.0, "the wait begins again with the shortest"
+
+
+def test_pause_that_the_old_source_asked_for_ends_when_the_source_changes() -> None:
+    one = scheduler()
+    one.begin(0.0, 1)
+    one.failed(0.0, pause=5.0)
+    one.need(0.0)
+    one.source_changed(1.0)
+    assert one.may_begin(1.0)
+
+
+@pytest.mark.parametrize("pause", [None, 5.0])
+def test_sync_at_the_old_source_that_fails_later_delays_none_at_the_new_one(pause: float | None) -> None:
+    one = failed(4)
+    one.begin(8.0, 1)
+    one.source_changed(9.0)
+    assert not one.may_begin(9.0)
+    one.failed(12.0, pause)
+    one.need(12.0)
+    assert one.may_begin(12.0)
+    one.begin(12.0, 1)
+    one.failed(12.0)
+    one.need(12.0)
+    assert one.next_time() == 13.0
+
+
+def test_rule_09_rate_limit_holds_when_the_source_changes() -> None:
+    one = failed(1)
+    one.begin(1.0, 1)
+    one.ended(1.0)
+    one.need(1.0)
+    one.source_changed(1.5)
+    assert one.next_time() == 1.0 + PLAIN.sync_interval

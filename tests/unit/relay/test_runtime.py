@@ -371,3 +371,35 @@ def test_server_of_the_parent_that_was_left_is_asked_last() -> None:
     relay.parents._listens_to, relay.parents._serves = parents[0], 8867
     relay.parents._moved("it proved nothing")
     assert reader._left() == ("10.0.0.7", 8867)
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["parents alone", "sync_url"])
+def test_rule_09_failures_at_the_old_parent_delay_no_sync_at_the_next_one(
+    alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``sync_url`` the same servers are asked as before."""
+    parents = "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"
+    settings = bound("", "relay-1", parents=parents, sync_url="" if alone else "http://127.0.0.1:1")
+    relay = relay_of(settings, None if alone else channel_client(settings))
+    assert relay.parents is not None
+    woken: list[str] = []
+    monkeypatch.setattr(relay._engine.clock, "wake", lambda: woken.append("clock"))
+    relay.parents.initialize(relay._engine.on_envelope, lambda: None)
+
+    def fail(state: ReplicaState) -> None:
+        for _ in range(10):
+            state.tracker.syncs.begin(relay._engine.now(), 1)
+            state.tracker.syncs.failed(relay._engine.now())
+
+    def due(state: ReplicaState) -> float:
+        state.tracker.syncs.need(relay._engine.now())
+        return state.tracker.syncs.next_time() - relay._engine.now()
+
+    relay._engine.read(fail)
+    assert relay._engine.read(due) > 0.0
+    now = time.monotonic()
+    assert relay.parents._parents.leave(now)
+    relay.parents.step(now)
+    assert (relay._engine.read(due) <= settings.timing.sync_jitter) == alone
+    assert woken
+    relay.close()

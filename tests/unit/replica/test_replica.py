@@ -4,6 +4,7 @@ import contextlib
 import multiprocessing
 import os
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from pubsub_lib.errors import (
     WaitTimeout,
 )
 from pubsub_lib.replica.scheduling import Scheduler, Threads
+from tests.unit.replica.test_parent_subscriber import Driver
 from tests.unit.world import Recorder, busy, settings
 
 LONG = longest(120.0)
@@ -1041,3 +1043,24 @@ def test_an_undeclared_table_is_refused_when_tables_are_declared(
 def test_an_undeclared_table_handle_is_refused(config: Settings, published: Store) -> None:
     with Replica(config, ["t"]) as replica, pytest.raises(InvalidValueError, match=r"put its handle into tables=\[…\]"):
         replica.get(PORTS, "p1")
+
+
+def test_rule_09_failures_at_the_old_parent_delay_no_sync_at_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Settings(parents=("tcp://127.0.0.1:1", "tcp://127.0.0.1:2"))
+    replica = Replica(given, topics=["t"], subscriber=Driver())
+    engine, parents = replica._engine, replica._parents
+    assert parents is not None
+    woken: list[str] = []
+    monkeypatch.setattr(engine.clock, "wake", lambda: woken.append("clock"))
+    syncs = engine.read(lambda state: state.tracker.syncs)
+    for _ in range(4):
+        syncs.begin(engine.now(), 1)
+        syncs.failed(engine.now())
+    syncs.need(engine.now())
+    assert syncs.next_time() > engine.now() + given.timing.sync_jitter
+    parents.initialize(engine.on_envelope, lambda: None)
+    assert parents._parents.leave(time.monotonic())
+    parents.step(time.monotonic())
+    assert syncs.next_time() <= engine.now() + given.timing.sync_jitter
+    assert woken == ["clock"]
+    replica.close()
