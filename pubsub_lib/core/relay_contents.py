@@ -12,6 +12,7 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.freshness import NEVER_YET
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.log_space import LogSpace
 from pubsub_lib.core.model import (
     ZERO,
     AnswerAge,
@@ -71,6 +72,7 @@ class RelayContents:
     def __init__(self, state: RelayedState) -> None:
         self.state = state
         self._logs: dict[str, TopicLog] = {}
+        self._space = LogSpace()
         self._unlogged: list[tuple[Link, float]] = []
         """Taken links that are not in the logs yet, each with the time of :meth:`TopicLog.add`."""
 
@@ -102,7 +104,7 @@ class RelayContents:
     def _log_from(self, topic: str, point: Point) -> TopicLog:
         log = self._logs.get(topic)
         if log is None:
-            log = self._logs[topic] = TopicLog(point)
+            log = self._logs[topic] = TopicLog(point, self._space)
         return log
 
     def serves(self, topic: str) -> bool:

@@ -316,7 +316,7 @@ MUTANTS = (
     ),
     LOG(
         "older_links_count_as_of_their_reading",
-        "applied = confirmed if all_confirmed else min(confirmed, self._links[0][1])",
+        "applied = confirmed if all_confirmed else min(confirmed, self._links[0].applied)",
         "applied = confirmed",
         "test_rule_r3_older_links_that_do_not_show_the_head_are_no_newer_than_the_log",
         "a replica takes links that a restore has undone for newer than its proof",

@@ -357,6 +357,35 @@ def test_relay_answers_a_delta_from_its_log() -> None:
     assert answer.ages["t"].applied == 0.25
 
 
+def test_relay_has_the_links_that_a_replica_misses_while_it_changes_its_parent() -> None:
+    """At 60 transactions a second: until its parent is left, and its first sync from this relay begins."""
+    history, rig = relaying()
+    known = history.head("t")
+    missed = history.some(int(60 * (CALM.stale_after + CALM.max_idle_time + 10.0)))
+    for link in missed:
+        rig.do(rig.relay.feed(envelope(link), rig.now))
+    rig.question(Want(after=known))
+    part = rig.part()
+    assert isinstance(part, Delta)
+    assert part.links == missed
+
+
+def test_logs_of_all_topics_have_one_bound() -> None:
+    topics = tuple(f"t{number}" for number in range(20))
+    history, rig = relaying(topics)
+    space = rig.relay.contents._space
+    space._max_bytes = 20_000
+    value = '"' + "x" * 200 + '"'
+    for _ in range(10):
+        for topic in topics:
+            rig.feed(history.one(topic, value=value))
+            rig.relay.contents.log()
+            assert space.used <= 20_000
+    assert space.used > 15_000
+    last = [len(rig.relay.contents._logs[topic]) for topic in topics]
+    assert max(last) - min(last) <= 1, "each topic's log reaches back as far"
+
+
 def test_relay_that_was_started_again_answers_with_older_links_that_it_read() -> None:
     history, _ = relaying()
     known = history.head("t")

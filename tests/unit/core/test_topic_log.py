@@ -2,9 +2,10 @@
 
 import pytest
 
-from pubsub_lib.core.model import ZERO, Point
+from pubsub_lib.core.log_space import LogSpace
+from pubsub_lib.core.model import ZERO, Link, Point
 from pubsub_lib.core.reorder_buffer import size_of
-from pubsub_lib.core.topic_log import TopicLog
+from pubsub_lib.core.topic_log import LINK_OVERHEAD, TopicLog
 from tests.unit.core.builders import History
 
 
@@ -19,9 +20,14 @@ def test_log_gives_the_links_after_each_of_its_points() -> None:
     assert log.after(Point(2, 99)) is None, "another history's point"
 
 
+def space_for(*links: Link) -> LogSpace:
+    """A space in which these links have room, and no further one."""
+    return LogSpace(sum(LINK_OVERHEAD + size_of(link) for link in links))
+
+
 def test_log_keeps_the_newest_links() -> None:
     links = History().some(5)
-    log = TopicLog(ZERO, max_links=3)
+    log = TopicLog(ZERO, space_for(*links[:3]))
     for link in links:
         log.add(link, 1.0)
     assert len(log) == 3
@@ -31,7 +37,7 @@ def test_log_keeps_the_newest_links() -> None:
 
 def test_log_is_bounded_in_bytes() -> None:
     links = History().some(5)
-    log = TopicLog(ZERO, max_bytes=2 * size_of(links[0]))
+    log = TopicLog(ZERO, LogSpace(2 * (LINK_OVERHEAD + size_of(links[0]))))
     for link in links:
         log.add(link, 1.0)
     assert len(log) == 2
@@ -94,7 +100,7 @@ def test_older_links_that_do_not_lead_to_the_log_or_have_no_room_are_not_used() 
     history = History()
     links = history.some(6)
     restored = history.restored(2).some(3)
-    log = TopicLog(links[3].point, max_links=3)
+    log = TopicLog(links[3].point, space_for(*links[2:5]))
     log.add(links[4], 5.0)
     assert not log.prepend(links[:2], 9.0), "they end before it"
     assert not log.prepend([], 9.0)
