@@ -19,6 +19,7 @@ from pubsub_lib.core.model import (
     Delta,
     Full,
     Head,
+    Heads,
     Incomplete,
     Link,
     Point,
@@ -46,6 +47,8 @@ class Question(msgspec.Struct, frozen=True):
     """The asker's last hello request."""
     until: float = 0.0
     """When it is answered at the latest."""
+    unready: list[str] = []
+    """The topics whose proof may be too old. The relay removes those that it has seen to be young enough."""
 
 
 class RelayedState(ReplicaState):
@@ -120,6 +123,16 @@ class RelayContents:
         """The time of a topic's best proof, on the relay's clock."""
         freshness = self.state.tracker.freshness
         return -freshness.staleness(topic, 0.0) if topic in freshness.of else NEVER_YET
+
+    def proves(self, topic: str) -> bool:
+        """Whether the relay has a topic's objects, and a proof of them."""
+        return self.serves(topic) and self.proof(topic) > NEVER_YET
+
+    def heads(self) -> Heads:
+        """The heads of all topics that the relay has now."""
+        served = self.served()
+        heads = {topic: self.head(topic) for topic in served}
+        return Heads(self.store(served), heads, self.state.stores.own, everything=False)
 
     def latest(self, topic: str) -> float:
         """The latest moment that a topic's proofs may be of."""

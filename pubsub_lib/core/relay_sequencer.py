@@ -9,9 +9,9 @@ from pubsub_lib.core.envelope import MAX_PATH, Envelope, Hello, HelloRequest
 from pubsub_lib.core.freshness import NEVER_YET
 from pubsub_lib.core.hello_portions import portions
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Head, Heads
+from pubsub_lib.core.model import ALL, ZERO, Head, Heads
 from pubsub_lib.core.relay_contents import RelayContents
-from pubsub_lib.core.sequencer import HELLO_TOPICS, Sequencer
+from pubsub_lib.core.sequencer import HELLO_TOPICS, Progress, Sequencer
 from pubsub_lib.core.timing import Timing
 
 PATH_BYTES: Final = 2 + 9 + 3 + 18 * MAX_PATH
@@ -40,13 +40,23 @@ class RelaySequencer(Sequencer):
         self.refreshed = NEVER_YET
         """When the last refresh of the proofs began that ended, also without a proof."""
 
-    def refresh_ended(self, heads: Heads, began: float, now: float, *, proved: bool) -> None:
-        """A refresh of the proofs ended, which ``began`` then. Without a proof the hello that is due is made all the
-        same, with its true age: else a relay with a silent parent would send none.
+    def refresh_ended(self, began: float, now: float, *, served: bool, proved: bool) -> None:
+        """A refresh of the proofs ended, which ``began`` then. What waits is answered with the age of each topic's
+        proof. ``served``: the relay has a topic; else nothing can be answered. Without a proof (not ``proved``) the
+        hello that is due is made all the same, with its true age: else a relay with a silent parent would send none.
         """
         self.refreshed = began
-        self.heads_read(heads, now, now)
+        if not served:
+            self.heads_failed(now)
+            return
+        # Each hello reads the heads of its own topics, so none are collected here: there may be many topics.
+        self.heads_read(Heads(ZERO, {}, self.store_id, everything=False), now, now)
         self._failed = not proved and now >= self._due()
+
+    def progress(self) -> Progress:
+        """What was sent, and the heads of all topics now."""
+        read = self._heads
+        return Progress(self.sequences, None if read is None else self._relay.contents.heads(), self._began)
 
     def objects_arrived(self, now: float) -> None:
         """The relay got all objects of a topic: a refresh need not wait any more as after those that failed for lack

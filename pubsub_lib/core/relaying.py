@@ -11,9 +11,8 @@ import msgspec
 
 from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.envelope import MAX_PATH, Envelope, Hello, HelloRequest
-from pubsub_lib.core.freshness import NEVER_YET
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Heads, Link, SyncAnswer
+from pubsub_lib.core.model import ALL, Link, SyncAnswer
 from pubsub_lib.core.relay_contents import Question, RelayContents, RelayedState
 from pubsub_lib.core.relay_sequencer import RelaySequencer
 from pubsub_lib.core.sequencer import MAX_REQUESTS
@@ -68,6 +67,10 @@ class Relay:
         """The nonces of the hello requests until then."""
         self._refreshing: float | None = None
         """When the running refresh of the proofs began."""
+        self._refreshed: list[str] = []
+        """The topics that the relay had then."""
+        self._unproved: list[str] = []
+        """Those of them that are not known to be proved since."""
         self._above: dict[str, tuple[float, tuple[bytes, ...]]] = {}
         """By UUID of each publisher above: when its last hello was received, and the path in it."""
         self._loops: set[str] = set()
@@ -131,12 +134,15 @@ class Relay:
             self._release(now)
         if not self._questions and self._refreshing is None and not self.sequencer.wants_reading(now):
             return RelayStep(result, self._publish(links, now))  # nearly always: a link was passed on
-        ready = [each for each in self._questions if self._ready(each, now)]
-        refresh = self._refresh(now, all_ready=len(ready) == len(self._questions))
+        ready: list[Question] = []
+        waiting: list[Question] = []
+        for each in self._questions:
+            (ready if self._ready(each, now) else waiting).append(each)
+        refresh = self._refresh(now, all_ready=not waiting)
         if refresh.hello_requests:
             requests = [*result.hello_requests, *refresh.hello_requests]
             result = msgspec.structs.replace(result, hello_requests=requests)
-        self._questions = [each for each in self._questions if each not in ready]
+        self._questions = waiting
         envelopes = self._publish(links, now)
         return RelayStep(result, envelopes, [(each.asker, self.contents.answer(each, now)) for each in ready])
 
@@ -172,7 +178,8 @@ class Relay:
         full = any(want.after is None for want in start.wants.values())
         proofs = {topic: self.contents.proof(topic) for topic in start.wants}
         until = now + self._timing.round_trip
-        question = Question(asker, start.wants, start.refresh or full, now, proofs, start.nonce, until)
+        refresh = start.refresh or full
+        question = Question(asker, start.wants, refresh, now, proofs, start.nonce, until, list(proofs))
         (self._held if start.nonce and not full else self._questions).append(question)
         return msgspec.structs.replace(self._step(NOTHING, now, now), unfollowed=unfollowed)
 
@@ -204,9 +211,9 @@ class Relay:
     def hello(self, sequences: Mapping[str, int], now: float, *, nonce: str, goodbye: bool) -> Hello:
         """A hello about these topics: with the heads of those that the relay has and can prove."""
         contents = self.contents
-        proved = [topic for topic in contents.served() if contents.proof(topic) > NEVER_YET]
-        heads = {topic: contents.head(topic) for topic in sequences if topic in proved}
-        about = heads or proved  # a broadcast may name no topic: then it is about the store's point alone
+        heads = {topic: contents.head(topic) for topic in sequences if contents.proves(topic)}
+        # A broadcast may name no topic: then it is about the store's point alone.
+        about = heads or [topic for topic in self.state.tracker.topics if contents.proves(topic)]
         age = max((now - contents.proof(topic) for topic in about), default=0.0)
         least = min((now - contents.latest(topic) for topic in about), default=0.0)
         store = contents.store(about) if about else None
@@ -229,36 +236,40 @@ class Relay:
         begins = self._refreshing is None and (not all_ready or self.sequencer.wants_reading(now))
         if begins:
             self._refreshing = now
+            self._refreshed = self.contents.served()
+            self._unproved = self._refreshed.copy()
             self.sequencer.begin_reading()
         if self._refreshing is None:
             return NOTHING
-        since = self._refreshing - self._timing.reading_age
-        served = self.contents.served()
-        renewed = all_ready and all(self.contents.proof(topic) >= since for topic in served)
+        renewed = all_ready and self._renewed(self._refreshing - self._timing.reading_age)
         if renewed or now >= self._refreshing + self._timing.round_trip:
-            began, self._refreshing = self._refreshing, None
-            self._renewed(served, began, now, proved=renewed)
+            served = any(map(self.contents.serves, self._refreshed))
+            self.sequencer.refresh_ended(self._refreshing, now, served=served, proved=renewed)
+            self._refreshing = None
+            self._refreshed = self._unproved = []
         elif begins:
             requests = self.state.tracker.request_hellos(now)
             return StepResult(hello_requests=[each for each in requests if isinstance(each, RequestHello)])
         return NOTHING
 
-    def _renewed(self, topics: Sequence[str], began: float, now: float, *, proved: bool) -> None:
-        """Let the sequencer answer what waits: with the age of each topic's proof, which may be old."""
-        if not topics:
-            self.sequencer.refreshed = began
-            self.sequencer.heads_failed(now)
-            return
-        heads = {topic: self.contents.head(topic) for topic in topics}
-        store, own = self.contents.store(topics), self.sequencer.store_id
-        self.sequencer.refresh_ended(Heads(store, heads, own, everything=False), began, now, proved=proved)
+    def _renewed(self, since: float) -> bool:
+        """Whether each topic has a proof that is not older. A topic is looked at until it has one, because this is
+        called for each link meanwhile.
+        """
+        contents, unproved = self.contents, self._unproved
+        while unproved and not (contents.serves(unproved[-1]) and contents.proof(unproved[-1]) < since):
+            unproved.pop()
+        return not unproved
 
     def _ready(self, question: Question, now: float) -> bool:
         if now >= question.until:
             return True
         young = question.arrived - self._timing.reading_age
-        for topic, before in question.proofs.items():
+        while question.unready:
+            topic = question.unready[-1]
             proof = self.contents.proof(topic)
-            if self.contents.serves(topic) and (proof < young or (question.refresh and proof <= before)):
+            old = proof < young or (question.refresh and proof <= question.proofs[topic])
+            if old and self.contents.serves(topic):
                 return False
+            question.unready.pop()
         return True

@@ -27,11 +27,13 @@ def topic_delta(
     connection: Connection, topic: str, after: Point, head: Head, page: int, maximum: int
 ) -> Delta | Incomplete:
     """The links of one topic after a point, read in pages inside the caller's snapshot. At the head none can follow,
-    and no query is needed: with many topics nearly all are there.
+    and no query is needed: with many topics nearly all are there. None follows a point beyond the head either.
     """
     hit("sync.during_delta")
     if after == head.point:
         return Delta([], after, {topic: head})
+    if after.position >= head.point.position:
+        return Incomplete()
     links = schema.links.c
     found: list[Link] = []
     known = after

@@ -66,6 +66,17 @@ def test_delta_contains_the_links_after_a_point(store: Store) -> None:
     assert delta(store, "never", mine[0].point) == Incomplete()
 
 
+def test_delta_of_a_topic_reads_no_links_when_none_can_follow(store: Store) -> None:
+    """With many topics nearly all are at their head. Points of another history may be beyond it."""
+    head = [link for link in fill(store, 4) if link.topic == "topic-0"][-1].point
+    statements: list[str] = []
+    event.listen(store._readers, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    assert delta(store, "topic-0", head) == Delta([], head)
+    assert delta(store, "topic-0", Point(head.position, head.nonce + 1)) == Incomplete()
+    assert delta(store, "topic-0", Point(head.position + 9, 1)) == Incomplete()
+    assert [each for each in statements if "pubsub_links" in each] == []
+
+
 def test_sync_of_several_topics_is_one_reading(store: Store) -> None:
     links = fill(store, 10)
     answer = store.read_sync({"topic-0": Want(after=ZERO), "topic-1": Want(), "never": Want()})
