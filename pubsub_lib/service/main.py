@@ -187,18 +187,22 @@ def run(settings: Settings, service: ServiceSettings, reload: Reloading) -> int:
 def _serve(
     serving: Serving, settings: Settings, service: ServiceSettings, stop: ShutdownSignal, reload: Reloading
 ) -> None:
-    with serving:
-        endpoint = _endpoint(serving, settings, service) if service.metrics_port else None
-        named = service_settings.names_channel(settings, service)
-        if endpoint is not None and named and not isinstance(serving, StandbyService):
-            serving.serve_syncs_at(endpoint.port)
-        where = f" at {with_bound_port(settings.bind_address, serving.address)}" if is_bound(settings) else ""
-        web = "" if endpoint is None else f", its HTTP endpoint at {service.metrics_address}:{endpoint.port}"
-        _log.info("%s runs as %s%s%s", settings.service_name, serving.uuid, where, web)
-        notify("READY=1")
-        _wait(stop, serving, reload)
-        notify("STOPPING=1")
-        _log.info("%s stops: %s", settings.service_name, _AT_THE_STOP[service.role])
+    endpoint: Endpoint | None = None
+    try:
+        with serving:
+            endpoint = _endpoint(serving, settings, service) if service.metrics_port else None
+            named = service_settings.names_channel(settings, service)
+            if endpoint is not None and named and not isinstance(serving, StandbyService):
+                serving.serve_syncs_at(endpoint.port)
+            where = f" at {with_bound_port(settings.bind_address, serving.address)}" if is_bound(settings) else ""
+            web = "" if endpoint is None else f", its HTTP endpoint at {service.metrics_address}:{endpoint.port}"
+            _log.info("%s runs as %s%s%s", settings.service_name, serving.uuid, where, web)
+            notify("READY=1")
+            _wait(stop, serving, reload)
+            notify("STOPPING=1")
+            _log.info("%s stops: %s", settings.service_name, _AT_THE_STOP[service.role])
+    finally:
+        # After the goodbye, which leads the replicas below to another parent: they read their syncs here until then.
         if endpoint is not None:
             endpoint.close()
 

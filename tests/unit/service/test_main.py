@@ -507,3 +507,42 @@ def test_internal_error_is_one_sentence(
     monkeypatch.setattr("pubsub_lib.service.main.check", broken)
     assert main(["--check", "--config-file", str(config)]) == 70
     assert "internal error (KeyError('a bug')); please report it" in capsys.readouterr().err
+
+
+def test_endpoint_is_open_until_the_goodbye_was_sent(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica below reads its syncs there until the goodbye leads it to another parent."""
+    done: list[str] = []
+
+    class Serving:
+        failure, uuid, address = None, "0" * 32, ""
+
+        def __init__(self, *given: object) -> None:
+            pass
+
+        def __enter__(self) -> "Serving":
+            return self
+
+        def __exit__(self, *given: object) -> None:
+            done.append("goodbye")
+
+        def serve_syncs_at(self, port: int) -> None:
+            pass
+
+    class Endpoint:
+        port = 8867
+
+        def close(self) -> None:
+            done.append("endpoint closed")
+
+    monkeypatch.setattr(main_module, "_KINDS", dict.fromkeys(main_module._KINDS, Serving))
+    monkeypatch.setattr(main_module, "_endpoint", lambda *given: Endpoint())
+    monkeypatch.setattr(main_module, "_wait", lambda *given: None)
+    assert main(["--config-file", str(config)]) == 0
+    assert done == ["goodbye", "endpoint closed"]
+
+    def broken(*given: object) -> None:
+        raise StoreUnavailable("planted")
+
+    monkeypatch.setattr(main_module, "_wait", broken)
+    assert main(["--config-file", str(config)]) != 0
+    assert done == 2 * ["goodbye", "endpoint closed"]
