@@ -6,6 +6,7 @@ so what leaves it is in chain order, and it can serve what it has announced. Not
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,9 @@ from pubsub_lib.core.sequencer import MAX_REQUESTS
 from pubsub_lib.core.step_result import NOTHING, StepResult
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import FrameError
+
+MAX_LOOPS: Final = 100
+"""Maximum number of remembered publishers that are below the relay."""
 
 
 class RelayStep(msgspec.Struct, frozen=True):
@@ -83,7 +87,8 @@ class Relay:
         hello = envelope.hello
         if hello is not None:
             if bytes.fromhex(self.uuid) in hello.path or envelope.uuid == self.uuid:
-                self._loops.add(envelope.uuid)
+                if len(self._loops) < MAX_LOOPS:
+                    self._loops.add(envelope.uuid)
                 return RelayStep(loop=(envelope.service, envelope.uuid))
             self._loops.discard(envelope.uuid)
             self._above.pop(envelope.uuid, None)

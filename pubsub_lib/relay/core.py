@@ -159,9 +159,12 @@ class RelayCore:
         taken, self._requests = self._requests, []
         return taken
 
-    def serve_syncs_at(self, port: int) -> None:
-        """Name this port in all later hellos but the goodbye; 0: none."""
+    def serve_syncs_at(self, port: int, now: float) -> None:
+        """Name this port in all later hellos but the goodbye; 0: none. A hello follows soon: the replicas below that
+        have connected already need the port for their syncs.
+        """
         self.relay.sequencer.serves = port
+        self.relay.sequencer.connected(now)
 
     def close(self, now: float, instead: Collection[str] = ()) -> None:
         """Send a goodbye, and nothing more. Questions that wait get no answer. ``instead``: the addresses to which the

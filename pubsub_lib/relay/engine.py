@@ -69,6 +69,8 @@ class RelayEngine(Engine):
         self._older_pause = settings.timing.stale_after
         self._older_again: dict[str, float] = {}
         """By topic: when older links may be read again, after a reading that did not help. Under ``_reading_older``."""
+        self._source = 0
+        """The number of changes of the source from which older links are read."""
         self._ending = False
         self._relay_parts = uuid, send, looped, sent
         self._answer_wait = settings.timing.round_trip + SLACK
@@ -174,18 +176,31 @@ class RelayEngine(Engine):
             self._reading_older.release()
 
     def _read_older(self, older: SyncReader, question: SyncQuestion, wants: Mapping[str, Want]) -> None:
-        begun = self.now()
+        begun, source = self.now(), self._source
         try:
             links = ask(older, SyncQuestion(wants))
         except PubSubError as error:
             _log.warning("replicas below read all objects, because older links cannot be read: %s", error)
         else:
             self.read(lambda state: self.core.join(links, begun, self.now()))
+        if source != self._source:
+            return  # the new one may have them
         # Else each further question, also with a point that never was, would cost such a reading.
         again = self.now() + self._older_pause
         lacking = self.read(lambda state: self.core.lacking(question))
         self._older_again = {topic: until for topic, until in self._older_again.items() if until > begun}
         self._older_again.update(dict.fromkeys(wants.keys() & lacking.keys(), again))
+
+    def parent_changed(self, *, reads_from_it: bool) -> None:
+        """The relay listens to another parent, from which it also reads its syncs and older links, or not. What failed
+        at the old one is tried at once. Any thread; waits for the lock.
+        """
+        self.read(lambda state: self.core.relay.parent_changed())
+        if reads_from_it:
+            self._source += 1
+            self._older_again = {}
+            self.read(lambda state: state.tracker.syncs.source_changed(self.now()))
+        self.clock.wake()
 
     def close(self, until: float) -> None:
         """See :meth:`pubsub_lib.replica.engine.Engine.close`."""

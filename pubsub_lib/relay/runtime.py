@@ -158,7 +158,8 @@ class RelayRuntime:
 
     def serve_syncs_at(self, port: int) -> None:
         """Name this port in all later hellos: the sync channel at this host. 0: there is none. Any thread."""
-        self._engine.read(lambda state: self._engine.core.serve_syncs_at(port))
+        self._engine.read(lambda state: self._engine.core.serve_syncs_at(port, self._engine.now()))
+        self._engine.clock.wake()
 
     def described_at(self, address: Callable[[], str]) -> OwnAgent:
         """Describes the relay for its announcements, at each call. Replicas reach it at ``address()``."""
@@ -254,13 +255,7 @@ class RelayRuntime:
         return self._engine.read(lambda state: self._engine.core.relay.sequencer.progress())
 
     def _parent_changed(self) -> None:
-        self._engine.read(self._notify_parent_changed)
-        self._engine.clock.wake()
-
-    def _notify_parent_changed(self, state: ReplicaState) -> None:
-        self._engine.core.relay.parent_changed()
-        if self.parent_channel is not None:
-            state.tracker.syncs.source_changed(self._engine.now())
+        self._engine.parent_changed(reads_from_it=self.parent_channel is not None)
 
     def _looped(self, service: str, publisher: str) -> None:
         """Called with the lock held."""

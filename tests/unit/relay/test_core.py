@@ -12,6 +12,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Delta, Want
 from pubsub_lib.core.relay_contents import RelayedState
 from pubsub_lib.core.relaying import Relay
+from pubsub_lib.core.sequencer import HELLO_SPACING
 from pubsub_lib.errors import TransportError
 from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import read
@@ -177,10 +178,22 @@ def test_goodbye_names_the_relays_to_go_to() -> None:
 def test_port_of_the_sync_channel_is_in_every_hello_but_the_goodbye() -> None:
     rig = Rig()
     assert rig.core.relay.hello({}, rig.now, nonce="n", goodbye=False).serves == 0
-    rig.core.serve_syncs_at(8867)
+    rig.core.serve_syncs_at(8867, rig.now)
     assert rig.core.relay.hello({}, rig.now, nonce="n", goodbye=False).serves == 8867
     rig.core.close(rig.now, ("tcp://10.0.0.8:8866",))
     assert [each.hello.serves for each in rig.sent if each.hello is not None and each.hello.goodbye] == [0]
+
+
+def test_port_that_is_known_after_the_first_hello_is_in_a_hello_soon() -> None:
+    """A relay binds its endpoint after its publisher: a replica may have received a hello in between."""
+    rig = Rig()
+    assert rig.core.counts["hellos"] == 1
+    rig.core.serve_syncs_at(8867, rig.now)
+    until = rig.now + 2 * HELLO_SPACING
+    while not rig.sent and rig.now < until:
+        rig.now = max(rig.core.next_time(), rig.now + 0.001)
+        rig.core.tick(rig.now)
+    assert [each.hello.serves for each in rig.sent if each.hello is not None] == [8867]
 
 
 def test_rule_r6_parent_below_is_reported() -> None:

@@ -193,6 +193,38 @@ def test_question_waits_for_another_ones_reading_of_older_links_for_a_bounded_ti
         assert isinstance(part_of(first.result()), Delta)
 
 
+def test_older_links_are_read_at_once_from_another_parent(config: Settings, store: Store) -> None:
+    question = SyncQuestion({"t": Want(after=written(store, 2, 3, 4))})
+    older = Changing(store)
+    with started(Rig(config, store, older)) as rig:
+        older.reachable = False
+        assert isinstance(part_of(rig.engine.answer(question)), Incomplete)
+        older.reachable = True
+        rig.engine.parent_changed(reads_from_it=False)
+        assert isinstance(part_of(rig.engine.answer(question)), Incomplete), "they are not read from its parent"
+        rig.engine.parent_changed(reads_from_it=True)
+        assert isinstance(part_of(rig.engine.answer(question)), Delta)
+
+
+def test_reading_of_older_links_that_fails_at_the_old_parent_delays_none_at_the_next_one(
+    config: Settings, store: Store
+) -> None:
+    question = SyncQuestion({"t": Want(after=written(store, 2, 3, 4))})
+    older = Changing(store)
+    with started(Rig(config, store, older)) as rig, ThreadPoolExecutor(1) as pool:
+        older.gate.clear()
+        older.reachable = False
+        try:
+            first = pool.submit(rig.engine.answer, question)
+            assert poll(lambda: len(older.asked) == 1, LONG)
+            rig.engine.parent_changed(reads_from_it=True)
+        finally:
+            older.gate.set()
+        assert isinstance(part_of(first.result()), Incomplete)
+        older.reachable = True
+        assert isinstance(part_of(rig.engine.answer(question)), Delta)
+
+
 def test_links_from_before_the_start_are_read_once_for_all_replicas_below(config: Settings, store: Store) -> None:
     question = SyncQuestion({"t": Want(after=written(store, 2, 3, 4))})
     older = Changing(store)
