@@ -36,6 +36,8 @@ class OwnAgent:
         self._uuid = uuid
         self._engine = engine
         self._parent: Callable[[], str] = lambda: "" if parents is None else parents.publisher
+        self.knows_parent: Callable[[], bool] = lambda: parents is None or parents.publisher != ""
+        """Whether the name of the parent is known, if the replica has parents. Any thread, does not block."""
         self._listens_to: Callable[[], Sequence[str]] = lambda: (
             (parents.current,)
             if parents is not None

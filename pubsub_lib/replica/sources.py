@@ -68,7 +68,7 @@ class Sources:
             if settings is None or self._closed:
                 return
             agent = OwnAgent(settings, uuid.uuid4().hex, engine, parents, discovery)
-            self._announcer = Announcer(self._urls, settings.announce_interval, agent)
+            self._announcer = Announcer(self._urls, settings.announce_interval, agent, named=agent.knows_parent)
             self._announcer.start()
 
     def announcements(self) -> Mapping[str, int]:

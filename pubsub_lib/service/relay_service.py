@@ -119,9 +119,10 @@ class RelayService:
         self._announcer: Announcer | None = None
         above = settings.sync_url or self._relay.parent_channel
         if above and settings.announce_interval:
+            agent = self._relay.described_at(lambda: self.address)
             self._announcer = Announcer(
-                above, settings.announce_interval, self._relay.described_at(lambda: self.address),
-                lambda: self._agents.known(time.monotonic()),
+                above, settings.announce_interval, agent, lambda: self._agents.known(time.monotonic()),
+                named=agent.knows_parent,
             )  # fmt: skip
         self._loops = {} if self._leases is None else {
             "leases": PeriodicThread("leases", partial(self._renew, self._leases))

@@ -27,6 +27,10 @@ FIRST_PART: Final = 0.25
 """The first announcement is made after a random wait of at most this part of the interval: many start at once."""
 EARLY_PART: Final = 0.25
 """An announcement is made by up to this part of the interval early, so that those of many do not stay together."""
+NAME_WAIT: Final = 3.0
+"""Maximum seconds that an announcement waits for the first hello of the agent's parent."""
+NAME_LOOK: Final = 0.2
+"""Seconds between two looks at whether the parent's name is known."""
 _MAX_ANSWER: Final = 4096
 _HEADERS: Final = {POST_HEADER: "agents", "Content-Type": "application/json", "Connection": "close"}
 NOTHING_BELOW: Final = Known((), 0)
@@ -52,8 +56,14 @@ class Announcer:
         agent: Callable[[], Agent],
         below: Callable[[], Known] = lambda: NOTHING_BELOW,
         rng: random.Random | None = None,
+        named: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Raises ConfigError for an invalid URL. Connects to nothing."""
+        """``named()``: whether the agent knows the name of its parent. Raises ConfigError for an invalid URL. Connects
+        to nothing.
+        """
+        self._named = named
+        self._patience = 0.0
+        """Until when an announcement waits for the name of the parent."""
         self._known = known_urls(urls)
         self._urls: list[ChannelUrl] = []
         self._interval = interval
@@ -102,24 +112,36 @@ class Announcer:
             self._failed(error)
 
     def step(self, now: float) -> float:
-        """Announce once; returns the time of the next announcement. Blocks for ``TIMEOUT`` at most."""
+        """Announce once; returns the time of the next announcement. Blocks for ``TIMEOUT`` at most. An agent that does
+        not know the name of its parent yet is announced when it does, or after ``NAME_WAIT``, and again with the name:
+        else it would be shown without a parent.
+        """
         if not self._begun:
             self._begun = True
-            return now + self._interval * self._rng.uniform(0.0, FIRST_PART)
+            first = now + self._interval * self._rng.uniform(0.0, FIRST_PART)
+            self._patience = first + NAME_WAIT
+            return first
+        named = self._named()
+        if not named and now < self._patience:
+            return min(now + NAME_LOOK, self._patience)
         again = now + self._interval * self._rng.uniform(1.0 - EARLY_PART, 1.0)
+        self._patience = again + NAME_WAIT if named else again
+        self._announce(now)
+        return again if named else min(now + NAME_LOOK, again)
+
+    def _announce(self, now: float) -> None:
         try:
             self._use_known()
             agent = fitting(self._agent())
             below = self._below()
         except PubSubError as error:  # no server is known, or it is being closed
             self._failed_unless_closed(error)
-            return again
+            return
         announced = Announcement(
             agent=agent, interval=self._interval, below=list(below.agents), left_out=below.left_out
         )
         if self._sent(encode(announced), agent.uuid, now + min(TIMEOUT, self._interval)):
             self._last = agent
-        return again
 
     def _use_known(self) -> None:
         known = [agents_url(each) for each in self._known()]

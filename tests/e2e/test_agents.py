@@ -85,7 +85,8 @@ def test_agents_below_a_relay_are_seen_at_the_service_until_they_end(tree: Tree)
     def all_seen() -> bool:
         nonlocal seen
         seen = tree.agents(tree.origin)
-        return set(seen) == everybody
+        # On a busy machine the parent's first hello may be later than an agent waits for it.
+        return set(seen) == everybody and seen["agent-1"]["parent"] != ""
 
     assert poll(all_seen, LONG), seen
     found = seen["agent-1"]

@@ -135,3 +135,13 @@ def test_unreachable_sync_channel_is_no_problem_of_the_replica_that_is_counted(c
     with Publisher(config, store), Replica(at, ["t"]) as replica:
         assert poll(lambda: replica.status().announcements["failed"] >= 2, LONG)
         assert not [each for each in replica.status().problems if "announce" in each]
+
+
+def test_agent_knows_its_parent_after_the_first_hello() -> None:
+    parents = SimpleNamespace(publisher="", current="tcp://10.0.0.7:8866")
+    settings = Settings(parents=(parents.current,))
+    agent = OwnAgent(settings, "u", cast(Any, None), cast(Any, parents), None)
+    assert not agent.knows_parent()
+    parents.publisher = "relay-1"
+    assert agent.knows_parent()
+    assert OwnAgent(settings, "u", cast(Any, None), None, None).knows_parent(), "it has none"

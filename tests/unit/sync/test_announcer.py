@@ -15,7 +15,15 @@ from _processes import poll
 from pubsub_lib.errors import ClosedError, ConfigError, StoreUnavailable
 from pubsub_lib.sync.agent_registry import Known
 from pubsub_lib.sync.agents import Agent
-from pubsub_lib.sync.announcer import EARLY_PART, FIRST_PART, LEAVE_TIMEOUT, Announcer, agents_url
+from pubsub_lib.sync.announcer import (
+    EARLY_PART,
+    FIRST_PART,
+    LEAVE_TIMEOUT,
+    NAME_LOOK,
+    NAME_WAIT,
+    Announcer,
+    agents_url,
+)
 from pubsub_lib.sync.urls import ChannelUrl, channel_urls, known_urls
 from tests.unit.sync.some_agents import agent
 from tests.unit.sync.test_agents_server import Served
@@ -91,6 +99,47 @@ def test_many_agents_that_start_together_spread_their_announcements(served: Serv
     assert 100.0 * (1 - EARLY_PART) <= min(nexts) < 80.0
     assert 95.0 < max(nexts) <= 100.0
     assert served.route.counters()["accepted"] == 40
+
+
+def test_agent_waits_for_the_name_of_its_parent_and_is_announced_with_it(served: Served) -> None:
+    names = [""]
+    made = Announcer(
+        url_of(served), 100.0, lambda: agent(parent=names[0]), rng=random.Random(1), named=lambda: names[0] != ""
+    )
+
+    def accepted() -> list[str]:
+        return [each.parent for each in served.route._registry.known(time.monotonic()).agents]
+
+    now = made.step(time.monotonic() + LONG)
+    assert made.step(now) == now + NAME_LOOK
+    assert accepted() == []
+    names[0] = "relay-1"
+    again = made.step(now + NAME_LOOK)
+    assert accepted() == ["relay-1"]
+    assert again > now + 50.0
+
+
+def test_agent_whose_parent_is_silent_is_announced_without_it_and_later_with_it(served: Served) -> None:
+    names = [""]
+    made = Announcer(
+        url_of(served), 100.0, lambda: agent(parent=names[0]), rng=random.Random(1), named=lambda: names[0] != ""
+    )
+
+    def accepted() -> list[str]:
+        return [each.parent for each in served.route._registry.known(time.monotonic()).agents]
+
+    begun = now = made.step(time.monotonic() + LONG)
+    while not accepted():
+        now = made.step(now)
+    assert now - begun < NAME_WAIT + 2 * NAME_LOOK
+    assert accepted() == [""]
+    for _ in range(10):
+        now = made.step(now)
+    assert made.counters()["accepted"] == 1
+    names[0] = "relay-1"
+    assert made.step(now) > now + 50.0
+    assert accepted() == ["relay-1"]
+    assert made.counters()["accepted"] == 2
 
 
 def test_unreachable_server_is_counted_and_logged_once(served: Served, caplog: pytest.LogCaptureFixture) -> None:
