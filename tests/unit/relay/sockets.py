@@ -29,7 +29,7 @@ def below(config: Settings, *parents: Settings, **changes: Any) -> Settings:
     return msgspec.structs.replace(config, bind_address="", service_name="", parents=named, **changes)
 
 
-def relay_of(config: Settings, reader: SyncReader | Store, origin: str = "") -> RelayRuntime:
+def relay_of(config: Settings, reader: SyncReader | Store | None, origin: str = "") -> RelayRuntime:
     """A relay that listens to ``origin``, or to its parents."""
     driver = loader.load(config.driver)
     own = msgspec.structs.replace(config.for_driver(), addresses=(origin,) if origin else ())
