@@ -7,7 +7,9 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice, pairwise
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from pubsub_lib.core.log_space import LogSpace
 from pubsub_lib.core.model import ZERO, Link, Point
@@ -17,7 +19,7 @@ LINK_OVERHEAD: Final = 400
 """Bytes of a link without its changes, as it counts for the bound."""
 
 
-class _Logged(NamedTuple):
+class _Logged(msgspec.Struct, frozen=True, gc=False):
     link: Link
     applied: float
     size: int
