@@ -5,6 +5,7 @@ from typing import Final
 import zmq
 
 from pubsub_lib.logs import logger
+from pubsub_zmq.reading_progress import KEYED_FRAMING, ReadingProgress
 from pubsub_zmq.subscription_budget import PAUSE, SubscriptionBudget, descriptor_of
 
 _log = logger(__name__)
@@ -23,6 +24,7 @@ class KeyedBudget(SubscriptionBudget):
 
     def __init__(self, address: str, maximum: int) -> None:
         super().__init__(address, maximum)
+        self.progress = ReadingProgress(KEYED_FRAMING)
         self._copies: dict[bytes, int] = {}
         """The different subscriptions, and how many were reported more than ends."""
         self._above_since = float("inf")
@@ -33,6 +35,7 @@ class KeyedBudget(SubscriptionBudget):
         """A subscription to this prefix or its end was reported."""
         descriptor = descriptor_of(frame)
         size = len(prefix)
+        self.progress.read(descriptor, size)
         if subscribed:
             copies = self._copies[prefix] = self._copies.get(prefix, 0) + 1
             if copies == 1:

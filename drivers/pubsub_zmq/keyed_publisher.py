@@ -175,6 +175,7 @@ class KeyedPublisher(ZmqPublisher):
                 frame = xpub.recv(_NOW, copy=False)
             except zmq.Again:
                 more = False
+                self._subscriptions.progress.found_empty()
                 self._applied.clear()
                 break
             data, user = frame.bytes, _user(frame)

@@ -20,7 +20,6 @@ from pubsub_lib.logs import logger
 from pubsub_lib.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_lib.socket_lock import SocketLock
 from pubsub_lib.threads.start import ReadyThread
-from pubsub_zmq import addresses
 from pubsub_zmq.buckets import Heads
 from pubsub_zmq.connection_limit import ConnectionLimit, maximum_of
 from pubsub_zmq.contexts import make_context
@@ -28,6 +27,7 @@ from pubsub_zmq.inflow_guard import InflowGuard
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.sockets import Bound, InUse, Monitor, Waker, bind, has_work, in_use, make_xpub, translated
 from pubsub_zmq.subscription_budget import SubscriptionBudget, descriptor_of
+from pubsub_zmq.watching import guard_of
 
 _log = logger(__name__)
 
@@ -98,11 +98,11 @@ class ZmqPublisher(Publisher):
             self._threads = (sending.thread, answering.thread, watching.thread)
             sending.run(partial(self._run, bound, waker, outbox))
             answering.run(partial(self._asks.answer, on_hello_request, on_connected))
-            if port := addresses.port_of(self.endpoint):
-                self._guard = InflowGuard(int(port), self.sending_for, self._connections.hold)
+            self._guard = guard_of(self.endpoint, self.sending_for, self._connections, self._budget.progress, waker)
+            if self._guard is not None:
                 watching.run(self._guard.run)
             else:
-                watching.drop()  # the kernel cannot pause connections to a path
+                watching.drop()
 
     def send_event(self, envelope: Envelope) -> None:
         """Encode and send, or queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.
@@ -140,8 +140,8 @@ class ZmqPublisher(Publisher):
         """The counters that the API requires, and: ``frames`` (fewer than ``sent`` when messages shared frames),
         ``send_errors`` (frames that ZeroMQ refused), ``accepted`` connections, ``connected`` (with a handshake) and
         ``disconnected`` ones, ``limited`` (times that ``max_connections`` was reached), ``ended`` (connections with too
-        many subscriptions), ``paused`` ones (:mod:`.inflow_guard`), ``asks`` (hello requests) and their errors. What is
-        dropped at a slow subscriber's high-water mark is not visible here; the replica finds it by the sequences.
+        many subscriptions), ``paused`` and ``unfinished`` ones (:mod:`.watching`), ``asks`` (hello requests) and their
+        errors. What is dropped at a slow subscriber's high-water mark is not visible here; the replica finds it.
         """
         outbox = self._outbox
         sent = 0 if outbox is None else outbox.accepted
@@ -268,13 +268,13 @@ class ZmqPublisher(Publisher):
 
     def _receive(self, xpub: "zmq.Socket[bytes]") -> bool:
         """Queue the received hello requests and new connections; return True when there may be more."""
-        arrived = False
-        more = True
+        arrived, more = False, True
         for _ in range(_SUBSCRIPTIONS):
             try:
                 received = xpub.recv(_NOW, copy=False)
             except zmq.Again:
                 more = False
+                self._budget.progress.found_empty()
                 break
             frame = received.bytes
             if not self._budget.received(received, frame):

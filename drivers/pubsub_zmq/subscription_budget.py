@@ -14,6 +14,7 @@ import zmq
 
 from pubsub_lib.logs import logger
 from pubsub_zmq.connection_limit import ConnectionLimit
+from pubsub_zmq.reading_progress import ReadingProgress
 
 _log = logger(__name__)
 
@@ -49,6 +50,7 @@ class SubscriptionBudget:
         self.address = address
         """For the log; a publisher sets the bound one."""
         self.maximum = maximum
+        self.progress = ReadingProgress()
         self.total = 0
         """Bytes of all different subscriptions now."""
         self._shares = Counter[int]()
@@ -71,14 +73,17 @@ class SubscriptionBudget:
             self.add(frame, 1 - len(data))
             return True
         descriptor = descriptor_of(frame)
+        self.progress.read(descriptor, len(data))
         if descriptor is not None and descriptor not in self._refused:
             self._invalid.add(descriptor)
         return False
 
     def add(self, frame: "zmq.Frame", size: int) -> None:
         """A subscription (``size`` > 0) or its end (< 0) was reported."""
+        descriptor = descriptor_of(frame)
+        self.progress.read(descriptor, abs(size))
         self.grow(size)
-        self.share(descriptor_of(frame), size)
+        self.share(descriptor, size)
 
     def grow(self, size: int) -> None:
         """All different subscriptions together have this number of bytes more."""

@@ -16,6 +16,7 @@ GUARD = partial(_mutant, "drivers/pubsub_zmq/inflow_guard.py", "tests/unit/drive
 SUBSCRIPTIONS = partial(
     _mutant, "drivers/pubsub_zmq/subscription_budget.py", "tests/unit/drivers/zmq/test_subscription_budget.py"
 )
+UNFINISHED = partial(_mutant, "drivers/pubsub_zmq/unfinished.py", "tests/unit/drivers/zmq/test_unfinished.py")
 BUCKETS = partial(_mutant, "drivers/pubsub_zmq/buckets.py", "tests/unit/drivers/zmq/test_buckets.py")
 PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "tests/unit/drivers/zmq/test_inflow_guard.py")
 FILES = partial(_mutant, "pubsub_lib/service/open_files.py", "tests/unit/service/test_open_files.py")
@@ -52,10 +53,31 @@ MUTANTS = (
     ),
     GUARD(
         "guard_pauses_connections_of_other_ports",
-        " and name[1] == self._port",
+        " and name[1] == port",
         "",
         "test_connection_of_another_port_is_not_paused",
         "the connection to the database is paused",
+    ),
+    UNFINISHED(
+        "endless_message_is_not_ended",
+        "if was_empty and left - read > FREE:",
+        "if was_empty and left - read > 1000 * MAX_TOGETHER:",
+        "test_bytes_count_when_all_that_waited_was_read_without_a_message_of_them",
+        "one client's message without an end takes all memory",
+    ),
+    UNFINISHED(
+        "message_proves_nothing_about_those_before",
+        "if self._progress.last_of(descriptor) > self._emptied:",
+        "if self._progress.last_of(descriptor) < -1:",
+        "test_connection_that_sends_whole_messages_is_not_ended",
+        "replicas that subscribe to what others have are ended for it",
+    ),
+    UNFINISHED(
+        "messages_give_credit",
+        "self._open[descriptor] = max(0, left + grown - read)",
+        "self._open[descriptor] = left + grown - read",
+        "test_messages_give_no_credit_for_later_bytes",
+        "a client that first sends many subscriptions may send a long message without an end",
     ),
     BUCKETS(
         "subscriptions_have_more_nodes_than_buckets",

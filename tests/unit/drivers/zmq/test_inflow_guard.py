@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 import zmq
 
-from pubsub_zmq.inflow_guard import REST, InflowGuard, busiest, received
+from pubsub_zmq.inflow_guard import REST, InflowGuard, busiest, is_of, received
 from pubsub_zmq.sockets import has_work, signal_of
 from tests.unit.drivers.zmq.world import PATIENCE, ROOT, Listener, Sender, eventually, without_guard, world
 
@@ -137,7 +137,7 @@ def test_descriptor_that_has_another_connection_or_a_file_now_is_left_alone(tmp_
         assert guard.paused == 0
         before = len(list(Path("/proc/self/fd").iterdir()))
         guard._pause(file.fileno(), 2 * REST)
-        assert not guard._is_mine(file.fileno())
+        assert not is_of(file.fileno(), guard._port)
         # A thread of an earlier test may have a file open for a moment.
         eventually(lambda: len(list(Path("/proc/self/fd").iterdir())) == before, "no copy stays open")
 

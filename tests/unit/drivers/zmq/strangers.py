@@ -1,0 +1,72 @@
+"""Clients without this library: they send ZMTP by hand, as fast as they can, from their own process."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.unit.drivers.zmq.world import ROOT
+
+GREETING = b"\xff" + bytes(8) + b"\x7f\3\0NULL" + bytes(48)
+READY = b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB"
+PART = b"\x01\x00"
+"""A part of a message, without content, after which another part follows."""
+TOGGLE = b"\x00\x02\x01a\x00\x02\x00a"
+"""A subscription to the prefix ``a``, and its end."""
+
+_FLOOD = """
+import selectors, socket, sys
+port, number, unit, repeats = int(sys.argv[1]), int(sys.argv[2]), bytes.fromhex(sys.argv[3]), int(sys.argv[4])
+hello = bytes.fromhex(sys.argv[5])
+block = unit * min(repeats, 10_000)
+chosen = selectors.DefaultSelector()
+for _ in range(number):
+    each = socket.create_connection(("127.0.0.1", port))
+    each.sendall(hello)
+    answer = b""
+    while b"Socket-Type" not in answer:
+        answer += each.recv(1000)
+    each.setblocking(False)
+    chosen.register(each, selectors.EVENT_WRITE, [0, repeats * len(unit)])
+print("begins", flush=True)
+while chosen.get_map():
+    for key, _ in chosen.select():
+        at, left = key.data
+        try:
+            sent = key.fileobj.send(block[at:at + left])
+        except BlockingIOError:
+            continue
+        except OSError:
+            chosen.unregister(key.fileobj)
+            print("ended", flush=True)
+            continue
+        key.data[:] = (at + sent) % len(block), left - sent
+        if left == sent:
+            chosen.unregister(key.fileobj)
+print("done", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def flood(address: str, connections: int, unit: bytes, repeats: int) -> Iterator["subprocess.Popen[str]"]:
+    """Each connection sends this unit so often, or until it is ended; it stays open until the end of the block. The
+    process prints "ended" for each that was ended, and then "done".
+    """
+    port = address.rpartition(":")[2]
+    child = subprocess.Popen(
+        [sys.executable, "-c", _FLOOD, port, str(connections), unit.hex(), str(repeats), (GREETING + READY).hex()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+        cwd=ROOT,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "begins\n"
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
