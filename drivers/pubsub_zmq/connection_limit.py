@@ -56,7 +56,7 @@ class ConnectionLimit:
         self._lock = threading.Lock()
         """Of the listening socket, ``_dropping``, ``_limited`` and ``_held``."""
         self._bound_to: object = None
-        self.counts = {"accepted": 0, "limited": 0, "ended": 0, "held": 0, "unfinished": 0}
+        self.counts = {"accepted": 0, "limited": 0, "ended": 0, "held": 0, "unfinished": 0, "unread": 0}
 
     def event(self, event: int, descriptor: int) -> None:
         """An event of ZeroMQ's monitor, with its descriptor. Others than those of connections are ignored."""

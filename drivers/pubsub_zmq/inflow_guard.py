@@ -12,6 +12,7 @@ connections that end together silence the others for seconds. While a call lasts
 that it ends at last; those that were made before are not bounded.
 """
 
+import bisect
 import ctypes
 import errno
 import os
@@ -104,6 +105,19 @@ def is_of(descriptor: int, port: int) -> bool:
         return False  # closed meanwhile
 
 
+def end(descriptor: int) -> str | None:
+    """End this connection. Its client's address; None when it is closed already."""
+    try:
+        with copy_of(descriptor) as connection:
+            peer: str = connection.getpeername()[0]
+            # The close by ZeroMQ resets it then; else the kernel would keep it for a minute, and its client longer.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return None
+    return peer
+
+
 def belongs(connection: socket.socket, port: int) -> bool:
     """Whether this is a connection to this port, and no other kind of socket. Raises OSError."""
     name = connection.getsockname()
@@ -169,7 +183,7 @@ class InflowGuard:
         mine = {each: number for each, number in grown.items() if number > 0 and is_of(each, self._port)}
         chosen = busiest(mine)
         for descriptor in chosen:
-            self._pause(descriptor, mine[descriptor])
+            self.pause(descriptor, mine[descriptor], PAUSE, "while they kept the sending thread from sending")
         return received() if chosen else now  # again: a paused one brings nothing more, and is not chosen twice
 
     def _look(self, now: float) -> None:
@@ -180,12 +194,20 @@ class InflowGuard:
             look(found, now)
         self._look_at = now + _SHARE * (time.monotonic() - now)
 
-    def _pause(self, descriptor: int, brought: int) -> None:
+    def number_paused(self) -> int:
+        """The number of connections that are paused now."""
+        return len(self._paused)
+
+    def pause(self, descriptor: int, brought: int, seconds: float, reason: str) -> None:
+        """Drop the data of this connection, which brought this number of bytes. The guard's thread."""
         try:
             connection = copy_of(descriptor)
         except OSError:
             return  # closed meanwhile
         code = ctypes.create_string_buffer(_DROP_DATA)
+        if any(os.path.samestat(os.fstat(connection.fileno()), os.fstat(each.fileno())) for _, each in self._paused):
+            connection.close()
+            return  # what arrived before its pause was counted after it
         try:
             if not belongs(connection, self._port):  # closed meanwhile, and the number is another connection's now
                 connection.close()
@@ -196,15 +218,16 @@ class InflowGuard:
             connection.close()
             _log.error("cannot pause a connection to port %d: %s", self._port, error.strerror)
             return
-        self._paused.append((time.monotonic() + PAUSE, connection))
+        bisect.insort(self._paused, (time.monotonic() + seconds, connection), key=lambda each: each[0])
         self.paused += 1
         _log.warning(
             "the connection from %s to port %d is paused for %s s: it brought %d bytes of subscriptions and hello "
-            "requests while they kept the sending thread from sending; let a firewall refuse it if it is no replica",
+            "requests %s; let a firewall refuse it if it is no replica",
             peer[0],
             self._port,
-            PAUSE,
+            seconds,
             brought,
+            reason,
         )
 
     def _resume(self, now: float) -> None:

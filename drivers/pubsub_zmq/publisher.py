@@ -140,8 +140,8 @@ class ZmqPublisher(Publisher):
         """The counters that the API requires, and: ``frames`` (fewer than ``sent`` when messages shared frames),
         ``send_errors`` (frames that ZeroMQ refused), ``accepted`` connections, ``connected`` (with a handshake) and
         ``disconnected`` ones, ``limited`` (times that ``max_connections`` was reached), ``ended`` (connections with too
-        many subscriptions), ``paused`` and ``unfinished`` ones (:mod:`.watching`), ``asks`` (hello requests) and their
-        errors. What is dropped at a slow subscriber's high-water mark is not visible here; the replica finds it.
+        many subscriptions), ``paused``, ``unread`` and ``unfinished`` ones (:mod:`.watching`), ``asks`` (hello
+        requests) and their errors. What is dropped at a slow subscriber's high-water mark is not visible here.
         """
         outbox = self._outbox
         sent = 0 if outbox is None else outbox.accepted

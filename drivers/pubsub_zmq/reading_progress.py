@@ -5,6 +5,8 @@ from typing import Final
 
 FRAMING: Final = 12
 """Bytes that ZMTP 3.1 needs for a subscription beside its prefix: the frame's header of 2, and the command's name."""
+LEAST_FRAMING: Final = 3
+"""Bytes that ZMTP 3.0 needs beside it: the frame's header, and one that distinguishes a subscription from its end."""
 KEYED_FRAMING: Final = FRAMING + 52
 """With keys: also CURVE's header, nonce and authenticator."""
 
@@ -18,14 +20,14 @@ class ReadingProgress:
         self.emptied = 0
         """How often the thread found that nothing waits: until then, all that ZeroMQ had passed on was read."""
         self.total = 0
-        """Bytes of all messages, as the connections brought them."""
+        """Bytes of all messages, as the connections brought them at least."""
         self._bytes = Counter[int]()
         self._emptied_before: dict[int, int] = {}
 
     def read(self, descriptor: int | None, size: int) -> None:
         """The thread read a message of this size from a connection; None: ZeroMQ made it for one that had ended."""
         if descriptor is not None:
-            self.total += size + self._framing
+            self.total += size + LEAST_FRAMING
             self._bytes[descriptor] += size + self._framing
             self._emptied_before[descriptor] = self.emptied
 
@@ -34,7 +36,7 @@ class ReadingProgress:
         self.emptied += 1
 
     def bytes_of(self, descriptor: int) -> int:
-        """Bytes of the messages of all connections that have had this descriptor until now."""
+        """Bytes of the messages of all connections that have had this descriptor until now, at most."""
         return self._bytes[descriptor]
 
     def last_of(self, descriptor: int) -> int:

@@ -10,13 +10,11 @@ never read. But a connection is in order: each message that was read proves that
 hello requests, which are always reported.
 """
 
-import socket
-import struct
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Final
 
 from pubsub_lib.logs import logger
-from pubsub_zmq.inflow_guard import copy_of, is_of
+from pubsub_zmq.inflow_guard import end, is_of
 from pubsub_zmq.reading_progress import ReadingProgress
 from pubsub_zmq.subscription_budget import return_memory
 
@@ -102,20 +100,15 @@ class Unfinished:
         return judged
 
     def _end(self, descriptor: int, size: int) -> None:
-        try:
-            with copy_of(descriptor) as connection:
-                peer = connection.getpeername()
-                # The close by ZeroMQ resets it then; else the kernel would keep it for a minute, and its client longer.
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                connection.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # closed meanwhile
+        peer = end(descriptor)
+        if peer is None:
+            return
         self._counts["unfinished"] += 1
         self._open.pop(descriptor, None)
         _log.warning(
             "the connection from %s to port %d was ended: it sent %d bytes without a whole message, and a replica "
             "sends none; let a firewall refuse it if it is no replica",
-            peer[0],
+            peer,
             self._port,
             size,
         )

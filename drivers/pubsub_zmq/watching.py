@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from pubsub_zmq import addresses
+from pubsub_zmq.backlog import Backlog
 from pubsub_zmq.connection_limit import ConnectionLimit
 from pubsub_zmq.inflow_guard import InflowGuard
 from pubsub_zmq.reading_progress import ReadingProgress
@@ -24,4 +25,7 @@ def guard_of(
     if not port:
         return None
     unfinished = Unfinished(int(port), progress, connections.counts, waker.wake)
-    return InflowGuard(int(port), busy_for, connections.hold, (unfinished.look,))
+    looks = [unfinished.look]
+    guard = InflowGuard(int(port), busy_for, connections.hold, looks)
+    looks.append(Backlog(int(port), progress, guard.pause, guard.number_paused, connections.counts).look)
+    return guard

@@ -17,6 +17,7 @@ SUBSCRIPTIONS = partial(
     _mutant, "drivers/pubsub_zmq/subscription_budget.py", "tests/unit/drivers/zmq/test_subscription_budget.py"
 )
 UNFINISHED = partial(_mutant, "drivers/pubsub_zmq/unfinished.py", "tests/unit/drivers/zmq/test_unfinished.py")
+BACKLOG = partial(_mutant, "drivers/pubsub_zmq/backlog.py", "tests/unit/drivers/zmq/test_backlog.py")
 BUCKETS = partial(_mutant, "drivers/pubsub_zmq/buckets.py", "tests/unit/drivers/zmq/test_buckets.py")
 PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "tests/unit/drivers/zmq/test_inflow_guard.py")
 FILES = partial(_mutant, "pubsub_lib/service/open_files.py", "tests/unit/service/test_open_files.py")
@@ -78,6 +79,13 @@ MUTANTS = (
         "self._open[descriptor] = left + grown - read",
         "test_messages_give_no_credit_for_later_bytes",
         "a client that first sends many subscriptions may send a long message without an end",
+    ),
+    BACKLOG(
+        "unread_subscriptions_have_no_limit",
+        "if self.waiting <= MAX_WAITING:",
+        "if self.waiting < 10**12:",
+        "test_connections_that_bring_most_are_paused_while_much_waits",
+        "ten clients let the queue of subscriptions grow until no memory is left",
     ),
     BUCKETS(
         "subscriptions_have_more_nodes_than_buckets",

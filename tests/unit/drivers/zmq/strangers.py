@@ -12,27 +12,28 @@ GREETING = b"\xff" + bytes(8) + b"\x7f\3\0NULL" + bytes(48)
 READY = b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB"
 PART = b"\x01\x00"
 """A part of a message, without content, after which another part follows."""
-TOGGLE = b"\x00\x02\x01a\x00\x02\x00a"
-"""A subscription to the prefix ``a``, and its end."""
+TOGGLE = b"\x00\x02\x01?\x00\x02\x00?"
+"""A subscription to a prefix, and its end. "?" is another character for each connection: what another connection has,
+ZeroMQ does not report."""
 
 _FLOOD = """
 import selectors, socket, sys
 port, number, unit, repeats = int(sys.argv[1]), int(sys.argv[2]), bytes.fromhex(sys.argv[3]), int(sys.argv[4])
 hello = bytes.fromhex(sys.argv[5])
-block = unit * min(repeats, 10_000)
 chosen = selectors.DefaultSelector()
-for _ in range(number):
+for connection in range(number):
     each = socket.create_connection(("127.0.0.1", port))
     each.sendall(hello)
     answer = b""
     while b"Socket-Type" not in answer:
         answer += each.recv(1000)
     each.setblocking(False)
-    chosen.register(each, selectors.EVENT_WRITE, [0, repeats * len(unit)])
+    block = unit.replace(b"?", bytes([65 + connection % 100])) * min(repeats, 10_000)
+    chosen.register(each, selectors.EVENT_WRITE, [block, 0, repeats * len(unit)])
 print("begins", flush=True)
 while chosen.get_map():
     for key, _ in chosen.select():
-        at, left = key.data
+        block, at, left = key.data
         try:
             sent = key.fileobj.send(block[at:at + left])
         except BlockingIOError:
@@ -41,7 +42,7 @@ while chosen.get_map():
             chosen.unregister(key.fileobj)
             print("ended", flush=True)
             continue
-        key.data[:] = (at + sent) % len(block), left - sent
+        key.data[1:] = (at + sent) % len(block), left - sent
         if left == sent:
             chosen.unregister(key.fileobj)
 print("done", flush=True)

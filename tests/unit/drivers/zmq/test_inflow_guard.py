@@ -133,10 +133,10 @@ def test_descriptor_that_has_another_connection_or_a_file_now_is_left_alone(tmp_
     """The guard reads the counters first, and the connection may be closed before it is paused."""
     with connected() as (_, server), (tmp_path / "file").open("w") as file:
         guard = InflowGuard(server.getsockname()[1] % 65_535 + 1, never_busy, no_hold)
-        guard._pause(server.fileno(), 2 * REST)
+        guard.pause(server.fileno(), 2 * REST, 0.5, "")
         assert guard.paused == 0
         before = len(list(Path("/proc/self/fd").iterdir()))
-        guard._pause(file.fileno(), 2 * REST)
+        guard.pause(file.fileno(), 2 * REST, 0.5, "")
         assert not is_of(file.fileno(), guard._port)
         # A thread of an earlier test may have a file open for a moment.
         eventually(lambda: len(list(Path("/proc/self/fd").iterdir())) == before, "no copy stays open")
