@@ -25,8 +25,11 @@ MAX_PAUSED: Final = 64
 """Maximum number of connections that are paused at a time for this: each pause needs a file."""
 
 
-MAX_UNREAD: Final = 4 * MAX_WAITING
-"""Bytes that may wait before connections are ended, when pauses are not enough; they take 100 MB of memory."""
+MAX_UNREAD: Final = 8 * MAX_WAITING
+"""Bytes that may wait before connections are ended, when pauses are not enough; they take 200 MB of memory."""
+LARGE: Final = 512 * 1024
+"""Bytes since the queue was empty up to which a connection is not ended: more than a replica sends at once. So no
+replica is ended when thousands connect together."""
 
 
 class Backlog:
@@ -80,7 +83,7 @@ class Backlog:
         """End those that brought most since the queue was empty, until the others brought what may wait."""
         left = self._since_empty.total()
         for descriptor, size in self._since_empty.most_common():
-            if left <= MAX_WAITING:
+            if left <= MAX_WAITING or size <= LARGE:
                 return
             left -= size
             del self._since_empty[descriptor]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pubsub_zmq.backlog import MAX_PAUSED, MAX_UNREAD, MAX_WAITING, PAUSE, Backlog
+from pubsub_zmq.backlog import LARGE, MAX_PAUSED, MAX_UNREAD, MAX_WAITING, PAUSE, Backlog
 from pubsub_zmq.inflow_guard import REST, InflowGuard
 from pubsub_zmq.reading_progress import ReadingProgress
 from tests.unit.drivers.zmq.strangers import TOGGLE, flood
@@ -90,6 +90,13 @@ def test_connections_that_brought_most_are_ended_when_pauses_are_not_enough(
     assert rig.ended == [0, 1], "all was read since"
 
 
+def test_no_replica_is_ended_when_thousands_connect_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(monkeypatch)
+    rig.look(*[LARGE] * (2 * MAX_UNREAD // LARGE))
+    assert rig.backlog.waiting == 2 * MAX_UNREAD
+    assert rig.ended == []
+
+
 def test_data_of_other_ports_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large answer of a database, for example."""
     rig = Rig(monkeypatch)
@@ -121,8 +128,8 @@ def test_pauses_end_in_the_order_of_their_times() -> None:
         long_guard.run()
 
 
-MEMORY = 250
-"""MiB: what waits may take 100, what ten connections have in the system's buffers 30, and what arrives between two
+MEMORY = 350
+"""MiB: what waits may take 200, what ten connections have in the system's buffers 30, and what arrives between two
 looks on a busy machine as much again."""
 READ = 4_000_000
 """Bytes of subscriptions that are read meanwhile: a queue without a bound takes more than 1,000 MiB."""
