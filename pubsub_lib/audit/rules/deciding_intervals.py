@@ -123,6 +123,7 @@ def with_intervals(
     - ``asked``: the interval in question, ``asked_skew``, and ``gap``: whether a gap may hide the item there;
     - ``of_receipt``: the interval of the first receipt;
     - ``returned``: the times of the first sync of a later interval that covers the item, at any time;
+    - ``back``: whether the replica came back in time after the interval in question, and read nothing;
     - ``based``: whether any interval has a base; ``ended``: whether all have ended, if neither is there.
 
     Of the syncs that cover the item, an interval has the least wall (``read``) and the begin of the first one
@@ -154,21 +155,36 @@ def with_intervals(
         }
     )
     ended = F.when(F.col("asked_key").isNull() & ~F.col("based"), ~_still_open(horizon))
-    found = found.withColumns({"ended": ended, "returned": _returned(settings)}).drop("entries", "opened")
+    found = found.withColumns({"ended": ended, "returned": _returned(settings)}).drop("opened")
     for name in ("asked", "of_receipt"):
-        found = found.join(lookup(_of_key(intervals, name)), ["domain", f"{name}_key"], "left").drop(f"{name}_key")
+        found = found.join(lookup(_of_key(intervals, name)), ["domain", f"{name}_key"], "left")
     found = found.withColumnsRenamed({"skew": "receipt_skew"}).withColumn("asked_host", F.col("asked.host"))
     found = with_skew(found, "asked_host", skews, settings).drop("asked_host")
     found = found.withColumnsRenamed({"skew": "asked_skew", "receipt_skew": "skew"})
+    found = found.withColumn("back", _is_back_without_a_sync(settings)).drop("entries", "asked_key")
     found = found.withColumn("gap", F.coalesce(_gap(settings), F.lit(False)))
     for name in ("asked", "of_receipt"):
         found = found.withColumn("covering", F.filter(F.col(name)["syncs"], _covering(name, settings)))
         found = found.withColumn(name, _with_times(F.col(name), horizon)).drop("covering")
-    return found
+    return found.drop("of_receipt_key")
 
 
 def _still_open(horizon: Column) -> Column:
     return F.exists("entries", lambda each: (each["opened"] <= horizon) & (each["ended"] > horizon))
+
+
+def _is_back_without_a_sync(settings: AuditSettings) -> Column:
+    """Whether a later interval than that in question began in time and lasted, and none of them has a base."""
+    horizon, p = F.col("p") + settings.reach, F.col("p") + F.col("asked_skew")
+
+    def lasted(each: Column) -> Column:
+        in_time = each["opened"] <= p + min(settings.bound, 2 * settings.grace)
+        until = F.greatest(p, each["opened"]) + settings.bound
+        return in_time & ((each["ended"] > horizon) | (each["ended"] >= until))
+
+    later = F.filter("entries", lambda each: (each["key"] > F.col("asked_key")) & (each["opened"] <= horizon))
+    based = F.exists(later, lambda each: F.coalesce(each["since"] <= horizon, F.lit(False)))
+    return F.coalesce(~based & F.exists(later, lasted), F.lit(False))
 
 
 def _returned(settings: AuditSettings) -> Column:

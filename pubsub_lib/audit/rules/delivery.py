@@ -273,6 +273,8 @@ def _second_table(settings: AuditSettings) -> Column:
         .when(F.col("shown") & at.isNotNull(), "unknown:unrecorded")
         .when(at - skew <= p + settings.bound, "repaired:")
         .when(at.isNotNull(), "late:")
+        .when(stopped & F.col("back") & is_closed, "unknown:no sync")
+        .when(stopped & F.col("back"), "pending:")
         .when(stopped, "excused:stopped")
         .when(~is_closed, "pending:")
         .when(belated.settled_at().isNotNull(), belated.rule(changed_at))

@@ -631,11 +631,27 @@ class Oracle:
         if settled is not None:
             return verdict("repaired" if settled - skew <= item.p + self.bound else "late", "", blame, "repair")
         if end is not None and end - skew < item.p + self.bound:
+            if self._is_back_without_a_sync(item, interval, intervals, skew):
+                return verdict("unknown", "no sync") if self.closed(item.p) else verdict("pending")
             return verdict("excused", "stopped")
         if not self.closed(item.p):
             return verdict("pending")
         belated = self._belated(item, name, interval, blame)
         return verdict(*belated or ("lost", self._where(item, interval.run), blame))
+
+    def _is_back_without_a_sync(self, item: Item, stopped: Interval, intervals: list[Interval], skew: int) -> bool:
+        """Whether the replica came back in time after this interval, and read nothing."""
+        later = intervals[intervals.index(stopped) + 1 :]
+        if any(each.base is not None for each in later):
+            return False
+        p = item.p + skew
+        for each in later:
+            opened, end = each.opened.wall, self._end(each)
+            until = max(p, opened) + self.bound
+            stays = end is None or end > self.horizon(item.p) or end >= until
+            if opened <= p + min(self.bound, 2 * self.grace) and stays:
+                return True
+        return False
 
     def _belated(self, item: Item, name: str, interval: Interval, blame: str) -> tuple[str, str, str, str] | None:
         """Verdict, detail, blame and way of an item that was settled after its horizon; None: it never was."""

@@ -106,6 +106,7 @@ def expected(item: Fields, intervals: Sequence[Fields]) -> Fields | None:
         "asked": seen(asked[-1], item) if asked else None,
         "of_receipt": seen(received[-1], item) if received else None,
         "returned": returned(item, [each for each in every if order(each) > order(asked[-1])]) if asked else None,
+        "back": is_back(item, there, asked[-1]) if asked else False,
         "based": bool(based),
         "ended": None if based else all(end <= horizon for end in ends),
     }
@@ -121,6 +122,18 @@ def returned(item: Fields, later: Sequence[Fields]) -> tuple[int, int] | None:
     firsts = [each["syncs"][0] for each in later if each["syncs"] and each["syncs"][0]["since"] != FOREVER]
     having = [sync for sync in firsts if sync["position"] >= item["position"] and sync["wall"] >= since]
     return min(((sync["wall"], sync["began"]) for sync in having), default=None)
+
+
+def is_back(item: Fields, there: Sequence[Fields], asked: Fields) -> bool:
+    """Whether the replica came back in time after the interval in question, stayed, and read nothing."""
+    p, bound = item["p"], SETTINGS.bound
+    later = [each for each in there if order(each) > order(asked)]
+    for each in later:
+        end = each["drop_wall"] if each["drop_wall"] is not None else each["last_wall"] if each["over"] else FOREVER
+        stays = end > p + SETTINGS.reach or end >= max(p, each["opened"]) + bound
+        if stays and each["opened"] <= p + min(bound, 2 * SETTINGS.grace):
+            return not any(other["in_time"] for other in later)
+    return False
 
 
 def replaced(item: Fields, sync: Fields, syncs: Sequence[Fields]) -> bool:
@@ -179,7 +192,7 @@ def test_intervals_and_syncs_that_decide_an_item_are_those_of_the_definitions(
             kinds |= {each for each, value in (right["asked"] or {}).items() if value}
             every = (each["syncs"] for each in intervals[name])
             kinds |= {"replaced" for syncs in every for sync in syncs if replaced(item, sync, syncs)}
-    known = {"asked", "of_receipt", "returned", "based", "ended", "read", "belated", "continued", "replaced"}
+    known = {"asked", "of_receipt", "returned", "back", "based", "ended", "read", "belated", "continued", "replaced"}
     assert kinds >= known
 
 

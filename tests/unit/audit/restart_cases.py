@@ -1,0 +1,88 @@
+"""Known answers about replicas that end, and are started again."""
+
+from pubsub_lib.journal.rows import Row
+from tests.unit.audit.generator import BOUND, GRACE, Participant
+from tests.unit.audit.late_cases import Case, case, thaw
+from tests.unit.audit.scenario import STEP, Scenario
+
+CASES: dict[str, Case] = {}
+"""By the name of the function."""
+
+
+def ended(world: Scenario) -> None:
+    """The replica receives three messages, and ends in order."""
+    world.follow()
+    world.deliver(3)
+    world.time += STEP
+    world.replica.record(world.time, kind="close")
+    world.replica.end = world.time + 1
+
+
+def back(world: Scenario, after: int) -> Participant:
+    """Two messages are published, and ``after`` this time the replica is there again. It reads nothing."""
+    for _ in range(2):
+        world.publish()
+    again = world.begin("replica", "r", world.time + after)
+    again.record(again.begin + 1, kind="interest", topic="t")
+    world.time = again.begin + STEP
+    return again
+
+
+@case(CASES, {("unknown", "no sync", ""): 5}, 32)
+def a_replica_is_started_again_and_never_syncs(world: Scenario) -> list[Row]:
+    """Two messages come before, and three after its start."""
+    ended(world)
+    back(world, GRACE // 2)
+    for _ in range(3):
+        world.publish()
+    return world.rows()
+
+
+@case(CASES, {("unknown", "no sync", ""): 3}, 32)
+def a_replica_follows_a_topic_again_and_never_syncs(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(3)
+    world.replica.record(world.time + STEP, kind="drop", topic="t")
+    world.replica.record(world.time + 2 * STEP, kind="interest", topic="t")
+    world.time += 3 * STEP
+    for _ in range(3):
+        world.publish()
+    return world.rows()
+
+
+@case(CASES, {("excused", "stopped", ""): 2}, 0)
+def a_replica_is_started_again_too_late_for_two_messages(world: Scenario) -> list[Row]:
+    """It never syncs, but nothing is published after its start."""
+    ended(world)
+    back(world, BOUND + 3)
+    return world.rows()
+
+
+@case(CASES, {("excused", "stopped", ""): 4}, 0)
+def a_replica_is_started_again_and_stopped_within_the_bound(world: Scenario) -> list[Row]:
+    """It had no time to read."""
+    ended(world)
+    again = back(world, STEP)
+    for _ in range(2):
+        world.publish()
+    again.record(world.time + STEP, kind="close")
+    again.end = world.time + STEP + 1
+    return world.rows()
+
+
+@case(CASES, {("excused", "stopped", ""): 2}, 0)
+def a_replica_is_started_again_and_syncs_in_time(world: Scenario) -> list[Row]:
+    ended(world)
+    again = back(world, STEP)
+    world.sync(world.time, "t", world.position, replica=again, outcome="full")
+    return world.rows()
+
+
+@case(CASES, {("unknown", "no sync", ""): 2}, 32)
+def a_replica_is_started_again_and_syncs_after_all_horizons(world: Scenario) -> list[Row]:
+    """By then the windows are closed, so the verdict must not depend on it."""
+    ended(world)
+    again = back(world, STEP)
+    thaw(world)
+    world.sync(world.time, "t", world.position, replica=again, outcome="full")
+    return world.rows()
