@@ -25,7 +25,8 @@ def histories(intervals: DataFrame, topics: DataFrame) -> DataFrame:
 
     An interval has one entry for each base that it may have: the base depends on the horizon when the clock was set
     between syncs. An entry counts for horizons from ``since`` on and before ``until``; without a sync these are null.
-    ``reached``: the sync of the base; ``read``: when it began; ``lows``: see :func:`_lows`.
+    ``reached``: the sync of the base; ``read``: when it began; ``doubt``: whether the record of an earlier sync may be
+    lost; ``lows``: see :func:`_lows`.
     """
     narrow = intervals.withColumns({"of": F.col("topic"), "entries": _entries()}).select(*HISTORY, "opened", "entries")
     every = narrow.filter(F.col("topic") == "").drop("topic").join(hashed(topics), "domain")
@@ -59,14 +60,26 @@ def _entries() -> Column:
             each["until"].alias("until"),
             each["position"].alias("base"),
             each["read"].alias("read"),
+            ((each["read"] > -FOREVER) & _lost_before(each["number"])).alias("doubt"),
             F.struct(*(each[name].alias(name) for name in ("position", "wall", "number"))).alias("reached"),
             lows.alias("lows"),
         ),
     )
     nothing = [null.alias(name) for name in ("since", "until", "base", "read")]
     no_sync = F.lit(None).cast("struct<position:bigint,wall:bigint,number:bigint>").alias("reached")
+    nothing.append(F.lit(False).alias("doubt"))
     alone = F.array(F.struct(*interval, *nothing, no_sync, F.array().cast(_LOWS).alias("lows")))
     return F.when(F.size("syncs") > 0, with_bases).otherwise(alone)
+
+
+def _lost_before(number: Column) -> Column:
+    """Whether records of the interval are lost before this number."""
+    return F.exists("gaps", lambda gap: (gap["hi"] > F.col("begin")) & (gap["lo"] < number))
+
+
+def _is_doubtful(entry: Column, settings: AuditSettings) -> Column:
+    """Whether the record of an earlier sync than that of the base may be lost, and the item came after it."""
+    return entry["doubt"] & (committed_at() >= entry["opened"] - settings.grace)
 
 
 def _with_base(bases: Column, sync: Column) -> Column:
@@ -120,7 +133,8 @@ def with_intervals(
 ) -> DataFrame:
     """The items with an interval that was open at their horizon, with
 
-    - ``asked``: the interval in question, ``asked_skew``, and ``gap``: whether a gap may hide the item there;
+    - ``asked``: the interval in question, ``asked_skew``, ``gap``: whether a gap may hide the item there, and
+      ``doubtful``: whether only a base that is doubtful for the item is at or beyond it;
     - ``of_receipt``: the interval of the first receipt;
     - ``returned``: the times of the first sync of a later interval that covers the item, at any time;
     - ``back``: whether the replica came back in time after the interval in question, and read nothing;
@@ -136,10 +150,17 @@ def with_intervals(
         lambda each: (
             (each["since"] <= horizon)
             & (each["until"] > horizon)
-            & ((each["base"] < position) | replaced(each["reached"], each["lows"], settings))
+            & (
+                (each["base"] < position)
+                | replaced(each["reached"], each["lows"], settings)
+                | _is_doubtful(each, settings)
+            )
         ),
     )
-    in_time = F.filter(below, lambda each: each["read"] <= committed_at() + settings.grace)
+    in_time = F.filter(
+        below, lambda each: (each["read"] <= committed_at() + settings.grace) | _is_doubtful(each, settings)
+    )
+    decides = F.coalesce(_last(in_time), _last(below))
     of_receipt = F.filter(
         "entries",
         lambda each: (
@@ -149,8 +170,9 @@ def with_intervals(
     found = items.join(lookup(histories), HISTORY).filter(F.col("opened") <= horizon)
     found = found.withColumns(
         {
-            "asked_key": F.coalesce(_last(in_time), _last(below)),
-            "of_receipt_key": F.when(F.col("first").isNotNull(), _last(of_receipt)),
+            "asked_key": decides["key"],
+            "doubtful": F.coalesce(_is_doubtful(decides, settings) & (decides["base"] >= position), F.lit(False)),
+            "of_receipt_key": F.when(F.col("first").isNotNull(), _last(of_receipt)["key"]),
             "based": F.coalesce(F.col("based") <= horizon, F.lit(False)),
         }
     )
@@ -208,7 +230,7 @@ def _returned(settings: AuditSettings) -> Column:
 
 
 def _last(entries: Column) -> Column:
-    return F.try_element_at(entries, F.lit(-1))["key"]
+    return F.try_element_at(entries, F.lit(-1))
 
 
 def _of_key(intervals: DataFrame, name: str) -> DataFrame:

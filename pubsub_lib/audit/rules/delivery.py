@@ -249,6 +249,7 @@ def _second_table(settings: AuditSettings) -> Column:
     is_closed = closed(p, F.col("closed_until"), settings)
     publisher_gap = (F.col("kind") == "unpublished") & hidden_at_publisher(settings)
     at = F.col("asked_settled")
+    unproved = F.col("doubtful") & applications.applied_at(asked, settings).isNull()
     stopped = F.coalesce(asked["ended"] - skew < p + settings.bound, F.lit(False))
     where = (
         F.when(F.col("kind") != "publication", "")
@@ -269,6 +270,8 @@ def _second_table(settings: AuditSettings) -> Column:
         .when(branches.read_on_arrival(asked, at, skew, settings), "excused:covered")
         .when(branches.left_before(asked, skew), "excused:stopped")
         .when(F.col("gap"), "unknown:gap")
+        .when(unproved & is_closed, "unknown:gap")
+        .when(unproved, "pending:")
         .when(publisher_gap, "unknown:gap of a publisher")
         .when(F.col("shown") & at.isNotNull(), "unknown:unrecorded")
         .when(at - skew <= p + settings.bound, "repaired:")

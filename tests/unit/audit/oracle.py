@@ -494,11 +494,20 @@ class Oracle:
             return False
         first = interval.opened if interval.reached is not None else interval.syncs[0]
         number = interval.begin if interval.reached is not None else first.number
-        return interval.base < item.position or self._replaced(item, interval, interval.base, first.wall, number)
+        replaced = self._replaced(item, interval, interval.base, first.wall, number)
+        return interval.base < item.position or replaced or self._is_doubtful(item, interval)
+
+    def _is_doubtful(self, item: Item, interval: Interval) -> bool:
+        """Whether the record of an earlier sync than that of the base may be lost, and the item came after it."""
+        if interval.base is None or interval.reached is not None:
+            return False
+        first = interval.syncs[0].number
+        lost = any(hi > interval.begin and lo < first for lo, _, hi, _ in self.gaps(interval.run))
+        return lost and self._committed_at(item) >= interval.opened.wall - self.grace
 
     def _base_is_timely(self, item: Item, interval: Interval) -> bool:
         """Whether the base was read before, or at about, the time of the item's commit."""
-        if interval.reached is not None:
+        if interval.reached is not None or self._is_doubtful(item, interval):
             return True
         end = interval.syncs[0]
         begins = [
@@ -622,6 +631,9 @@ class Oracle:
             return verdict("excused", "stopped")
         if self._hidden(item, interval, skew):
             return verdict("unknown", "gap")
+        unproved = self._is_doubtful(item, interval) and (interval.base or 0) >= item.position
+        if unproved and not self._applications(item, interval):
+            return verdict("unknown", "gap") if self.closed(item.p) else verdict("pending")
         if item.kind == "unpublished" and self._hidden_at_publisher(item):
             return verdict("unknown", "gap of a publisher")
         point = (item.topic, item.position, item.nonce)

@@ -1,7 +1,7 @@
 """Known answers about replicas that end, and are started again."""
 
 from pubsub_lib.journal.rows import Row
-from tests.unit.audit.generator import BOUND, GRACE, Participant
+from tests.unit.audit.generator import BEGIN, BOUND, GRACE, Participant
 from tests.unit.audit.late_cases import Case, case, thaw
 from tests.unit.audit.scenario import STEP, Scenario
 
@@ -86,3 +86,46 @@ def a_replica_is_started_again_and_syncs_after_all_horizons(world: Scenario) -> 
     thaw(world)
     world.sync(world.time, "t", world.position, replica=again, outcome="full")
     return world.rows()
+
+
+def without_its_first_sync(world: Scenario, *, lost: bool) -> list[Row]:
+    """The record of the first sync is lost, or the first sync took as long. Two messages come before the next one."""
+    world.follow(at=BEGIN + 10)
+    world.time += STEP
+    for number in range(6):
+        sent = world.publish()
+        if number not in (2, 3):
+            world.receive(sent)
+    world.sync(world.time + BOUND + GRACE, "t", world.position, outcome="full")
+    world.time += BOUND + 2 * GRACE
+    world.deliver(2)
+    ends = [row for row in world.rows() if row.kind in ("sync_begin", "sync_end")][:2]
+    gone = {(row.run, row.number) for row in ends} if lost else set()
+    return [row for row in world.rows() if (row.run, row.number) not in gone]
+
+
+@case(CASES, {("late", "", "wire"): 2}, 8)
+def a_replica_loses_two_messages_between_two_syncs(world: Scenario) -> list[Row]:
+    return without_its_first_sync(world, lost=False)
+
+
+@case(CASES, {("unknown", "gap", ""): 2}, 32)
+def a_replica_loses_two_messages_and_the_record_of_its_first_sync(world: Scenario) -> list[Row]:
+    return without_its_first_sync(world, lost=True)
+
+
+@case(CASES, {("unknown", "gap", ""): 2}, 32)
+def a_replica_that_was_started_again_loses_two_messages_and_the_record_of_its_first_sync(
+    world: Scenario,
+) -> list[Row]:
+    """The run before it stopped in order. It is not excused for what came after the start."""
+    first = world.replica
+    first.record(BEGIN + 5, kind="interest", topic="t")
+    world.sync(BEGIN + 7, "t", 0, outcome="full")
+    first.record(BEGIN + 8, kind="close")
+    first.end = BEGIN + 9
+    world.replica = world.begin("replica", "r", BEGIN + 9)
+    rows = without_its_first_sync(world, lost=False)
+    ends = [row for row in rows if row.run == world.replica.run and row.kind in ("sync_begin", "sync_end")][:2]
+    gone = {(row.run, row.number) for row in ends}
+    return [row for row in rows if (row.run, row.number) not in gone]

@@ -51,11 +51,13 @@ def some_intervals(rng: random.Random, name: str) -> list[Fields]:
             if rng.random() < 0.2:  # as that of a continued part
                 base = {"number": begin, "position": begin, "wall": opened, "began": None, "since": FOREVER}
                 syncs.insert(0, base)
+            lo = rng.randrange(20)
+            gaps = [{"lo": lo, "lo_wall": 0, "hi": lo + 2, "hi_wall": 0}] if rng.random() < 0.2 else []
             over, dropped = rng.random() < 0.5, rng.random() < 0.3
             end = begin + rng.randrange(1, 5) if dropped else FOREVER
             found.append({
                 "domain": "d", "run": run, "topic": rng.choice(("", "t")), "name": name, "polls": False, "host": "h",
-                "first_wall": first_wall, "last_wall": rng.randrange(TIMES), "over": over, "gaps": [], "begin": begin,
+                "first_wall": first_wall, "last_wall": rng.randrange(TIMES), "over": over, "gaps": gaps, "begin": begin,
                 "end": end, "opened": opened, "drop_wall": rng.randrange(TIMES) if dropped else None, "until": end,
                 "last_sign": begin, "syncs": syncs,
             })  # fmt: skip
@@ -90,12 +92,16 @@ def expected(item: Fields, intervals: Sequence[Fields]) -> Fields | None:
     below = [
         each
         for each in based
-        if each["in_time"][0]["position"] < position or replaced(item, each["in_time"][0], each["syncs"])
+        if each["in_time"][0]["position"] < position
+        or replaced(item, each["in_time"][0], each["syncs"])
+        or doubtful(item, each)
     ]
     in_time = [
         each
         for each in below
-        if each["in_time"][0]["since"] == FOREVER or each["in_time"][0]["began"] <= committed + SETTINGS.grace
+        if each["in_time"][0]["since"] == FOREVER
+        or each["in_time"][0]["began"] <= committed + SETTINGS.grace
+        or doubtful(item, each)
     ]
     asked = in_time or below
     first = item["first"] or {"run": None, "number": 0}
@@ -107,6 +113,7 @@ def expected(item: Fields, intervals: Sequence[Fields]) -> Fields | None:
         "of_receipt": seen(received[-1], item) if received else None,
         "returned": returned(item, [each for each in every if order(each) > order(asked[-1])]) if asked else None,
         "back": is_back(item, there, asked[-1]) if asked else False,
+        "doubtful": bool(asked) and doubtful(item, asked[-1]) and asked[-1]["in_time"][0]["position"] >= position,
         "based": bool(based),
         "ended": None if based else all(end <= horizon for end in ends),
     }
@@ -122,6 +129,14 @@ def returned(item: Fields, later: Sequence[Fields]) -> tuple[int, int] | None:
     firsts = [each["syncs"][0] for each in later if each["syncs"] and each["syncs"][0]["since"] != FOREVER]
     having = [sync for sync in firsts if sync["position"] >= item["position"] and sync["wall"] >= since]
     return min(((sync["wall"], sync["began"]) for sync in having), default=None)
+
+
+def doubtful(item: Fields, interval: Fields) -> bool:
+    """Whether the record of an earlier sync than that of the base may be lost, and the item came after it."""
+    base = interval["in_time"][0]
+    lost = any(gap["hi"] > interval["begin"] and gap["lo"] < base["number"] for gap in interval["gaps"])
+    committed = min(item["p"], item["written"] or item["p"])
+    return base["since"] != FOREVER and lost and committed >= interval["opened"] - SETTINGS.grace
 
 
 def is_back(item: Fields, there: Sequence[Fields], asked: Fields) -> bool:
@@ -192,8 +207,8 @@ def test_intervals_and_syncs_that_decide_an_item_are_those_of_the_definitions(
             kinds |= {each for each, value in (right["asked"] or {}).items() if value}
             every = (each["syncs"] for each in intervals[name])
             kinds |= {"replaced" for syncs in every for sync in syncs if replaced(item, sync, syncs)}
-    known = {"asked", "of_receipt", "returned", "back", "based", "ended", "read", "belated", "continued", "replaced"}
-    assert kinds >= known
+    known = {"asked", "of_receipt", "returned", "back", "doubtful", "based", "ended", "read", "belated", "continued"}
+    assert kinds >= known | {"replaced"}
 
 
 def plain(value: Any) -> Any:
