@@ -176,7 +176,8 @@ def intervals(
     events: DataFrame, rows: DataFrame, runs: DataFrame, cut: Callable[[DataFrame], DataFrame] | None = None
 ) -> DataFrame:
     """One row per run of a replica, topic and interval, with all columns that verdicts need. ``whole`` and ``until``
-    are its first and last number; ``cut`` makes its parts, which have the same ones (audit-verdicts.md, "Relays").
+    are its first and last number; ``succeeded`` is the successor's first wall of a run that did not end in order (and
+    of a replica without parents); ``cut`` makes its parts, which have the same ones (audit-verdicts.md, "Relays").
     """
     marks = events.filter((F.col("side") == "replica") & F.col("kind").isin("interest", "drop"))
     of_topic = Window.partitionBy(*RUN, "topic").orderBy("number")
@@ -202,10 +203,13 @@ def intervals(
     begun = begun if cut is None else settled(cut(begun))
     found = begun.join(hashed(_syncs(events, begun)), [*RUN, "topic", "begin"], "left")
     found = found.join(hashed(_signs(rows, begun, runs)), [*RUN, "topic", "begin"], "left")
-    about = runs.select(*RUN, "name", "host", "first_wall", "last_wall", "over", "polls", "gaps")
+    about = runs.select(
+        *RUN, "name", "host", "first_wall", "last_wall", "over", "polls", "gaps",
+        F.when(~F.col("ended") & ~F.col("moves"), F.col("successor")).alias("succeeded"),
+    )  # fmt: skip
     return found.join(lookup(about), RUN).select(
         *RUN, "topic", "name", "polls", "host", "first_wall", "last_wall", "over", "gaps", "begin", "end",
-        "opened", "drop_wall", "drop_mono", "whole", "until",
+        "opened", "drop_wall", "drop_mono", "whole", "until", "succeeded",
         F.coalesce("syncs", F.array().cast(SYNCS)).alias("syncs"),
         F.greatest(F.col("begin"), F.coalesce("sign", F.lit(0))).alias("last_sign"),
     )  # fmt: skip

@@ -137,6 +137,7 @@ def with_intervals(
       ``doubtful``: whether only a base that is doubtful for the item is at or beyond it;
     - ``of_receipt``: the interval of the first receipt;
     - ``returned``: the times of the first sync of a later interval that covers the item, at any time;
+    - ``covered_later``: whether the first sync of a later interval has the item;
     - ``back``: whether the replica came back in time after the interval in question, and read nothing;
     - ``based``: whether any interval has a base; ``ended``: whether all have ended, if neither is there.
 
@@ -183,7 +184,8 @@ def with_intervals(
     found = found.withColumnsRenamed({"skew": "receipt_skew"}).withColumn("asked_host", F.col("asked.host"))
     found = with_skew(found, "asked_host", skews, settings).drop("asked_host")
     found = found.withColumnsRenamed({"skew": "asked_skew", "receipt_skew": "skew"})
-    found = found.withColumn("back", _is_back_without_a_sync(settings)).drop("entries", "asked_key")
+    found = found.withColumn("back", _is_back_without_a_sync(settings))
+    found = found.withColumn("covered_later", _is_covered_later(settings)).drop("entries", "asked_key")
     found = found.withColumn("gap", F.coalesce(_gap(settings), F.lit(False)))
     for name in ("asked", "of_receipt"):
         found = found.withColumn("covering", F.filter(F.col(name)["syncs"], _covering(name, settings)))
@@ -207,6 +209,25 @@ def _is_back_without_a_sync(settings: AuditSettings) -> Column:
     later = F.filter("entries", lambda each: (each["key"] > F.col("asked_key")) & (each["opened"] <= horizon))
     based = F.exists(later, lambda each: F.coalesce(each["since"] <= horizon, F.lit(False)))
     return F.coalesce(~based & F.exists(later, lasted), F.lit(False))
+
+
+def _is_covered_later(settings: AuditSettings) -> Column:
+    """Whether the first sync, until the horizon, of a later interval than that in question has the item."""
+    horizon = F.col("p") + settings.reach
+    return F.coalesce(
+        F.exists(
+            "entries",
+            lambda each: (
+                (each["key"] > F.col("asked_key"))
+                & (each["since"] <= horizon)
+                & (each["until"] > horizon)
+                & (each["read"] > -FOREVER)
+                & (each["base"] >= F.col("position"))
+                & (each["reached"]["wall"] >= committed_at() - settings.grace)
+            ),
+        ),
+        F.lit(False),
+    )
 
 
 def _returned(settings: AuditSettings) -> Column:
@@ -238,6 +259,7 @@ def _of_key(intervals: DataFrame, name: str) -> DataFrame:
     about = F.struct(
         "run", "host", "begin", "end", "until", "opened", "drop_wall", "last_sign", "gaps",
         ended_at().alias("ended"),
+        F.when(F.col("drop_wall").isNull(), F.col("succeeded")).alias("succeeded"),
         F.coalesce(F.get("syncs", F.lit(0))["since"] == FOREVER, F.lit(False)).alias("continued"),
         F.filter("syncs", lambda each: each["since"] < each["position"]).alias("syncs"), _lows().alias("lows"),
     )  # fmt: skip
@@ -261,7 +283,7 @@ def _with_times(interval: Column, horizon: Column) -> Column:
     in_time = F.filter("covering", lambda sync: sync["wall"] <= horizon)
     later = F.filter("covering", lambda sync: sync["wall"] > horizon)
     times = F.transform(later, lambda sync: F.struct(sync["wall"].alias("wall"), sync["began"].alias("began")))
-    kept = ("run", "begin", "end", "until", "opened", "drop_wall", "ended", "continued")
+    kept = ("run", "begin", "end", "until", "opened", "drop_wall", "ended", "succeeded", "continued")
     return F.when(
         interval.isNotNull(),
         F.struct(

@@ -250,6 +250,7 @@ def _second_table(settings: AuditSettings) -> Column:
     publisher_gap = (F.col("kind") == "unpublished") & hidden_at_publisher(settings)
     at = F.col("asked_settled")
     unproved = F.col("doubtful") & applications.applied_at(asked, settings).isNull()
+    in_tail = F.coalesce(deciding_intervals.committed_at() <= asked["succeeded"] + settings.grace, F.lit(False))
     stopped = F.coalesce(asked["ended"] - skew < p + settings.bound, F.lit(False))
     where = (
         F.when(F.col("kind") != "publication", "")
@@ -276,6 +277,9 @@ def _second_table(settings: AuditSettings) -> Column:
         .when(F.col("shown") & at.isNotNull(), "unknown:unrecorded")
         .when(at - skew <= p + settings.bound, "repaired:")
         .when(at.isNotNull(), "late:")
+        .when(stopped & asked["succeeded"].isNotNull() & F.col("covered_later"), "excused:covered")
+        .when(stopped & in_tail & is_closed, "unknown:gap")
+        .when(stopped & in_tail, "pending:")
         .when(stopped & F.col("back") & is_closed, "unknown:no sync")
         .when(stopped & F.col("back"), "pending:")
         .when(stopped, "excused:stopped")

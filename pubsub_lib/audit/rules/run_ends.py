@@ -13,8 +13,9 @@ from pubsub_lib.audit.spark.settled import lookup
 
 
 def with_ends(runs: DataFrame, listed: Mapping[str, Listing], settings: AuditSettings) -> DataFrame:
-    """The runs, with ``over`` and ``expired``, :func:`known_until`, and a gap at the end of those that expired.
-    ``listed``: when the folders of each domain were listed; a domain without it was listed after all of its records.
+    """The runs, with ``successor`` (its first wall), ``over`` and ``expired``, :func:`known_until`, and a gap at the
+    end of those that expired. ``listed``: when the folders of each domain were listed; a domain without it was listed
+    after all of its records.
     """
     takes_part = F.col("side").isin(*PARTICIPANTS)
     latest = F.max(F.when(takes_part, F.col("last_wall"))).over(Window.partitionBy("domain"))
@@ -25,7 +26,7 @@ def with_ends(runs: DataFrame, listed: Mapping[str, Listing], settings: AuditSet
     gaps = F.when(F.col("expired"), F.concat("gaps", F.array(_end_gap(until)))).otherwise(F.col("gaps"))
     over = F.col("ended") | F.col("successor").isNotNull()
     found = known.withColumns({"over": over, "expired": F.coalesce(expired, F.lit(False))})
-    return found.withColumns({"gaps": gaps, "known_until": known_until(listed)}).drop("latest", "successor")
+    return found.withColumns({"gaps": gaps, "known_until": known_until(listed)}).drop("latest")
 
 
 def _with_successors(runs: DataFrame, settings: AuditSettings) -> DataFrame:

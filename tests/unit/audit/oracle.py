@@ -643,6 +643,11 @@ class Oracle:
         if settled is not None:
             return verdict("repaired" if settled - skew <= item.p + self.bound else "late", "", blame, "repair")
         if end is not None and end - skew < item.p + self.bound:
+            if self._broke_off(interval):
+                if self._is_covered_later(item, interval, intervals):
+                    return verdict("excused", "covered")
+                if self._committed_at(item) <= self.successor(interval.run) + self.grace:
+                    return verdict("unknown", "gap") if self.closed(item.p) else verdict("pending")
             if self._is_back_without_a_sync(item, interval, intervals, skew):
                 return verdict("unknown", "no sync") if self.closed(item.p) else verdict("pending")
             return verdict("excused", "stopped")
@@ -650,6 +655,18 @@ class Oracle:
             return verdict("pending")
         belated = self._belated(item, name, interval, blame)
         return verdict(*belated or ("lost", self._where(item, interval.run), blame))
+
+    def _broke_off(self, interval: Interval) -> bool:
+        """Whether nothing shows that the run was stopped in order."""
+        moves = any(row.kind == "parent" for row in self.runs[interval.run])
+        return interval.dropped is None and not moves and not self.ended(interval.run)
+
+    def _is_covered_later(self, item: Item, broken: Interval, intervals: list[Interval]) -> bool:
+        """Whether the first sync of a later interval has the item."""
+        later = intervals[intervals.index(broken) + 1 :]
+        firsts = [each.syncs[0] for each in later if each.reached is None and each.syncs]
+        since = self._committed_at(item) - self.grace
+        return any(row.position >= item.position and row.wall >= since for row in firsts)
 
     def _is_back_without_a_sync(self, item: Item, stopped: Interval, intervals: list[Interval], skew: int) -> bool:
         """Whether the replica came back in time after this interval, and read nothing."""

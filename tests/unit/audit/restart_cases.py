@@ -129,3 +129,42 @@ def a_replica_that_was_started_again_loses_two_messages_and_the_record_of_its_fi
     ends = [row for row in rows if row.run == world.replica.run and row.kind in ("sync_begin", "sync_end")][:2]
     gone = {(row.run, row.number) for row in ends}
     return [row for row in rows if (row.run, row.number) not in gone]
+
+
+def killed(world: Scenario) -> None:
+    """The replica receives three messages, and has no end: it was killed, or its last files are missing."""
+    world.follow()
+    world.deliver(3)
+    world.replica.end = world.time + STEP
+
+
+@case(CASES, {("excused", "covered", ""): 2}, 0)
+def a_replica_is_killed_and_reads_what_it_missed(world: Scenario) -> list[Row]:
+    killed(world)
+    again = back(world, STEP)
+    world.sync(world.time, "t", world.position, replica=again, outcome="full")
+    return world.rows()
+
+
+@case(CASES, {("unknown", "gap", ""): 4}, 32)
+def a_replica_is_killed_and_reads_nothing_afterwards(world: Scenario) -> list[Row]:
+    """Of the last two messages it is known that the new run did not receive them, within the grace of its begin."""
+    killed(world)
+    back(world, STEP)
+    for _ in range(2):
+        world.publish()
+    return world.rows()
+
+
+@case(CASES, {("unknown", "gap", ""): 2, ("excused", "stopped", ""): 2}, 32)
+def a_replica_is_killed_and_does_not_follow_the_topic_again(world: Scenario) -> list[Row]:
+    """What was committed until the begin of the new run may have been lost by the killed one."""
+    killed(world)
+    for _ in range(2):
+        world.publish()
+    again = world.begin("replica", "r", world.time + STEP)
+    world.follow("other", replica=again, at=again.begin + 1)
+    world.time = again.begin + GRACE
+    for _ in range(2):
+        world.publish()
+    return world.rows()

@@ -20,7 +20,7 @@ GAP = "struct<lo:bigint,lo_wall:bigint,hi:bigint,hi_wall:bigint>"
 INTERVALS = (
     "domain string, run string, topic string, name string, polls boolean, host string, first_wall bigint,"
     f"last_wall bigint, over boolean, gaps array<{GAP}>, begin bigint, end bigint, opened bigint, drop_wall bigint,"
-    f"until bigint, last_sign bigint, syncs {SYNCS}"
+    f"until bigint, succeeded bigint, last_sign bigint, syncs {SYNCS}"
 )
 FIRST = "struct<run:string,number:bigint>"
 ASKED = (
@@ -59,7 +59,7 @@ def some_intervals(rng: random.Random, name: str) -> list[Fields]:
                 "domain": "d", "run": run, "topic": rng.choice(("", "t")), "name": name, "polls": False, "host": "h",
                 "first_wall": first_wall, "last_wall": rng.randrange(TIMES), "over": over, "gaps": gaps, "begin": begin,
                 "end": end, "opened": opened, "drop_wall": rng.randrange(TIMES) if dropped else None, "until": end,
-                "last_sign": begin, "syncs": syncs,
+                "succeeded": rng.choice((None, rng.randrange(TIMES))), "last_sign": begin, "syncs": syncs,
             })  # fmt: skip
     return found
 
@@ -112,6 +112,7 @@ def expected(item: Fields, intervals: Sequence[Fields]) -> Fields | None:
         "asked": seen(asked[-1], item) if asked else None,
         "of_receipt": seen(received[-1], item) if received else None,
         "returned": returned(item, [each for each in every if order(each) > order(asked[-1])]) if asked else None,
+        "covered_later": bool(asked) and covered_later(item, asked[-1], based),
         "back": is_back(item, there, asked[-1]) if asked else False,
         "doubtful": bool(asked) and doubtful(item, asked[-1]) and asked[-1]["in_time"][0]["position"] >= position,
         "based": bool(based),
@@ -129,6 +130,14 @@ def returned(item: Fields, later: Sequence[Fields]) -> tuple[int, int] | None:
     firsts = [each["syncs"][0] for each in later if each["syncs"] and each["syncs"][0]["since"] != FOREVER]
     having = [sync for sync in firsts if sync["position"] >= item["position"] and sync["wall"] >= since]
     return min(((sync["wall"], sync["began"]) for sync in having), default=None)
+
+
+def covered_later(item: Fields, asked: Fields, based: Sequence[Fields]) -> bool:
+    """Whether the first sync of an interval after that in question has the item."""
+    later = [each for each in based if order(each) > order(asked)]
+    since = min(item["p"], item["written"] or item["p"]) - SETTINGS.grace
+    firsts = [each["in_time"][0] for each in later if each["in_time"][0]["since"] != FOREVER]
+    return any(sync["position"] >= item["position"] and sync["wall"] >= since for sync in firsts)
 
 
 def doubtful(item: Fields, interval: Fields) -> bool:
@@ -171,6 +180,7 @@ def seen(interval: Fields, item: Fields) -> Fields:
     later = sorted((each["wall"], each["began"]) for each in covering if each["wall"] > horizon)
     return {
         **{name: interval[name] for name in ("run", "begin", "end", "until", "opened", "drop_wall")},
+        "succeeded": interval["succeeded"] if interval["drop_wall"] is None else None,
         "continued": bool(interval["syncs"]) and interval["syncs"][0]["since"] == FOREVER,
         "read": min((each["wall"] for each in in_time), default=None),
         "began": in_time[0]["began"] if in_time else None,
@@ -207,8 +217,8 @@ def test_intervals_and_syncs_that_decide_an_item_are_those_of_the_definitions(
             kinds |= {each for each, value in (right["asked"] or {}).items() if value}
             every = (each["syncs"] for each in intervals[name])
             kinds |= {"replaced" for syncs in every for sync in syncs if replaced(item, sync, syncs)}
-    known = {"asked", "of_receipt", "returned", "back", "doubtful", "based", "ended", "read", "belated", "continued"}
-    assert kinds >= known | {"replaced"}
+    known = {"asked", "of_receipt", "returned", "based", "ended", "read", "belated", "continued", "replaced"}
+    assert kinds >= known | {"covered_later", "back", "doubtful", "succeeded"}
 
 
 def plain(value: Any) -> Any:

@@ -240,7 +240,7 @@ def the_journal_of_a_replica_is_torn(world: Scenario) -> list[Row]:
     return torn_replica(world)
 
 
-@case({("excused", "stopped", ""): 2}, 0)
+@case({("excused", "covered", ""): 2}, 0)
 def a_replica_is_killed(world: Scenario) -> list[Row]:
     return torn_replica(world, torn=False)
 
@@ -515,7 +515,7 @@ def a_subscriber_leaves(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("excused", "covered", ""): 0, ("excused", "stopped", ""): 3}, 0)
+@case({("excused", "covered", ""): 3}, 0)
 def a_replica_is_killed_and_comes_back(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(3)
@@ -992,7 +992,7 @@ SKEWED: Kinds = {
 }  # fmt: skip
 
 
-KILLED_AND_MOVED: Kinds = {("excused", "stopped", ""): 2}
+KILLED_AND_MOVED: Kinds = {("excused", "covered", ""): 2}
 
 
 KNOWN = {
