@@ -20,6 +20,7 @@ def findings(rows: DataFrame, events: DataFrame, runs: DataFrame) -> DataFrame:
     held = rows.filter((F.col("kind") == HELD) & (F.col("side") == "replica"))
     held = held.select(*_CHAIN, "name", "number", "position", "nonce", "count", "digest")
     diverged = _by_changelog(held, rows).unionByName(_by_own_word(held, rows, events, runs))
+    diverged = diverged.unionByName(_by_publishers(held, rows, runs))
     rotten = events.filter((F.col("kind") == ROT) & (F.col("side") == "replica") & (F.col("cause") == "memory"))
     found = diverged.withColumn("verdict", F.lit(DIVERGED)).unionByName(
         rotten.select("domain", "name", "topic", F.lit(ROT).alias("verdict"))
@@ -53,6 +54,49 @@ def _by_changelog(held: DataFrame, rows: DataFrame) -> DataFrame:
     compared = links.unionByName(asked).withColumn("at", F.last("link", ignorenulls=True).over(until))
     differs = (F.col("at.count") != F.col("holds.count")) | (F.col("at.digest") != F.col("holds.digest"))
     return compared.filter(F.col("holds").isNotNull() & differs).select("domain", "name", "topic")
+
+
+def _by_publishers(held: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
+    """The topics of domains without a store whose count or digest is not what publishers recorded of the same point."""
+    stored = runs.filter(F.col("side") == "store").select("domain").distinct()
+    held = held.join(lookup(stored), "domain", "left_anti")
+    recorded = (F.col("kind") == "data") & F.col("side").isin("writer", "service") & (F.col("parts") == 1)
+    sent = rows.filter(recorded & F.col("outcome").isin("handed", "taken", "sent"))
+    content, point = F.struct("count", "digest"), F.struct("position", "nonce")
+    links = sent.join(lookup(held.select("domain", "topic").distinct()), ["domain", "topic"], "left_semi")
+    known = sent.join(hashed(held.select(*_POINT).distinct()), _POINT, "left_semi").select(*_POINT).distinct()
+    links = links.select(
+        "domain", "topic", "position", "run", "number", F.lit("").alias("name"), F.lit(None).alias("holds"),
+        F.struct(
+            point.alias("point"), content.alias("content"),
+            F.struct(F.col("prev_position").alias("position"), F.col("prev_nonce").alias("nonce")).alias("after"),
+        ).alias("link"),
+    )  # fmt: skip
+    asked = hashed(held).join(known, _POINT, "left_semi").select(
+        "domain", "topic", "position", F.lit(None).cast("string").alias("run"), F.lit(0).cast("bigint").alias("number"),
+        "name", F.struct(point.alias("point"), content.alias("content")).alias("holds"),
+    )  # fmt: skip
+    links = links.withColumn("holds", F.col("holds").cast(asked.schema["holds"].dataType))
+    asked = asked.withColumn("link", F.lit(None).cast(links.schema["link"].dataType))
+    # At the same position links come first.
+    in_order = F.col("position"), F.col("run").asc_nulls_last(), F.col("number")
+    of_topic = Window.partitionBy("domain", "topic").orderBy(*in_order)
+    until = of_topic.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    later = of_topic.rowsBetween(Window.currentRow, Window.unboundedFollowing)
+    at = Window.partitionBy("domain", "topic", "position")
+    compared = links.unionByName(asked).withColumns(
+        {
+            "last": F.last("link", ignorenulls=True).over(until),
+            "next": F.first("link", ignorenulls=True).over(later),
+            "here": F.collect_set("link").over(at),
+        }
+    )
+    holds, last = F.col("holds"), F.col("last")
+    here = F.filter("here", lambda link: link["point"] == holds["point"])
+    refuted = ~F.exists(here, lambda link: link["content"] == holds["content"])
+    between = (F.col("next.after") == last["point"]) & (last["content"] != holds["content"])
+    differs = F.when(F.size(here) > 0, refuted).otherwise(F.coalesce(between, F.lit(False)))
+    return compared.filter(holds.isNotNull() & differs).select("domain", "name", "topic")
 
 
 def _by_own_word(held: DataFrame, rows: DataFrame, events: DataFrame, runs: DataFrame) -> DataFrame:

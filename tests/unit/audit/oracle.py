@@ -1077,6 +1077,8 @@ class Oracle:
                 continue
             last: dict[str, Row] = {}
             for row in rows:
+                if row.kind == "held" and self.expects_what_was_sent and self._is_refuted(row):
+                    found.add(Difference(row.name, row.topic, "", "", "diverged", 0, None))
                 if row.kind == "rot" and row.cause == "memory":
                     found.add(Difference(row.name, row.topic, "", "", "rot", 0, None))
                 if row.kind != "held":
@@ -1091,6 +1093,37 @@ class Oracle:
                 if self._contradicts(held, rows, [hi for _, _, hi, _ in self.gaps(run)]):
                     found.add(Difference(held.name, topic, "", "", "diverged", 0, None))
         return found
+
+    @once
+    def _by_publishers(self, topic: str) -> list[Row]:
+        """What publishers recorded about the links of a topic, in the order of their positions."""
+        found = [
+            row
+            for row in self.rows
+            if row.kind == "data" and row.side in ("writer", "service") and row.parts == 1 and row.topic == topic
+            if row.outcome in ("handed", "taken", "sent")
+        ]
+        return sorted(found, key=lambda row: (row.position, row.run, row.number))
+
+    @once
+    def _published_points(self) -> set[tuple[int, int]]:
+        return {(row.position, row.nonce) for topic in {row.topic for row in self.rows}
+                for row in self._by_publishers(topic)}  # fmt: skip
+
+    def _is_refuted(self, held: Row) -> bool:
+        """Whether publishers recorded another content of the topic at the same point."""
+        point, content = (held.position, held.nonce), (held.count, held.digest)
+        links = self._by_publishers(held.topic)
+        here = [(row.count, row.digest) for row in links if (row.position, row.nonce) == point]
+        if here:
+            return content not in here
+        below = [row for row in links if row.position <= held.position]
+        above = [row for row in links if row.position > held.position]
+        if point not in self._published_points() or not below or not above:
+            return False
+        last = below[-1]
+        follows = (above[0].prev_position, above[0].prev_nonce) == (last.position, last.nonce)
+        return follows and (last.count, last.digest) != content
 
     def _contradicts(self, held: Row, rows: Sequence[Row], gaps: Sequence[float]) -> bool:
         """Whether the replica recorded before that it has a later change, and no full sync led back."""

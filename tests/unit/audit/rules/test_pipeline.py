@@ -738,6 +738,49 @@ def a_replica_applies_nothing_and_moves_its_point(world: Scenario) -> list[Row]:
     return world.rows()
 
 
+@case({("diverged", "", ""): 1}, 4)
+def a_replica_claims_without_a_store_that_everything_was_old(world: Scenario) -> list[Row]:
+    """It applies nothing. Its own records fit together, and the publishers' counts and digests do not."""
+    world.follow()
+    for _ in range(5):
+        world.receive(world.publish(), "old")
+    world.hold(5, 0, 0)
+    return world.rows(store=False)
+
+
+@case({("repaired", "", "wire"): 1, ("diverged", "", ""): 1}, 4)
+def a_delta_loses_a_link_and_there_is_no_store(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(1)
+    world.publish()
+    world.sync(world.time + 30, "t", world.position, count=0, after=1)
+    world.hold(2, 1, 7001)
+    return world.rows(store=False)
+
+
+@case({("diverged", "", ""): 1}, 4)
+def a_replica_of_everything_diverged_and_there_is_no_store(world: Scenario) -> list[Row]:
+    """Its point is that of a link of another topic. The next link of the topic shows which one was the last."""
+    world.follow("")
+    world.deliver(2)
+    world.deliver(1, "u")
+    world.hold(3, 1, 7001)
+    world.hold(3, 1, 7003, topic="u")
+    world.deliver(1)
+    return world.rows(store=False)
+
+
+@case({}, 0)
+def contents_of_which_no_publisher_shows_the_last_link(world: Scenario) -> list[Row]:
+    """After the point there is no link of the topic that names the one before it, or the point is unknown."""
+    world.follow("")
+    world.deliver(2)
+    world.deliver(1, "u")
+    world.hold(3, 1, 9999)
+    world.hold(3, 1, 9999, nonce=77, topic="u")
+    return world.rows(store=False)
+
+
 @case({("repaired", "", "wire"): 1, ("diverged", "", ""): 1}, 4)
 def a_delta_loses_a_link(world: Scenario) -> list[Row]:
     """It claims to have read everything up to the head. Later messages do not repair the topic."""
