@@ -48,7 +48,8 @@ def differences(
     with compiling(rows.sparkSession):
         objects = checkpointed(objects)
         whole = settled(_whole(events, runs, objects))
-    theirs, mine = _last(whole, "store"), _last(whole, "replica")
+    theirs = _last(whole, "store")
+    mine = _last(whole.unionByName(_unlisted(whole, theirs, events, runs)), "replica")
     with_store = theirs.select("domain").distinct()
     pairs = mine.join(lookup(with_store), "domain", "left_semi").join(
         lookup(
@@ -120,6 +121,28 @@ def _whole(events: DataFrame, runs: DataFrame, objects: DataFrame) -> DataFrame:
     counted = objects.groupBy(*_LISTING).agg(F.count("*").alias("has"))
     ends = ends.join(hashed(counted), _LISTING, "left").filter(F.coalesce("has", F.lit(0)) == F.col("listed"))
     return ends.join(lookup(runs.select(*RUN, "first_wall")), RUN)
+
+
+def _unlisted(whole: DataFrame, theirs: DataFrame, events: DataFrame, runs: DataFrame) -> DataFrame:
+    """Empty listings of the topics that a replica of everything does not list, and of which the store has objects."""
+    number = F.col("number")
+    of_run = events.filter(F.col("side") == "replica").groupBy(*RUN)
+    listing = F.col("kind") == "listing"
+    subscribes = F.col("kind").isin("interest", "drop") & (F.col("topic") == "")
+    every = of_run.agg(
+        F.max_by("kind", F.when(subscribes, number)).alias("subscribed"),
+        F.collect_set(F.when(listing, F.col("topic"))).alias("listed_topics"),
+        F.max(F.when(listing, F.struct("number", "name", "side", "wall", "position", "nonce"))).alias("end"),
+    )
+    without_gaps = runs.filter(F.size("gaps") == 0).select(*RUN, "first_wall")
+    every = every.filter((F.col("subscribed") == "interest") & F.col("end").isNotNull())
+    every = every.join(lookup(without_gaps), RUN)
+    stored = theirs.filter(F.col("listed") > 0).select("domain", "topic")
+    absent = every.join(lookup(stored), "domain").filter(~F.array_contains("listed_topics", F.col("topic")))
+    nothing = F.lit(0).cast("bigint")
+    return absent.withColumns({"sequence": F.lit(-1).cast("bigint"), "listed": nothing, "has": nothing}).select(
+        *_LISTING, "end.*", "listed", "has", "first_wall"
+    )
 
 
 def _last(whole: DataFrame, side: str) -> DataFrame:

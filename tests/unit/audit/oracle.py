@@ -9,6 +9,8 @@ from functools import wraps
 from itertools import pairwise
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
+import msgspec
+
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.oracle_clocks import Clocks
 
@@ -1062,7 +1064,22 @@ class Oracle:
                 who = "" if side == "store" else end.name
                 if (who, end.topic) not in found or order > found[who, end.topic][0]:
                     found[who, end.topic] = (order, end, objects)
+            for end in self._unlisted(run) if side == "replica" else ():
+                order = (self.first_wall(run), run, end.number)
+                if (end.name, end.topic) not in found or order > found[end.name, end.topic][0]:
+                    found[end.name, end.topic] = (order, end, {})
         return {each: (end, objects) for each, (_, end, objects) in found.items()}
+
+    def _unlisted(self, run: str) -> list[Row]:
+        """Empty listings of the topics that a replica of everything does not list, and the store has."""
+        rows = self.runs[run]
+        ends = [row for row in rows if row.kind == "listing"]
+        subscribed = [row.kind for row in rows if row.kind in ("interest", "drop") and row.topic == ""]
+        if not ends or self.gaps(run) or subscribed[-1:] != ["interest"]:
+            return []
+        stored = {topic for (_, topic), (_, objects) in self._listings("store").items() if objects}
+        there = {row.topic for row in ends}
+        return [msgspec.structs.replace(ends[-1], topic=topic, count=0) for topic in sorted(stored - there)]
 
     @once
     def state(self) -> list[Difference]:

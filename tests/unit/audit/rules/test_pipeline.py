@@ -833,6 +833,48 @@ def a_full_sync_leads_back(world: Scenario) -> list[Row]:
     return world.rows()
 
 
+def everything(world: Scenario, at: int = BEGIN + 10) -> None:
+    """A replica of everything receives messages of two topics, and lists the objects of one at its end."""
+    world.follow("", at=at)
+    world.deliver(2)
+    world.deliver(2, "u")
+    world.stored({"k": (2, 1002)})
+    world.stored({"k": (4, 1004), "l": (3, 1003)}, "u")
+    world.stored({}, "emptied")
+    world.held({"k": (2, 1002)}, BEGIN + 50_000, 4)
+
+
+@case({("missing", "", ""): 2}, 4)
+def a_replica_of_everything_lacks_a_whole_topic(world: Scenario) -> list[Row]:
+    everything(world)
+    return world.rows()
+
+
+@case({("missing", "", ""): 2}, 4)
+def a_replica_of_everything_had_a_topic_before_it_was_started_again(world: Scenario) -> list[Row]:
+    """The listing of the run before does not count."""
+    world.follow("")
+    world.held({"k": (4, 1004), "l": (3, 1003)}, BEGIN + 500, 4, "u")
+    world.replica.record(BEGIN + 501, kind="close")
+    world.replica.end = BEGIN + 502
+    world.replica = world.begin("replica", "r", BEGIN + 510)
+    everything(world, BEGIN + 520)
+    return world.rows()
+
+
+@case({("excused", "stopped", ""): 1}, 0)
+def a_replica_that_had_followed_everything_lists_its_topic(world: Scenario) -> list[Row]:
+    world.follow("t")
+    world.follow("", at=BEGIN + 40)
+    world.replica.record(BEGIN + 80, kind="drop", topic="")
+    world.deliver(2)
+    world.publish("u")
+    world.stored({"k": (2, 1002)})
+    world.stored({"k": (3, 1003)}, "u")
+    world.held({"k": (2, 1002)}, BEGIN + 50_000, 3)
+    return world.rows()
+
+
 @case({("foreign_history", "", ""): 1}, 4)
 def a_replica_is_at_a_point_that_was_never_committed(world: Scenario) -> list[Row]:
     world.follow()
