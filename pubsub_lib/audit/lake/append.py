@@ -142,6 +142,8 @@ def _notes(total: Outcome) -> list[str]:
         why = (
             f"it read more records, the first of the run {total.lacking}"
             if total.lacking
+            else "it had the store, and this one has not"
+            if total.no_store
             else "they were closed, and are open in this audit"
         )
         notes.append(f"{_number(total.kept, 'window')} not replaced: the earlier audit counts, because {why}")

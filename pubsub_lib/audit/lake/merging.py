@@ -18,20 +18,21 @@ _ORDER: Final = [("domain", "ascending"), ("window", "ascending")]
 
 class Outcome(msgspec.Struct, frozen=True):
     """Numbers of windows: ``added``, of these with an earlier result (``replaced``), and those whose earlier result was
-    ``kept``. ``lacking``: the first run that only an earlier result had. ``foreign``: domains whose earlier results
-    came from other journals.
+    ``kept``. ``lacking``: the first run that only an earlier result had. ``no_store``: a result was kept because only
+    the earlier audit had the store. ``foreign``: domains whose earlier results came from other journals.
     """
 
     added: int = 0
     replaced: int = 0
     kept: int = 0
     lacking: str = ""
+    no_store: bool = False
     foreign: frozenset[str] = frozenset()
 
     def __add__(self, other: "Outcome") -> "Outcome":
         return Outcome(
             self.added + other.added, self.replaced + other.replaced, self.kept + other.kept,
-            self.lacking or other.lacking, self.foreign | other.foreign,
+            self.lacking or other.lacking, self.no_store or other.no_store, self.foreign | other.foreign,
         )  # fmt: skip
 
 
@@ -39,20 +40,24 @@ def merged(earlier: Tables, later: Tables, window: int) -> tuple[dict[str, pa.Ta
     """The tables of a day after an audit was added, and what was replaced. ``window``: the length of windows.
 
     A later result replaces the earlier one of the same domain and window. An earlier result of a closed window is kept
-    when the window is open in the later one, or when the later one read less of a run that was active in the window.
+    when the window is open in the later one, when the later one read less of a run that was active in the window, or
+    when only the earlier one had the store.
     Findings without a window replace those of a domain; of an audit with less evidence (``_with_less``) only those of
     which it has more. Of the anomalies that count, the first ``LIMIT`` of each kind are kept.
     """
     before, after = _windows(earlier), _windows(later)
     covered, covers = earlier["coverage"].to_pylist(), later["coverage"].to_pylist()
     lacking = _lacking(covered, covers)
+    had_store = {(row["audit"], row["domain"]) for row in (*covered, *covers) if row["store"]}
     kept: set[Key] = set()
-    first_lacking, foreign = "", set[str]()
+    first_lacking, storeless, foreign = "", False, set[str]()
     for key in before.keys() & after.keys():
         one = lacking[before[key]["audit"], key[0]]
         missing = one.active(key[1], key[1] + window)
-        if before[key]["closed"] and (missing or not after[key]["closed"]):
+        no_store = (before[key]["audit"], key[0]) in had_store and (after[key]["audit"], key[0]) not in had_store
+        if before[key]["closed"] and (missing or no_store or not after[key]["closed"]):
             kept.add(key)
+            storeless |= no_store
             first_lacking = min(filter(None, (first_lacking, missing)), default="")
             if one.foreign:
                 foreign.add(key[0])
@@ -69,7 +74,8 @@ def merged(earlier: Tables, later: Tables, window: int) -> tuple[dict[str, pa.Ta
     found["anomaly"] = _limited(found["anomaly"]).sort_by(_ORDER)
     remaining = {(before[key]["audit"], key[0]) for key in before.keys() - taken} | {*less.values()}
     found["coverage"] = _coverage(earlier, later, remaining, {domain for domain, _ in taken})
-    return found, Outcome(len(taken), len(taken & before.keys()), len(kept), first_lacking, frozenset(foreign))
+    replaced_windows = len(taken & before.keys())
+    return found, Outcome(len(taken), replaced_windows, len(kept), first_lacking, storeless, frozenset(foreign))
 
 
 class _Lacking(msgspec.Struct):

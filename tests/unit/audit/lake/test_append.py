@@ -52,6 +52,10 @@ def test_result_of_more_records_is_kept_and_reported(lake: Path) -> None:
     ]
     assert found.problems == []
     assert expected(lake)[THIRD] == 3
+    without_store = addition([audited("01 10:00", "03 10:00", store=False)], {"03 10:00": {OK: 1}}, audit="three")
+    assert append(lake, without_store).notes == [
+        "1 window not replaced: the earlier audit counts, because it had the store, and this one has not"
+    ]
 
 
 def test_results_of_other_journals_are_a_problem(lake: Path) -> None:

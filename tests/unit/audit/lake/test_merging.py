@@ -131,6 +131,22 @@ def test_audit_without_the_store_does_not_replace_what_one_with_it_found() -> No
     assert audits(tables) == ["c"]
 
 
+def test_window_of_an_audit_with_the_store_is_kept() -> None:
+    unpublished = ("lost", "", "writer", "")
+    first = one("a", {OK: 5, unpublished: 1})
+    later = one("b", {OK: 5}, audited=audited(TEN, NOON, store=False))
+    tables, outcome = add(first, later)
+    assert verdicts(tables) == {(at(TEN), "ok"): 5, (at(TEN), "lost"): 1}
+    assert outcome == Outcome(kept=1, no_store=True)
+    assert audits(tables) == ["a", "b"]
+    tables, outcome = add(first, later, one("c", {OK: 6}))
+    assert (verdicts(tables), outcome) == ({(at(TEN), "ok"): 6}, Outcome(added=1, replaced=1))
+    opened = one("a", {OK: 1}, audited=audited(TEN, NOON, closed_until=at(TEN)))
+    assert add(opened, later)[1] == Outcome(added=1, replaced=1)
+    without = one("w", {OK: 4}, audited=audited(TEN, NOON, store=False))
+    assert add(without, later)[1] == Outcome(added=1, replaced=1)
+
+
 def test_findings_of_more_records_are_kept() -> None:
     first = one("a", {OK: 1}, audited=audited(TEN, NOON, run("ab"), run("cd")), findings={("state", "missing"): 3})
     tables, _ = add(first, one("b", {OK: 1}, findings={("state", "missing"): 1, ("store", "chain_broken"): 1}))
