@@ -6,10 +6,12 @@ import zmq
 
 from pubsub_lib.logs import logger
 from pubsub_zmq.reading_progress import KEYED_FRAMING, ReadingProgress
-from pubsub_zmq.subscription_budget import PAUSE, SubscriptionBudget, descriptor_of
+from pubsub_zmq.subscription_budget import PAUSE, TABLE, SubscriptionBudget, descriptor_of
 
 _log = logger(__name__)
 
+KEYED_TABLE: Final = 2 * TABLE
+"""As ``TABLE``: with keys, ZeroMQ has a second tree of what each client subscribed to."""
 LONGEST_PAUSE: Final = 60.0
 """Maximum seconds between two corrections of the total, which end every connection."""
 
@@ -34,8 +36,8 @@ class KeyedBudget(SubscriptionBudget):
     def report(self, frame: "zmq.Frame", prefix: bytes, *, subscribed: bool) -> None:
         """A subscription to this prefix or its end was reported."""
         descriptor = descriptor_of(frame)
-        size = len(prefix)
-        self.progress.read(descriptor, size)
+        self.progress.read(descriptor, len(prefix))
+        size = len(prefix) + KEYED_TABLE
         if subscribed:
             copies = self._copies[prefix] = self._copies.get(prefix, 0) + 1
             if copies == 1:

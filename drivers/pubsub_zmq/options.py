@@ -50,8 +50,9 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_subscription_bytes: Annotated[
         Annotated[int, Meta(ge=100_000, le=2**40)],
         option(
-            "Maximum size of all different subscriptions of a publisher's subscribers together. ZeroMQ needs about 40 "
-            "bytes of memory for each. Above it the connections that subscribed to most are ended."
+            "Maximum size of all different subscriptions of a publisher's subscribers together; each counts 56 bytes "
+            "more than its topic (with keys 112). ZeroMQ needs up to 40 bytes of memory for each counted one. Above it "
+            "the connections that subscribed to most are ended."
         ),
     ] = 16 * 1024 * 1024
     send_queue: Annotated[

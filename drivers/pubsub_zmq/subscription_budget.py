@@ -19,7 +19,12 @@ from pubsub_zmq.reading_progress import ReadingProgress
 _log = logger(__name__)
 
 MUCH: Final = 8 * 1024 * 1024
-"""Bytes of different subscriptions. More cause a warning: they need 40 times the memory."""
+"""Bytes of different subscriptions, as they count. More cause a warning: they need 40 times the memory."""
+TABLE: Final = 56
+"""Bytes that each subscription counts beside its prefix. A node of ZeroMQ's tree has 40 bytes and a pointer to its one
+child, or a table of pointers to more, with up to 256 entries of 8 bytes for the smallest and the largest byte and those
+between. A tree has at most one node with a table for each subscription, so all is at most 40 bytes of memory for each
+counted one. Without this number, prefixes of 4 bytes whose last bytes are 0 and 255 took 300 bytes for each."""
 PAUSE: Final = 1.0
 """Seconds before further connections are ended: the subscriptions of the first ones must be gone before."""
 _DESCRIPTOR: Final = "__fd"
@@ -52,7 +57,7 @@ class SubscriptionBudget:
         self.maximum = maximum
         self.progress = ReadingProgress()
         self.total = 0
-        """Bytes of all different subscriptions now."""
+        """Bytes of all different subscriptions now, each with ``TABLE``."""
         self._shares = Counter[int]()
         self._invalid: set[int] = set()
         """Connections that sent something else and are to be ended."""
@@ -66,27 +71,20 @@ class SubscriptionBudget:
         ZeroMQ passes on, too. :meth:`enforce` ends the connection.
         """
         kind = data[:1]
-        if kind == b"\1":
-            self.add(frame, len(data) - 1)
-            return True
-        if kind == b"\0":
-            self.add(frame, 1 - len(data))
-            return True
         descriptor = descriptor_of(frame)
-        self.progress.read(descriptor, len(data))
+        size = max(0, len(data) - 1)
+        self.progress.read(descriptor, size)
+        if kind in (b"\0", b"\1"):
+            cost = size + TABLE if kind == b"\1" else -size - TABLE
+            self.grow(cost)
+            self.share(descriptor, cost)
+            return True
         if descriptor is not None and descriptor not in self._refused:
             self._invalid.add(descriptor)
         return False
 
-    def add(self, frame: "zmq.Frame", size: int) -> None:
-        """A subscription (``size`` > 0) or its end (< 0) was reported."""
-        descriptor = descriptor_of(frame)
-        self.progress.read(descriptor, abs(size))
-        self.grow(size)
-        self.share(descriptor, size)
-
     def grow(self, size: int) -> None:
-        """All different subscriptions together have this number of bytes more."""
+        """All different subscriptions together count this number of bytes more."""
         before, self.total = self.total, max(0, self.total + size)  # forged ends must not leave room below 0
         if before <= MUCH < self.total:
             _log.warning(
@@ -97,7 +95,7 @@ class SubscriptionBudget:
             )
 
     def share(self, descriptor: int | None, size: int) -> None:
-        """Those of this connection have this number of bytes more; None for a connection that has ended."""
+        """Those of this connection count this number of bytes more; None for a connection that has ended."""
         if descriptor is not None:
             self._shares[descriptor] = max(0, self._shares[descriptor] + size)
 

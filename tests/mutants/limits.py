@@ -178,6 +178,13 @@ MUTANTS = (
         "test_budget_waits_until_the_subscriptions_of_ended_connections_are_gone",
         "more connections are ended while the subscriptions of the first ones are removed",
     ),
+    SUBSCRIPTIONS(
+        "tables_of_the_tree_do_not_count",
+        "cost = size + TABLE if kind == b\"\\1\" else -size - TABLE",
+        "cost = size if kind == b\"\\1\" else -size",
+        "test_memory_of_the_sparsest_subscriptions_is_within_40_bytes_for_each_counted_one",
+        "short prefixes within the maximum take 300 times its memory",
+    ),
     FILES(
         "soft_limit_stays",
         "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))",

@@ -19,6 +19,7 @@ from pubsub_lib.curve_keys import KeyPair, new_pair
 from pubsub_lib.errors import ConfigError
 from pubsub_zmq.buckets import EVERY_BUCKET, prefix_of
 from pubsub_zmq.driver import ZmqDriver
+from pubsub_zmq.keyed_budget import KEYED_TABLE
 from pubsub_zmq.keyed_publisher import KeyedPublisher
 from pubsub_zmq.options import ZmqOptions
 from tests.unit.drivers.zmq.world import ANY, Listener, RawSocket, Sender
@@ -218,12 +219,12 @@ def test_many_clients_with_the_same_topics_stay_connected(clients: Clients) -> N
     sender, topics = clients.sender(), [f"topic-{each}" for each in range(20)]
     pairs = [new_pair() for _ in range(10)]
     sender.admit(*(client(f"c{each}", pair, *topics) for each, pair in enumerate(pairs)))
-    sender.publisher._budget.maximum = 600
+    sender.publisher._budget.maximum = 5_000
     listeners = [clients.listener(pair, sender, *topics) for pair in pairs]
     for each in listeners:
         receives(each, sender, topics[-1])
-    different = sum(len(codec.subscription(each)) for each in topics)
-    assert different < sender.publisher._budget.total < 600 < different * len(pairs)
+    different = sum(len(codec.subscription(each)) + KEYED_TABLE for each in topics)
+    assert different < sender.publisher._budget.total < 5_000 < different * len(pairs)
     found = sender.publisher.counters()
     assert (found["renewed"], found["ended"], found["disconnected"]) == (0, 0, 0)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import zmq
 
-from pubsub_zmq.subscription_budget import PAUSE, SubscriptionBudget
-from tests.unit.drivers.zmq.world import eventually, world
+from pubsub_zmq.reading_progress import LEAST_FRAMING
+from pubsub_zmq.subscription_budget import PAUSE, TABLE, SubscriptionBudget
+from tests.unit.drivers.zmq.world import Sender, eventually, world
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -28,10 +29,15 @@ class Frame:
         return str(self._descriptor)
 
 
+def add(made: SubscriptionBudget, descriptor: int | None, cost: int) -> None:
+    """A subscription that counts this number of bytes, or the end of one that did (< 0)."""
+    made.received(Frame(descriptor), bytes([cost > 0]) + bytes(abs(cost) - TABLE))  # type: ignore[arg-type]
+
+
 def budget(*shares: int) -> SubscriptionBudget:
     made = SubscriptionBudget("tcp://127.0.0.1:1", 1000)
     for descriptor, share in enumerate(shares):
-        made.add(Frame(descriptor), share)  # type: ignore[arg-type]
+        add(made, descriptor, share)
     return made
 
 
@@ -42,7 +48,7 @@ def test_budget_ends_the_largest_shares_until_the_rest_fits() -> None:
 
 
 def test_budget_ends_all_connections_when_their_shares_do_not_explain_the_total() -> None:
-    assert budget(10, 30, 20).excess(5000, 0.0) == [1, 2, 0]
+    assert budget(70, 90, 80).excess(5000, 0.0) == [1, 2, 0]
 
 
 def test_budget_waits_until_the_subscriptions_of_ended_connections_are_gone() -> None:
@@ -56,8 +62,8 @@ def test_budget_waits_until_the_subscriptions_of_ended_connections_are_gone() ->
 
 def test_budget_does_not_count_ended_subscriptions() -> None:
     made = budget(900, 500)
-    made.add(Frame(0), -800)  # type: ignore[arg-type]
-    made.add(Frame(None), -100)  # type: ignore[arg-type]
+    add(made, 0, -800)
+    add(made, None, -100)
     assert made.excess(1400, 0.0) == [1]
 
 
@@ -75,7 +81,7 @@ class Connections:
 def test_connection_that_sends_no_subscriptions_is_ended_once_for_all_that_it_sent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    made, connections = budget(10), Connections()
+    made, connections = budget(100), Connections()
     for _ in range(3):
         assert not made.received(Frame(0), b"\2")  # type: ignore[arg-type]
         made.enforce(0.0, connections)  # type: ignore[arg-type]
@@ -175,6 +181,59 @@ def stranger_with(number: int, address: str, prefix: str = "") -> Iterator[None]
     finally:
         process.kill()
         process.communicate()
+
+
+SPARSE = """
+import sys, zmq
+stranger = zmq.Context().socket(zmq.SUB)
+stranger.setsockopt(zmq.SNDHWM, 0)
+stranger.setsockopt(zmq.RECONNECT_IVL, -1)
+stranger.connect(sys.argv[1])
+for begin, _ in enumerate(sys.stdin):
+    for each in range(1000 * begin, 1000 * begin + 1000):
+        stranger.subscribe(each.to_bytes(3) + bytes(1))
+        stranger.subscribe(each.to_bytes(3) + bytes((255,)))
+"""
+MAXIMUM = 1_000_000
+
+
+def wait_until_read(sender: Sender, total: int) -> None:
+    """Wait until this number of bytes was read in all, or a connection was ended."""
+    eventually(
+        lambda: sender.publisher._budget.progress.total >= total or sender.publisher.counters()["ended"] > 0,
+        "the subscriptions are read",
+    )
+
+
+def sparse_burst() -> None:
+    """A client subscribes to prefixes with the largest tables, and waits until they are counted, in a process whose
+    memory has no room of others.
+    """
+    with world() as on:
+        sender = on.sender(max_subscription_bytes=MAXIMUM)
+        listener = on.listener("a", to=(sender.address,))
+        listener.wait_for_message(lambda: sender.send("a"), "a")
+        budget, before = sender.publisher._budget, resident()
+        with subprocess.Popen([sys.executable, "-c", SPARSE, sender.address], stdin=subprocess.PIPE) as stranger:
+            assert stranger.stdin is not None
+            while not sender.publisher.counters()["ended"]:
+                total = budget.progress.total + 2000 * (4 + LEAST_FRAMING)
+                stranger.stdin.write(b"\n")
+                stranger.stdin.flush()
+                wait_until_read(sender, total)
+            stranger.kill()
+        assert sender.publisher.counters()["ended"] == 1
+        grown = resident(peak=True) - before
+        assert 10 < grown < 40 * MAXIMUM / 2**20, grown
+
+
+def test_memory_of_the_sparsest_subscriptions_is_within_40_bytes_for_each_counted_one() -> None:
+    script = f"from {sparse_burst.__module__} import sparse_burst; sparse_burst()"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ipc"])
