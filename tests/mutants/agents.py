@@ -155,8 +155,8 @@ MUTANTS = (
     ),
     ANNOUNCER(
         "many_agents_announce_themselves_together",
-        "            return now + self._interval * self._rng.uniform(0.0, FIRST_PART)\n",
-        "            return now\n",
+        "            first = now + self._interval * self._rng.uniform(0.0, FIRST_PART)\n",
+        "            first = now\n",
         "test_many_agents_that_start_together_spread_their_announcements",
         "a thousand agents that start together are refused",
     ),

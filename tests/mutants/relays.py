@@ -22,10 +22,40 @@ FULL = partial(_mutant, "relay/full_syncs", "relay/test_full_syncs")
 LEASES = partial(_mutant, "service/leases", "service/test_leases")
 SERVICE = partial(_mutant, "service/relay_service", "service/test_relay_service")
 RELAY = partial(_mutant, "core/relaying", "core/test_relaying")
+SEQUENCER = partial(_mutant, "core/relay_sequencer", "core/test_relaying")
+SPACE = partial(_mutant, "core/log_space", "core/test_log_space")
 ANSWER = partial(_mutant, "core/answer_time", "core/test_answer_time")
 FRESH = partial(_mutant, "core/freshness", "core/test_freshness")
 
 MUTANTS = (
+    SEQUENCER(
+        "relay_with_a_silent_parent_sends_no_hello",
+        "self._failed = not proved and now >= self._due()",
+        "self._failed = False",
+        "test_rule_r1_relay_with_a_silent_parent_sends_hellos_with_their_age",
+        "replicas below with parents alone do not learn the port of the relay's sync channel",
+    ),
+    SEQUENCER(
+        "first_hello_waits_as_after_failures",
+        "        self._failures = 0\n        self._read_from = min(self._read_from, now)\n",
+        "        pass\n",
+        "test_relay_sends_its_first_hello_soon_after_its_objects_arrived",
+        "each level of a tree that starts waits up to 30 s longer",
+    ),
+    RELAY(
+        "link_looks_at_all_topics_while_proofs_are_renewed",
+        "            unproved.pop()\n        return not unproved\n",
+        "            unproved.pop()\n        return all(map(contents.serves, self._refreshed)) and not unproved\n",
+        "test_link_passes_without_a_look_at_all_topics_while_the_proofs_are_renewed",
+        "links of a relay with many topics wait for looks at all of them",
+    ),
+    SPACE(
+        "busy_topic_forgets_the_links_of_others_first",
+        "        elif first != number:\n            heapreplace(self._oldest, (first, name, log))\n",
+        "",
+        "test_links_that_were_logged_first_are_forgotten_of_whatever_topic",
+        "one topic's log ends long before that of another one, and its replicas read everything",
+    ),
     COPY(
         "copy_has_the_version_before_the_last_change",
         ".setdefault(change.key, (entry.version, entry.value))",

@@ -18,10 +18,41 @@ SERVER = partial(_mutant, "sync/server", "sync/test_server")
 RESUMING = partial(_mutant, "sync/resuming", "sync/test_resuming")
 FRESHNESS = partial(_mutant, "core/freshness", "core/test_freshness")
 
+PLACES = partial(_mutant, "sync/places", "sync/test_server")
+SCHEDULER = partial(_mutant, "core/sync_scheduler", "core/test_sync_scheduler")
+ANNOUNCER = partial(_mutant, "sync/announcer", "sync/test_announcer")
 SLOW = "test_slow_client_loses_its_place_at_the_end_of_its_time"
 HTTP = partial(_mutant, "http_server", "sync/test_client")
 
 MUTANTS = (
+    PLACES(
+        "links_share_the_places_of_objects",
+        "self._links if all(",
+        "self._objects if all(",
+        "test_links_and_objects_have_places_of_their_own",
+        "slow first syncs keep out replicas that miss a few links",
+    ),
+    PLACES(
+        "questions_are_received_without_bound",
+        "min(2 * places + RECEIVED, MAX_REQUESTS)",
+        "1000",
+        "test_question_that_cannot_be_received_gets_503_at_once",
+        "clients that send half a question each use up memory and connections",
+    ),
+    SCHEDULER(
+        "failure_at_the_old_source_delays_the_new_one",
+        "        self._source_changed = self.running\n",
+        "",
+        "test_sync_at_the_old_source_that_fails_later_delays_none_at_the_new_one",
+        "a dead parent's backoff delays the first sync from the next parent",
+    ),
+    ANNOUNCER(
+        "agent_is_announced_before_it_knows_its_parent",
+        "        if not named and now < self._patience:\n",
+        "        if False:\n",
+        "test_agent_waits_for_the_name_of_its_parent_and_is_announced_with_it",
+        "the tree shows an agent without its parent until its next announcement",
+    ),
     HTTP(
         "slow_client_keeps_its_place",
         "            self._limit(until)\n            self.wfile.write(part)",
