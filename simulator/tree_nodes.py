@@ -177,7 +177,9 @@ class RelayNode(Below):
         world.monitor.hello_burst(self.process, self.relay.sequencer)
         while (hello := self.relay.next_hello(self.clock.now())) is not None:
             self._send(hello)
-        for ident, answer in step.answers:
+        for ready in step.ready:
+            ident = ready.asker
+            answer = self.relay.contents.answer(ready, self.clock.now())
             asker, answers, start, arrived = self._waiting.pop(ident)
             lacking = self.relay.contents.lacking(start.wants)
             if lacking and answer is not None:

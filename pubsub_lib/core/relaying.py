@@ -32,8 +32,10 @@ class RelayStep(msgspec.Struct, frozen=True):
     """That of its replica."""
     envelopes: Sequence[Envelope] = ()
     """Messages to send, in this order; hellos are fetched with ``next_hello``."""
-    answers: Sequence[tuple[str, SyncAnswer | None]] = ()
-    """Answers to questions, by asker. None: the relay has nothing of what was asked for, so the sync fails."""
+    ready: Sequence[Question] = ()
+    """Questions to be answered now, by ``contents.answer``. The caller may do that a little later: an answer with all
+    objects of large topics takes milliseconds, and one hello may make several questions ready.
+    """
     loop: tuple[str, str] | None = None
     """Service name and UUID of a parent that is below this relay itself: it must be left (rule R6)."""
     unfollowed: Sequence[str] = ()
@@ -149,7 +151,7 @@ class Relay:
             result = msgspec.structs.replace(result, hello_requests=requests)
         self._questions = waiting
         envelopes = self._publish(links, now)
-        return RelayStep(result, envelopes, [(each.asker, self.contents.answer(each, now)) for each in ready])
+        return RelayStep(result, envelopes, ready)
 
     def _publish(self, links: Sequence[Link], now: float) -> list[Envelope]:
         try:

@@ -24,7 +24,8 @@ MAX_WAITING: Final = 1000
 MAX_UNFOLLOWED: Final = 1000
 """Number of topics that this relay does not follow, after which no further ones are logged."""
 
-Answer = Future[SyncAnswer | None]
+Ready = Future[Question | None]
+"""The question, when it is to be answered; None: it gets no answer."""
 _SENT: Final[tuple[Outcome]] = ("sent",)
 
 
@@ -45,7 +46,7 @@ class RelayCore:
         self._send = send
         self._looped = looped
         self._requests: list[RequestHello] = []
-        self._waiting: dict[str, Answer] = {}
+        self._waiting: dict[str, Ready] = {}
         self._asked = 0
         self._closed = False
         self._refused = ""
@@ -98,20 +99,28 @@ class RelayCore:
         self.relay.sequencer.connected(now)
         self._send_hellos(now)
 
-    def sync_requested(self, question: SyncQuestion, now: float) -> tuple[str, Answer]:
-        """A replica below requests a sync: the question's name, and its answer to come. The hello requests are to be
-        taken.
+    def sync_requested(self, question: SyncQuestion, now: float) -> tuple[str, Ready]:
+        """A replica below requests a sync: the question's name, and the moment to come at which :meth:`answer` is to be
+        called. The hello requests are to be taken.
         """
         self._asked += 1
-        asker, answer = str(self._asked), Answer()
+        asker, ready = str(self._asked), Ready()
         self.counts["questions"] += 1
         if self._closed or len(self._waiting) >= MAX_WAITING:
-            answer.set_result(None)
-            return asker, answer
-        self._waiting[asker] = answer
+            ready.set_result(None)
+            return asker, ready
+        self._waiting[asker] = ready
         start = StartSync(self._asked, question.wants, {}, question.refresh, question.nonce)
         self._kept(self._out(self.relay.sync_requested(asker, start, now), now))
-        return asker, answer
+        return asker, ready
+
+    def answer(self, question: Question, now: float) -> SyncAnswer | None:
+        """The answer to a question that is ready; None: the relay has nothing of it. Each question has a step of its
+        own, so that links pass between the answers to several.
+        """
+        found = None if self._closed else self.relay.contents.answer(question, now)
+        self.counts["answered"] += found is not None
+        return found
 
     def _log_unfollowed(self, topics: Collection[str]) -> None:
         """Log each topic once: a replica below that wants it is not synced by this relay."""
@@ -175,8 +184,8 @@ class RelayCore:
         self.relay.instead = tuple(instead)
         self._sent(self.relay.sequencer.goodbye(now))
         self._closed = True
-        for answer in self._waiting.values():
-            answer.set_result(None)
+        for waiting in self._waiting.values():
+            waiting.set_result(None)
         self._waiting.clear()
 
     def _kept(self, result: StepResult) -> StepResult:
@@ -192,11 +201,10 @@ class RelayCore:
             self.counts["links"] += sum(each.part == each.parts for each in envelope.messages)
         self.relay.contents.log()  # after the links were sent, which must not wait for it
         self._send_hellos(now)
-        for asker, answer in step.answers:
-            waiting = self._waiting.pop(asker, None)
+        for question in step.ready:
+            waiting = self._waiting.pop(question.asker, None)
             if waiting is not None:
-                self.counts["answered"] += answer is not None
-                waiting.set_result(answer)
+                waiting.set_result(question)
         if step.loop is not None:
             self._looped(*step.loop)
         if step.unfollowed:

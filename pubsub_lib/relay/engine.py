@@ -123,14 +123,15 @@ class RelayEngine(Engine):
     def _answer(self, question: SyncQuestion) -> SyncAnswer | None:
         """The answer with copies of topics, which are not read yet."""
         arrived = self.now()
-        asker, answer = self.read(lambda state: self.core.sync_requested(question, self.now()))
+        asker, ready = self.read(lambda state: self.core.sync_requested(question, self.now()))
         self._ask_above()
         try:
             held = max(0.0, self.core.relay.settled_at - arrived) if question.nonce else 0.0
-            found = answer.result(held + self._answer_wait)
+            asked = ready.result(held + self._answer_wait)
         except TimeoutError:
             self.read(lambda state: self.core.give_up(asker))
             return None
+        found = None if asked is None else self.read(lambda state: self.core.answer(asked, self.now()))
         if found is None or not any(isinstance(part, Incomplete) for part in found.chains.values()):
             return found
         return self._with_older_links(question, found, arrived)

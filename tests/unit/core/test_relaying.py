@@ -43,7 +43,7 @@ class Rig:
         self.envelopes.extend(step.envelopes)
         self.sent.extend(message.link for each in step.envelopes for message in each.messages)
         self.asked.extend(HelloRequest(each.nonce, each.topics) for each in step.result.hello_requests)
-        self.answers.extend(step.answers)
+        self.answers.extend((each.asker, self.relay.contents.answer(each, self.now)) for each in step.ready)
         self.sync = step.result.sync or self.sync
         while (made := self.relay.next_hello(self.now)) is not None:
             assert made.hello is not None

@@ -9,8 +9,8 @@ import pytest
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import Delta, Want
-from pubsub_lib.core.relay_contents import RelayedState
+from pubsub_lib.core.model import Delta, SyncAnswer, Want
+from pubsub_lib.core.relay_contents import Question, RelayedState
 from pubsub_lib.core.relaying import Relay
 from pubsub_lib.core.sequencer import HELLO_SPACING
 from pubsub_lib.errors import TransportError
@@ -95,9 +95,11 @@ def test_link_is_sent_before_it_is_put_into_the_log_and_is_then_answered() -> No
     rig.core.feed(envelope(link), rig.now)
     assert (unlogged, contents._unlogged) == ([1], [])
     rig.now += CALM.round_trip
-    _, answer = rig.core.sync_requested(question({"t": Want(before)}), rig.now)
+    _, ready = rig.core.sync_requested(question({"t": Want(before)}), rig.now)
     rig.core.tick(rig.now + CALM.round_trip)
-    found = answer.result(0)
+    asked = ready.result(0)
+    assert asked is not None
+    found = rig.core.answer(asked, rig.now + CALM.round_trip)
     assert found is not None
     assert [each for part in found.chains.values() if isinstance(part, Delta) for each in part.links] == [link]
 
@@ -134,11 +136,43 @@ def test_question_is_answered_once_the_proof_is_young() -> None:
     (request,) = rig.core.take_requests()
     rig.now += 0.1
     rig.core.feed(hello(rig.history.reading(), nonce=request.nonce, age=0.0), rig.now)
-    found = answer.result(0)
+    asked = answer.result(0)
+    assert asked is not None
+    assert rig.core.waiting == 0
+    found = rig.core.answer(asked, rig.now)
     assert found is not None
     assert found.chains.keys() == {"t"}
     assert rig.core.counts["answered"] == 1
-    assert rig.core.waiting == 0
+    rig.core.close(rig.now)
+    assert rig.core.answer(asked, rig.now) is None, "it stops"
+    assert rig.core.counts["answered"] == 1
+
+
+def test_answers_to_several_questions_are_no_part_of_the_step_that_makes_them_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Links wait for a step: the begin of an answer with all objects takes milliseconds."""
+    rig = Rig()
+    made: list[str] = []
+    contents = rig.core.relay.contents
+    answer = contents.answer
+
+    def counted(asked: Question, now: float) -> SyncAnswer | None:
+        made.append(asked.asker)
+        return answer(asked, now)
+
+    monkeypatch.setattr(contents, "answer", counted)
+    waiting = [rig.core.sync_requested(question({"t": Want()}), rig.now)[1] for _ in range(4)]
+    (request,) = rig.core.take_requests()
+    rig.now += 0.1
+    rig.core.feed(hello(rig.history.reading(), nonce=request.nonce, age=0.0), rig.now)
+    assert all(each.done() for each in waiting)
+    assert made == []
+    for number, each in enumerate(waiting, 1):
+        asked = each.result(0)
+        assert asked is not None
+        assert rig.core.answer(asked, rig.now) is not None
+        assert len(made) == number
 
 
 def test_question_that_was_given_up_or_is_one_too_many_gets_no_answer() -> None:
