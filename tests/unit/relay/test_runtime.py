@@ -403,3 +403,19 @@ def test_rule_09_failures_at_the_old_parent_delay_no_sync_at_the_next_one(
     assert (relay._engine.read(due) <= settings.timing.sync_jitter) == alone
     assert woken
     relay.close()
+
+
+def test_rule_r6_relay_that_is_its_own_parent_by_another_name_listens_to_the_next_one(
+    origin: Settings, store: Store
+) -> None:
+    config = bound(origin.store_url, "relay-1")
+    own = config.bind_address.replace("127.0.0.1", "localhost")
+    config = msgspec.structs.replace(config, parents=(own, origin.bind_address))
+    with relay_of(config, store) as relay:
+        assert relay.parents is not None
+        assert poll(lambda: is_fresh(relay), LONG), relay.problems()
+        assert relay.parents.current == origin.bind_address
+        assert relay.parents.publisher == "api-1"
+        links = relay.counters()["relayed"]["links"]
+        write(store, 7)
+        assert poll(lambda: relay.counters()["relayed"]["links"] == links + 2, LONG), "each link is sent on once"
