@@ -9,6 +9,7 @@ service ran. Several failures of ``--check --connect`` give the first one's code
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -187,24 +188,20 @@ def run(settings: Settings, service: ServiceSettings, reload: Reloading) -> int:
 def _serve(
     serving: Serving, settings: Settings, service: ServiceSettings, stop: ShutdownSignal, reload: Reloading
 ) -> None:
-    endpoint: Endpoint | None = None
-    try:
-        with serving:
-            endpoint = _endpoint(serving, settings, service) if service.metrics_port else None
-            named = service_settings.names_channel(settings, service)
-            if endpoint is not None and named and not isinstance(serving, StandbyService):
-                serving.serve_syncs_at(endpoint.port)
-            where = f" at {with_bound_port(settings.bind_address, serving.address)}" if is_bound(settings) else ""
-            web = "" if endpoint is None else f", its HTTP endpoint at {service.metrics_address}:{endpoint.port}"
-            _log.info("%s runs as %s%s%s", settings.service_name, serving.uuid, where, web)
-            notify("READY=1")
-            _wait(stop, serving, reload)
-            notify("STOPPING=1")
-            _log.info("%s stops: %s", settings.service_name, _AT_THE_STOP[service.role])
-    finally:
-        # After the goodbye, which leads the replicas below to another parent: they read their syncs here until then.
-        if endpoint is not None:
-            endpoint.close()
+    with ExitStack() as last, serving:
+        endpoint = _endpoint(serving, settings, service) if service.metrics_port else None
+        if endpoint is not None:  # closed after the goodbye: until then the replicas below read their syncs there
+            last.callback(endpoint.close)
+        named = service_settings.names_channel(settings, service)
+        if endpoint is not None and named and not isinstance(serving, StandbyService):
+            serving.serve_syncs_at(endpoint.port)
+        where = f" at {with_bound_port(settings.bind_address, serving.address)}" if is_bound(settings) else ""
+        web = "" if endpoint is None else f", its HTTP endpoint at {service.metrics_address}:{endpoint.port}"
+        _log.info("%s runs as %s%s%s", settings.service_name, serving.uuid, where, web)
+        notify("READY=1")
+        _wait(stop, serving, reload)
+        notify("STOPPING=1")
+        _log.info("%s stops: %s", settings.service_name, _AT_THE_STOP[service.role])
 
 
 def _wait(stop: ShutdownSignal, serving: Serving, reload: Reloading) -> None:
