@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     CORE(
         "closing_relay_leaves_questions_waiting",
-        "            answer.set_result(None)\n        self._waiting.clear()",
+        "            waiting.set_result(None)\n        self._waiting.clear()",
         "            pass\n        self._waiting.clear()",
         "test_nothing_is_sent_after_the_goodbye",
         "the shutdown waits for each transfer's timeout",
