@@ -55,6 +55,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
         )
     },
     "audit/rules/drift.py": "tests/unit/audit/rules/test_corrections.py",
+    "audit/rules/later_intervals.py": "tests/unit/audit/rules/test_deciding_intervals.py",
     # Figures that are computed from the pipeline's tables: tested with the same cases, because runs of Spark are slow.
     **{
         f"audit/report/{name}.py": "tests/unit/audit/rules/test_pipeline.py"

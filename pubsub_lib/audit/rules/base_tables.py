@@ -50,6 +50,7 @@ def overview(rows: DataFrame) -> DataFrame:
         F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
         F.max(F.col("kind") == "close").alias("ended"),
         F.max((F.col("kind") == "interest") & (F.col("cause") == "poll")).alias("polls"),
+        F.max(is_data & (F.col("outcome") == "old")).alias("skips"),
         F.max(F.col("kind") == "interest").alias("follows"),
         F.max(F.col("kind") == "held").alias("holds"),
         F.max(F.col("kind") == "parent").alias("moves"),
@@ -76,13 +77,6 @@ def streams(overview: DataFrame) -> DataFrame:
     return by_stream.agg(
         F.min("first_sent").alias("first"), length.alias("length"), (F.sum("sent") == length).alias("whole")
     )
-
-
-def received_streams(overview: DataFrame, runs: DataFrame) -> DataFrame:
-    """The (domain, uuid, topic, name) of all receipts, from counts of records; the result may contain a few more."""
-    there = overview.filter((F.col("side") == "replica") & (F.col("uuid") != ""))
-    listening = runs.filter(~F.col("polls")).select(*RUN)
-    return there.join(lookup(listening), RUN, "left_semi").select("domain", "uuid", "topic", "name").distinct()
 
 
 def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
@@ -203,10 +197,8 @@ def intervals(
     begun = begun if cut is None else settled(cut(begun))
     found = begun.join(hashed(_syncs(events, begun)), [*RUN, "topic", "begin"], "left")
     found = found.join(hashed(_signs(rows, begun, runs)), [*RUN, "topic", "begin"], "left")
-    about = runs.select(
-        *RUN, "name", "host", "first_wall", "last_wall", "over", "polls", "gaps",
-        F.when(~F.col("ended") & ~F.col("moves"), F.col("successor")).alias("succeeded"),
-    )  # fmt: skip
+    succeeded = F.when(~F.col("ended") & ~F.col("moves"), F.col("successor")).alias("succeeded")
+    about = runs.select(*RUN, "name", "host", "first_wall", "last_wall", "over", "polls", "gaps", succeeded)
     return found.join(lookup(about), RUN).select(
         *RUN, "topic", "name", "polls", "host", "first_wall", "last_wall", "over", "gaps", "begin", "end",
         "opened", "drop_wall", "drop_mono", "whole", "until", "succeeded",

@@ -54,6 +54,11 @@ class Overview(msgspec.Struct, frozen=True):
         return frozenset(row["domain"] for row in self.runs if row["polls"]) - stored
 
     @property
+    def skips(self) -> bool:
+        """Whether any replica recorded a message as old."""
+        return any(row["skips"] for row in self.runs)
+
+    @property
     def holds(self) -> bool:
         """Whether any replica recorded what it holds."""
         return any(row["holds"] for row in self.runs)
@@ -65,7 +70,9 @@ def by_run(overview: DataFrame) -> Overview:
     lowest = ("first_wall", "first_mono", "first_number", "least_offset")
     found = overview.groupBy(*RUN, "side", "name", "host").agg(
         *(F.min(name).alias(name) for name in lowest),
-        *(F.max(name).alias(name) for name in ("last_wall", "last_mono", "greatest_offset", "holds", "moves", "polls")),
+        *(F.max(name).alias(name) for name in (
+            "last_wall", "last_mono", "greatest_offset", "holds", "moves", "polls", "skips",
+        )),
         F.coalesce(F.sum(recorded), F.lit(0)).alias("messages"),
         F.sum("sent").alias("sent"),
     )

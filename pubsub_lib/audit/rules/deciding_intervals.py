@@ -10,7 +10,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.rules import later_intervals
 from pubsub_lib.audit.rules.base_tables import FOREVER, with_skew
+from pubsub_lib.audit.rules.later_intervals import committed_at
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, lookup
 
@@ -118,11 +120,6 @@ def replaced(sync: Column, lows: Column, settings: AuditSettings) -> Column:
     return (sync["position"] >= position) & (sync["wall"] < committed_at() - settings.grace) & back
 
 
-def committed_at() -> Column:
-    """The time of the commit of an item."""
-    return F.when(F.col("written") > 0, F.least("p", "written")).otherwise(F.col("p"))
-
-
 def ended_at() -> Column:
     """The time when an interval ended; null: it did not end."""
     return F.coalesce("drop_wall", F.when(F.col("over"), F.col("last_wall")))
@@ -178,14 +175,14 @@ def with_intervals(
         }
     )
     ended = F.when(F.col("asked_key").isNull() & ~F.col("based"), ~_still_open(horizon))
-    found = found.withColumns({"ended": ended, "returned": _returned(settings)}).drop("opened")
+    found = found.withColumns({"ended": ended, "returned": later_intervals.returned(settings)}).drop("opened")
     for name in ("asked", "of_receipt"):
         found = found.join(lookup(_of_key(intervals, name)), ["domain", f"{name}_key"], "left")
     found = found.withColumnsRenamed({"skew": "receipt_skew"}).withColumn("asked_host", F.col("asked.host"))
     found = with_skew(found, "asked_host", skews, settings).drop("asked_host")
     found = found.withColumnsRenamed({"skew": "asked_skew", "receipt_skew": "skew"})
-    found = found.withColumn("back", _is_back_without_a_sync(settings))
-    found = found.withColumn("covered_later", _is_covered_later(settings)).drop("entries", "asked_key")
+    found = found.withColumn("back", later_intervals.is_back_without_a_sync(settings))
+    found = found.withColumn("covered_later", later_intervals.is_covered_later(settings)).drop("entries", "asked_key")
     found = found.withColumn("gap", F.coalesce(_gap(settings), F.lit(False)))
     for name in ("asked", "of_receipt"):
         found = found.withColumn("covering", F.filter(F.col(name)["syncs"], _covering(name, settings)))
@@ -195,59 +192,6 @@ def with_intervals(
 
 def _still_open(horizon: Column) -> Column:
     return F.exists("entries", lambda each: (each["opened"] <= horizon) & (each["ended"] > horizon))
-
-
-def _is_back_without_a_sync(settings: AuditSettings) -> Column:
-    """Whether a later interval than that in question began in time and lasted, and none of them has a base."""
-    horizon, p = F.col("p") + settings.reach, F.col("p") + F.col("asked_skew")
-
-    def lasted(each: Column) -> Column:
-        in_time = each["opened"] <= p + min(settings.bound, 2 * settings.grace)
-        until = F.greatest(p, each["opened"]) + settings.bound
-        return in_time & ((each["ended"] > horizon) | (each["ended"] >= until))
-
-    later = F.filter("entries", lambda each: (each["key"] > F.col("asked_key")) & (each["opened"] <= horizon))
-    based = F.exists(later, lambda each: F.coalesce(each["since"] <= horizon, F.lit(False)))
-    return F.coalesce(~based & F.exists(later, lasted), F.lit(False))
-
-
-def _is_covered_later(settings: AuditSettings) -> Column:
-    """Whether the first sync, until the horizon, of a later interval than that in question has the item."""
-    horizon = F.col("p") + settings.reach
-    return F.coalesce(
-        F.exists(
-            "entries",
-            lambda each: (
-                (each["key"] > F.col("asked_key"))
-                & (each["since"] <= horizon)
-                & (each["until"] > horizon)
-                & (each["read"] > -FOREVER)
-                & (each["base"] >= F.col("position"))
-                & (each["reached"]["wall"] >= committed_at() - settings.grace)
-            ),
-        ),
-        F.lit(False),
-    )
-
-
-def _returned(settings: AuditSettings) -> Column:
-    """The first sync with which the replica came back after the interval in question, and had the item."""
-    later = F.filter(
-        "entries",
-        lambda each: (
-            (each["key"] > F.col("asked_key"))
-            & (each["until"] == FOREVER)  # the base at any time: of the first sync of its interval
-            & (each["read"] > -FOREVER)
-            & (each["base"] >= F.col("position"))
-            # An earlier one read another history, which a restore replaced.
-            & (each["reached"]["wall"] >= committed_at() - settings.grace)
-        ),
-    )
-
-    def times(each: Column) -> Column:
-        return F.struct(each["reached"]["wall"].alias("wall"), each["read"].alias("began"))
-
-    return F.array_min(F.transform(later, times))
 
 
 def _last(entries: Column) -> Column:

@@ -14,6 +14,7 @@ from pubsub_lib.audit.rules import applications, belated, branches, contents, de
 from pubsub_lib.audit.rules.base_tables import ID, POINT, closed, hidden_at_publisher, with_skew
 from pubsub_lib.audit.rules.commit_tables import only_sent, unpublished
 from pubsub_lib.audit.rules.contents import different
+from pubsub_lib.audit.rules.later_intervals import committed_at
 from pubsub_lib.audit.rules.receipts import neighbours, received
 from pubsub_lib.audit.rules.ways import MESSAGE, NO_WAY, POLLING, REPAIR
 from pubsub_lib.audit.settings import AuditSettings
@@ -250,7 +251,7 @@ def _second_table(settings: AuditSettings) -> Column:
     publisher_gap = (F.col("kind") == "unpublished") & hidden_at_publisher(settings)
     at = F.col("asked_settled")
     unproved = F.col("doubtful") & applications.applied_at(asked, settings).isNull()
-    in_tail = F.coalesce(deciding_intervals.committed_at() <= asked["succeeded"] + settings.grace, F.lit(False))
+    in_tail = F.coalesce(committed_at() <= asked["succeeded"] + settings.grace, F.lit(False))
     stopped = F.coalesce(asked["ended"] - skew < p + settings.bound, F.lit(False))
     where = (
         F.when(F.col("kind") != "publication", "")

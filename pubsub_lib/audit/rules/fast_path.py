@@ -61,7 +61,7 @@ def fast_path(
     """Find the clean streams and judge their messages. Blocks for the jobs.
 
     ``raw_receipts``: see ``receipts.raw_receipts``; ``listeners``: (domain, topic, name); ``streams``: see
-    ``base_tables.streams``; ``received``: see ``base_tables.received_streams``; ``stale``: see ``receipts.stale``;
+    ``base_tables.streams``; ``received``: see ``stream_ids.received_streams``; ``stale``: see ``receipts.stale``;
     ``evidence``: see ``contents.evidence``.
     """
     lanes = number(streams, listeners)
@@ -94,7 +94,7 @@ def _joined(
         *at, F.col("wall").alias("p"), "service", "position", "nonce", "written", F.col("hash").alias("sent_hash"),
         *(() if skews is None else (F.col("host").alias("publisher_host"),)),
     )  # fmt: skip
-    taken = F.col("outcome").isin("applied", "old") & ~F.col("astray")
+    taken = (F.col("outcome") == "applied") & ~F.col("astray")  # what is old goes through the rules
     came = raw_receipts.join(lookup(lanes), [*STREAM, "name"]).select(
         *at, F.col("wall").alias("settled"), F.col("hash").alias("received_hash"), taken.alias("taken"),
         F.shiftleft("turn", _RUNS_APART).bitwiseOR(F.col("number")).alias("order"),

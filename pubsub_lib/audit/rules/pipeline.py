@@ -22,9 +22,9 @@ from pubsub_lib.audit.rules import (
     receipts,
     run_ends,
     state,
+    stream_ids,
     syncs,
     unexpected_receipts,
-    ways,
 )
 from pubsub_lib.audit.rules.base_tables import HOSTS, RUN
 from pubsub_lib.audit.settings import AuditSettings, Listing
@@ -100,7 +100,7 @@ def audit(
     domains = settled(base_tables.domains(runs, settings))
     without_objects = narrowed(rows.filter(F.col("kind") != "object"))
     split = branches.split(without_objects, events, overview, runs, of_runs, settings)
-    known = _known(split, kinds, domains, settings, of_runs.polled)
+    known = _known(split, kinds, domains, settings, of_runs)
     delivered, strayed, source = _judged(split.rows, known, settings, fast=of_runs.sent >= fast_path_from)
     skews = known.skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until")
     if of_runs.relayed:
@@ -140,6 +140,9 @@ class _Known(msgspec.Struct, frozen=True):
     has_changelog: bool
     polled: frozenset[str]
     """The domains in which polling replicas must have what was sent, too."""
+    skips: bool
+    """Whether any replica recorded a message as old."""
+    events: DataFrame
     rotten: bool
     """Whether objects were altered in memory or in the store."""
     contradictions: DataFrame
@@ -159,10 +162,11 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 def _known(
-    split: branches.Split, kinds: Set[str], domains: DataFrame, settings: AuditSettings, polled: frozenset[str]
+    split: branches.Split, kinds: Set[str], domains: DataFrame, settings: AuditSettings, of_runs: corrections.Overview
 ) -> _Known:
     """``kinds``: those of ``_RARE`` that the events have."""
     rows, events, overview, runs = split.rows, split.events, split.overview, split.runs
+    polled = of_runs.polled
     intervals = split.intervals()
     commits, strange = observed(commit_tables.commits(rows, settings), F.col("strange"))
     # The sent points are compared with commits and the changelog, and expected of polling replicas, only.
@@ -176,6 +180,8 @@ def _known(
     return _Known(
         has_changelog=has_changelog,
         polled=polled,
+        skips=of_runs.skips,
+        events=events,
         rotten=held_contents.ROT in kinds,
         contradictions=contradictions.contradictions(events if contradictions.VERDICT in kinds else events.limit(0)),
         raw_receipts=raw_receipts,
@@ -202,7 +208,7 @@ def _judged(
         return delivered, strayed, delivered
     listeners = known.histories.filter(~F.col("polls")).select("domain", "topic", "name")
     streams = settled(base_tables.streams(known.overview))
-    received = base_tables.received_streams(known.overview, known.runs)
+    received = stream_ids.received_streams(known.overview, known.runs)
     clean = fast_path.fast_path(
         rows, known.raw_receipts, listeners, streams, received, known.skews, known.stale, known.evidence, settings
     )
@@ -218,6 +224,7 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
     publications = checkpointed(base_tables.publications(rest))
     streams = settled(receipts.sent_streams(publications))
     raw = receipts.raw_receipts(rest, known.runs, known.intervals, settings)
+    raw = receipts.grounded(raw, rows, known.events, known.runs) if known.skips else raw
     received = receipts.looked_up(checkpointed(receipts.receipts(raw, streams)), publications, streams)
     publishers = settled(unexpected_receipts.publishers(known.overview, known.runs))
     unsent = settled(unexpected_receipts.unsent(received, publishers, known.skews, known.domains, settings))
@@ -244,23 +251,9 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
         known.domains,
         settings,
     )
-    delivered = judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded.items, known.domains, settings))
+    unknown = unexpected_receipts.as_delivery(unrecorded.items, known.domains, settings)
+    delivered = judged.select(*delivery.COLUMNS).unionByName(unknown)
     return delivered, unexpected_receipts.strays(received, known.runs, unsent)
-
-
-_UNRECORDED: Final = {
-    "kind": "unrecorded", "service": "", "position": 0, "nonce": 0, "blame": "", "way": ways.NO_WAY,
-}  # fmt: skip
-
-
-def _as_delivery(unrecorded: DataFrame, domains: DataFrame, settings: AuditSettings) -> DataFrame:
-    there = unrecorded.join(lookup(domains.select("domain", "closed_until")), "domain", "left")
-    is_closed = base_tables.closed(F.col("p"), F.col("closed_until"), settings)
-    constants = {name: F.lit(value) for name, value in _UNRECORDED.items()}
-    constants["verdict"] = F.when(is_closed, "unknown").otherwise("pending")
-    constants["detail"] = F.when(is_closed, "unrecorded").otherwise("")
-    nulls = {name: F.lit(None).cast("bigint") for name in ("settled", "detected", "written", "received", "skew")}
-    return there.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)
 
 
 def _all_skews(

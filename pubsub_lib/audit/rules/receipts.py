@@ -46,6 +46,40 @@ def raw_receipts(rows: DataFrame, runs: DataFrame, intervals: DataFrame, setting
     return found.withColumn("astray", ~inside).drop("around", "around_all")
 
 
+def grounded(raw: DataFrame, rows: DataFrame, events: DataFrame, runs: DataFrame) -> DataFrame:
+    """The raw receipts, where ``outcome`` is empty for those that are old, and of which no earlier record of their run
+    shows that the replica was so far.
+    """
+    chain = [*RUN, "chain"]
+    everything = events.filter((F.col("kind") == "interest") & (F.col("topic") == "")).select(*RUN).distinct()
+    everything = everything.withColumn("everything", F.lit(True))
+
+    def of_chain(table: DataFrame) -> DataFrame:
+        joined = table.join(lookup(everything), RUN, "left")
+        return joined.withColumn("chain", F.when(F.col("everything"), "").otherwise(F.col("topic"))).drop("everything")
+
+    claims = of_chain(raw.filter("outcome = 'old'").select(*RUN, "topic", "number", "position"))
+    applied = rows.filter(
+        (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("outcome") == "applied")
+    ).select(*RUN, "topic", "number", "position")
+    begins = F.col("kind") == "sync_begin"
+    ends = (F.col("kind") == "sync_end") & F.col("outcome").isin("delta", "full")
+    reached = F.when(begins, F.col("prev_position")).otherwise(F.col("position"))
+    synced = events.filter((F.col("side") == "replica") & (begins | ends))
+    synced = synced.select(*RUN, "topic", "number", reached.alias("position"))
+    shown = of_chain(applied.unionByName(synced)).join(hashed(claims.select(*chain).distinct()), chain, "left_semi")
+    every = shown.withColumn("old", F.lit(False)).unionByName(claims.withColumn("old", F.lit(True)))
+    before = Window.partitionBy(*chain).orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
+    highest = F.max(F.when(~F.col("old"), F.col("position"))).over(before)
+    bare = every.withColumn("highest", highest).filter(
+        F.col("old") & F.coalesce(F.col("highest") < F.col("position"), F.lit(True))
+    )
+    bare = bare.join(lookup(runs.select(*RUN, "gaps")), RUN)
+    bare = bare.filter(~F.exists("gaps", lambda gap: gap["hi"] <= F.col("number")))
+    marked = raw.join(hashed(bare.select(*RUN, "number", F.lit(True).alias("bare"))), [*RUN, "number"], "left")
+    return marked.withColumn("outcome", F.when(F.col("bare"), "").otherwise(F.col("outcome"))).drop("bare")
+
+
 def receipts(raw: DataFrame, streams: DataFrame) -> DataFrame:
     """The raw receipts with ``overtaken`` and ``published``; without those of runs that may poll.
 

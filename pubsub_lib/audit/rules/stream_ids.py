@@ -11,6 +11,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.rules.base_tables import RUN
 from pubsub_lib.audit.spark.settled import lookup, settled
 
 STREAM: Final = ["domain", "uuid", "topic"]
@@ -64,3 +65,10 @@ def named(rows: DataFrame, table: DataFrame) -> DataFrame:
     there = rows.filter(F.col("item") >= 0).withColumn("lane", F.shiftright("item", _PLACES))
     known = there.join(lookup(table.drop("length")), "lane")
     return known.withColumn("sequence", F.col("first") + place).drop("lane", "first", "item")
+
+
+def received_streams(overview: DataFrame, runs: DataFrame) -> DataFrame:
+    """The (domain, uuid, topic, name) of all receipts, from counts of records; the result may contain a few more."""
+    there = overview.filter((F.col("side") == "replica") & (F.col("uuid") != ""))
+    listening = runs.filter(~F.col("polls")).select(*RUN)
+    return there.join(lookup(listening), RUN, "left_semi").select("domain", "uuid", "topic", "name").distinct()

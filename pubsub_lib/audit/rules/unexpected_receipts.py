@@ -6,6 +6,7 @@ import msgspec
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.rules import delivery, ways
 from pubsub_lib.audit.rules.base_tables import ID, POINT, RUN, closed, with_skew
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, lookup, settled
@@ -161,3 +162,19 @@ def _listening(missing: DataFrame, histories: DataFrame, settings: AuditSettings
     listeners = lookup(histories.filter(~F.col("polls")).select("domain", "topic", "name", "opened"))
     there = missing.join(listeners, ["domain", "topic"])
     return there.filter(F.col("opened") <= F.col("p") + settings.reach).drop("opened")
+
+
+_UNRECORDED: Final = {
+    "kind": "unrecorded", "service": "", "position": 0, "nonce": 0, "blame": "", "way": ways.NO_WAY,
+}  # fmt: skip
+
+
+def as_delivery(unrecorded: DataFrame, domains: DataFrame, settings: AuditSettings) -> DataFrame:
+    """The rows of the delivery table for unrecorded items."""
+    there = unrecorded.join(lookup(domains.select("domain", "closed_until")), "domain", "left")
+    is_closed = closed(F.col("p"), F.col("closed_until"), settings)
+    constants = {name: F.lit(value) for name, value in _UNRECORDED.items()}
+    constants["verdict"] = F.when(is_closed, "unknown").otherwise("pending")
+    constants["detail"] = F.when(is_closed, "unrecorded").otherwise("")
+    nulls = {name: F.lit(None).cast("bigint") for name in ("settled", "detected", "written", "received", "skew")}
+    return there.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)

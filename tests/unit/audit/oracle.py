@@ -469,7 +469,7 @@ class Oracle:
         walls = [
             row.wall
             for row in received
-            if row.run == received[0].run == interval.run and row.outcome in ("applied", "old")
+            if row.run == received[0].run == interval.run and self._is_taken(row)
         ]
         if walls and min(walls) - skew <= item.p + self.bound:
             return min(walls)
@@ -481,6 +481,27 @@ class Oracle:
             and not self._replaced(item, interval, row.position, row.wall, row.number)
         ]
         return min(walls, default=None)
+
+    def _is_taken(self, receipt: Row) -> bool:
+        """Whether the replica applied a received message, or had shown before that it was so far."""
+        if receipt.outcome != "old":
+            return receipt.outcome == "applied"
+        if any(hi <= receipt.number for _, _, hi, _ in self.gaps(receipt.run)):
+            return True
+        return self._reached(receipt.run, receipt.topic, receipt.number) >= receipt.position
+
+    def _reached(self, run: str, topic: str, number: int) -> int:
+        """The highest position that a run's records before a number show of a topic."""
+        rows = self.runs[run]
+        everything = any(row.kind == "interest" and not row.topic for row in rows)
+        found = [
+            row.prev_position if row.kind == "sync_begin" else row.position
+            for row in rows
+            if row.number < number and (everything or row.topic == topic)
+            if row.kind in ("sync_begin", "sync_end") or (row.kind == "data" and row.outcome == "applied")
+            if row.kind != "sync_end" or row.outcome in ("delta", "full")
+        ]
+        return max(found, default=-1)
 
     def _committed_at(self, item: Item) -> int:
         """The time of the commit of an item."""

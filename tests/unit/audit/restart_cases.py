@@ -164,7 +164,7 @@ def a_replica_is_killed_and_does_not_follow_the_topic_again(world: Scenario) -> 
         world.publish()
     again = world.begin("replica", "r", world.time + STEP)
     world.follow("other", replica=again, at=again.begin + 1)
-    world.time = again.begin + GRACE
+    world.time = again.begin + 2 * GRACE
     for _ in range(2):
         world.publish()
     return world.rows()

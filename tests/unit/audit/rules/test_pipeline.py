@@ -720,7 +720,7 @@ def a_replica_holds_what_the_changelog_has(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("diverged", "", ""): 1}, 4)
+@case({("lost", "middle", "subscriber"): 5, ("diverged", "", ""): 1}, 5)
 def a_replica_applies_nothing(world: Scenario) -> list[Row]:
     """It records that it had every message before."""
     world.follow()
@@ -738,7 +738,54 @@ def a_replica_applies_nothing_and_moves_its_point(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case({("diverged", "", ""): 1}, 4)
+@case({("lost", "middle", "subscriber"): 1}, 1)
+def one_message_was_old_although_the_replica_was_not_so_far(world: Scenario) -> list[Row]:
+    """Another topic is further, and the message before and the one after it are applied."""
+    world.follow()
+    world.follow("u", at=BEGIN + 40)
+    world.deliver(2)
+    sent = world.publish()
+    world.deliver(1, "u")
+    world.receive(sent, "old", at=world.time + 20)
+    world.deliver(2)
+    return world.rows()
+
+
+@case({("lost", "middle", "subscriber"): 3}, 1)
+def from_the_middle_on_all_messages_were_old(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(3)
+    for _ in range(3):
+        world.receive(world.publish(), "old")
+    return world.rows(store=False)
+
+
+@case({("late", "", ""): 1}, 8)
+def a_message_was_old_before_a_sync_brought_it(world: Scenario) -> list[Row]:
+    """What the replica records later does not show that it was so far then."""
+    world.follow()
+    world.deliver(2)
+    world.receive(world.publish(), "old")
+    world.sync(world.time + BOUND + 500, "t", world.position, outcome="full")
+    return world.rows()
+
+
+@case({}, 0)
+def messages_were_old_after_a_sync_or_by_another_topic(world: Scenario) -> list[Row]:
+    """A replica of everything has one chain for all topics."""
+    other = world.begin("replica", "other")
+    world.follow()
+    world.follow("", replica=other)
+    first = world.publish()
+    second = world.publish("u")
+    world.receive(second, replica=other)
+    world.receive(first, "old", replica=other, at=world.time + 10)
+    world.sync(world.time + 10, "t", 1, outcome="full")
+    world.receive(first, "old", at=world.time + 20)
+    return world.rows()
+
+
+@case({("lost", "middle", "subscriber"): 5, ("diverged", "", ""): 1}, 5)
 def a_replica_claims_without_a_store_that_everything_was_old(world: Scenario) -> list[Row]:
     """It applies nothing. Its own records fit together, and the publishers' counts and digests do not."""
     world.follow()
