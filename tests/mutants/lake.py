@@ -59,10 +59,18 @@ MUTANTS = (
     Mutant(
         name="lake_prefers_the_result_of_fewer_records",
         path=MERGING,
-        before="(missing or not after[key]",
-        after="(not after[key]",
+        before="(missing or no_store or not after[key]",
+        after="(no_store or not after[key]",
         tests=(f"{MERGING_TESTS}::test_result_of_more_records_is_kept",),
         wrong="an audit of journals whose begin was removed replaces a whole one",
+    ),
+    Mutant(
+        name="lake_replaces_the_result_of_an_audit_with_the_store",
+        path=MERGING,
+        before="(missing or no_store or not after[key]",
+        after="(missing or not after[key]",
+        tests=(f"{MERGING_TESTS}::test_window_of_an_audit_with_the_store_is_kept",),
+        wrong="an audit without the store removes the losses of commits that nobody published",
     ),
     Mutant(
         name="lake_ignores_the_begin_of_a_run",

@@ -142,6 +142,26 @@ def with_intervals(
     (``began``) until the horizon, and the times of the first one after it (``belated``).
     """
     horizon = F.col("p") + settings.reach
+    found = items.join(lookup(histories), HISTORY).filter(F.col("opened") <= horizon)
+    found = _with_keys(found, horizon, settings)
+    ended = F.when(F.col("asked_key").isNull() & ~F.col("based"), ~_still_open(horizon))
+    found = found.withColumns({"ended": ended, "returned": later_intervals.returned(settings)}).drop("opened")
+    for name in ("asked", "of_receipt"):
+        found = found.join(lookup(_of_key(intervals, name)), ["domain", f"{name}_key"], "left")
+    found = found.withColumnsRenamed({"skew": "receipt_skew"}).withColumn("asked_host", F.col("asked.host"))
+    found = with_skew(found, "asked_host", skews, settings).drop("asked_host")
+    found = found.withColumnsRenamed({"skew": "asked_skew", "receipt_skew": "skew"})
+    found = found.withColumn("back", later_intervals.is_back_without_a_sync(settings))
+    found = found.withColumn("covered_later", later_intervals.is_covered_later(settings)).drop("entries", "asked_key")
+    found = found.withColumn("gap", F.coalesce(_gap(settings), F.lit(False)))
+    for name in ("asked", "of_receipt"):
+        found = found.withColumn("covering", F.filter(F.col(name)["syncs"], _covering(name, settings)))
+        found = found.withColumn(name, _with_times(F.col(name), horizon)).drop("covering")
+    return found.drop("of_receipt_key")
+
+
+def _with_keys(found: DataFrame, horizon: Column, settings: AuditSettings) -> DataFrame:
+    """The items and entries, with the keys of the intervals that decide, ``doubtful`` and ``based``."""
     position, number = F.col("position"), F.col("first.number")
     below = F.filter(
         "entries",
@@ -165,8 +185,7 @@ def with_intervals(
             (each["key"]["run"] == F.col("first.run")) & (each["key"]["begin"] < number) & (each["opened"] <= horizon)
         ),
     )
-    found = items.join(lookup(histories), HISTORY).filter(F.col("opened") <= horizon)
-    found = found.withColumns(
+    return found.withColumns(
         {
             "asked_key": decides["key"],
             "doubtful": F.coalesce(_is_doubtful(decides, settings) & (decides["base"] >= position), F.lit(False)),
@@ -174,20 +193,6 @@ def with_intervals(
             "based": F.coalesce(F.col("based") <= horizon, F.lit(False)),
         }
     )
-    ended = F.when(F.col("asked_key").isNull() & ~F.col("based"), ~_still_open(horizon))
-    found = found.withColumns({"ended": ended, "returned": later_intervals.returned(settings)}).drop("opened")
-    for name in ("asked", "of_receipt"):
-        found = found.join(lookup(_of_key(intervals, name)), ["domain", f"{name}_key"], "left")
-    found = found.withColumnsRenamed({"skew": "receipt_skew"}).withColumn("asked_host", F.col("asked.host"))
-    found = with_skew(found, "asked_host", skews, settings).drop("asked_host")
-    found = found.withColumnsRenamed({"skew": "asked_skew", "receipt_skew": "skew"})
-    found = found.withColumn("back", later_intervals.is_back_without_a_sync(settings))
-    found = found.withColumn("covered_later", later_intervals.is_covered_later(settings)).drop("entries", "asked_key")
-    found = found.withColumn("gap", F.coalesce(_gap(settings), F.lit(False)))
-    for name in ("asked", "of_receipt"):
-        found = found.withColumn("covering", F.filter(F.col(name)["syncs"], _covering(name, settings)))
-        found = found.withColumn(name, _with_times(F.col(name), horizon)).drop("covering")
-    return found.drop("of_receipt_key")
 
 
 def _still_open(horizon: Column) -> Column:
