@@ -539,6 +539,25 @@ def a_hole_in_the_subscribers_journal(world: Scenario) -> list[Row]:
     return [row for row in rows if row is not gone]
 
 
+@case({("unknown", "gap", ""): 1, ("lost", "middle", "wire"): 1}, 33)
+def a_loss_long_before_a_hole_in_the_subscribers_journal(world: Scenario) -> list[Row]:
+    """The loss is certain: the hole begins after its horizon."""
+    world.follow()
+    world.deliver(2)
+    world.publish()
+    world.deliver(2)
+    world.time += BOUND + 4 * GRACE
+    world.deliver(2)
+    hidden = world.publish()
+    world.receive(hidden)
+    world.deliver(2)
+    return [
+        row
+        for row in world.rows()
+        if row.run != world.replica.run or row.kind != "data" or row.position != hidden["position"]
+    ]
+
+
 @case({("unknown", "gap", ""): 1}, 32)
 def a_hole_hides_the_sync_before_a_late_publication(world: Scenario) -> list[Row]:
     """The service was stopped: it sent the change when the replica had read it; the record of that is lost."""
@@ -693,6 +712,15 @@ def a_delete_is_missed(world: Scenario) -> list[Row]:
     world.receive(world.send(columns))
     world.stored({})
     world.held({"k": (1, 1001)}, BEGIN + 50_000, 2)
+    return world.rows()
+
+
+@case({("zombie", "", ""): 1}, 4)
+def an_object_that_never_was(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(3)
+    world.stored({"k": (3, 1003)})
+    world.held({"k": (3, 1003), "ghost": (2, 7)}, BEGIN + 50_000, 3)
     return world.rows()
 
 
