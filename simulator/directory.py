@@ -2,7 +2,11 @@
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.model import NO_STORE
+from pubsub_lib.core.provoked_reads import FIRST_PAUSE, FORGET, MAX_PAUSE
 from pubsub_lib.core.unleased_messages import KEPT
 from pubsub_lib.errors import StoreUnavailable
 from simulator.invariants import Violation
@@ -28,6 +32,9 @@ class DirectoryReader:
         """When the first reading ended."""
         self._waiting: list[tuple[Envelope, float]] = []
         """The received messages of publishers without a lease, which must not be applied yet."""
+        self._pause = FIRST_PAUSE
+        self._heads_from = float("-inf")
+        """When the heads in the next hello of a publisher without a lease count."""
         replica.process.spawn(self._reading())
 
     def read(self) -> None:
@@ -39,6 +46,20 @@ class DirectoryReader:
         lease that ended counts for longer than a run takes.
         """
         return self.shown_at == float("inf") or uuid in self._shown
+
+    def seen(self, envelope: Envelope, now: float) -> Envelope:
+        """What counts of a received message: of publishers without a lease the heads of one hello in each pause."""
+        hello, state = envelope.hello, self._replica.replica_state
+        if hello is None or self.shows(envelope.uuid) or (not hello.heads and hello.store is None):
+            return envelope
+        foreign = state.stores.own not in (NO_STORE, envelope.store_id)
+        if foreign or now < state.quarantine.until.get(envelope.uuid, (now, ""))[0]:
+            return envelope  # nothing of it counts
+        if now < self._heads_from:
+            return msgspec.structs.replace(envelope, hello=msgspec.structs.replace(hello, heads={}, store=None))
+        self._pause = FIRST_PAUSE if now >= self._heads_from + FORGET else self._pause
+        self._heads_from, self._pause = now + self._pause, min(2 * self._pause, MAX_PAUSE)
+        return envelope
 
     def waits(self, envelope: Envelope, now: float) -> bool:
         """A message with links was received. Whether it must wait; of those that waited it is the next one to be used
@@ -52,7 +73,10 @@ class DirectoryReader:
 
     def forget(self, envelope: Envelope) -> None:
         """This message need not wait: it is used, or its publisher is excluded."""
-        self._waiting = [each for each in self._waiting if each[0] is not envelope]
+        left = [each for each in self._waiting if each[0] is not envelope]
+        if len(left) < len(self._waiting):
+            self._pause = FIRST_PAUSE
+        self._waiting = left
 
     def _check_used(self, now: float) -> None:
         """What waited for the shown leases was used; the rest waits for ``KEPT`` at least. Before the own store's id is

@@ -21,7 +21,8 @@ class WatchedReplicaState(ReplicaState):
 
     def feed(self, envelope: Envelope, now: float) -> StepResult:
         """Called again when a message is used that had waited for the lease of its publisher."""
-        self.monitor.received(self.owner, envelope, now)
+        directory = self.owner.directory
+        self.monitor.received(self.owner, envelope if directory is None else directory.seen(envelope, now), now)
         return super().feed(envelope, now)
 
     def mismatched(self, topic: str, now: float, *, by_link: bool = False, waited: bool = False) -> None:
