@@ -398,12 +398,11 @@ def _kind(kind: Any) -> str:
 
 def page() -> str:
     """The text of the page."""
-    text = TEXT.format(
+    return wrapped(TEXT.format(
         major=codec.MAJOR, minor=codec.MINOR, fields=fields(), dumps="\n".join(dump(name) for name in DUMPS),
         hello_request=table(head_rows(codec.hello_request_frame("abc123", ["a", "b"]))), topics=MAX_HELLO_TOPICS,
         frame=f"{Limits().max_frame_bytes:,}", header=codec.MAX_HEADER_BYTES, nonce=codec.MAX_NONCE_BYTES,
-    )  # fmt: skip
-    return wrapped(text)
+    ))  # fmt: skip
 
 
 if __name__ == "__main__":
