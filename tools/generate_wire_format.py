@@ -155,9 +155,9 @@ Each line shows the offset in the frame and the bytes, then the field and its me
   which poll until then. `pubsub-db migrate`, which makes the id, needs a stop of all writers anyway.
 - Since 1.4 data is sent [in buckets](#buckets) over ZeroMQ without `keys`. A publisher also sends under topics
   (`D` topic `00`) from the first subscription to one on, which replicas of older versions make, until it ends. A
-  replica that receives a hello reply of an older publisher with a lease subscribes to topics, too, until it ends. So
-  both versions receive everything in any order of upgrade. Publishers first is better: then no replica needs both.
-  Restart the publishers once after the last replica was upgraded: each message is sent once again, not twice.
+  replica that receives a hello reply of an older, leased publisher subscribes to topics, too, until it ends. So both
+  versions receive everything in any order of upgrade. Publishers first is better: then no replica needs both. Restart
+  the publishers once after the last replica was upgraded: each message is sent once again, not twice.
 - Since 1.5 a relay's goodbye may have `instead`: only such a message has this minor version.
 - Since 1.6 a hello may have `serves`, the port of the publisher's sync channel: only such a message has this minor
   version. Older replicas skip it, and need `sync_url` or `store_url` as before.
@@ -175,8 +175,7 @@ Outgoing data over a bound is an error for the sender; incoming data over a boun
 | topic frame | {header} bytes |
 | topic, table, service name | 255 bytes of UTF-8 |
 | key | 512 bytes of UTF-8 |
-| nonce of a hello request | {nonce} bytes |
-| topics of a hello request | {topics} |
+| hello request | a nonce of {nonce} bytes, {topics} topics |
 | positions, versions, nonces of points | 0 to 2^63 - 1 |
 | a frame over TCP | a subscriber's ZeroMQ reads up to twice `max_frame_bytes`, so that the frame can be counted; \
 beyond that the connection ends and is established again |
