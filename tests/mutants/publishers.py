@@ -103,8 +103,8 @@ MUTANTS = (
     Mutant(
         name="hello_announces_links_that_wait_for_a_lease",
         path=UNLEASED,
-        before="return msgspec.structs.replace(envelope, hello=msgspec.structs.replace(envelope.hello, sequences={}))",
-        after="return envelope",
+        before="hello = msgspec.structs.replace(envelope.hello, sequences={})",
+        after="hello = envelope.hello",
         tests=(f"{LEASED}::test_rule_14_links_that_waited_are_neither_lost_nor_repeated",),
         wrong="after each restart of a service its first messages are counted as repeated",
     ),
