@@ -17,7 +17,7 @@ from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, being_written, claim
 from pubsub_lib.journal.entries import inconvertible, parse, rows
 from pubsub_lib.journal.parquet_metadata import RECORDS_KEY, metadata_of
-from pubsub_lib.journal.rows import arrow_schema, as_dict
+from pubsub_lib.journal.rows import Row, arrow_schema, as_columns
 from pubsub_lib.journal.seal import CHECKSUM_KEY, UNSEALED, seal
 from pubsub_lib.logs import logger
 
@@ -117,7 +117,7 @@ def write_parquet(source: Path, target: Path, *, objects_apart: bool = False) ->
         with pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer:
             found = rows(contents, source.name)
             records = 0
-            while part := [as_dict(row) for row in itertools.islice(found, _SLICE)]:
+            while part := list(itertools.islice(found, _SLICE)):
                 records += len(part)
                 table = _table(part, schema, source.name)
                 for group in _apart(table) if objects_apart else (table,):
@@ -140,12 +140,12 @@ def _apart(table: Any) -> Iterator[Any]:
     yield from (each for each in (table.filter(of_objects), table.filter(pc.invert(of_objects))) if each.num_rows)
 
 
-def _table(part: list[dict[str, object]], schema: Any, name: str) -> Any:
+def _table(part: list[Row], schema: Any, name: str) -> Any:
     """The rows as a ``pyarrow.Table``. Raises JournalError, for example for a number beyond 64 bits."""
     import pyarrow as pa
 
     try:
-        return pa.Table.from_pylist(part, schema=schema)
+        return pa.Table.from_pydict(as_columns(part), schema=schema)
     except (ValueError, TypeError, OverflowError) as error:  # Arrow's own are subclasses of these
         raise inconvertible(name, error) from error
 

@@ -4,6 +4,7 @@ The audit reads rows. An append file keeps entries (:mod:`~pubsub_lib.journal.en
 are converted to rows when the file is compacted or read.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -103,8 +104,21 @@ def message_hash(prev: Sequence[int], point: Sequence[int], part: int, parts: in
 _CHANGE_COLUMNS: Final = tuple(field.name for field in msgspec.structs.fields(ChangeRow))
 
 
+_VALUES: Final = operator.attrgetter(*COLUMNS)
+_CHANGE_VALUES: Final = operator.attrgetter(*_CHANGE_COLUMNS)
+
+
+def as_columns(rows: Sequence[Row]) -> dict[str, Sequence[object]]:
+    """Rows as the values of each column by its name, for Parquet's writer; a change is the tuple of its values. It
+    takes a fraction of the time of a dict for each row. ``rows``: at least one.
+    """
+    columns: dict[str, Sequence[object]] = dict(zip(COLUMNS, zip(*map(_VALUES, rows), strict=True), strict=True))
+    columns["changes"] = [list(map(_CHANGE_VALUES, row.changes)) for row in rows]
+    return columns
+
+
 def as_dict(row: Row) -> dict[str, object]:
-    """A row as a dict by column names, for Parquet's writer."""
+    """A row as a dict by column names."""
     values: dict[str, object] = {name: getattr(row, name) for name in COLUMNS}
     values["changes"] = [{name: getattr(each, name) for name in _CHANGE_COLUMNS} for each in row.changes]
     return values

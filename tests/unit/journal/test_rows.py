@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from pubsub_lib.journal.rows import (
     SCHEMA,
     ChangeRow,
     arrow_schema,
+    as_columns,
     as_dict,
     from_dict,
     message_hash,
@@ -73,3 +75,12 @@ def test_message_hash_depends_on_every_field() -> None:
 def test_row_round_trips_through_its_dict(entry: Entry) -> None:
     for row in rows_of(HEADER, entry):
         assert from_dict(as_dict(row)) == row
+
+
+@given(st.lists(entries, min_size=1, max_size=5))
+def test_columns_make_the_same_table_as_dicts(some: list[Entry]) -> None:
+    rows = [row for entry in some for row in rows_of(HEADER, entry)]
+    schema = arrow_schema()
+    of_dicts = pa.Table.from_pylist([as_dict(row) for row in rows], schema=schema)
+    if rows:
+        assert pa.Table.from_pydict(as_columns(rows), schema=schema).equals(of_dicts)
