@@ -13,7 +13,7 @@ from pubsub_lib.audit.rules import participants, run_ends
 from pubsub_lib.audit.rules.base_tables import closed
 from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings, Listing
-from pubsub_lib.audit.spark.settled import hashed, lookup
+from pubsub_lib.audit.spark.settled import hashed, lookup, together
 
 RUNS: Final = 400
 """Maximum number of runs of services and replicas in a summary."""
@@ -73,7 +73,7 @@ def _with_requests(tables: Tables, settings: AuditSettings, known_until: Column)
     """
     about = (F.col("domain"), F.col("closed_until"), F.col("replica_gaps"))
     until = tables.domains.select(*about, (known_until - settings.grace).alias("known_until"))
-    unknown = participants.requests(tables.events).join(lookup(until), "domain")
+    unknown = together(participants.requests(tables.events).join(lookup(until), "domain"))
     ended = closed(F.col("answered"), F.col("closed_until"), settings)
     unknown = unknown.filter(ended & (F.col("answered") <= F.col("known_until")))
     hidden = participants.hidden(settings)

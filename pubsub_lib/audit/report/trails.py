@@ -13,7 +13,7 @@ from pubsub_lib.audit.report.times import moment
 from pubsub_lib.audit.rules.base_tables import POINT
 from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.spark.session import compiling
-from pubsub_lib.audit.spark.settled import lookup, together
+from pubsub_lib.audit.spark.settled import lookup
 
 WITH_TRAIL: Final = 5
 """Maximum number of anomalies of each kind that get a trail."""
@@ -62,7 +62,7 @@ def _trails(
         "object": partial(_by_object, rows),
     }
     found = [
-        matching[by](lookup(together(small(rows.sparkSession, some, _WANTED))))
+        matching[by](lookup(small(rows.sparkSession, some, _WANTED)))
         for by, some in wanted.items()
         if some
     ]

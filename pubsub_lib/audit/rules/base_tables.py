@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from pubsub_lib.audit.settings import DRIFT, PARTICIPANTS, AuditSettings
-from pubsub_lib.audit.spark.settled import hashed, lookup, partitioned, settled
+from pubsub_lib.audit.spark.settled import hashed, lookup, partitioned, settled, together
 
 FOREVER: Final = 2**62
 """Stands for an infinite time or number. It is beyond every clock, and sums with it do not overflow."""
@@ -211,7 +211,7 @@ def _inside(begun: DataFrame, rows: DataFrame, condition: Column, last: str = "e
     """Rows of a run joined to the intervals that contain them. ``condition`` compares topics: of_interval, topic."""
     there = begun.select(*RUN, F.col("topic").alias("of_interval"), "begin", F.col(last).alias("last"))
     around = (F.col("number") > F.col("begin")) & (F.col("number") <= F.col("last"))
-    return rows.join(lookup(there), RUN).filter(around & condition)
+    return together(rows.join(lookup(there), RUN).filter(around & condition))
 
 
 def _syncs(events: DataFrame, begun: DataFrame) -> DataFrame:
@@ -260,7 +260,7 @@ def skews(events: DataFrame, settings: AuditSettings) -> DataFrame:
         (F.shiftright(F.col("a") + F.col("b"), 1) - F.col("s")).alias("skew"),
     )
     samples = (
-        requests.join(hashed(received), [*RUN, "peer"])
+        together(requests.join(hashed(received), [*RUN, "peer"]))
         .join(hashed(replies), ["domain", "peer", "uuid"])
         .filter(F.col("replica_host") != F.col("publisher_host"))
         .select(*HOSTS, window_of(F.col("b"), settings).alias("since"), sample.alias("best"))

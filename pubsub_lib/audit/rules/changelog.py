@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pubsub_lib.audit.rules import restores
 from pubsub_lib.audit.rules.base_tables import POINT, closed, hidden_at_publisher
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import hashed, lookup, observed
+from pubsub_lib.audit.spark.settled import hashed, lookup, observed, together
 
 COLUMNS: Final = (*POINT, "verdict")
 
@@ -43,7 +43,7 @@ def findings(
         .select(*POINT, F.lit("unpublished").alias("verdict"))
     )
     phantom = (
-        sent_points.join(known, "domain")
+        together(sent_points.join(known, "domain"))
         .filter((F.col("position") > F.col("floor")) & (F.col("position") <= F.col("head")))
         .join(hashed(committed.select(*POINT)), POINT, "left_anti")
     )

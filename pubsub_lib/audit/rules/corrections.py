@@ -17,7 +17,7 @@ from pubsub_lib.audit.rules.base_tables import HOSTS, RUN
 from pubsub_lib.audit.rules.clocks import STEP, Clock, Clocks, Sample, Stretch, clocks_of, first_monos
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.arrow_tables import small
-from pubsub_lib.audit.spark.settled import hashed, lookup, settled
+from pubsub_lib.audit.spark.settled import hashed, lookup, settled, together
 
 _SHIFTS: Final = pa.list_(pa.struct([("number", pa.int64()), ("since", pa.int64()), ("ahead", pa.int64())]))
 _NAMES: Final = pa.list_(pa.struct([("until", pa.int64()), ("ahead", pa.int64())]))
@@ -206,7 +206,7 @@ def _of_stepped(rows: DataFrame) -> DataFrame:
 def _compared(events: DataFrame, clocks: dict[str, dict[Stretch, Clock]], numbers: dict[str, list[Clock]]) -> DataFrame:
     """All hello requests that compare the clocks of two hosts. Not computed."""
     asks = events.filter(F.col("kind").isin("ask", "hello") & (F.col("peer") != "") & (F.col("side") != "store"))
-    asks = asks.join(lookup(_clock_table(events, clocks, numbers)), RUN)
+    asks = together(asks.join(lookup(_clock_table(events, clocks, numbers)), RUN))
     before = F.filter("clocks", lambda each: each["number"] <= F.col("number"))
     asks = asks.withColumn("at", F.try_element_at(before, F.lit(-1)))
     asks = asks.withColumns({"clock": F.col("at.clock"), "age": F.col("mono") - F.col("at.since")})
@@ -222,7 +222,8 @@ def _compared(events: DataFrame, clocks: dict[str, dict[Stretch, Clock]], number
         F.col("run").alias("reply_run"), F.col("number").alias("reply_number"), F.col("age").alias("reply_age"),
         F.col("mono").alias("reply_mono"), F.col("wall").alias("s"),
     )  # fmt: skip
-    every = requests.join(hashed(received), [*RUN, "peer", "clock"]).join(hashed(replies), ["domain", "peer", "uuid"])
+    there = together(requests.join(hashed(received), [*RUN, "peer", "clock"]))
+    every = there.join(hashed(replies), ["domain", "peer", "uuid"])
     ahead = F.shiftright(F.col("a") + F.col("b"), 1) - F.col("s")
     trip = F.col("b") - F.col("a")
     return every.filter(F.col("host") != F.col("reply_host")).withColumns({"ahead": ahead, "trip": trip})

@@ -14,7 +14,7 @@ from pubsub_lib.audit.rules import later_intervals
 from pubsub_lib.audit.rules.base_tables import FOREVER, with_skew
 from pubsub_lib.audit.rules.later_intervals import committed_at
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import hashed, lookup
+from pubsub_lib.audit.spark.settled import hashed, lookup, together
 
 HISTORY: Final = ["domain", "topic", "polls", "name"]
 _BASES: Final = "array<struct<wall:bigint,until:bigint,position:bigint,number:bigint,read:bigint>>"
@@ -142,7 +142,7 @@ def with_intervals(
     (``began``) until the horizon, and the times of the first one after it (``belated``).
     """
     horizon = F.col("p") + settings.reach
-    found = items.join(lookup(histories), HISTORY).filter(F.col("opened") <= horizon)
+    found = together(items.join(lookup(histories), HISTORY)).filter(F.col("opened") <= horizon)
     found = _with_keys(found, horizon, settings)
     ended = F.when(F.col("asked_key").isNull() & ~F.col("based"), ~_still_open(horizon))
     found = found.withColumns({"ended": ended, "returned": later_intervals.returned(settings)}).drop("opened")

@@ -18,7 +18,7 @@ from pubsub_lib.audit.rules.later_intervals import committed_at
 from pubsub_lib.audit.rules.receipts import neighbours, received
 from pubsub_lib.audit.rules.ways import MESSAGE, NO_WAY, POLLING, REPAIR
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import checkpointed, hashed, lookup
+from pubsub_lib.audit.spark.settled import checkpointed, hashed, lookup, together
 
 COLUMNS: Final = (
     "domain", "name", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "verdict", "detail",
@@ -71,7 +71,7 @@ def expected(items: DataFrame, histories: DataFrame) -> DataFrame:
     """One row per item and replica that must receive it."""
     listeners = lookup(histories.select("domain", "topic", "polls", "name"))
     wanted = items.withColumn("polls", F.col("kind") == "polled")
-    return wanted.join(listeners, ["domain", "topic", "polls"])
+    return together(wanted.join(listeners, ["domain", "topic", "polls"]))
 
 
 def delivery(
@@ -93,7 +93,7 @@ def delivery(
     some = joined.filter(too_late)
     if not some.isEmpty():  # few, if any: join them again, without the receipts after the horizon
         horizons = some.select(*ID, "name", (F.col("p") + settings.reach).alias("horizon"))
-        in_time = receipts.join(lookup(horizons), [*ID, "name"]).filter("wall <= horizon").drop("horizon")
+        in_time = together(receipts.join(lookup(horizons), [*ID, "name"])).filter("wall <= horizon").drop("horizon")
         again = _with_receipts(some.select(*expected.columns, "came"), received(in_time), skews, stale, settings)
         joined = joined.filter(~too_late).unionByName(checkpointed(again))
     at_once = _judged(joined.filter("plain"), _delivered(settings, F.col("first.settled")))

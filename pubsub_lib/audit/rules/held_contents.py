@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.rules.base_tables import RUN
-from pubsub_lib.audit.spark.settled import hashed, lookup
+from pubsub_lib.audit.spark.settled import hashed, lookup, together
 
 HELD, ROT, DIVERGED = "held", "rot", "diverged"
 _CHAIN: Final = [*RUN, "topic"]
@@ -106,7 +106,7 @@ def _by_own_word(held: DataFrame, rows: DataFrame, events: DataFrame, runs: Data
     ended = (F.col("kind") == "sync_end") & F.col("outcome").isin("delta", "full")
     ends = events.filter(ended).select(*RUN, F.col("topic").alias("chain"), "number", "position", "outcome")
     of_gaps = runs.select(*RUN, "gaps")
-    last = last.join(lookup(of_gaps), RUN).withColumn("since", _behind_gaps()).drop("gaps")
+    last = together(last.join(lookup(of_gaps), RUN)).withColumn("since", _behind_gaps()).drop("gaps")
     led_back = (
         hashed(last)
         .join(ends.filter("outcome = 'full'"), RUN)

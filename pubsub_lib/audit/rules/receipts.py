@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.rules.base_tables import ID, RUN
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import hashed, lookup, partitioned, settled
+from pubsub_lib.audit.spark.settled import hashed, lookup, partitioned, settled, together
 
 STREAM: Final = ["domain", "run", "uuid", "topic"]
 _PIECE: Final = 16
@@ -39,7 +39,7 @@ def raw_receipts(rows: DataFrame, runs: DataFrame, intervals: DataFrame, setting
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("uuid") != "") & (F.col("sequence") > 0)
     ).select(*ID, "run", "name", "host", "number", "wall", "mono", "outcome", "hash", "position", "nonce")
     of_topics = around.filter(F.col("topic") != "")
-    found = found.join(lookup(about), RUN).join(lookup(of_topics), [*RUN, "topic"], "left")
+    found = together(found.join(lookup(about), RUN)).join(lookup(of_topics), [*RUN, "topic"], "left")
     inside = F.coalesce(_inside("around", settings), F.lit(False)) | F.coalesce(
         _inside("around_all", settings), F.lit(False)
     )

@@ -10,7 +10,7 @@ from pubsub_lib.audit.rules.base_tables import RUN
 from pubsub_lib.audit.rules.changelog import limits
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.session import compiling
-from pubsub_lib.audit.spark.settled import checkpointed, hashed, lookup, observed, settled
+from pubsub_lib.audit.spark.settled import checkpointed, hashed, lookup, observed, settled, together
 
 COLUMNS: Final = (
     "domain", "name", "topic", "table", "key", "verdict", "versions_behind", "behind", "version", "stored_version",
@@ -108,7 +108,7 @@ def _without_later_contents(pairs: DataFrame, rows: DataFrame, runs: DataFrame) 
     of_runs = runs.select(*RUN, F.col("first_wall").alias("held_wall"))
     listed = pairs.select("domain", "name", "topic", F.struct("first_wall", "run", "number").alias("listing"), "pair")
     later = F.struct("held_wall", "run", "held_number") > F.col("listing")
-    held = held.join(lookup(of_runs), RUN).join(lookup(listed), ["domain", "name", "topic"]).filter(later)
+    held = together(held.join(lookup(of_runs), RUN)).join(lookup(listed), ["domain", "name", "topic"]).filter(later)
     known = held.join(lookup(_in_changelog(held.select(*_POINT).distinct(), rows)), _POINT, "left_semi")
     return pairs.join(lookup(known.select("pair").distinct()), "pair", "left_anti")
 
@@ -178,7 +178,7 @@ def _changes(rows: DataFrame, concerned: DataFrame) -> DataFrame:
 
 def _unequal(pairs: DataFrame, objects: DataFrame) -> DataFrame:
     """The objects that only one of two listings has, or that differ in them, with the columns of ``pairs``."""
-    held = objects.join(hashed(pairs.select(*_LISTING, "pair")), _LISTING)
+    held = together(objects.join(hashed(pairs.select(*_LISTING, "pair")), _LISTING))
     stored = objects.withColumnsRenamed({"run": "stored_run", "sequence": "stored_sequence"}).join(
         hashed(pairs.select(*_STORED, "pair")), _STORED
     )
@@ -186,7 +186,7 @@ def _unequal(pairs: DataFrame, objects: DataFrame) -> DataFrame:
     other = stored.select(
         "pair", "table", "key", F.col("version").alias("stored_version"), F.col("hash").alias("stored_hash")
     )
-    both = one.join(hashed(other), ["pair", "table", "key"], "full")
+    both = together(one.join(hashed(together(other)), ["pair", "table", "key"], "full"))
     same = F.col("version").eqNullSafe(F.col("stored_version")) & F.col("hash").eqNullSafe(F.col("stored_hash"))
     return both.filter(~same).join(lookup(pairs), "pair")
 

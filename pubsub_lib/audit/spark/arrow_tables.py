@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pubsub_lib.audit.spark.settled import together
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -16,7 +18,7 @@ def small(spark: "SparkSession", rows: Sequence[Mapping[str, Any]], schema: pa.S
     """These rows as a Spark table. They go to the JVM as Arrow and are part of the plan. A list of tuples would instead
     become a job for Python workers, which a cluster need not have.
     """
-    return spark.createDataFrame(pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
+    return together(spark.createDataFrame(pa.Table.from_pylist([dict(row) for row in rows], schema=schema)))
 
 
 def save(table: "DataFrame", folder: Path, by: str = "") -> None:

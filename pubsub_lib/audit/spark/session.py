@@ -33,6 +33,11 @@ QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+
 The default code cache is too small for Spark's plans with these options: a full cache stops compilation. With less
 memory for classes at the begin, the JVM collects garbage whenever it needs more.
 """
+NAMES: Final = (
+    "org.apache.spark.api.python.PythonUtils",
+    "org.apache.spark.sql.api.python.PythonSQLUtils",
+)
+"""The classes that pyspark names without their packages, and imports by their packages."""
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
@@ -58,6 +63,7 @@ def session(
         with java() as found, handler_kept():
             chosen = _with_archive(options or {}, found.text)
             made = _builder(master, memory, quiet=quiet, options=chosen).getOrCreate()
+            _import_names(made)
     except (PySparkException, Py4JError, OSError) as error:
         raise ConfigError(
             f"Spark does not start with the master {master!r} and {memory!r} of memory: {first_line(error)}; "
@@ -92,6 +98,16 @@ def _builder(master: str, memory: str, *, quiet: bool, options: Mapping[str, str
     for name, value in options.items():
         builder = builder.config(name, value)
     return builder
+
+
+def _import_names(spark: "SparkSession") -> None:
+    """Import ``NAMES``: for each use of such a name the JVM would otherwise look for a class of that name in each
+    imported package, and in all jars.
+    """
+    from py4j.java_gateway import java_import
+
+    for name in NAMES:
+        java_import(spark._jvm, name)
 
 
 def _with_archive(options: Mapping[str, str], java_version: str) -> Mapping[str, str]:
@@ -131,8 +147,11 @@ def settings_for(size: int) -> dict[str, str]:
         PARTITIONS: str(partitions),
         "spark.sql.adaptive.enabled": "false" if one else "true",
         "spark.sql.autoBroadcastJoinThreshold": "-1" if one else "10MB",
-        # Spark would read all journals once more for a filter of the points that it looks up: the sizes that it
-        # estimates for computed tables grow with each join.
+        # The sizes that Spark estimates for computed tables grow with each join, beyond all numbers. A single partition
+        # of more bytes than these would be shuffled for the next join; the factor of the files keeps the sizes low.
+        "spark.sql.maxSinglePartitionBytes": f"{(1 << 63) - 1}b" if one else "128MB",
+        "spark.sql.sources.fileCompressionFactor": "1e-12" if one else "1.0",
+        # For the same reason Spark would read all journals once more for a filter of the points that it looks up.
         "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
         **(_INTERPRETED if one else _COMPILED),
     }

@@ -71,7 +71,9 @@ def narrowed(rows: "DataFrame") -> "DataFrame":
 
 
 def together(table: "DataFrame") -> "DataFrame":
-    """The table in one partition, if the audit uses only one: later steps exchange no rows between partitions."""
+    """The table in one partition, if the audit uses only one: later steps exchange no rows between partitions. Also for
+    the result of an inner join that is joined again: Spark does not take that for a single partition.
+    """
     return table.coalesce(1) if single(table.sparkSession) else table
 
 

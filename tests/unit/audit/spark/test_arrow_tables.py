@@ -22,6 +22,13 @@ def test_rows_are_part_of_the_plan(spark: "SparkSession") -> None:
     assert "RDD" not in plan, "Python workers would have to compute the table"
 
 
+def test_rows_of_little_data_are_one_partition(little: "SparkSession") -> None:
+    rows = [{"index": number} for number in range(100)]
+    table = small(little, rows, pa.schema([("index", pa.int64())]))
+    plan = table.groupBy("index").count()._jdf.queryExecution().executedPlan().toString()
+    assert "Exchange" not in plan
+
+
 @pytest.mark.parametrize("by", ["", "verdict"])
 @pytest.mark.parametrize("number", [0, 5])
 def test_saved_table_is_that_of_sparks_own_writer(spark: "SparkSession", tmp_path: Path, by: str, number: int) -> None:

@@ -24,6 +24,15 @@ def test_session_runs_without_a_user_interface(spark: "SparkSession") -> None:
     assert spark.range(10).selectExpr("sum(id)").collect()[0][0] == 45
 
 
+def test_names_without_packages_are_those_of_classes(spark: "SparkSession") -> None:
+    """The JVM finds these without a look into all jars. It reports no wrong name: an import is a text to it."""
+    from pubsub_lib.audit.spark.session import NAMES
+
+    assert spark._jvm is not None
+    for name in NAMES:
+        assert spark._jvm.java.lang.Class.forName(name).getName() == name
+
+
 def test_partitions_follow_the_size_and_little_data_gets_the_quick_jvm() -> None:
     partitions = "spark.sql.shuffle.partitions"
     of_sizes = {size: tuning(size << 20) for size in (0, 15, 16, 64, 800)}

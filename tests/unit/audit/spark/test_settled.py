@@ -1,5 +1,6 @@
 """Computed tables: what Spark knows of them when it plans the next steps."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,6 +50,29 @@ def test_little_data_is_joined_without_sort_and_without_another_job(little: "Spa
         planned = plan(rows.join(other, "id", "left"))
         assert "ShuffledHashJoin" in planned
         assert not any(step in planned for step in ("Exchange", "Sort", "Broadcast"))
+
+
+def test_single_partition_is_not_shuffled_for_its_estimated_size(little: "SparkSession") -> None:
+    """Spark multiplies the sizes of joined tables: here to 26 GB, of 1 row."""
+    many = together(little.range(20_000))
+    few = settled(many.join(hashed(many.filter("id = 7").withColumnRenamed("id", "same")), F.expr("id = same")))
+    assert "Exchange" not in plan(few.join(lookup(many), "id", "left"))
+
+
+def test_joined_single_partitions_are_joined_again_without_exchange(little: "SparkSession") -> None:
+    """Spark does not take the result of an inner join for a single partition, so a second join would shuffle it."""
+    rows, few = (settled(together(little.range(number).withColumn("n", F.col("id")))) for number in (10, 3))
+    joined, other = rows.join(hashed(few.select("id")), "id"), hashed(few.select("n"))
+    assert "Exchange" in plan(joined.join(other, "n")), "Spark has changed: together() is no longer needed"
+    assert "Exchange" not in plan(together(joined).join(other, "n"))
+
+
+def test_files_of_little_data_are_estimated_to_be_small(little: "SparkSession", tmp_path: Path) -> None:
+    """All other estimates are products of theirs, and beyond 2^63 bytes a single partition would be shuffled."""
+    path = str(tmp_path / "rows")
+    little.range(1000).write.parquet(path)
+    table = little.read.parquet(path)
+    assert table._jdf.queryExecution().optimizedPlan().stats().sizeInBytes() <= 8
 
 
 @pytest.mark.long
