@@ -70,7 +70,7 @@ MUTANTS = (
         before="(missing or no_store or not after[key]",
         after="(missing or not after[key]",
         tests=(f"{MERGING_TESTS}::test_window_of_an_audit_with_the_store_is_kept",),
-        wrong="an audit without the store removes the losses of commits that nobody published",
+        wrong="an audit without the store removes the losses of unpublished commits",
     ),
     Mutant(
         name="lake_ignores_the_begin_of_a_run",

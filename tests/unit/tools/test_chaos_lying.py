@@ -52,7 +52,7 @@ def test_hello_claims_the_last_false_head_and_true_ones_of_other_topics() -> Non
     assert (found.nonce, found.store) == (request.nonce, Point(9, 7))
 
 
-def test_same_seed_tells_the_same_lies() -> None:
+def test_same_seed_gives_the_same_lies() -> None:
     def points(seed: str) -> list[Point]:
         lies = Lies(seed, "service-1")
         return [lies.link(HEADS).point for _ in range(10)]
