@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 POLL_QUICK, POLL_SLOW = 0.05, 0.25
 MAX_POLLED = 30
+WITHOUT_DIRECTORY = 0.5
+"""Share of the replicas that do not read the directory."""
 
 
 class Handler:
@@ -41,7 +43,6 @@ class Handler:
         self.topics: dict[tuple[str, str], str] = {}
         """The topic of each object's last event."""
         self.notices = 0
-
 
 class Replica:
     """One start of a replica: it begins empty."""
@@ -75,7 +76,7 @@ class Replica:
             uuid = f"{rng.getrandbits(128):032x}"
             self.polled = PublisherTasks(world, self.process, uuid, self._receive_polled)
             self.process.spawn(self._polling(self.polled))
-        self.directory = DirectoryReader(self) if self.reads_directory and not plan.polling else None
+        self.directory = DirectoryReader(self) if self._reads_the_directory() else None
         self.process.spawn(self._receiving())
         self.process.spawn(self._following())
         self.process.spawn(self._reading_back(world.kernel.rng(f"{name} waits")))
@@ -85,6 +86,13 @@ class Replica:
             self.process.spawn(self._changing_topics())
         if plan.resyncs:
             self.process.spawn(self._resyncing(world.kernel.rng(f"{name} resyncs")))
+
+    def _reads_the_directory(self) -> bool:
+        """Some replicas do not, as behind a broker. They believe liars until a verification, so with liars all do."""
+        if not self.reads_directory or self.plan.polling:
+            return False
+        rng = self.world.kernel.rng(f"{self.name} directory")
+        return bool(self.world.plan.liars) or rng.random() >= WITHOUT_DIRECTORY
 
     @property
     def topics(self) -> Collection[str]:

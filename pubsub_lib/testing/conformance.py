@@ -198,6 +198,7 @@ class PublisherConformance:
             listener = on.subscriber("tenant-1", start=False)
             for address in rig.settings.addresses:
                 listener.subscriber.pin_key(address, "k" * 40)
+            listener.subscriber.know_publishers(())  # by the directory; messages of others are still received
             listener.subscriber.daemonize()
             on.settle(listener, "tenant-1")
 

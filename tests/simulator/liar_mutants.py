@@ -5,7 +5,6 @@ from typing import Any
 from pubsub_lib.core import unleased_messages
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.chain import Chain
-from pubsub_lib.core.foreign_stores import ForeignStores
 from pubsub_lib.core.handoffs import Handoffs
 from pubsub_lib.core.model import TopicSnapshot
 from pubsub_lib.core.provoked_reads import ProvokedReads
@@ -131,11 +130,6 @@ def history_taken_for_another() -> list[Patch]:
 
 
 # -- the store's id ----------------------------------------------------------------------------------------------------
-
-
-@mutant("with liars: messages of another store are used", liars=True)
-def lies_of_another_store_used() -> list[Patch]:
-    return [(ForeignStores, "excludes", lambda self, envelope: False)]
 
 
 @mutant("with liars: a service publishes the links of another store's workers", liars=True)
