@@ -19,6 +19,9 @@ ENTRY: Final = "entry "
 """With a UUID behind it: the lease of one start of a service. It is not exclusive, as that of a service's name is."""
 INTERVAL: Final = 4.0
 AFTER_FAILURE: Final = 0.3
+WITHOUT: Final = 0.5
+"""Share of the replicas that do not read the directory, as behind a broker; none in a run with liars, whom such a
+replica believes until a verification."""
 
 
 class DirectoryReader:
@@ -109,3 +112,12 @@ class DirectoryReader:
             self._check_used(now)
             replica.nudge.set()
             yield Await("directory", self._asked, INTERVAL)
+
+
+def reader_of(replica: "Replica") -> DirectoryReader | None:
+    """The reader of a replica; None for one that does not read the directory."""
+    if not replica.reads_directory or replica.plan.polling:
+        return None
+    world = replica.world
+    reads = bool(world.plan.liars) or world.kernel.rng(f"{replica.name} directory").random() >= WITHOUT
+    return DirectoryReader(replica) if reads else None

@@ -15,7 +15,7 @@ from pubsub_lib.core.model import ALL, Point, SyncAnswer
 from pubsub_lib.core.quarantine import Quarantine
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable
-from simulator.directory import DirectoryReader
+from simulator.directory import reader_of
 from simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
 from simulator.plan import QUARANTINE, SPACING, ReplicaPlan
 from simulator.publisher import PublisherTasks
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 POLL_QUICK, POLL_SLOW = 0.05, 0.25
 MAX_POLLED = 30
-WITHOUT_DIRECTORY = 0.5
-"""Share of the replicas that do not read the directory."""
 
 
 class Handler:
@@ -76,7 +74,7 @@ class Replica:
             uuid = f"{rng.getrandbits(128):032x}"
             self.polled = PublisherTasks(world, self.process, uuid, self._receive_polled)
             self.process.spawn(self._polling(self.polled))
-        self.directory = DirectoryReader(self) if self._reads_the_directory() else None
+        self.directory = reader_of(self)
         self.process.spawn(self._receiving())
         self.process.spawn(self._following())
         self.process.spawn(self._reading_back(world.kernel.rng(f"{name} waits")))
@@ -86,13 +84,6 @@ class Replica:
             self.process.spawn(self._changing_topics())
         if plan.resyncs:
             self.process.spawn(self._resyncing(world.kernel.rng(f"{name} resyncs")))
-
-    def _reads_the_directory(self) -> bool:
-        """Some replicas do not, as behind a broker. They believe liars until a verification, so with liars all do."""
-        if not self.reads_directory or self.plan.polling:
-            return False
-        rng = self.world.kernel.rng(f"{self.name} directory")
-        return bool(self.world.plan.liars) or rng.random() >= WITHOUT_DIRECTORY
 
     @property
     def topics(self) -> Collection[str]:
