@@ -58,9 +58,10 @@ class Backlog:
         self.waiting = 0
         """Bytes that arrived and were not read, at the last look."""
 
-    def look(self, received: Mapping[int, int], now: float) -> None:
+    def look(self, received: Mapping[int, int], now: float) -> bool:
         """Pause the connections that brought most since the look before, while too much waits. ``received``: the bytes
-        of each connection, read from the kernel just now; also of connections to other ports.
+        of each connection, read from the kernel just now; also of connections to other ports. Returns whether it
+        does, so that the next look must come soon.
         """
         grown = self._grown(received)
         self._received = received
@@ -73,11 +74,12 @@ class Backlog:
             self._since_empty.update(grown)
         self._emptied, self._read = emptied, read
         if self.waiting <= MAX_WAITING:
-            return
+            return False
         for descriptor in busiest(grown)[: max(0, MAX_PAUSED - self._number_paused())]:
             self._pause(descriptor, grown[descriptor], PAUSE, "which arrived faster than this publisher reads them")
         if self.waiting > MAX_UNREAD:
             self._end_largest()
+        return True
 
     def _end_largest(self) -> None:
         """End those that brought most since the queue was empty, until the others brought what may wait."""

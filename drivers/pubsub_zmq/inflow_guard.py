@@ -132,14 +132,15 @@ class InflowGuard:
         port: int,
         busy_for: Callable[[float], float],
         hold: Callable[[bool], None],
-        looks: Sequence[Callable[[Mapping[int, int], float], None]] = (),
+        looks: Sequence[Callable[[Mapping[int, int], float], bool]] = (),
     ) -> None:
         """``busy_for``: for how many seconds a thread has been in a call on the socket, at this monotonic time.
         ``hold`` makes the kernel drop new connections, or not. ``looks`` are called about ten times a second with the
-        received bytes of each connection and the time.
+        received bytes of each connection and the time, and return whether to look again sooner.
         """
         self._looks = looks
         self._look_at = float("-inf")
+        self._soon = False
         self._port = port
         self._busy_for = busy_for
         self._hold = hold
@@ -155,7 +156,7 @@ class InflowGuard:
     def run(self) -> None:
         """Watch until :meth:`close`. The guard's thread."""
         before: dict[int, int] = {}
-        while not self._closed.wait(_STEP if before else _LOOK):
+        while not self._closed.wait(_STEP if before or self._soon else _LOOK):
             try:
                 now = time.monotonic()
                 self._resume(now)
@@ -190,8 +191,8 @@ class InflowGuard:
         if not self._looks or now < self._look_at:
             return
         found = received()
-        for look in self._looks:
-            look(found, now)
+        soon = [look(found, now) for look in self._looks]
+        self._soon = any(soon)
         self._look_at = now + _SHARE * (time.monotonic() - now)
 
     def number_paused(self) -> int:

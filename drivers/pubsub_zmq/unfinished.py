@@ -56,9 +56,9 @@ class Unfinished:
         self._waits = False
         """Whether bytes wait to be judged."""
 
-    def look(self, received: Mapping[int, int], now: float) -> None:
+    def look(self, received: Mapping[int, int], now: float) -> bool:
         """End the connections that must end. ``received``: the bytes of each connection, read from the kernel just now;
-        also of connections to other ports.
+        also of connections to other ports. Returns whether bytes wait to be judged.
         """
         judged = self.judged(received)
         for descriptor in excess({each: size for each, size in judged.items() if is_of(each, self._port)}):
@@ -69,6 +69,7 @@ class Unfinished:
             return_memory()
         if self._waits:
             self._wake()
+        return self._waits
 
     def judged(self, received: Mapping[int, int]) -> dict[int, int]:
         """The bytes until the call before this one of which no message was read although all that waited was read; more
