@@ -2,13 +2,15 @@
 
 As a publisher (``port``) it answers at the address of a service, under the UUID of that service, and continues the
 chains of topics with links of its own; it proves them by hello replies, repeats old ones, and withholds all true ones.
-As a worker it hands such links over to the service, also with the id of another store. It reads heads, UUID and the
-store's id from the database: no liar can know more.
+As a worker it hands such links over to the service. It reads heads, UUID and the store's id from the database: no liar
+can know more.
 """
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -28,10 +30,9 @@ from pubsub_zmq.buckets import bucketed
 
 PAUSE: Final = 0.05
 """Seconds between two lies."""
-Wait = Callable[[float], object]
-
 KEPT: Final = 20
 """Number of own links that are repeated."""
+Wait = Callable[[float], object]
 
 
 class Lies:
@@ -88,10 +89,21 @@ def run(task: LieTask, send: Callable[[Message], None], wait: Wait = time.sleep)
     settings = msgspec.structs.replace(Settings.from_file(task.configuration), journal=JournalSettings())
     store = _opened(settings.store_url, wait)
     lies = Lies(task.seed, task.service)
-    if task.port:
-        _publish(task, lies, store, send, wait)
-    else:
-        _hand_over(task, settings, lies, store, send, wait)
+    with ExitStack() as stack:
+        if task.port:
+            lie = stack.enter_context(_publishing(task, lies))
+        else:
+            lie = partial(_hand_over, stack.enter_context(Worker(settings, store)), lies)
+        ready = False
+        while True:
+            wait(PAUSE)  # the pace of the lies; nothing waits for it
+            known = truth(store, task.service, task.topics)
+            if known is None:
+                continue
+            lie(known)
+            if not ready:
+                ready = True
+                send(Ready())
 
 
 def truth(store: Store, service: str, topics: Sequence[str]) -> Truth | None:
@@ -114,26 +126,23 @@ def _opened(url: str, wait: Wait) -> Store:
             wait(PAUSE)  # another fault
 
 
-def _publish(task: LieTask, lies: Lies, store: Store, send: Callable[[Message], None], wait: Wait) -> None:
+@contextmanager
+def _publishing(task: LieTask, lies: Lies) -> Iterator[Callable[[Truth], None]]:
+    """A publisher; the function answers the hello requests, and sends one link."""
     with zmq.Context() as context, context.socket(zmq.XPUB) as socket:
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.XPUB_VERBOSE, 1)
         socket.bind(f"{TCP}127.0.0.1:{task.port}")
-        ready = False
-        while True:
-            wait(PAUSE)  # the pace of the lies; nothing waits for it
-            known = truth(store, task.service, task.topics)
-            if known is None:
-                continue
+
+        def lie(known: Truth) -> None:
             for request in _requests(socket):
                 hello = lies.hello(request, known.heads, known.position)
                 _send(socket, Envelope(task.service, known.uuid, ALL, 0, (), hello, known.store_id))
             link = lies.link(known.heads)
             message = LinkMessage(link)
             _send(socket, Envelope(task.service, known.uuid, link.topic, 1, [message], None, known.store_id))
-            if not ready:
-                ready = True
-                send(Ready())
+
+        yield lie
 
 
 def _requests(socket: "zmq.Socket[bytes]") -> list[HelloRequest]:
@@ -153,17 +162,5 @@ def _send(socket: "zmq.Socket[bytes]", envelope: Envelope) -> None:
     socket.send_multipart((bucketed(head) if envelope.messages else head, body))
 
 
-def _hand_over(
-    task: LieTask, settings: Settings, lies: Lies, store: Store, send: Callable[[Message], None], wait: Wait
-) -> None:
-    with Worker(settings, store) as worker:
-        ready = False
-        while True:
-            wait(PAUSE)
-            known = truth(store, task.service, task.topics)
-            if known is None:
-                continue
-            worker.hand_over([lies.link(known.heads)])
-            if not ready:
-                ready = True
-                send(Ready())
+def _hand_over(worker: Worker, lies: Lies, known: Truth) -> None:
+    worker.hand_over([lies.link(known.heads)])

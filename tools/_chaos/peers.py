@@ -15,6 +15,11 @@ KINDS: Final[frozenset[Kind]] = frozenset({"storm", "garbage", "imposter", LIE})
 """Kinds of fault that are a process."""
 
 
+def takes_address(fault: Fault) -> bool:
+    """Whether replicas reach the process of this fault at the address of its victim."""
+    return fault.kind == "imposter" or (fault.kind, fault.detail) == (LIE, "publisher")
+
+
 class Peers:
     """For one thread. Raises OSError, ChildError. The crew notes a peer that ended before it was to end, or with an
     error.
@@ -33,18 +38,14 @@ class Peers:
         """Start the process of a fault."""
         self._started += 1
         name = f"{fault.kind}-{fault.victim}-{self._started}"  # its own: Ready must not be that of an earlier process
+        port = free_port() if takes_address(fault) else 0
         if fault.kind == "storm":
             peer = self._starter.storm(name)
-        elif fault.kind == "garbage":
-            peer = self._starter.hostile(name, repr(fault))
-        elif (fault.kind, fault.detail) == (LIE, "worker"):
-            peer = self._starter.liar(name, repr(fault), fault.victim)
+        elif fault.kind == LIE:
+            peer = self._starter.liar(name, repr(fault), fault.victim, port)
         else:
-            port = free_port()
-            if fault.kind == LIE:
-                peer = self._starter.liar(name, repr(fault), fault.victim, port)
-            else:
-                peer = self._starter.hostile(name, repr(fault), port)
+            peer = self._starter.hostile(name, repr(fault), port)
+        if port:
             self._wires.redirect(fault.victim, port)
         self._running[fault] = peer
         peer.start()
@@ -59,7 +60,7 @@ class Peers:
             self._leaving.append(peer)
         else:
             peer.kill()
-        if fault.kind == "imposter" or (fault.kind, fault.detail) == (LIE, "publisher"):
+        if takes_address(fault):
             self._wires.redirect(fault.victim, self._starter.port(fault.victim))
         return self._crew.was_ready(peer)
 

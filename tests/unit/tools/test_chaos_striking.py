@@ -188,29 +188,27 @@ def test_process_with_a_wrong_clock_has_the_library_until_the_end() -> None:
         assert on.process.starts == 3
 
 
+def must_take_the_address(on: Stage, kind: Kind, detail: str = "") -> None:
+    with on.during(kind, "service-1", detail):
+        ((name, victim, port),) = on.calls
+        assert (name, victim) == ("redirect", "service-1")
+        assert port != 7
+        assert runs(on.found)
+    assert on.calls[1:] == [("redirect", "service-1", 7)]
+    assert not runs(on.found)
+
+
 def test_hostile_peer_is_killed_at_the_end_and_an_imposter_takes_a_services_address() -> None:
     with stage() as on:
         with on.during("garbage", "hostile-1"):
             assert runs(on.found)
         assert not runs(on.found)
-        with on.during("imposter", "service-1"):
-            ((name, victim, port),) = on.calls
-            assert (name, victim) == ("redirect", "service-1")
-            assert port != 7
-            assert runs(on.found)
-        assert on.calls[1:] == [("redirect", "service-1", 7)]
-        assert not runs(on.found)
+        must_take_the_address(on, "imposter")
 
 
 def test_liar_takes_a_services_address_or_its_socket_and_the_service_is_restarted() -> None:
     with stage() as on:
-        with on.during("lie", "service-1", "publisher"):
-            ((name, victim, port),) = on.calls
-            assert (name, victim) == ("redirect", "service-1")
-            assert port != 7
-            assert runs(on.found)
-        assert on.calls[1:] == [("redirect", "service-1", 7)]
-        assert not runs(on.found)
+        must_take_the_address(on, "lie", "publisher")
         assert on.process.starts == 2
     with stage() as on:
         with on.during("lie", "service-1", "worker"):

@@ -1,18 +1,16 @@
 """Subscriptions that arrive faster than they are read take bounded memory: their connections are paused."""
 
-import os
-import subprocess
-import sys
 
 import pytest
 
 from pubsub_zmq.backlog import LARGE, MAX_PAUSED, MAX_UNREAD, MAX_WAITING, PAUSE, Backlog
 from pubsub_zmq.inflow_guard import REST, InflowGuard
 from pubsub_zmq.reading_progress import ReadingProgress
+from tests.unit.drivers.zmq.alone import must_pass_alone
 from tests.unit.drivers.zmq.strangers import TOGGLE, flood
 from tests.unit.drivers.zmq.test_inflow_guard import connected, never_busy, no_hold
 from tests.unit.drivers.zmq.test_subscription_budget import resident
-from tests.unit.drivers.zmq.world import ROOT, eventually, world
+from tests.unit.drivers.zmq.world import eventually, world
 
 LONGEST_PAUSE = 1.0
 MUCH = MAX_WAITING + 1
@@ -152,10 +150,5 @@ def faster_than_read() -> None:
 
 
 def test_subscriptions_that_arrive_faster_than_they_are_read_take_bounded_memory() -> None:
-    script = f"from {faster_than_read.__module__} import faster_than_read; faster_than_read()"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "which arrived faster than this publisher reads them" in done.stderr
+    stderr = must_pass_alone(faster_than_read)
+    assert "which arrived faster than this publisher reads them" in stderr

@@ -1,6 +1,5 @@
 """Subscriptions are bounded: the connection with most of them ends, and others are unaffected."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +11,8 @@ import zmq
 
 from pubsub_zmq.reading_progress import LEAST_FRAMING
 from pubsub_zmq.subscription_budget import PAUSE, TABLE, SubscriptionBudget
+from tests.unit.drivers.zmq.alone import must_pass_alone
 from tests.unit.drivers.zmq.world import Sender, eventually, world
-
-ROOT = Path(__file__).resolve().parents[4]
 
 
 class Frame:
@@ -128,12 +126,7 @@ def burst() -> None:
 
 
 def test_memory_of_ended_subscriptions_is_returned() -> None:
-    script = f"from {burst.__module__} import burst; burst()"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    must_pass_alone(burst)
 
 
 def test_messages_that_are_no_subscription_hide_none_and_end_their_connection(
@@ -228,12 +221,7 @@ def sparse_burst() -> None:
 
 
 def test_memory_of_the_sparsest_subscriptions_is_within_40_bytes_for_each_counted_one() -> None:
-    script = f"from {sparse_burst.__module__} import sparse_burst; sparse_burst()"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    must_pass_alone(sparse_burst)
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ipc"])

@@ -1,9 +1,6 @@
 """A message that does not end takes bounded memory: its connection is ended, and the others continue."""
 
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -11,10 +8,11 @@ import pytest
 
 from pubsub_zmq.reading_progress import ReadingProgress
 from pubsub_zmq.unfinished import FREE, MAX_TOGETHER, MAX_UNFINISHED, Unfinished, excess
+from tests.unit.drivers.zmq.alone import must_pass_alone
 from tests.unit.drivers.zmq.strangers import PART, flood
 from tests.unit.drivers.zmq.test_inflow_guard import connected
 from tests.unit.drivers.zmq.test_subscription_budget import resident
-from tests.unit.drivers.zmq.world import ROOT, Listener, Sender, eventually, world
+from tests.unit.drivers.zmq.world import Listener, Sender, eventually, world
 
 MEMORY_OF_A_PART = 64
 CONNECTION = 7
@@ -184,14 +182,9 @@ def endless() -> None:
 
 
 def test_message_without_an_end_takes_bounded_memory_and_ends_its_connection() -> None:
-    script = f"from {endless.__module__} import endless; endless()"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "the connection from 127.0.0.1 to port" in done.stderr
-    assert done.stderr.count("without a whole message") == 1
+    stderr = must_pass_alone(endless)
+    assert "the connection from 127.0.0.1 to port" in stderr
+    assert stderr.count("without a whole message") == 1
 
 
 def ask(listener: Listener, sender: Sender, nonce: str) -> None:
