@@ -112,9 +112,9 @@ ZeroMQ matches subscriptions by prefix. The closing NUL makes the match exact: a
 publishers that never sent on its topics. A subscriber of all topics subscribes to the single byte `D`, or, in buckets,
 `B`. Hello replies begin with another byte and the nonce of the request, so a replica receives only its own. They are
 not secret: a peer that subscribes to the single byte `H` receives the replies to all replicas, with the heads of the
-topics that each requested. A **hello request** is a subscription, too: `H` nonce `00` and a msgpack array of topics.
-No message begins with these bytes. The publisher receives the subscription on its XPUB and replies under `H` nonce
-`00`, to which the replica subscribed before:
+topics that each requested. A **hello request** is one frame that a replica's XSUB sends to all publishers: `H` nonce
+`00` and a msgpack array of topics. With keys, and of versions before 1.7, it is a subscription to these bytes. The
+publisher receives it on its XPUB, and replies under `H` nonce `00`, to which the replica subscribed before:
 
 ```text
 {hello_request}
@@ -160,10 +160,11 @@ Each line shows the offset in the frame and the bytes, then the field and its me
   the publishers once after the last replica was upgraded: each message is sent once again, not twice.
 - Since 1.5 a relay's goodbye may have `instead`: only such a message has this minor version.
 - Since 1.6 a hello may have `serves`, the port of the publisher's sync channel: only such a message has this minor
-  version. Older replicas skip it, and need `sync_url` or `store_url` as before.
+  version. Older replicas skip it, and need `sync_url` or `store_url` as before. Since 1.7 a hello request is no
+  subscription, except with keys. Older publishers end its connection, so upgrade publishers before replicas.
 - A publisher of 1.0 sent a hello for each topic, under `D` topic `00`; subscribers of that topic still read it. It
   ignores the subscription to `D` `00`, which is not a hello request. A replica of 1.0 with a list of topics does not
-  receive the broadcast hellos of newer publishers. Its freshness and bounds depend on the hello replies it requests.
+  receive the broadcast hellos of newer publishers. Its freshness depends on the hello replies it requests.
 
 ## Bounds
 

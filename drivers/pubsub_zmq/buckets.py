@@ -93,8 +93,10 @@ class Topics:
         return self._prefixes(topic)
 
     def wants(self, head: bytes) -> bool:
-        """Whether a message in a bucket is of a followed topic."""
-        return head[_HEADER:] in self._frames or ALL in self._topics
+        """Whether a message with this topic frame is wanted: it is a hello, or it has data of a followed topic."""
+        if head[:1] == EVERY_BUCKET:
+            return head[_HEADER:] in self._frames or ALL in self._topics
+        return not head or not _is_data(head) or head[1:] in self._frames or ALL in self._topics
 
     def repeats(self, head: bytes, body: bytes) -> bool:
         """Whether this message is sent in its bucket, too, and so is received twice."""

@@ -1,4 +1,4 @@
-"""Pending hello requests of a subscriber: the subscriptions that they need, and for how long. Does no I/O."""
+"""Pending hello requests of a subscriber: what it sends for them, and for how long it waits. Does no I/O."""
 
 from collections.abc import Collection, Iterator
 from hashlib import blake2b
@@ -15,24 +15,26 @@ MAX_OPEN: Final = 10_000
 """Maximum number of parts that wait for replies; the oldest ends for a newer one."""
 MAX_UUIDS: Final = 1000
 """Maximum number of publishers whose replies to one part are remembered. A program can invent any number."""
+SUBSCRIBE: Final = b"\1"
+"""Before a prefix: a subscription to it, as a message of a subscriber's socket."""
 _PART_OVERHEAD: Final = 5 + 5
 """Maximum msgpack overhead of a list of topics, and of a topic in it."""
 
 
 class RequestPart(msgspec.Struct, frozen=True):
-    """The part of a hello request that fits in one subscription. Each part has its own nonce, so that publishers see
+    """The part of a hello request that fits in one message. Each part has its own nonce, so that publishers see
     different requests."""
 
     nonce: str
     asked: str
     topics: frozenset[str]
-    frames: tuple[bytes, bytes]
-    """First the private prefix, because the subscription for the reply must exist before the request. Then the
-    request."""
+    private: bytes
+    """The prefix of the replies. It is subscribed to before the request is sent, which a publisher reads after it."""
+    request: bytes
 
 
 def parts_of(nonce: str, topics: Collection[str], max_bytes: int) -> list[RequestPart]:
-    """Split a hello request into subscriptions of at most ``max_bytes`` and ``MAX_HELLO_TOPICS`` each. Raises
+    """Split a hello request into messages of at most ``max_bytes`` and ``MAX_HELLO_TOPICS`` each. Raises
     InvalidValueError for a nonce or topics that cannot be sent.
     """
     codec.check_nonce(nonce)
@@ -50,8 +52,8 @@ def parts_of(nonce: str, topics: Collection[str], max_bytes: int) -> list[Reques
     parts = []
     for number, some in enumerate(cut):
         own = _numbered(nonce, number) if number else nonce
-        frames = (codec.private_frame(own), codec.hello_request_frame(own, some))
-        parts.append(RequestPart(own, nonce, frozenset(some), frames))
+        private, request = codec.private_frame(own), codec.hello_request_frame(own, some)
+        parts.append(RequestPart(own, nonce, frozenset(some), private, request))
     return parts
 
 
@@ -83,27 +85,33 @@ class _Open:
 
 
 class PendingHellos:
-    """The open hello requests of one subscriber. One thread."""
+    """The open hello requests of one subscriber. One thread.
 
-    def __init__(self, answer_time: float) -> None:
+    ``subscribes``: a request is a subscription, which must end with the request. Publishers with keys need that: ZeroMQ
+    lets their sockets read no other message (:mod:`.keyed_publisher`).
+    """
+
+    def __init__(self, answer_time: float, *, subscribes: bool) -> None:
         self._answer_time = answer_time
+        self._subscribes = subscribes
         self._open: dict[str, _Open] = {}
 
     def request(self, part: RequestPart, now: float) -> tuple[list[bytes], list[bytes]]:
-        """Return (frames to subscribe to, in this order; frames to unsubscribe from). A second request with the same
+        """Return (the messages to send, in this order; the subscriptions that end). A second request with the same
         nonce replaces the first, and one above the maximum the oldest one."""
         before = self._open.pop(part.nonce, None)
         if before is None and len(self._open) >= MAX_OPEN:
             before = self._open.pop(next(iter(self._open)))
         self._open[part.nonce] = _Open(part, now + self._answer_time)
-        return list(part.frames), [] if before is None else list(before.part.frames)
+        sent = [SUBSCRIBE + part.private, (SUBSCRIBE if self._subscribes else b"") + part.request]
+        return sent, [] if before is None else self._subscriptions(before.part)
 
     def has(self, nonce: str) -> bool:
         """Whether a part with this nonce waits for replies."""
         return nonce in self._open
 
     def answered(self, envelope: Envelope, publishers: int) -> tuple[Envelope, list[bytes]]:
-        """Return (the hello reply with the subscriber's original nonce, the frames to unsubscribe from).
+        """Return (the hello reply with the subscriber's original nonce, the subscriptions that end).
 
         A request ends when all connected publishers have replied about all its topics. ``publishers``: their number.
         """
@@ -116,21 +124,24 @@ class PendingHellos:
         ended: list[bytes] = []
         if 0 < publishers <= done:
             del self._open[hello.nonce]
-            ended = list(found.part.frames)
+            ended = self._subscriptions(found.part)
         if hello.nonce != found.part.asked:
             envelope = msgspec.structs.replace(envelope, hello=msgspec.structs.replace(hello, nonce=found.part.asked))
         return envelope, ended
 
     def expired(self, now: float) -> Iterator[bytes]:
-        """Remove expired requests; yield the frames to unsubscribe from."""
+        """Remove expired requests; yield the subscriptions that end."""
         # Insertion order is the order of the deadlines.
         while self._open:
             nonce, oldest = next(iter(self._open.items()))
             if oldest.until > now:
                 return
             del self._open[nonce]
-            yield from oldest.part.frames
+            yield from self._subscriptions(oldest.part)
 
     def next_time(self) -> float:
         """The time at which the next request expires."""
         return next(iter(self._open.values())).until if self._open else float("inf")
+
+    def _subscriptions(self, part: RequestPart) -> list[bytes]:
+        return [part.private, part.request] if self._subscribes else [part.private]

@@ -19,7 +19,7 @@ from pubsub_zmq import addresses
 from pubsub_zmq.buckets import Topics, is_bucketed, plain
 from pubsub_zmq.connection_monitor import ConnectionMonitor
 from pubsub_zmq.options import ZmqOptions
-from pubsub_zmq.pending_hellos import PendingHellos, RequestPart
+from pubsub_zmq.pending_hellos import SUBSCRIBE, PendingHellos, RequestPart
 from pubsub_zmq.sockets import REFUSED, UNPROVEN, Monitor, Waker, expect_server, translated
 
 _log = logger(__name__)
@@ -29,6 +29,7 @@ _BURST: Final = 500
 _MAX_QUIET: Final = 30.0
 """Seconds added to the duration of retries, because ZeroMQ's thread blocks while it resolves a host name."""
 HANDSHAKE_SUCCEEDED: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+_UNSUBSCRIBE: Final = b"\0"
 _MAX_WAIT: Final = 3600.0  # seconds; poll() counts milliseconds in an int
 
 
@@ -56,7 +57,7 @@ class Receiver:
         self._topics = Topics(exact=pins is not None)
         self._failing: set[str] = set()
         """Addresses whose last handshake failed, with keys."""
-        self._pending = PendingHellos(options.answer_time)
+        self._pending = PendingHellos(options.answer_time, subscribes=pins is not None)
         self.known: frozenset[str] | None = None
         """The UUIDs of the publishers that may show an older version; None: all. Other threads replace it."""
         self._health = ConnectionMonitor(
@@ -85,7 +86,7 @@ class Receiver:
             poller.register(each, zmq.POLLIN)
         due = 0.0  # time of the next check of connections and hello requests
         try:
-            sub.subscribe(codec.topic_frame(ALL))  # hellos to all subscribers
+            self._subscribe(sub, [codec.topic_frame(ALL)])  # hellos to all subscribers
             while not self._life.closed:
                 try:
                     if self._orders or self._parts:
@@ -127,8 +128,9 @@ class Receiver:
                 self._health.removed(what)
                 self._failing.discard(what)
         while self._parts:
-            begun, ended = self._pending.request(self._parts.popleft(), time.monotonic())
-            self._subscribe(sub, begun)
+            messages, ended = self._pending.request(self._parts.popleft(), time.monotonic())
+            for message in messages:
+                sub.send(message)
             self._unsubscribe(sub, ended)
 
     def _connect(self, sub: "zmq.Socket[bytes]", address: str) -> None:
@@ -155,11 +157,11 @@ class Receiver:
 
     def _subscribe(self, sub: "zmq.Socket[bytes]", frames: Sequence[bytes]) -> None:
         for frame in frames:
-            sub.subscribe(frame)
+            sub.send(SUBSCRIBE + frame)
 
     def _unsubscribe(self, sub: "zmq.Socket[bytes]", frames: Sequence[bytes]) -> None:
         for frame in frames:
-            sub.unsubscribe(frame)
+            sub.send(_UNSUBSCRIBE + frame)
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -172,10 +174,10 @@ class Receiver:
             except zmq.Again:
                 return
             head = frames[0]
+            if not self._topics.wants(head):
+                self._counts["unwanted"] += 1
+                continue
             if is_bucketed(head):
-                if not self._topics.wants(head):
-                    self._counts["unwanted"] += 1
-                    continue
                 frames[0] = plain(head)
             try:
                 envelope = codec.decode(frames, self._limits)
@@ -185,12 +187,14 @@ class Receiver:
             if self._topics.named and self._topics.repeats(head, frames[1]):
                 self._counts["unwanted"] += 1
                 continue
-            self._counts["received"] += 1
             if envelope.hello is not None and envelope.hello.nonce:
-                if self._pending.has(envelope.hello.nonce):
-                    self._meet(sub, envelope.uuid, frames[1])
+                if not self._pending.has(envelope.hello.nonce):
+                    self._counts["unwanted"] += 1  # the request has ended
+                    continue
+                self._meet(sub, envelope.uuid, frames[1])
                 envelope, ended = self._pending.answered(envelope, self._health.up)
                 self._unsubscribe(sub, ended)
+            self._counts["received"] += 1
             self._life.deliver(envelope)
 
     def _meet(self, sub: "zmq.Socket[bytes]", uuid: str, body: bytes) -> None:

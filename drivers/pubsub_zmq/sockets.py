@@ -20,9 +20,9 @@ from pubsub_zmq.connection_limit import backlog_of, maximum_of
 from pubsub_zmq.options import ZmqOptions
 
 MAX_REQUEST_BYTES: Final = 2 * 1024
-"""Maximum size of a hello request's subscription. ZeroMQ stores a subscription as one node a byte, with 40 bytes of
-memory each, and frees the nodes recursively: 250,000 bytes overflow the stack and end the process, also the publisher's
-(measured on libzmq 4.3.5). The longest subscription to a topic has 257 bytes."""
+"""Maximum size of a hello request. A subscription may be as long, as those with keys are, and those of programs that
+are no replicas. ZeroMQ stores it as one node a byte, with 40 bytes of memory each, and frees the nodes recursively:
+250,000 bytes overflow the stack and end the process, also the publisher's (measured on libzmq 4.3.5)."""
 
 MAX_UNAPPLIED: Final = 100
 """Number of subscriptions of one connection that wait at most."""
@@ -71,7 +71,7 @@ def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
     # dropped. So what it must still apply after a pause (inflow_guard) is bounded, also by the system's own buffer.
     made.setsockopt(zmq.RCVHWM, MAX_UNAPPLIED)
     made.setsockopt(zmq.RCVBUF, RECEIVE_BUFFER)
-    # Only subscriptions arrive here. A subscriber that sends a longer one is disconnected.
+    # Only subscriptions and hello requests arrive here. A subscriber that sends a longer one is disconnected.
     made.setsockopt(zmq.MAXMSGSIZE, MAX_REQUEST_BYTES + 256)
     # Longer than a subscriber's own timeout, so that the frames buffered for a paused subscriber are not dropped early.
     _common(made, options, options.tcp_user_timeout)
@@ -95,10 +95,12 @@ def make_keyed_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions, keys: 
 def make_sub(
     context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limits, keys: KeyPair | None = None
 ) -> _Socket:
-    """Make a socket that receives the subscribed messages; with ``keys``, each connection also needs
-    :func:`expect_server` first. Raises zmq.ZMQError.
+    """Make a socket that receives the subscribed messages and sends hello requests to all publishers; with ``keys``,
+    each connection also needs :func:`expect_server` first. Raises zmq.ZMQError.
+
+    XSUB, because a SUB socket sends nothing but subscriptions. It passes on all that a publisher sends.
     """
-    made = context.socket(zmq.SUB)
+    made = context.socket(zmq.XSUB)
     if keys is not None:
         made.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
         made.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())

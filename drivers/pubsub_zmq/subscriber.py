@@ -1,4 +1,4 @@
-"""The receiving half: a SUB socket that one thread owns and reads."""
+"""The receiving half: an XSUB socket that one thread owns and reads."""
 
 import threading
 from collections import deque
@@ -98,8 +98,9 @@ class ZmqSubscriber(Subscriber):
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`.
 
-        The request is a subscription, which a publisher receives on its XPUB socket. It lasts for ``answer_time``
-        seconds, or until every connected publisher has replied. A request for many topics is split into several.
+        The request is a message to all publishers, which receive it on their XPUB sockets; with keys it is a
+        subscription. Replies are awaited for ``answer_time`` seconds, or until every connected publisher has replied.
+        A request for many topics is split into several.
         """
         self._life.check_open()
         parts = parts_of(nonce, topics, min(MAX_REQUEST_BYTES, self._limits.max_frame_bytes))

@@ -27,6 +27,8 @@ between. A tree has at most one node with a table for each subscription, so all 
 counted one. Without this number, prefixes of 4 bytes whose last bytes are 0 and 255 took 300 bytes for each."""
 PAUSE: Final = 1.0
 """Seconds before further connections are ended: the subscriptions of the first ones must be gone before."""
+REQUEST: Final = b"H"
+"""The first byte of a hello request that is no subscription."""
 _DESCRIPTOR: Final = "__fd"
 """The property of a received message that ZMQ_SRCFD returns."""
 
@@ -67,8 +69,8 @@ class SubscriptionBudget:
         self._ended = False
 
     def received(self, frame: "zmq.Frame", data: bytes) -> bool:
-        """A message arrived: 1 and the prefix of a subscription, or 0 and that of its end. False: it is neither, which
-        ZeroMQ passes on, too. :meth:`enforce` ends the connection.
+        """A message arrived: 1 and the prefix of a subscription, 0 and that of its end, or a hello request, for which
+        ZeroMQ keeps nothing. False: it is none of them. :meth:`enforce` ends the connection.
         """
         kind = data[:1]
         descriptor = descriptor_of(frame)
@@ -78,6 +80,8 @@ class SubscriptionBudget:
             cost = size + TABLE if kind == b"\1" else -size - TABLE
             self.grow(cost)
             self.share(descriptor, cost)
+            return True
+        if kind == REQUEST:
             return True
         if descriptor is not None and descriptor not in self._refused:
             self._invalid.add(descriptor)
@@ -125,7 +129,9 @@ class SubscriptionBudget:
             self._invalid.clear()
             if number:
                 _log.warning(
-                    "%d connections to %s were ended: they sent what is no subscription", number, self.address
+                    "%d connections to %s were ended: they sent what is no subscription and no hello request",
+                    number,
+                    self.address,
                 )
         if self._ended and self.total <= self.maximum // 2:
             self._ended = False

@@ -24,7 +24,7 @@ MAX_UNFINISHED: Final = 100_000 * 66
 """Bytes that one connection may bring without a message that is read. As many as the subscriptions of a replica of an
 older version, or of a stranger, to 100,000 topics with names of 52 bytes, all of which another connection has already.
 As parts without content they take 211 MB of memory."""
-MAX_TOGETHER: Final = 4 * MAX_UNFINISHED
+MAX_TOGETHER: Final = 2 * MAX_UNFINISHED
 """Bytes of all connections together, each without its first ``FREE``."""
 FREE: Final = 64 * 1024
 """Bytes of a connection that do not count together with others: a replica's subscriptions to all buckets have 15 KB,

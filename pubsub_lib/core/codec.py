@@ -108,8 +108,8 @@ def private_frame(nonce: str) -> bytes:
 
 
 def hello_request_frame(nonce: str, topics: Collection[str], limits: Limits = Limits()) -> bytes:  # noqa: B008 - frozen
-    """A hello request as a subscription, for transports whose publishers see subscriptions: the private prefix, then
-    the topics. No reply is ever sent under it, so subscribe to ``private_frame(nonce)`` first.
+    """A hello request in one frame: the private prefix, then the topics. It may also be a subscription, for transports
+    whose publishers see subscriptions. No reply is ever sent under it, so subscribe to ``private_frame(nonce)`` first.
 
     Raises InvalidValueError when the nonce is empty, longer than ``MAX_NONCE_BYTES``, or holds a NUL, and
     FrameError("oversized") when publishers would not read it: request fewer topics at once.

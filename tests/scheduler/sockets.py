@@ -144,12 +144,14 @@ class _SocketDouble:
 
 
 class SubDouble(_SocketDouble):
-    """A SUB socket; ``deliver`` is the network."""
+    """An XSUB socket; ``deliver`` is the network."""
 
     def __init__(self, world: World, zmq_double: ZmqDouble) -> None:
         super().__init__(world)
         self.subscribed: list[bytes] = []
         """In the order in which a publisher receives them."""
+        self.sent: list[bytes] = []
+        """All messages to publishers: subscriptions, their ends, and hello requests."""
         self.connected: list[str] = []
         zmq_double.sources[self] = lambda: bool(self.incoming)
 
@@ -165,13 +167,13 @@ class SubDouble(_SocketDouble):
             raise zmq.Again
         return self.incoming.popleft()
 
-    def subscribe(self, topic: bytes) -> None:
-        self.use("subscribes")
-        self.subscribed.append(topic)
-
-    def unsubscribe(self, topic: bytes) -> None:
-        self.use("unsubscribes")
-        self.subscribed.remove(topic)
+    def send(self, message: bytes) -> None:
+        self.use("sends")
+        self.sent.append(message)
+        if message[:1] == b"\1":
+            self.subscribed.append(message[1:])
+        elif message[:1] == b"\0":
+            self.subscribed.remove(message[1:])
 
     def connect(self, address: str) -> None:
         self.use("connects")

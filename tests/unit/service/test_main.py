@@ -25,7 +25,9 @@ from pubsub_lib.http_limits import MAX_CONNECTIONS
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service.main import main, state_of
 from pubsub_zmq.driver import ZmqDriver
+from pubsub_zmq.backlog import MAX_UNREAD
 from pubsub_zmq.options import ZmqOptions
+from pubsub_zmq.unfinished import MAX_TOGETHER
 from tests.e2e.warm_start import Running, WarmProcess
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -491,7 +493,9 @@ def test_unit_bounds_memory_and_tasks_above_the_bounds_of_the_options() -> None:
     unit.read(ROOT / "etc" / "publisher-service.service")
     limits = Limits()
     transaction = limits.max_transaction_bytes + 200 * limits.max_transaction_changes
-    needed = 67 * ZmqOptions().max_subscription_bytes + 4 * transaction + 131 * 2**20  # as docs/security.md has them
+    # As docs/security.md has them.
+    needed = 67 * ZmqOptions().max_subscription_bytes + 4 * transaction + 131 * 2**20
+    needed += 32 * MAX_TOGETHER + 25 * MAX_UNREAD
     memory = unit["Service"]["MemoryMax"]
     assert memory.endswith("G")
     assert 1.3 * needed < int(memory[:-1]) * 2**30 < 2 * needed

@@ -15,6 +15,8 @@ PART = b"\x01\x00"
 TOGGLE = b"\x00\x02\x01?\x00\x02\x00?"
 """A subscription to a prefix, and its end. "?" is another character for each connection: what another connection has,
 ZeroMQ does not report."""
+REQUEST = b"\x00\x04H?\0\x90"
+"""A hello request without topics, which is no subscription."""
 
 _FLOOD = """
 import selectors, socket, sys

@@ -7,7 +7,7 @@ from pubsub_zmq.backlog import LARGE, MAX_PAUSED, MAX_UNREAD, MAX_WAITING, PAUSE
 from pubsub_zmq.inflow_guard import REST, InflowGuard
 from pubsub_zmq.reading_progress import ReadingProgress
 from tests.unit.drivers.zmq.alone import must_pass_alone
-from tests.unit.drivers.zmq.strangers import TOGGLE, flood
+from tests.unit.drivers.zmq.strangers import REQUEST, TOGGLE, flood
 from tests.unit.drivers.zmq.test_inflow_guard import connected, never_busy, no_hold
 from tests.unit.drivers.zmq.test_subscription_budget import resident
 from tests.unit.drivers.zmq.world import eventually, world
@@ -133,14 +133,14 @@ READ = 4_000_000
 """Bytes of subscriptions that are read meanwhile: a queue without a bound takes more than 1,000 MiB."""
 
 
-def faster_than_read() -> None:
-    """Ten connections subscribe faster than the thread reads, in a process whose memory has no room of others."""
+def faster_than_read(unit: bytes = TOGGLE) -> None:
+    """Ten connections send this faster than the thread reads, in a process whose memory has no room of others."""
     with world() as on:
         sender = on.sender()
         listener = on.listener("a", to=(sender.address,))
         listener.wait_for_message(lambda: sender.send("a"), "a")
         before = resident()
-        with flood(sender.address, 10, TOGGLE, 10**9):
+        with flood(sender.address, 10, unit, 10**9):
             eventually(lambda: sender.publisher._budget.progress.total > READ, "much was read")
             grown = resident(peak=True) - before
             assert grown < MEMORY, grown
@@ -151,4 +151,13 @@ def faster_than_read() -> None:
 
 def test_subscriptions_that_arrive_faster_than_they_are_read_take_bounded_memory() -> None:
     stderr = must_pass_alone(faster_than_read)
+    assert "which arrived faster than this publisher reads them" in stderr
+
+
+def requests_faster_than_read() -> None:
+    faster_than_read(REQUEST)
+
+
+def test_hello_requests_that_arrive_faster_than_they_are_read_take_bounded_memory() -> None:
+    stderr = must_pass_alone(requests_faster_than_read)
     assert "which arrived faster than this publisher reads them" in stderr

@@ -95,6 +95,21 @@ def test_only_followed_topics_of_a_bucket_are_wanted() -> None:
     assert topics.wants(bucketed(codec.topic_frame(other)))
 
 
+def test_only_followed_names_are_wanted_and_all_hellos() -> None:
+    """A subscriber's socket passes on all that a publisher sends."""
+    topics = Topics(exact=True)
+    topics.add("a")
+    assert topics.wants(codec.topic_frame("a"))
+    assert not topics.wants(codec.topic_frame("b"))
+    assert topics.wants(codec.topic_frame(ALL))
+    assert topics.wants(codec.private_frame("n") + b"b\0")
+    assert topics.wants(b"")  # the codec refuses it
+    topics.remove("a")
+    assert not topics.wants(codec.topic_frame("a"))
+    topics.add(ALL)
+    assert topics.wants(codec.topic_frame("b"))
+
+
 def test_names_are_subscribed_to_after_the_first_message_of_an_older_version() -> None:
     topics = Topics(exact=False)
     topics.add("a")
@@ -215,7 +230,7 @@ def test_subscriber_receives_from_publishers_of_both_versions_once(topics: tuple
         listener.wait_for_message(lambda: sender.send("a"), "a")
         raw_socket.wait_for_frame(lambda frame: frame == b"\1D\0")
         listener.subscriber.request_hello("n", [])
-        raw_socket.wait_for_frame(lambda frame: frame == b"\1" + codec.hello_request_frame("n", []))
+        raw_socket.wait_for_frame(lambda frame: frame == codec.hello_request_frame("n", []))
         meetings = listener.meetings
         old.hello("n")
         raw_socket.wait_for_frame(lambda frame: frame == b"\1" + codec.subscription(topics[0]))
@@ -240,7 +255,7 @@ def test_rule_w7_only_an_own_reply_of_a_publisher_with_a_lease_shows_an_older_ve
         listener.subscriber.know_publishers(["cd" * 16])
         for nonce in ("other", "n"):
             listener.subscriber.request_hello(nonce, [])
-        asked = b"\1" + codec.hello_request_frame("n", [])
+        asked = codec.hello_request_frame("n", [])
         raw_socket.wait_for_frame(lambda frame: frame == asked)
         received = listener.counter("received")
         old.hello()

@@ -24,6 +24,15 @@ def part(nonce: str, *topics: str) -> RequestPart:
     return made
 
 
+def ends(*parts: RequestPart) -> list[bytes]:
+    """The subscriptions of requests to publishers with keys."""
+    return [frame for each in parts for frame in (each.private, each.request)]
+
+
+def begins(made: RequestPart) -> list[bytes]:
+    return [b"\1" + made.private, b"\1" + made.request]
+
+
 @given(st.sets(NAMES | st.just(ALL), max_size=60), st.integers(600, 2000), st.integers(1, codec.MAX_NONCE_BYTES))
 def test_parts_of_a_hello_request_hold_all_topics_within_the_limit(topics: set[str], max_bytes: int, size: int) -> None:
     nonce = "n" * size
@@ -32,7 +41,7 @@ def test_parts_of_a_hello_request_hold_all_topics_within_the_limit(topics: set[s
     assert sum(len(each.topics) for each in parts) == len(topics)
     assert len({each.nonce for each in parts}) == len(parts)
     for each in parts:
-        private, ask = each.frames
+        private, ask = each.private, each.request
         assert len(ask) <= max_bytes
         assert ask.startswith(private)
         read = codec.read_hello_request(ask)
@@ -57,41 +66,51 @@ def test_invalid_nonce_or_topic_is_refused(nonce: str, topics: list[str]) -> Non
 
 
 def test_hello_request_ends_when_all_connected_publishers_replied_about_all_topics() -> None:
-    pending = PendingHellos(5.0)
+    pending = PendingHellos(5.0, subscribes=True)
     asked = part("n", "a", "b", ALL)
-    assert pending.request(asked, 0.0) == (list(asked.frames), [])
+    assert pending.request(asked, 0.0) == (begins(asked), [])
     assert pending.answered(hello(UUIDS[0], "n", "a", "b"), 2)[1] == []
     assert pending.answered(hello(UUIDS[1], "n", "a"), 2)[1] == []
-    assert pending.answered(hello(UUIDS[1], "n", "b"), 2)[1] == list(asked.frames)
+    assert pending.answered(hello(UUIDS[1], "n", "b"), 2)[1] == ends(asked)
     assert pending.answered(hello(UUIDS[1], "n", "b"), 2)[1] == [], "it ended already"
     assert list(pending.expired(100.0)) == []
 
 
 def test_hello_request_stays_open_without_a_known_connection() -> None:
-    pending = PendingHellos(5.0)
+    pending = PendingHellos(5.0, subscribes=True)
     pending.request(part("n", "a"), 0.0)
     assert pending.answered(hello(UUIDS[0], "n", "a"), 0)[1] == []
 
 
 def test_unanswered_hello_request_expires() -> None:
-    pending = PendingHellos(5.0)
+    pending = PendingHellos(5.0, subscribes=True)
     assert pending.next_time() == float("inf")
     first, second = part("1", "a"), part("2", "a")
     pending.request(first, 0.0)
     pending.request(second, 1.0)
     assert pending.next_time() == 5.0
     assert list(pending.expired(4.9)) == []
-    assert list(pending.expired(5.5)) == list(first.frames)
+    assert list(pending.expired(5.5)) == ends(first)
     assert pending.next_time() == 6.0
 
 
+def test_publishers_without_keys_keep_nothing_of_a_hello_request() -> None:
+    pending = PendingHellos(5.0, subscribes=False)
+    first, second, third = part("n", "a"), part("n", "b"), part("m", "b")
+    assert pending.request(first, 0.0) == ([b"\1" + first.private, first.request], [])
+    assert pending.request(second, 0.0)[1] == [first.private]
+    pending.request(third, 0.0)
+    assert pending.answered(hello(UUIDS[0], "n", "b"), 1)[1] == [second.private]
+    assert list(pending.expired(5.0)) == [third.private]
+
+
 def test_repeated_hello_request_replaces_the_first_and_its_subscriptions() -> None:
-    pending = PendingHellos(5.0)
+    pending = PendingHellos(5.0, subscribes=True)
     first, second = part("n", "a"), part("n", "b")
     pending.request(first, 0.0)
-    assert pending.request(second, 1.0) == (list(second.frames), list(first.frames))
+    assert pending.request(second, 1.0) == (begins(second), ends(first))
     assert list(pending.expired(5.5)) == []
-    assert list(pending.expired(6.0)) == list(second.frames)
+    assert list(pending.expired(6.0)) == ends(second)
 
 
 def test_parts_have_as_many_topics_as_a_publisher_reads() -> None:
@@ -101,15 +120,15 @@ def test_parts_have_as_many_topics_as_a_publisher_reads() -> None:
 
 def test_open_hello_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending_hellos, "MAX_OPEN", 2)
-    pending = PendingHellos(5.0)
+    pending = PendingHellos(5.0, subscribes=True)
     parts = [part(str(number), "a") for number in range(3)]
-    assert [pending.request(each, 0.0)[1] for each in parts] == [[], [], list(parts[0].frames)]
-    assert [*pending.expired(5.0)] == [frame for each in parts[1:] for frame in each.frames]
+    assert [pending.request(each, 0.0)[1] for each in parts] == [[], [], ends(parts[0])]
+    assert [*pending.expired(5.0)] == ends(*parts[1:])
 
 
 def test_invented_publishers_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending_hellos, "MAX_UUIDS", 5)
-    pending = PendingHellos(5.0)
+    pending = PendingHellos(5.0, subscribes=True)
     pending.request(part("n", "a"), 0.0)
     for number in range(20):
         pending.answered(hello(f"{number:032x}", "n"), 2)
@@ -118,7 +137,7 @@ def test_invented_publishers_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_hello_reply_has_the_original_nonce() -> None:
-    pending = PendingHellos(5.0)
+    pending = PendingHellos(5.0, subscribes=True)
     parts = parts_of("n", [f"topic-{number}" for number in range(100)], 600)
     assert len(parts) > 1
     for each in parts:
@@ -130,4 +149,4 @@ def test_hello_reply_has_the_original_nonce() -> None:
 
 def test_hello_reply_without_a_request_is_passed_on_unchanged() -> None:
     answer = hello(UUIDS[0], "other", "a")
-    assert PendingHellos(5.0).answered(answer, 1) == (answer, [])
+    assert PendingHellos(5.0, subscribes=True).answered(answer, 1) == (answer, [])
