@@ -217,7 +217,8 @@ class InflowGuard:
             connection.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(code)))
         except OSError as error:
             connection.close()
-            _log.error("cannot pause a connection to port %d: %s", self._port, error.strerror)
+            if error.errno != errno.ENOTCONN:  # its client ended it meanwhile
+                _log.error("cannot pause a connection to port %d: %s", self._port, error.strerror)
             return
         bisect.insort(self._paused, (time.monotonic() + seconds, connection), key=lambda each: each[0])
         self.paused += 1

@@ -24,8 +24,8 @@ from pubsub_lib.errors import ConfigError, DriverError, PubSubError, StoreUnavai
 from pubsub_lib.http_limits import MAX_CONNECTIONS
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service.main import main, state_of
-from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.backlog import MAX_UNREAD
+from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.unfinished import MAX_TOGETHER
 from tests.e2e.warm_start import Running, WarmProcess

@@ -310,6 +310,25 @@ def test_client_that_churns_hello_requests_does_not_silence_the_others() -> None
         assert max(costs) < MAX_WORK
 
 
+def test_connection_that_its_client_has_ended_is_not_paused(caplog: pytest.LogCaptureFixture) -> None:
+    with connected() as (client, server):
+        guard = InflowGuard(server.getsockname()[1], never_busy, no_hold)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its close resets it
+        client.close()
+        eventually(lambda: not server_is_connected(server), "the end arrived")
+        guard.pause(server.fileno(), REST, 1.0, "")
+        assert guard.paused == guard.number_paused() == 0
+        assert not caplog.records
+
+
+def server_is_connected(server: socket.socket) -> bool:
+    try:
+        server.getpeername()
+    except OSError:
+        return False
+    return True
+
+
 def test_client_that_floods_hello_requests_does_not_silence_the_others() -> None:
     with world() as on:
         sender = on.sender()
