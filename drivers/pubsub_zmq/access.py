@@ -5,6 +5,7 @@ A subscription is a prefix of topic frames. Only prefixes that this library make
 """
 
 import threading
+import time
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
@@ -20,6 +21,11 @@ _log = logger(__name__)
 
 _BROADCASTS: Final = codec.topic_frame(ALL)
 _UNKNOWN: Final = Client("", "")
+EARLY_ENDS: Final = 3
+"""Number of connections that a client may end before its subscriptions are read, within ``SUSPENSION``. Each makes
+every client connect again."""
+SUSPENSION: Final = 60.0
+"""Seconds. A client that ends one more is not accepted until the first is as old as this."""
 
 
 class Decision(NamedTuple):
@@ -45,6 +51,8 @@ class Access:
         """Keys with a denied subscription since :meth:`renewed`."""
         self._banned: set[str] = set()
         """Keys of clients that misused their connection."""
+        self._early_ends: dict[str, list[float]] = {}
+        """When each key's last connections ended too early."""
         self.counts = dict.fromkeys(("refused", "denied"), 0)
         """``refused``: connections without an accepted key. ``denied``: subscriptions and requests that name topics
         which their client was not granted."""
@@ -67,8 +75,9 @@ class Access:
 
     def accepts(self, key: str) -> bool:
         """Whether the program that proved to have this key may connect."""
+        now = time.monotonic()
         with self._lock:
-            found = key in self._clients and key not in self._banned
+            found = key in self._clients and key not in self._banned and not self._is_suspended(key, now)
             if found:
                 self._connected.add(key)
             else:
@@ -85,6 +94,25 @@ class Access:
             "accepted any more until this publisher starts again",
             client.name,
         )
+
+    def ended_early(self, key: str) -> None:
+        """A connection of this client ended before its subscriptions were read, so all connections end."""
+        now = time.monotonic()
+        with self._lock:
+            ends = self._early_ends[key] = [*self._early_ends.get(key, ())[-EARLY_ENDS:], now]
+            suspended = self._is_suspended(key, now)
+        if suspended:
+            _log.warning(
+                "the client %r ended %d connections within %d s before its subscriptions were read, and each time "
+                "every client had to connect again; it is not accepted for the rest of that time",
+                self._clients.get(key, _UNKNOWN).name,
+                len(ends),
+                SUSPENSION,
+            )
+
+    def _is_suspended(self, key: str, now: float) -> bool:
+        ends = self._early_ends.get(key, ())
+        return len(ends) > EARLY_ENDS and now < ends[0] + SUSPENSION
 
     def is_restricted(self, prefix: bytes) -> bool:
         """Whether a client exists that may not have this subscription, which another client has."""

@@ -27,6 +27,8 @@ class KeyedBudget(SubscriptionBudget):
     def __init__(self, address: str, maximum: int) -> None:
         super().__init__(address, maximum)
         self.progress = ReadingProgress(KEYED_FRAMING)
+        self.gone: set[int] = set()
+        """Connections that have ended since their owner cleared it."""
         self._copies: dict[bytes, int] = {}
         """The different subscriptions, and how many were reported more than ends."""
         self._above_since = float("inf")
@@ -52,6 +54,11 @@ class KeyedBudget(SubscriptionBudget):
             self._copies[prefix] = copies
         elif copies == 0:
             self.grow(-size)
+
+    def disconnected(self, descriptor: int) -> None:
+        """A connection has ended."""
+        super().disconnected(descriptor)
+        self.gone.add(descriptor)
 
     def renewed(self) -> None:
         """All connections have ended with their socket."""

@@ -52,8 +52,10 @@ class KeyedPublisher(ZmqPublisher):
         self._access = Access(limits)
         self._zap: ZapHandler | None = None
         self._renewals = self._attempts = 0
-        self._applied: set[bytes] = set()
-        """Subscriptions applied since all that had arrived were read."""
+        self._applied: dict[bytes, list[tuple[str, int | None]]] = {}
+        """Subscriptions applied since all that had arrived were read, each with its clients' keys and connections."""
+        self._early: list[tuple[str, int | None]] = []
+        """Those of which one has left before its subscription was read."""
 
     def public_key(self) -> str:
         """See :meth:`pubsub_lib.api.Publisher.public_key`."""
@@ -123,6 +125,7 @@ class KeyedPublisher(ZmqPublisher):
         self._renewals += 1
         context, xpub, monitor = bound
         self._watch(monitor)  # the events until now
+        self._blame()
         with self._socket_lock:
             self._used = None
             monitor.close()
@@ -177,6 +180,7 @@ class KeyedPublisher(ZmqPublisher):
                 more = False
                 self._subscriptions.progress.found_empty()
                 self._applied.clear()
+                self._subscriptions.gone.clear()
                 break
             data, user = frame.bytes, _user(frame)
             kind, prefix = data[:1], data[1:]
@@ -186,13 +190,14 @@ class KeyedPublisher(ZmqPublisher):
             self._subscriptions.report(frame, prefix, subscribed=kind == b"\1")
             if kind == b"\0":
                 if not user and prefix in self._applied and self._access.is_restricted(prefix):
+                    self._early.extend(self._applied[prefix])
                     return self._distrust()
                 xpub.setsockopt(zmq.UNSUBSCRIBE, prefix)
                 continue
             decision = self._access.decide(user, prefix)
             if decision.subscribe:
                 xpub.setsockopt(zmq.SUBSCRIBE, prefix)  # no other call on the socket may come between
-                self._applied.add(prefix)
+                self._applied.setdefault(prefix, []).append((user, descriptor_of(frame)))
                 arrived = arrived or prefix[:1] == codec.EVERYTHING
             elif decision.request:
                 self._sending["overflow"] += self._asks.put((decision.request,), descriptor_of(frame))
@@ -201,6 +206,13 @@ class KeyedPublisher(ZmqPublisher):
         if arrived:
             self._asks.connected()
         return more
+
+    def _blame(self) -> None:
+        """Note the clients whose early ends have caused this renewal, so that none can cause one after the other."""
+        for user in {user for user, descriptor in self._early if descriptor in self._subscriptions.gone}:
+            self._access.ended_early(user)
+        self._early.clear()
+        self._subscriptions.gone.clear()
 
     def _distrust(self) -> bool:
         """A subscription may have been applied to another peer: end all connections."""

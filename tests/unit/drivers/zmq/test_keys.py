@@ -17,6 +17,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, ZERO
 from pubsub_lib.curve_keys import KeyPair, new_pair
 from pubsub_lib.errors import ConfigError
+from pubsub_zmq.access import EARLY_ENDS, SUSPENSION
 from pubsub_zmq.buckets import EVERY_BUCKET, prefix_of
 from pubsub_zmq.driver import ZmqDriver
 from pubsub_zmq.keyed_budget import KEYED_TABLE
@@ -462,12 +463,12 @@ class Frames:
 class Frame:
     def __init__(self, data: bytes, key: str) -> None:
         self.bytes = data
-        self._key = key
+        self._known = {"User-Id": key, "__fd": str(ord(key[0]))} if key else {}
 
     def get(self, name: str) -> str:
-        if not self._key or name != "User-Id":
+        if name not in self._known:
             raise zmq.ZMQError(zmq.EINVAL)
-        return self._key
+        return self._known[name]
 
 
 def test_subscription_of_a_client_that_left_meanwhile_ends_all_connections() -> None:
@@ -485,3 +486,27 @@ def test_subscription_of_a_client_that_left_meanwhile_ends_all_connections() -> 
         calm: Any = Frames(*later)
         assert made._receive(calm) is False
         assert not made._stop
+
+
+def test_client_that_leaves_early_again_and_again_is_not_accepted_for_a_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise it could make every client connect again without an end."""
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    early, calm, secret = "a" * 40, "b" * 40, codec.subscription("t1")
+    made = KeyedPublisher(ANY, Limits(), ZmqOptions(), new_pair())
+    granted = frozenset(["t1"])
+    made.admit([Client("early", early, granted), Client("calm", calm, granted), Client("none", "c")])
+    for number in range(EARLY_ENDS + 1):
+        assert made._access.accepts(early), number
+        frames: Any = Frames((b"\1" + secret, calm), (b"\1" + secret, early), (b"\0" + secret, ""))
+        assert made._receive(frames) is False
+        made._subscriptions.disconnected(ord("a"))
+        made._blame()
+        now += 1.0
+    assert not made._access.accepts(early)
+    assert made._access.accepts(calm), "it had the same subscription, and stayed"
+    assert "the client 'early' ended 4 connections within 60 s" in caplog.text
+    now = 1000.0 + SUSPENSION
+    assert made._access.accepts(early)
