@@ -50,6 +50,7 @@ class Command(Protocol):
 
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "anchor-cost": ("_measurements.anchor_cost", "what a replica's comparison with the store costs it"),
     "audit": ("_bench_audit.command", "the audit of many messages, compared with a bare chain of its joins and counts"),
     "churn": ("_measurements.churn", "for how long clients that come and go silence the others of a publisher"),
     "commit-cost": ("_measurements.commit_cost", "the cost of a commit while the transport refuses hellos"),

@@ -70,7 +70,7 @@ def connected(count: int) -> "list[zmq.Context[zmq.Socket[bytes]]]":
 
 def subscriber(port: int, context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
     """A socket with the options of a replica's driver."""
-    socket = context.socket(zmq.SUB)
+    socket = context.socket(zmq.XSUB)
     socket.linger = 0
     socket.connect(f"tcp://127.0.0.1:{port}")
     return socket
@@ -92,8 +92,8 @@ def ask_and_count(sockets: "list[zmq.Socket[bytes]]", topics: int, seconds: floa
             nonce = os.urandom(8).hex()
             socket = sockets[asked % len(sockets)]
             wanted = [f"topic-{(asked * 10 + offset) % topics}" for offset in range(10)]
-            socket.subscribe(codec.private_frame(nonce))
-            socket.subscribe(codec.hello_request_frame(nonce, wanted))
+            socket.send(b"\1" + codec.private_frame(nonce))
+            socket.send(codec.hello_request_frame(nonce, wanted))
             asked += 1
         for ready, _ in poller.poll(10):
             while ready.poll(0):
