@@ -161,7 +161,7 @@ Each line shows the offset in the frame and the bytes, then the field and its me
 - Since 1.5 a relay's goodbye may have `instead`: only such a message has this minor version.
 - Since 1.6 a hello may have `serves`, the port of the publisher's sync channel: only such a message has this minor
   version. Older replicas skip it, and need `sync_url` or `store_url` as before. Since 1.7 a hello request is no
-  subscription, except with keys. Older publishers end its connection, so upgrade publishers before replicas.
+  subscription, except with keys; when a publisher does not answer, those of the next 60 s are.
 - A publisher of 1.0 sent a hello for each topic, under `D` topic `00`; subscribers of that topic still read it. It
   ignores the subscription to `D` `00`, which is not a hello request. A replica of 1.0 with a list of topics does not
   receive the broadcast hellos of newer publishers. Its freshness depends on the hello replies it requests.

@@ -13,6 +13,9 @@ from pubsub_lib.core.model import ALL
 
 MAX_OPEN: Final = 10_000
 """Maximum number of parts that wait for replies; the oldest ends for a newer one."""
+AS_BEFORE: Final = 60.0
+"""Seconds for which requests are subscriptions after one that was not answered by every publisher. Publishers before
+1.7 of the wire answer only these. Then they are messages again."""
 MAX_UUIDS: Final = 1000
 """Maximum number of publishers whose replies to one part are remembered. A program can invent any number."""
 SUBSCRIBE: Final = b"\1"
@@ -68,11 +71,18 @@ def _numbered(nonce: str, number: int) -> str:
 class _Open:
     """A part that waits for replies."""
 
-    def __init__(self, part: RequestPart, until: float) -> None:
+    def __init__(self, part: RequestPart, until: float, connections: int, *, subscribed: bool) -> None:
         self.part = part
         self.until = until
+        self.connections = connections
+        self.subscribed = subscribed
         self.missing: dict[str, set[str]] = {}
         """Publisher UUID -> the topics that its replies did not contain yet."""
+
+    @property
+    def subscriptions(self) -> list[bytes]:
+        """The subscriptions that end with it."""
+        return [self.part.private, self.part.request] if self.subscribed else [self.part.private]
 
     def answered_by(self, envelope: Envelope) -> None:
         assert envelope.hello is not None
@@ -87,24 +97,29 @@ class _Open:
 class PendingHellos:
     """The open hello requests of one subscriber. One thread.
 
-    ``subscribes``: a request is a subscription, which must end with the request. Publishers with keys need that: ZeroMQ
-    lets their sockets read no other message (:mod:`.keyed_publisher`).
+    ``subscribes``: each request is a subscription, which must end with the request. Publishers with keys need that:
+    ZeroMQ lets their sockets read no other message (:mod:`.keyed_publisher`).
     """
 
     def __init__(self, answer_time: float, *, subscribes: bool) -> None:
         self._answer_time = answer_time
         self._subscribes = subscribes
+        self._as_before = float("-inf")
+        """Until when requests are subscriptions."""
         self._open: dict[str, _Open] = {}
 
-    def request(self, part: RequestPart, now: float) -> tuple[list[bytes], list[bytes]]:
+    def request(self, part: RequestPart, now: float, connections: int = 0) -> tuple[list[bytes], list[bytes]]:
         """Return (the messages to send, in this order; the subscriptions that end). A second request with the same
-        nonce replaces the first, and one above the maximum the oldest one."""
+        nonce replaces the first, and one above the maximum the oldest one. ``connections``: number of connections that
+        have begun or ended until now; 0 when none is open.
+        """
         before = self._open.pop(part.nonce, None)
         if before is None and len(self._open) >= MAX_OPEN:
             before = self._open.pop(next(iter(self._open)))
-        self._open[part.nonce] = _Open(part, now + self._answer_time)
-        sent = [SUBSCRIBE + part.private, (SUBSCRIBE if self._subscribes else b"") + part.request]
-        return sent, [] if before is None else self._subscriptions(before.part)
+        subscribed = self._subscribes or now < self._as_before
+        self._open[part.nonce] = _Open(part, now + self._answer_time, connections, subscribed=subscribed)
+        sent = [SUBSCRIBE + part.private, (SUBSCRIBE if subscribed else b"") + part.request]
+        return sent, [] if before is None else before.subscriptions
 
     def has(self, nonce: str) -> bool:
         """Whether a part with this nonce waits for replies."""
@@ -124,24 +139,23 @@ class PendingHellos:
         ended: list[bytes] = []
         if 0 < publishers <= done:
             del self._open[hello.nonce]
-            ended = self._subscriptions(found.part)
+            ended = found.subscriptions
         if hello.nonce != found.part.asked:
             envelope = msgspec.structs.replace(envelope, hello=msgspec.structs.replace(hello, nonce=found.part.asked))
         return envelope, ended
 
-    def expired(self, now: float) -> Iterator[bytes]:
-        """Remove expired requests; yield the subscriptions that end."""
+    def expired(self, now: float, connections: int = 0) -> Iterator[bytes]:
+        """Remove expired requests; yield the subscriptions that end. ``connections``: as above."""
         # Insertion order is the order of the deadlines.
         while self._open:
             nonce, oldest = next(iter(self._open.items()))
             if oldest.until > now:
                 return
             del self._open[nonce]
-            yield from self._subscriptions(oldest.part)
+            if connections and connections == oldest.connections and not oldest.subscribed:
+                self._as_before = now + AS_BEFORE
+            yield from oldest.subscriptions
 
     def next_time(self) -> float:
         """The time at which the next request expires."""
         return next(iter(self._open.values())).until if self._open else float("inf")
-
-    def _subscriptions(self, part: RequestPart) -> list[bytes]:
-        return [part.private, part.request] if self._subscribes else [part.private]

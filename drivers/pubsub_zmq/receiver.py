@@ -128,10 +128,15 @@ class Receiver:
                 self._health.removed(what)
                 self._failing.discard(what)
         while self._parts:
-            messages, ended = self._pending.request(self._parts.popleft(), time.monotonic())
+            messages, ended = self._pending.request(self._parts.popleft(), time.monotonic(), self._connections())
             for message in messages:
                 sub.send(message)
             self._unsubscribe(sub, ended)
+
+    def _connections(self) -> int:
+        """Number of connections that have begun or ended until now; 0 when none is open."""
+        counts = self._health.counts
+        return counts["connected"] + counts["disconnected"] if self._health.up else 0
 
     def _connect(self, sub: "zmq.Socket[bytes]", address: str) -> None:
         expected = None if self._pins is None else self._pins.get(address)
@@ -254,5 +259,5 @@ class Receiver:
             for address in gone.addresses:
                 self._disconnect(sub, address)
                 self._connect(sub, address)
-        self._unsubscribe(sub, list(self._pending.expired(now)))
+        self._unsubscribe(sub, list(self._pending.expired(now, self._connections())))
         return min(self._pending.next_time(), self._health.next_time())

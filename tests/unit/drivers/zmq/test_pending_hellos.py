@@ -9,7 +9,7 @@ from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.model import ALL, ZERO
 from pubsub_lib.errors import InvalidValueError
 from pubsub_zmq import pending_hellos
-from pubsub_zmq.pending_hellos import PendingHellos, RequestPart, parts_of
+from pubsub_zmq.pending_hellos import AS_BEFORE, PendingHellos, RequestPart, parts_of
 
 UUIDS = ("aa" * 16, "bb" * 16)
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=60)
@@ -102,6 +102,34 @@ def test_publishers_without_keys_keep_nothing_of_a_hello_request() -> None:
     pending.request(third, 0.0)
     assert pending.answered(hello(UUIDS[0], "n", "b"), 1)[1] == [second.private]
     assert list(pending.expired(5.0)) == [third.private]
+
+
+def is_message(pending: PendingHellos, now: float) -> bool:
+    """Whether the next request, which is answered, is no subscription."""
+    made = part(f"at {now}", "a")
+    messages, _ = pending.request(made, now, 1)
+    pending.answered(hello(UUIDS[0], made.nonce, "a"), 1)
+    return messages[1] == made.request
+
+
+def test_publisher_that_does_not_answer_is_asked_as_older_ones_need() -> None:
+    pending = PendingHellos(5.0, subscribes=False)
+    silent = part("n", "a", "b")
+    pending.request(silent, 0.0, 1)
+    pending.answered(hello(UUIDS[0], "n", "a", "b"), 2)  # one of two
+    assert list(pending.expired(5.0, 1)) == [silent.private]
+    old = part("o", "a")
+    assert pending.request(old, 5.0, 1) == (begins(old), [])
+    assert pending.answered(hello(UUIDS[0], "o", "a"), 1)[1] == ends(old)
+    assert [is_message(pending, now) for now in (6.0, 4.9 + AS_BEFORE, 5.0 + AS_BEFORE)] == [False, False, True]
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 0), (0, 1), (1, 0), (1, 2)])
+def test_connection_that_ended_meanwhile_is_no_sign_of_an_older_publisher(begin: int, end: int) -> None:
+    pending = PendingHellos(5.0, subscribes=False)
+    pending.request(part("n", "a"), 0.0, begin)
+    assert list(pending.expired(5.0, end))
+    assert is_message(pending, 6.0)
 
 
 def test_repeated_hello_request_replaces_the_first_and_its_subscriptions() -> None:
