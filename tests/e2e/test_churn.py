@@ -1,0 +1,133 @@
+"""Clients that make and end hello requests, or connections, as fast as they can do not silence a service for others.
+
+Meanwhile ``/ready`` is true: it says "ready" only while changes arrive. A service without its guard shows that it also
+says so when they do not.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+from _processes import poll
+
+from pubsub_lib import Store
+from tests.e2e.service_host import LONG, Host, Watched, write
+from tests.e2e.silence import HANGS, Excuses, Observer
+from tests.e2e.warm_start import Running
+from tests.unit.drivers.zmq.strangers import GREETING, READY
+from tests.unit.drivers.zmq.test_buckets import random_names
+from tests.unit.drivers.zmq.test_inflow_guard import churn
+from tests.unit.drivers.zmq.world import world
+
+SCRIPT = str(Path(__file__).with_name("service_noting.py"))
+GAP = 1.0
+"""Seconds for which the others may receive nothing."""
+HANG = 2.0
+"""Seconds after which ``/ready`` must say that nothing is sent, see ``max_sending`` of a driver."""
+SLACK = 1.0
+SECONDS = 10.0
+LEAVER = """
+import socket, sys
+port, hello = int(sys.argv[1]), bytes.fromhex(sys.argv[2])
+print("begins", flush=True)
+while True:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as bare:
+            bare.sendall(hello)
+            answer = b""
+            while b"XPUB" not in answer:
+                answer += bare.recv(1000) or b"XPUB"
+            bare.sendall(b"\\0\\4\\1Bxx")
+    except OSError:
+        continue
+"""
+"""Connects, subscribes and leaves. After ``max_connections``, or while the publisher holds, it is dropped."""
+
+
+@contextmanager
+def leaving(address: str) -> Iterator[None]:
+    """A client that connects, subscribes and leaves again and again, until the end of the block."""
+    command = [sys.executable, "-c", LEAVER, address.rpartition(":")[2], (GREETING + READY).hex()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"begins\n"
+            yield
+            assert child.poll() is None
+        finally:
+            child.kill()
+
+
+@contextmanager
+def following(address: str, worker: Running) -> Iterator[None]:
+    """A subscriber of many topics, from when the service has its subscriptions until the end of the block."""
+    with world() as on:
+        many = on.listener(*random_names(10_000), "t0", to=(address,))
+        many.wait_for_message(lambda: write(worker, 2), "t0")
+        yield
+
+
+Attack = Callable[[str], AbstractContextManager[None]]
+LIMITS = ("paused", "ended", "unread", "unfinished")
+"""Counters of what the service does against a client that sends too much."""
+ATTACKS: dict[str, tuple[Attack, tuple[str, ...], int]] = {
+    "hello requests": (churn, LIMITS, 1),
+    "connections": (lambda address: leaving(address), ("connected",), 200),
+}
+"""Each with counters of the service, and how much they must grow at least: then the attack works."""
+
+
+def counted(host: Host, names: tuple[str, ...]) -> float:
+    return sum(host.metric("sending_total", each) for each in names)
+
+
+@pytest.fixture
+def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
+    found = Host(tmp_path / "host", sqlite_url, max_idle_time=10.0)  # no polling ends a silence
+    yield found
+    found.close()
+
+
+def started(host: Host, guard: str) -> Excuses:
+    """Start the service; measure its sending thread."""
+    noted = host.config.with_name("thread")
+    noted.write_text("")
+    host.program = [SCRIPT, str(noted), guard]
+    process = host.service()
+    assert poll(lambda: noted.read_text() != "", LONG)
+    return Excuses(process, int(noted.read_text()))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_churn_silences_no_replica_and_ready_is_true(attack: str, host: Host) -> None:
+    excuses = started(host, "guarded")
+    begin, counters, least = ATTACKS[attack]
+    worker = host.worker()
+    with Store(host.database) as store, Watched(host.settings) as watched, excuses:
+        watched.must_come_to(write(worker, 3), store)
+        observer = Observer(host, watched, worker)
+        before = counted(host, counters)
+        with following(host.settings.bind_address, worker), begin(host.settings.bind_address):
+            seen = observer.observe(SECONDS, lambda: counted(host, counters) >= before + least, excuses)
+        assert seen.longest() < GAP
+        assert seen.lies(HANG + SLACK, GAP) == []
+        watched.must_equal(store)
+    assert host.is_ready()
+
+
+@pytest.mark.long
+def test_ready_fails_while_hello_requests_silence_a_service_without_its_guard(host: Host) -> None:
+    excuses = started(host, "unguarded")
+    worker = host.worker()
+    with Store(host.database) as store, Watched(host.settings) as watched, excuses:
+        watched.must_come_to(write(worker, 3), store)
+        observer = Observer(host, watched, worker)
+        with churn(host.settings.bind_address):
+            seen = observer.observe(SECONDS, lambda: any(HANGS in each.text for each in observer.looks), excuses)
+        assert max(each.seconds for each in seen.waits) > HANG
+        assert seen.lies(HANG + SLACK, GAP) == []
+    assert poll(host.is_ready, LONG), "it is ready again"
