@@ -7,13 +7,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from _processes import poll
 
 from pubsub_lib import Store
+from pubsub_zmq.options import ZmqOptions
 from tests.e2e.service_host import LONG, Host, Watched, write
 from tests.e2e.warm_start import Running
 
@@ -71,19 +72,36 @@ STRANGER = """
 import sys, zmq
 stranger = zmq.Context().socket(zmq.SUB)
 stranger.setsockopt(zmq.SNDHWM, 0)
-stranger.setsockopt(zmq.RECONNECT_IVL, -1)
+stranger.setsockopt(zmq.RECONNECT_IVL, int(sys.argv[3]))
 stranger.connect(sys.argv[1])
-for number in range(4000):
+for number in range(int(sys.argv[2])):
     stranger.subscribe(f"{number:05}".encode() + bytes(1995))
 sys.stdin.read()
 """
-"""Subscribes to 8 MB, for which ZeroMQ needs 360 MB of memory."""
+"""Subscribes to topics of 2 kB, for each of which ZeroMQ needs 90 kB of memory. It connects again after this number of
+milliseconds (-1: never), and subscribes to all of them again.
+"""
+MANY = 20_000
+"""Such topics are 41 MB, for which ZeroMQ would need 1,840 MiB."""
+NEEDED = 67 * ZmqOptions().max_subscription_bytes // 2**20 + 131
+"""MiB of a service that has no transactions, as docs/security.md has them; far less than ``MemoryMax`` of the unit."""
 
 
-def resident(process: Running) -> int:
-    """MiB of a process."""
+@contextmanager
+def stranger(address: str, topics: int, reconnects: int) -> Iterator[None]:
+    """Such a client in its own process, until the end of the block."""
+    command = [sys.executable, "-c", STRANGER, address, str(topics), str(reconnects)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        try:
+            yield
+        finally:
+            child.kill()
+
+
+def resident(process: Running, what: str = "VmRSS") -> int:
+    """MiB of a process: now, or with "VmHWM" the most that it ever had."""
     status = Path(f"/proc/{process.pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) // 1024
+    return int(status.partition(f"{what}:")[2].split()[0]) // 1024
 
 
 @pytest.mark.long
@@ -94,12 +112,29 @@ def test_service_ends_a_stranger_with_many_subscriptions_and_returns_the_memory(
     with Store(host.database) as store, Watched(host.settings) as watched:
         watched.must_come_to(write(worker, 3), store)
         before = resident(service)
-        stranger = subprocess.Popen([sys.executable, "-c", STRANGER, host.settings.bind_address], stdin=subprocess.PIPE)
-        try:
+        with stranger(host.settings.bind_address, 4000, -1):  # 8 MB
             assert poll(lambda: host.metric("sending_total", "ended") > 0, LONG)
             assert poll(lambda: resident(service) < before + 60, LONG), (before, resident(service))
-        finally:
-            stranger.kill()
-            stranger.communicate()
         watched.must_come_to(write(worker, 3), store)
         assert host.is_ready()
+
+
+@pytest.mark.long
+def test_memory_is_within_its_bound_while_a_stranger_subscribes_to_41_mb(host: Host) -> None:
+    """With the default options."""
+    service = host.service()
+    worker = host.worker()
+    with Store(host.database) as store, Watched(host.settings) as watched:
+        watched.must_come_to(write(worker, 3), store)
+        before = resident(service)
+        with stranger(host.settings.bind_address, MANY, 100):
+            assert poll(lambda: ended(host) >= 1, LONG)
+        most = resident(service, "VmHWM")
+        assert before + 100 < most < NEEDED
+        watched.must_come_to(write(worker, 3), store)
+        assert host.is_ready()
+
+
+def ended(host: Host) -> float:
+    """The number of connections that the service ended for what they brought."""
+    return sum(host.metric("sending_total", each) for each in ("ended", "unread", "unfinished"))
