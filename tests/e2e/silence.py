@@ -1,4 +1,4 @@
-"""Measures, while clients attack a service, for how long the others received nothing, and what ``/ready`` said.
+"""Measures, while clients attack a service, for how long the others received nothing, and what ``/ready`` answered.
 
 On a busy machine most of such a time is waiting for a processor, of this program and of the service's sending thread.
 Both are measured and excused.

@@ -1,7 +1,7 @@
 """Clients that make and end hello requests, or connections, as fast as they can do not silence a service for others.
 
-Meanwhile ``/ready`` is true: it says "ready" only while changes arrive. A service without its guard shows that it also
-says so when they do not.
+Meanwhile ``/ready`` is true: it is 200 only while changes arrive. A service without its guard shows that it is 503 when
+they do not.
 """
 
 import subprocess
@@ -26,7 +26,7 @@ SCRIPT = str(Path(__file__).with_name("service_noting.py"))
 GAP = 1.0
 """Seconds for which the others may receive nothing."""
 HANG = 2.0
-"""Seconds after which ``/ready`` must say that nothing is sent, see ``max_sending`` of a driver."""
+"""Seconds after which ``/ready`` must be 503 when nothing is sent, see ``max_sending`` of a driver."""
 SLACK = 1.0
 SECONDS = 10.0
 LEAVER = """
