@@ -58,23 +58,24 @@ class RawSocket:
 
 
 class RawAsker:
-    """A raw socket that sends any hello requests, as subscriptions, to the publishers at these addresses.
+    """A raw socket that sends any hello requests to the publishers at these addresses: as messages, and other bytes as
+    subscriptions, because a publisher ends the connection of a message that is no hello request.
 
-    A SUB socket keeps its own subscriptions in a tree as deep as they are long, and ends the process when it is closed
-    with one of a megabyte. So it sends no longer ones: a publisher disconnects who does (ZMQ_MAXMSGSIZE).
+    An XSUB socket keeps its own subscriptions in a tree as deep as they are long, and ends the process when it is
+    closed with one of a megabyte. So it sends no longer ones: a publisher disconnects who does (ZMQ_MAXMSGSIZE).
     """
 
     LONGEST = 64 * 1024
 
     def __init__(self, addresses: tuple[str, ...]) -> None:
         self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.SUB)
+        self._socket = self._context.socket(zmq.XSUB)
         self._socket.setsockopt(zmq.LINGER, 0)
         for address in addresses:
             self._socket.connect(address)
 
     def __call__(self, frame: bytes) -> None:
-        self._socket.subscribe(frame[: self.LONGEST])
+        self._socket.send((b"" if frame[:1] == b"H" else b"\1") + frame[: self.LONGEST])
 
     def close(self) -> None:
         self._socket.close()

@@ -69,8 +69,8 @@ class Squatter:
                 self.sent += 1
                 continue
             frame = self._socket.recv()
-            if frame[:2] == b"\1H":
-                self._reply(frame[1:])
+            if frame[:1] == b"H" or frame[:2] == b"\1H":
+                self._reply(frame.removeprefix(b"\1"))
 
     def _reply(self, frame: bytes) -> None:
         try:

@@ -70,8 +70,9 @@ class Liar:
                 continue
             frame = self._socket.recv()
             # The subscription to the replies begins with the same bytes, and ends with NUL.
-            if frame[:2] == b"\1H" and frame[-1:] != b"\0" and self._lie == "nonce":
-                self._reply(codec.read_hello_request(frame[1:]).nonce)
+            asks = frame[:1] == b"H" or (frame[:2] == b"\1H" and frame[-1:] != b"\0")
+            if asks and self._lie == "nonce":
+                self._reply(codec.read_hello_request(frame.removeprefix(b"\1")).nonce)
 
     def _reply(self, nonce: str) -> None:
         link = self._link

@@ -42,6 +42,10 @@ class Garbage:
         kind = rng.choice((codec.EVERYTHING, b"H", b"P", b""))
         return kind + rng.randbytes(rng.choice((0, 1, 30, 3000)))
 
+    def request(self) -> bytes:
+        """Such a subscription as a subscriber's message, or a message that is none, such as a hello request."""
+        return self._rng.choice((b"\1", b"")) + self.subscription()
+
     def frames(self, prefix: bytes) -> list[bytes]:
         """Frames of a message, the first of which is a subscription of the receiver."""
         rng = self._rng
@@ -71,7 +75,7 @@ def run(task: HostileTask, send: Callable[[Message], None]) -> None:
     """Send garbage until the process is killed."""
     garbage = Garbage(task.seed)
     context = zmq.Context()
-    subscribers = [_connected(context, zmq.SUB, address) for address in task.addresses]
+    subscribers = [_connected(context, zmq.XSUB, address) for address in task.addresses]
     pushers = [_connected(context, zmq.PUSH, f"ipc://{path}") for path in task.hops]
     publisher = context.socket(zmq.XPUB) if task.port else None
     if publisher is not None:
@@ -83,7 +87,7 @@ def run(task: HostileTask, send: Callable[[Message], None]) -> None:
     send(Ready())
     while True:
         for subscriber, address in zip(subscribers, task.addresses, strict=True):
-            subscriber.setsockopt(zmq.SUBSCRIBE, garbage.subscription())
+            subscriber.send(garbage.request())
             _raw(address, garbage.raw())
         for pusher in pushers:
             _send(pusher, garbage.frames(codec.EVERYTHING))

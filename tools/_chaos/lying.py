@@ -149,9 +149,9 @@ def _requests(socket: "zmq.Socket[bytes]") -> list[HelloRequest]:
     found = []
     while socket.poll(0):
         frame = socket.recv()
-        if frame[:2] == b"\1H":
+        if frame[:1] == b"H" or frame[:2] == b"\1H":  # the second: a subscription, as of older replicas
             try:
-                found.append(codec.read_hello_request(frame[1:]))
+                found.append(codec.read_hello_request(frame.removeprefix(b"\1")))
             except FrameError:
                 pass  # the subscription to the replies, which begins with the same byte
     return found
