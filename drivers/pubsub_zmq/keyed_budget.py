@@ -87,7 +87,6 @@ class KeyedBudget(SubscriptionBudget):
         recent = now < self._correct_at + 2 * LONGEST_PAUSE
         self._pause = min(2 * self._pause, LONGEST_PAUSE) if recent else PAUSE
         self._correct_at = now + self._pause
-        self._ended = True  # the memory is returned when all connections have ended
         _log.warning(
             "subscriptions to %s still have %d bytes after connections were ended, over max_subscription_bytes (%d): "
             "every connection is made again; raise it in [pubsub_zmq] if they are those of replicas",

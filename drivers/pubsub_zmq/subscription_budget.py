@@ -25,6 +25,8 @@ TABLE: Final = 56
 child, or a table of pointers to more, with up to 256 entries of 8 bytes for the smallest and the largest byte and those
 between. A tree has at most one node with a table for each subscription, so all is at most 40 bytes of memory for each
 counted one. Without this number, prefixes of 4 bytes whose last bytes are 0 and 255 took 300 bytes for each."""
+WORTH: Final = 1_000_000
+"""Bytes of subscriptions, as they count, whose memory is returned when half of them have ended, for whatever cause."""
 PAUSE: Final = 1.0
 """Seconds before further connections are ended: the subscriptions of the first ones must be gone before."""
 REQUEST: Final = b"H"
@@ -66,7 +68,8 @@ class SubscriptionBudget:
         self._refused: set[int] = set()
         """Those that were ended for it: what they had sent before still arrives."""
         self._not_before = 0.0
-        self._ended = False
+        self._peak = 0
+        """The largest total since memory was returned."""
 
     def received(self, frame: "zmq.Frame", data: bytes) -> bool:
         """A message arrived: 1 and the prefix of a subscription, 0 and that of its end, or a hello request, for which
@@ -133,13 +136,13 @@ class SubscriptionBudget:
                     number,
                     self.address,
                 )
-        if self._ended and self.total <= self.maximum // 2:
-            self._ended = False
+        self._peak = max(self._peak, self.total)
+        if self._peak > WORTH and self.total <= self._peak // 2:
+            self._peak = self.total
             return_memory()
         chosen = self.excess(self.total, now)
         ended = sum(connections.end(each) for each in chosen)
         if chosen:
-            self._ended = True
             _log.warning(
                 "%d connections to %s were ended: all subscriptions together have %d bytes, over "
                 "max_subscription_bytes (%d); raise it in [pubsub_zmq] if they are those of replicas",

@@ -131,6 +131,7 @@ def test_memory_is_within_its_bound_while_a_stranger_subscribes_to_41_mb(host: H
             assert poll(lambda: ended(host) >= 1, LONG)
         most = resident(service, "VmHWM")
         assert before + 100 < most < NEEDED
+        assert poll(lambda: resident(service) < before + 60, LONG), (before, resident(service))
         watched.must_come_to(write(worker, 3), store)
         assert host.is_ready()
 

@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from pubsub_zmq.reading_progress import LEAST_FRAMING
-from pubsub_zmq.subscription_budget import PAUSE, TABLE, SubscriptionBudget
+from pubsub_zmq.subscription_budget import PAUSE, TABLE, WORTH, SubscriptionBudget
 from tests.unit.drivers.zmq.alone import must_pass_alone
 from tests.unit.drivers.zmq.world import Sender, eventually, world
 
@@ -88,6 +88,17 @@ def test_connection_that_sends_no_subscriptions_is_ended_once_for_all_that_it_se
     assert not made.received(Frame(0), b"")  # type: ignore[arg-type]
     made.enforce(0.0, connections)  # type: ignore[arg-type]
     assert connections.ended == [0, 0], "the descriptor belongs to another connection now"
+
+
+def test_memory_is_returned_once_when_half_of_the_subscriptions_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when their clients left by themselves."""
+    returned: list[int] = []
+    made, connections = SubscriptionBudget("tcp://127.0.0.1:1", 10 * WORTH), Connections()
+    monkeypatch.setattr("pubsub_zmq.subscription_budget.return_memory", lambda: returned.append(made.total))
+    for size in (2 * WORTH, -WORTH + 1, -1, -WORTH // 2, WORTH // 3, -WORTH // 2):
+        made.grow(size)
+        made.enforce(0.0, connections)  # type: ignore[arg-type]
+    assert returned == [WORTH]
 
 
 def resident(peak: bool = False) -> int:
