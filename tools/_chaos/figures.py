@@ -14,6 +14,7 @@ class ReplicaFigures(msgspec.Struct, frozen=True):
     staleness: float = 0.0
     latency: float = 0.0
     lies: int = 0
+    undone: int = 0
 
 
 class Figures:
@@ -60,4 +61,5 @@ class Figures:
             staleness=max((each.staleness for each in mine), default=0.0),
             latency=max((each.latency for each in mine), default=0.0),
             lies=sum(each.lies for each in mine),
+            undone=sum(each.undone for each in mine),
         )

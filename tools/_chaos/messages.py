@@ -112,10 +112,11 @@ class Followed(msgspec.Struct, frozen=True, tag=True):
     """What a replica's process got so far. Times in seconds.
 
     ``deliveries``: changes given to its handler that were committed while it followed; ``calls``: all calls, also for
-    the objects of full syncs; ``twice``: repeated calls for one version. ``staleness``: the longest that it reported
-    after its first sync; ``latency``: the longest from a commit to the handler. ``messages``: envelopes with links
-    that came from each service, or notifications of the database; ``polling``: whether it now polls the database.
-    ``lies``: calls of the handler for objects that were never committed.
+    the objects of full syncs; ``twice``: repeated calls for one version, without those that a changed history explains
+    (``undone``). ``staleness``: the longest that it reported after its first sync; ``latency``: the longest from a
+    commit to the handler. ``messages``: envelopes with links that came from each service, or notifications of the
+    database; ``polling``: whether it now polls the database. ``lies``: calls of the handler for objects that were never
+    committed.
     """
 
     deliveries: int = 0
@@ -126,6 +127,7 @@ class Followed(msgspec.Struct, frozen=True, tag=True):
     messages: Mapping[str, int] = {}
     polling: bool = True
     lies: int = 0
+    undone: int = 0
 
 
 class Finished(msgspec.Struct, frozen=True, tag=True):

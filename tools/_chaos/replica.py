@@ -13,6 +13,7 @@ from _routes.replica import Watch, sabotage
 
 from _chaos.messages import Finish, Finished, Followed, Message, Order, Ready, ReplicaTask
 from _chaos.plan import DATABASE, FALSE
+from _chaos.rollbacks import Rollbacks
 from pubsub_lib import Event, Replica, Settings
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import Record
@@ -29,6 +30,9 @@ class Figures:
 
     def __init__(self) -> None:
         self._watch = Watch(lambda _: None)
+        self._rollbacks = Rollbacks()
+        self._undone = 0
+        self.history_changed = self._rollbacks.history_changed
         self._staleness = 0.0
         self._latency = 0.0
         self._lies = 0
@@ -40,7 +44,10 @@ class Figures:
         if event.table == FALSE:
             self._lies += 1
             return
+        before = self._watch.twice
         self._watch(event)
+        if self._rollbacks.explains(event):
+            self._undone += self._watch.twice - before
         if event.written_at:
             _, latency = self._watch.latencies[-1]
             self._latency = max(self._latency, latency)
@@ -65,8 +72,8 @@ class Figures:
         """The figures so far."""
         watch = self._watch
         return Followed(
-            len(watch.latencies), watch.calls, watch.twice, self._staleness, self._latency, dict(self._messages),
-            self._polling, self._lies,
+            len(watch.latencies), watch.calls, watch.twice - self._undone, self._staleness, self._latency,
+            dict(self._messages), self._polling, self._lies, self._undone,
         )  # fmt: skip
 
 
@@ -93,7 +100,7 @@ def run(task: ReplicaTask, send: Callable[[Message], None], receive: Callable[[]
     replica = Replica(settings, task.topics or None)
     count_messages(replica, figures)
     with replica:
-        replica.on(None, figures)
+        replica.on(None, figures, on_history_changed=figures.history_changed)
         ended = threading.Event()
         reporting = threading.Thread(target=_report, args=(replica, figures, send, ended), daemon=True)
         reporting.start()

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from _chaos.crew import Ended
-from _chaos.plan import KINDS, ZMQ, Kind
+from _chaos.plan import KINDS, LIE, ZMQ, Kind
 
 KEPT: Final = 0
 DIFFERS: Final = 1
@@ -47,6 +47,8 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     latency: float
     lies: int
     """Calls of the handler for objects that were never committed."""
+    undone: int
+    """Repeated calls of the handler for a version that a changed history explains."""
     late: str
     from_database: Differences
 
@@ -128,6 +130,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def broken(self) -> list[tuple[int, str]]:
         """The exit code and a sentence for each failed check, the most important first."""
         found = [(DIFFERS, sentence) for row in self.replicas for sentence in row.broken()]
+        if not any(row.struck for row in self.faults if row.kind == LIE):
+            # Only a lie changes the history here: no database of a run loses commits.
+            found += [
+                (DIFFERS, f"the handler of {row.name} was called {row.undone} times again after a changed history")
+                for row in self.replicas
+                if row.undone
+            ]
         found += [(DIFFERS, sentence) for row in self.workers for sentence in row.broken()]
         found += [(DIFFERS, sentence) for sentence in self.dead]
         found += [(AUDITED, f"the audit: {problem}") for problem in self.audit_problems]
@@ -175,6 +184,9 @@ def show(report: Report, console: Console) -> None:
     lies = sum(row.lies for row in report.replicas)
     if lies:
         write(f"Handlers were called {lies:,} times for false changes and their corrections.")
+    undone = sum(row.undone for row in report.replicas)
+    if undone:
+        write(f"Handlers were called {undone:,} times again for a version, after a notice of a changed history.")
     longest = max(row.staleness for row in report.replicas)
     write(
         f"{report.changes:,} changes committed ({report.failed_attempts:,} attempts failed), {report.objects:,} "

@@ -240,6 +240,7 @@ def _replica_row(plan: Plan, crew: Crew, name: str, objects: comparison.Objects)
         staleness=figures.staleness,
         latency=figures.latency,
         lies=figures.lies,
+        undone=figures.undone,
         late=finished.late,
         from_database=comparison.of_replica(objects, topics, dump.read(crew.dump(name))),
     )

@@ -13,8 +13,9 @@ from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.compared_topics import MAX_COMPARED
 from pubsub_lib.core.digest import subtract
 from pubsub_lib.core.effects import StartSync
+from pubsub_lib.core.events import Event
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, ZERO, Full, Head, Want
+from pubsub_lib.core.model import ALL, ZERO, Full, Head, Heads, Want
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import NOTHING, StepResult
 from pubsub_lib.core.transitions import State
@@ -281,10 +282,12 @@ def test_failed_sync_is_retried() -> None:
 # -- another history -----------------------------------------------------------------------------------------------
 
 
-def read_again(replica_state: ReplicaState, history: History, now: float) -> list[StepResult]:
+def read_again(
+    replica_state: ReplicaState, history: History, now: float, reading: Heads | None = None
+) -> list[StepResult]:
     """The outcomes of all syncs to which a hello of another history leads."""
     request = replica_state.tick(now).hello_requests[0]
-    replica_state.feed(hello(history.reading(), nonce=request.nonce), now)
+    replica_state.feed(hello(reading or history.reading(), nonce=request.nonce), now)
     outcomes: list[StepResult] = []
     until = now + CALM.message_delay_window + 3.0
     while now < until:
@@ -384,6 +387,28 @@ def test_object_below_an_undone_delete_of_another_topic_comes_with_a_notice(vers
     point = kept.head("a")
     assert notified.history.points == {"a": (point, point)}, "the readings show only an undone delete"
     assert replica_state.tracker.counters.history_changes == 1
+
+
+def test_rule_h2_a_lie_in_one_topic_shows_an_older_object_of_a_topic_that_lags_again() -> None:
+    """The replica cannot know which deletes of the topic the other history contains: the lie came right after one."""
+    history = History()
+    history.one("b", "moved")
+    replica_state = start("a", "b", history=history)
+    left, came = history.commit(("b", "moved", None), ("a", "moved", "2"))
+    calls: list[Event] = []
+    for link in (came, history.one("a", "moved", None)):  # the message of the old topic is late
+        calls += replica_state.feed(envelope(link), 1.0).events
+    lie = history.restored(history.point.position, seed=7).one("a", "lie")
+    calls += replica_state.feed(envelope(lie), 1.0).events
+    history.one("a", "true")
+    of_topic = Heads(history.point, {"a": history.heads["a"]}, STORE)
+    (undone,) = [each for each in read_again(replica_state, history, 10.0, of_topic) if each.history is not None]
+    assert undone.history is not None, "the notice comes first"
+    assert undone.history.points == {"a": (lie.point, history.point)}
+    calls += [event for event in undone.events if event.key == "moved"]
+    calls += replica_state.feed(envelope(left), 20.0).events
+    moved = [(each.action, each.topic, each.version) for each in calls if each.key == "moved"]
+    assert moved == [("set", "a", 3), ("delete", "a", 4), ("create", "b", 1), ("delete", "b", 2)]
 
 
 def test_trimmed_changelog_makes_no_notice() -> None:

@@ -32,7 +32,7 @@ from pubsub_lib.testing.stream_proxy import TCP
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
 NONE = Differences(0, "")
-REPLICA = ReplicaRow("replica-1", False, (), 3, 20, 90, 120, 0, 1.5, 0.7, 0, "", NONE)
+REPLICA = ReplicaRow("replica-1", False, (), 3, 20, 90, 120, 0, 1.5, 0.7, 0, 0, "", NONE)
 GOOD = Report(
     seed=7,
     database="sqlite",
@@ -80,6 +80,11 @@ def changed(row: Any, **fields: Any) -> Any:
             "the handler of replica-1 was called 3 times again for a version",
         ),
         (
+            changed(GOOD, replicas=[changed(REPLICA, undone=2)]),
+            1,
+            "the handler of replica-1 was called 2 times again after a changed history",
+        ),
+        (
             changed(GOOD, workers=[WorkerRow("worker-1", "service-1", 1, 10, 9)]),
             1,
             "worker-1 committed 10 transactions, the store has 9",
@@ -122,6 +127,15 @@ def test_good_report_names_faults_starts_and_what_is_left_out() -> None:
     assert "90 deliveries; longest staleness 1.5 s; the services ended in 0.0 s." in shown
     assert shown.endswith("Every check passed.\n")
     assert json.loads(as_json(GOOD))["number_of_faults"] == 7
+
+
+def test_lie_that_struck_explains_calls_after_a_changed_history() -> None:
+    undone = changed(GOOD, replicas=[changed(REPLICA, undone=2)], faults=[FaultRow("lie", 2, 1, 1)])
+    assert undone.broken() == []
+    assert changed(undone, faults=[FaultRow("lie", 1, 0, 1)]).broken() != []
+    output = io.StringIO()
+    show(undone, Console(file=output, width=150))
+    assert "Handlers were called 2 times again for a version, after a notice of a changed history." in output.getvalue()
 
 
 def test_figures_are_sums_and_maxima_over_the_starts_of_a_participant() -> None:
