@@ -11,6 +11,7 @@ VERDICTS: Final = {
     "phantom": "received, but provably never sent",
     "misrouted": "received by a replica that had not subscribed to its topic",
     "phantom_publish": "sent, but the changelog has no such commit",
+    "phantom_commit": "handed over to a service and not sent, and the changelog has no such commit",
     "contradicted": "a publisher or a worker sent what the store does not contain (or a backup was restored)",
     "foreign_history": "the replica is at a position that the store, read later, does not have",
     "diverged": "the replica holds other objects than the changelog has, or lacks a change that it recorded",

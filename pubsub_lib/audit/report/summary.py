@@ -17,7 +17,7 @@ INCOMPLETE: Final = 32
 
 BITS: Final[Mapping[int, frozenset[str]]] = {
     LOSS: frozenset({"lost"}),
-    CORRUPT: frozenset({"corrupt", "phantom", "misrouted", "phantom_publish"}),
+    CORRUPT: frozenset({"corrupt", "phantom", "misrouted", "phantom_publish", "phantom_commit"}),
     DIVERGENCE: frozenset(
         {"missing", "stale", "wrong_value", "zombie", "chain_broken", "foreign_history", "diverged", "rot"}
     ),

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pubsub_lib.audit.rules import restores
 from pubsub_lib.audit.rules.base_tables import POINT, closed, hidden_at_publisher
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import hashed, lookup, observed, together
+from pubsub_lib.audit.spark.settled import hashed, lookup, settled, together
 
 COLUMNS: Final = (*POINT, "verdict")
 
@@ -22,16 +22,35 @@ def limits(events: DataFrame) -> DataFrame:
     )
 
 
+def absent(events: DataFrame, commits: DataFrame, sent_points: DataFrame) -> DataFrame:
+    """The points that the changelog would contain if they had been committed and not undone: POINT; ``sent_at`` and
+    ``sent_written``, null if it was not sent; ``p`` of the commit, null without a record of one; and ``survived``, the
+    least time of the commits at or above the position that the changelog has.
+    """
+    known, committed = lookup(limits(events)), commits.filter("committed")
+    recorded = commits.filter(~F.col("committed")).select(*POINT, "p")
+    sent = sent_points.select(*POINT, "sent_at", "sent_written")
+    found = (
+        together(sent.join(hashed(recorded), POINT, "full").join(known, "domain"))
+        .filter((F.col("position") > F.col("floor")) & (F.col("position") <= F.col("head")))
+        .join(hashed(committed.select(*POINT)), POINT, "left_anti")
+    )
+    return settled(restores.with_survivor(found.drop("floor", "head"), committed))
+
+
 def findings(
     rows: DataFrame,
     events: DataFrame,
     commits: DataFrame,
     sent_points: DataFrame,
+    missing: DataFrame | None,
     domains: DataFrame,
     intervals: DataFrame,
     settings: AuditSettings,
 ) -> DataFrame:
-    """Unpublished commits, phantom publications and broken chains, in the domains with a changelog."""
+    """Unpublished commits, phantom publications and commits, and broken chains, in the domains with a changelog.
+    ``missing``: see :func:`absent`; None: there are none.
+    """
     known = lookup(limits(events))
     about = lookup(domains.select("domain", "closed_until", "publisher_gaps", "sender_since"))
     committed = commits.filter("committed")
@@ -42,18 +61,16 @@ def findings(
         .filter(closed(F.col("p"), F.col("closed_until"), settings) & ~hidden_at_publisher(settings))
         .select(*POINT, F.lit("unpublished").alias("verdict"))
     )
-    phantom = (
-        together(sent_points.join(known, "domain"))
-        .filter((F.col("position") > F.col("floor")) & (F.col("position") <= F.col("head")))
-        .join(hashed(committed.select(*POINT)), POINT, "left_anti")
-    )
     found = unpublished.unionByName(_broken(rows, known))
-    phantom, any_phantom = observed(phantom.select(*POINT, "sent_at", "sent_written"), F.lit(True))
-    if not any_phantom:
+    if missing is None:
         return found
-    phantom = restores.with_restorable(phantom, events, committed, known, intervals, settings)
+    sent = missing.filter(F.col("sent_at").isNotNull())
+    sent = restores.with_restorable(sent, events, known, intervals, settings)
     verdict = F.when(F.col("restorable"), "unknown").otherwise("phantom_publish")
-    return found.unionByName(phantom.select(*POINT, verdict.alias("verdict")))
+    # No replica had to notice a restore that undid what was not sent.
+    of_commit = F.when(F.col("survived") > F.col("p"), "unknown").otherwise("phantom_commit")
+    unsent = missing.filter(F.col("sent_at").isNull()).select(*POINT, of_commit.alias("verdict"))
+    return found.unionByName(sent.select(*POINT, verdict.alias("verdict"))).unionByName(unsent)
 
 
 def rotten(events: DataFrame) -> DataFrame:

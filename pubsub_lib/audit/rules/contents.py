@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pubsub_lib.audit.rules.base_tables import POINT
 from pubsub_lib.audit.rules.stream_ids import STREAM
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.spark.settled import hashed, lookup, observed
+from pubsub_lib.audit.spark.settled import fulfilling, hashed, lookup
 
 WRITER, HOP, PUBLISHER, WIRE, POLLING, SYNC = "writer", "hop", "publisher", "wire", "polling", "sync"
 """Where a content changed: the detail of ``corrupt``."""
@@ -25,12 +25,15 @@ def different(low: Column, high: Column) -> Column:
     return F.coalesce(low != high, F.lit(False))
 
 
-def compared(sent_points: DataFrame, commits: DataFrame) -> tuple[DataFrame, bool]:
-    """The sent points, computed, with ``strange``: the content is not that of the commit. And whether there are any."""
+def compared(sent_points: DataFrame, commits: DataFrame) -> tuple[DataFrame, frozenset[str]]:
+    """The sent points, computed, with ``strange``: the content is not that of the commit; and ``stored``: the changelog
+    has the commit. And what is true of any of them: ``strange``, ``absent`` (not stored).
+    """
     low, high = F.least("sent_low", "low"), F.greatest("sent_high", "high")
-    of_commits = hashed(commits.select(*POINT, "low", "high"))
+    of_commits = hashed(commits.select(*POINT, "low", "high", "committed"))
     joined = sent_points.join(of_commits, POINT, "left").withColumn("strange", different(low, high))
-    return observed(joined.drop("low", "high"), F.col("strange"))
+    joined = joined.withColumn("stored", F.coalesce("committed", F.lit(False))).drop("low", "high", "committed")
+    return fulfilling(joined, {"strange": F.col("strange"), "absent": ~F.col("stored")})
 
 
 def evidence(rows: DataFrame, commits: DataFrame, sent_points: DataFrame) -> DataFrame:

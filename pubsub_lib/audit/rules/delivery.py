@@ -81,12 +81,15 @@ def delivery(
     intervals: DataFrame,
     applied: DataFrame,
     commits: DataFrame,
+    absent: DataFrame | None,
     stale: DataFrame,
     skews: DataFrame,
     domains: DataFrame,
     settings: AuditSettings,
 ) -> DataFrame:
-    """The delivery table without unrecorded items. ``applied``: the replicas' records with outcome applied or old."""
+    """The delivery table without unrecorded items. ``applied``: the replicas' records with outcome applied or old.
+    ``absent``: the points that the changelog lacks, and when it had another commit in the place (``survived``).
+    """
     joined = checkpointed(_with_receipts(expected, received(receipts), skews, stale, settings))
     joined = joined.withColumn("came", belated.came())
     too_late = F.coalesce(F.col("received_last") > F.col("p") + settings.reach, F.lit(False))
@@ -102,6 +105,10 @@ def delivery(
     if slow.isEmpty():
         return at_once
     slow = applications.with_applications(slow, applied, commits)
+    if absent is None:
+        slow = slow.withColumn("survived", F.lit(None).cast("bigint"))
+    else:
+        slow = slow.join(hashed(absent.select(*POINT, "survived")), POINT, "left")
     slow = slow.join(
         lookup(domains.select("domain", "closed_until", "publisher_gaps", "sender_since")), "domain", "left"
     )
@@ -250,7 +257,9 @@ def _second_table(settings: AuditSettings) -> Column:
     is_closed = closed(p, F.col("closed_until"), settings)
     publisher_gap = (F.col("kind") == "unpublished") & hidden_at_publisher(settings)
     at = F.col("asked_settled")
-    unproved = F.col("doubtful") & applications.applied_at(asked, settings).isNull()
+    unapplied = applications.applied_at(asked, settings).isNull()
+    unproved = F.col("doubtful") & unapplied
+    not_stored = F.coalesce(F.col("survived") <= p + settings.bound, F.lit(False)) & unapplied
     in_tail = F.coalesce(committed_at() <= asked["succeeded"] + settings.grace, F.lit(False))
     stopped = F.coalesce(asked["ended"] - skew < p + settings.bound, F.lit(False))
     where = (
@@ -271,6 +280,7 @@ def _second_table(settings: AuditSettings) -> Column:
         .when(F.col("asked_polled").isNotNull(), "late:")
         .when(branches.read_on_arrival(asked, at, skew, settings), "excused:covered")
         .when(branches.left_before(asked, skew), "excused:stopped")
+        .when(not_stored, "excused:not stored")
         .when(F.col("gap"), "unknown:gap")
         .when(unproved & is_closed, "unknown:gap")
         .when(unproved, "pending:")

@@ -29,7 +29,7 @@ from pubsub_lib.audit.rules import (
 from pubsub_lib.audit.rules.base_tables import HOSTS, RUN
 from pubsub_lib.audit.settings import AuditSettings, Listing
 from pubsub_lib.audit.spark.session import compiled, compiling
-from pubsub_lib.audit.spark.settled import checkpointed, fulfilling, hashed, kept, lookup, narrowed, observed, settled
+from pubsub_lib.audit.spark.settled import checkpointed, fulfilling, hashed, kept, lookup, narrowed, settled
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -130,7 +130,7 @@ def _findings(rows: DataFrame, events: DataFrame, known: "_Known", settings: Aud
     if not known.has_changelog:
         return rotten
     return changelog.findings(
-        rows, events, known.commits, known.sent_points, known.domains, known.intervals, settings
+        rows, events, known.commits, known.sent_points, known.absent, known.domains, known.intervals, settings
     ).unionByName(rotten)
 
 
@@ -154,6 +154,8 @@ class _Known(msgspec.Struct, frozen=True):
     intervals: DataFrame
     commits: DataFrame
     sent_points: DataFrame
+    absent: DataFrame | None
+    """See ``changelog.absent``; None: all that was recorded is in the changelog, or there is none."""
     skews: DataFrame
     histories: DataFrame
     stale: DataFrame
@@ -168,12 +170,15 @@ def _known(
     rows, events, overview, runs = split.rows, split.events, split.overview, split.runs
     polled = of_runs.polled
     intervals = split.intervals()
-    commits, strange = observed(commit_tables.commits(rows, settings), F.col("strange"))
+    commits, of_commits = fulfilling(
+        commit_tables.commits(rows, settings), {"strange": F.col("strange"), "absent": ~F.col("committed")}
+    )
     # The sent points are compared with commits and the changelog, and expected of polling replicas, only.
     has_changelog = "changelog" in kinds
     needs_points = has_changelog or bool(polled) or not commits.isEmpty()
     sent_points = commit_tables.sent_points(rows if needs_points else rows.limit(0), named=bool(polled))
-    sent_points, changed = contents.compared(sent_points, commits)
+    sent_points, of_sent = contents.compared(sent_points, commits)
+    lacks = has_changelog and "absent" in of_commits | of_sent
     raw_receipts = receipts.raw_receipts(rows, runs, intervals, settings)
     skews = settled(_all_skews(base_tables.skews(events, settings), overview, raw_receipts, rows, settings))
     topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
@@ -191,10 +196,11 @@ def _known(
         intervals=intervals,
         commits=commits,
         sent_points=sent_points,
+        absent=changelog.absent(events, commits, sent_points) if lacks else None,
         skews=skews,
         histories=settled(deciding_intervals.histories(intervals, topics)),
         stale=settled(receipts.stale(rows, events)),
-        evidence=contents.evidence(rows, commits, sent_points) if strange or changed else None,
+        evidence=contents.evidence(rows, commits, sent_points) if "strange" in of_commits | of_sent else None,
     )
 
 
@@ -246,6 +252,7 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
         known.intervals,
         applied,
         known.commits,
+        known.absent,
         known.stale,
         known.skews,
         known.domains,

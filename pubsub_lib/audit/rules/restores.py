@@ -16,15 +16,13 @@ HISTORY_CHANGED = "history changed"
 def with_restorable(
     points: DataFrame,
     events: DataFrame,
-    committed: DataFrame,
     floors: DataFrame,
     intervals: DataFrame,
     settings: AuditSettings,
 ) -> DataFrame:
-    """Adds ``restorable`` to points that were sent and are not in the changelog. ``floors``: the ``floor`` of each
-    domain. Not computed.
+    """Adds ``restorable`` to points that were sent and are not in the changelog, with ``survived`` (see
+    :func:`with_survivor`). ``floors``: the ``floor`` of each domain. Not computed.
     """
-    points = _with_survivor(points, committed)
     signs = lookup(_signs(events, floors).groupBy("domain").agg(F.collect_set("wall").alias("signs")))
     points = points.join(signs, "domain", "left")
     until = F.coalesce("drop_wall", "last_wall").alias("until")
@@ -38,7 +36,7 @@ def with_restorable(
     return points.withColumn("restorable", later & (F.coalesce(sign, F.lit(False)) | ~watched))
 
 
-def _with_survivor(points: DataFrame, committed: DataFrame) -> DataFrame:
+def with_survivor(points: DataFrame, committed: DataFrame) -> DataFrame:
     """Adds ``survived``: the least time of the commits at or above the position that the changelog has."""
     links = committed.select("domain", "position", "p")
     asked = points.select("domain", "position", F.lit(None).cast("bigint").alias("p")).distinct()

@@ -121,6 +121,8 @@ class Generator:
         """Decides about processes that are stopped for a while, apart from everything else."""
         self.incompletes = random.Random(f"incompletes of {domain}")
         """Decides about deltas that the store cannot give, and rot in it, apart from everything else."""
+        self.lies = random.Random(f"lies of {domain}")
+        """Decides about links that were never committed, apart from everything else."""
         self.arrivals: dict[str, list[tuple[int, dict[str, Any], dict[str, Any]]]] = defaultdict(list)
 
     def chance(self, share: float) -> bool:
@@ -155,7 +157,10 @@ class Generator:
             self.time += rng.choice((50, 200, 1000, 3000))
             if self.time >= self.last:
                 break
-            self._commit(writer, [each for each in services if each.alive(self.time)], replicas)
+            alive = [each for each in services if each.alive(self.time)]
+            self._commit(writer, alive, replicas)
+            if alive and self.lies.random() < 0.02 * self.faults:
+                self._lie(self.lies.choice(alive), replicas)
         for replica in replicas:
             self._replica(replica, followed[replica.run], replica.name in polling)
         self._marks()
@@ -252,6 +257,25 @@ class Generator:
             if self.chance(0.05):
                 continue
             self._publish(service, time + 1, self._changed(taken), replicas)
+
+    def _lie(self, service: Participant, replicas: list[Participant]) -> None:
+        """The service takes a link that was never committed, in the place of the last one, and perhaps sends it."""
+        rng, time = self.lies, service.thawed(self.time + self.lies.randrange(2, 30))
+        if not service.alive(time):
+            return
+        written = rng.choice((0, self.wall(self.time) - 1))
+        false = {**self.links[-1], "nonce": rng.getrandbits(40), "hash": rng.getrandbits(62), "written": written}
+        service.record(time, **false, outcome="taken", cause=service.name)
+        if rng.random() < 0.4:
+            return
+        uuid = f"u-{service.run}"
+        self.sequences[uuid, false["topic"]] += 1
+        numbered = {"service": service.name, "uuid": uuid, "sequence": self.sequences[uuid, false["topic"]]}
+        sent = {**false, **numbered, "outcome": "sent"}
+        service.record(time + 1, **sent)
+        for replica in replicas:
+            if rng.random() < 0.6:
+                self.arrivals[replica.run].append((time + rng.choice((2, 5, 200)), false, sent))
 
     def _changed(self, columns: dict[str, Any]) -> dict[str, Any]:
         """The columns of a link with another content, rarely; or those of a part of it."""

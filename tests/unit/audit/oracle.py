@@ -652,6 +652,8 @@ class Oracle:
             return verdict("excused", "covered")
         if interval.end < interval.until and end is not None and end - skew <= item.p:
             return verdict("excused", "stopped")
+        if self._is_not_stored(item) and not self._applications(item, interval):
+            return verdict("excused", "not stored")
         if self._hidden(item, interval, skew):
             return verdict("unknown", "gap")
         unproved = self._is_doubtful(item, interval) and (interval.base or 0) >= item.position
@@ -991,13 +993,17 @@ class Oracle:
         }
         sent = {(row.topic, row.position, row.nonce) for rows in self.publications.values() for row in rows}
         found = rotten
+        for point in self.commits.keys() - committed.keys() - sent:
+            if floor < point[1] <= head:
+                is_lost = self._survived(point[1]) > self._commit_p(point)
+                found.add(StoreFinding(*point, "unknown" if is_lost else "phantom_commit"))
         for item in self.items():
             point = (item.topic, item.position, item.nonce)
             certain = self.closed(item.p) and not self._hidden_at_publisher(item) and point not in sent
             if item.kind == "unpublished" and point in committed and certain:
                 found.add(StoreFinding(*point, "unpublished"))
         found |= {
-            StoreFinding(*point, "unknown" if self._may_be_restored(point, {*committed}, floor) else "phantom_publish")
+            StoreFinding(*point, "unknown" if self._may_be_restored(point, floor) else "phantom_publish")
             for point in sent
             if floor < point[1] <= head and point not in committed
         }
@@ -1011,7 +1017,25 @@ class Oracle:
                     found.add(StoreFinding(two.topic, two.position, two.nonce, "chain_broken"))
         return sorted(found)
 
-    def _may_be_restored(self, point: tuple[str, int, int], committed: set[tuple[str, int, int]], floor: int) -> bool:
+    @once
+    def _in_changelog(self) -> frozenset[tuple[str, int, int]]:
+        every = (row for row in self.rows if row.kind == "data" and row.outcome == "committed")
+        return frozenset((row.topic, row.position, row.nonce) for row in every)
+
+    @once
+    def _survived(self, position: int) -> float:
+        """When the store had certainly another commit at this position, or later ones."""
+        return min((self._commit_p(each) for each in self._in_changelog() if each[1] >= position), default=INFINITE)
+
+    def _is_not_stored(self, item: Item) -> bool:
+        """Whether the store lacked the change when it had to be in every replica."""
+        limits = [row for row in self.rows if row.kind == "changelog"]
+        if not limits or (item.topic, item.position, item.nonce) in self._in_changelog():
+            return False
+        floor, head = min(row.prev_position for row in limits), max(row.position for row in limits)
+        return floor < item.position <= head and self._survived(item.position) <= item.p + self.bound
+
+    def _may_be_restored(self, point: tuple[str, int, int], floor: int) -> bool:
         """Whether a restored backup may have replaced the history with this point."""
         sent = [
             row
@@ -1021,7 +1045,7 @@ class Oracle:
         ]
         p = min(row.wall for row in sent)
         committed_at = min([p, *(row.written for row in sent if row.written > 0)])
-        survived = min((self._commit_p(each) for each in committed if each[1] >= point[1]), default=INFINITE)
+        survived = self._survived(point[1])
         noticed = survived + self.bound + 2 * self.grace
         if survived <= committed_at:
             return False
@@ -1388,7 +1412,7 @@ class Oracle:
         bits = 0
         for bit, kinds in {
             1: {"lost"},
-            2: {"corrupt", "phantom", "misrouted", "phantom_publish"},
+            2: {"corrupt", "phantom", "misrouted", "phantom_publish", "phantom_commit"},
             4: {"missing", "stale", "wrong_value", "zombie", "chain_broken", "foreign_history", "diverged", "rot"},
             8: {"late"},
             16: {"duplicate_applied", "stale_applied"},

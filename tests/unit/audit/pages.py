@@ -19,8 +19,8 @@ SECOND = 1_000_000
 HOSTILE = '</script><script>window.harmed = 1</script><img src=x onerror="window.harmed = 1"><b>&amp;\''
 OF = {
     "phantom": "strays", "misrouted": "strays", "unpublished": "store", "phantom_publish": "store",
-    "chain_broken": "store", "missing": "state", "stale": "state", "wrong_value": "state", "zombie": "state",
-    "foreign_history": "state", "diverged": "state", "rot": "state",
+    "phantom_commit": "store", "chain_broken": "store", "missing": "state", "stale": "state", "wrong_value": "state",
+    "zombie": "state", "foreign_history": "state", "diverged": "state", "rot": "state",
 }  # fmt: skip
 FAULTS = [kind for kind in VERDICTS if kind not in ("ok", "excused", "pending", "behind")]
 

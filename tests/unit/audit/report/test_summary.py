@@ -8,9 +8,9 @@ from pubsub_lib.audit.report.summary import Balance, category, exit_code, nothin
 from pubsub_lib.audit.settings import AuditSettings
 
 BITS = [
-    ("lost", 1), ("corrupt", 2), ("phantom", 2), ("misrouted", 2), ("phantom_publish", 2), ("missing", 4), ("stale", 4),
-    ("wrong_value", 4), ("zombie", 4), ("foreign_history", 4), ("chain_broken", 4), ("diverged", 4),
-    ("rot", 4), ("late", 8), ("duplicate_applied", 16),
+    ("lost", 1), ("corrupt", 2), ("phantom", 2), ("misrouted", 2), ("phantom_publish", 2), ("phantom_commit", 2),
+    ("missing", 4), ("stale", 4), ("wrong_value", 4), ("zombie", 4), ("foreign_history", 4), ("chain_broken", 4),
+    ("diverged", 4), ("rot", 4), ("late", 8), ("duplicate_applied", 16),
     ("stale_applied", 16), ("unknown", 32), ("ok", 0), ("repaired", 0), ("excused", 0), ("pending", 0),
     ("reordered", 0), ("duplicate_dropped", 0), ("unpublished", 0), ("behind", 0),
 ]  # fmt: skip

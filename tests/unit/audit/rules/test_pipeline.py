@@ -18,7 +18,7 @@ from pubsub_lib.audit.report.summary import Balance, Coverage, Summary
 from pubsub_lib.audit.report.times import moment
 from pubsub_lib.journal.rows import Row
 from tests.scale import scaled
-from tests.unit.audit import clock_cases, drift_cases, late_cases, polled_cases, restart_cases, restore_cases
+from tests.unit.audit import clock_cases, drift_cases, late_cases, lie_cases, polled_cases, restart_cases, restore_cases
 from tests.unit.audit.conftest import LITTLE, MUCH, SETTINGS, Audit
 from tests.unit.audit.generator import BEGIN, BOUND, GRACE, HOUR, SILENCE, TORN, WINDOW, Generator, Participant
 from tests.unit.audit.oracle import Difference, Oracle, StoreFinding, Stray, Verdict
@@ -1161,6 +1161,7 @@ KNOWN = {
     **drift_cases.CASES,
     **late_cases.CASES,
     **polled_cases.CASES,
+    **lie_cases.CASES,
     **restart_cases.CASES,
     **restore_cases.CASES,
 }
