@@ -11,7 +11,7 @@ from _children import ChildError
 
 from _chaos.calm import Calm
 from _chaos.figures import Figures
-from _chaos.messages import Failed, Finish, Finished, Followed, Message, Ready, Stop, Wrote
+from _chaos.messages import Failed, Finish, Finished, Followed, Lied, Message, Ready, Stop, Wrote
 from _chaos.participant import Participant
 from _chaos.starting import Starter
 
@@ -50,6 +50,8 @@ class Crew:
         self.shutdown = 0.0
         """Seconds in which all services ended, one after the other."""
         self.figures = Figures()
+        self.lies: set[tuple[str, int, int]] = set()
+        """Topic, position and nonce of all links that liars sent."""
         self.finished: dict[str, Finished] = {}
         self.ended: list[Ended] = []
         self.services = starter.services()
@@ -162,6 +164,8 @@ class Crew:
                 self.figures.followed(name, start, message)
             case Finished():
                 self.finished[name] = message
+            case Lied():
+                self.lies.add(message.place)
             case Failed():
                 self._failed[name] = message
 

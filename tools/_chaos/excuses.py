@@ -4,7 +4,8 @@ A SIGKILL may cut the record that was being written, and a replica with a full d
 has the verdict ``unknown``, and bit 32. They are explained when the delivery falls into the time of such a fault of the
 same replica (or, for an unpublished change, of a service or worker); a SIGKILL only when a journal is cut. Full disks
 must show: without any ``unknown`` delivery the audit has missed the lost records. Lies must show, too: the audit names
-what was received or sent and never committed. No fault explains another bit.
+what was received or sent and never committed. A link that the changelog lacks must be one that a liar sent. No fault
+explains another bit.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,7 +33,9 @@ SUBSCRIPTIONS: Final = "lack the record of a subscription"
 """Of the audit's problem that a replica subscribed while its disk was full."""
 HOLES: Final = "are lost between others"
 """Of the audit's problem that a worker, service or relay sent messages while its disk was full."""
-FALSE_CHANGES: Final = frozenset({"corrupt", "phantom", "phantom_publish", "foreign_history"})
+ABSENT: Final = frozenset({"phantom_publish", "phantom_commit", "unknown"})
+"""The audit's verdicts about a link that the changelog lacks."""
+FALSE_CHANGES: Final = frozenset({"corrupt", "phantom", "phantom_publish", "phantom_commit", "foreign_history"})
 """The audit's verdicts about what a lie sent, and about what a replica showed until it was undone."""
 CONTRADICTED: Final = "contradicted"
 """The audit's verdict about a publisher that a replica or a service found to be lying."""
@@ -52,6 +55,35 @@ class Unknown(msgspec.Struct, frozen=True):
     name: str
     detail: str
     at: float
+
+
+Place = tuple[str, int, int]
+"""Topic, position and nonce of a link."""
+
+
+class Lies(msgspec.Struct, frozen=True):
+    """The lies of a run. ``struck``: their number. ``links``: all that liars sent. ``absent``: the audit's findings
+    about links that the changelog lacks, with their verdicts.
+    """
+
+    struck: int = 0
+    links: Collection[Place] = frozenset()
+    absent: Sequence[tuple[Place, str]] = ()
+
+    def unexplained(self, verdicts: Collection[str]) -> list[str]:
+        """A sentence for each finding about a link that no liar sent, and for lies without any evidence among all
+        ``verdicts`` of the audit. Nothing without a lie.
+        """
+        if not self.struck:
+            return []
+        found = [f"{verdict}: no liar sent {place}" for place, verdict in self.absent if place not in self.links]
+        if len(found) > MORE:
+            found = [*found[:MORE], f"no liar sent {len(found) - MORE} more links"]
+        evidence = {*FALSE_CHANGES, CONTRADICTED} & {*verdicts}
+        return found if evidence else [*found, f"{self.struck} lies left no evidence"]
+
+
+NO_LIES: Final = Lies()
 
 
 def unexplained_ends(ended: Iterable[Ended], plan: Plan, late: float) -> list[Ended]:
@@ -92,15 +124,13 @@ def unexplained_audit(
     began_at: float,
     late: float,
     left_out: Collection[str],
-    lies: int = 0,
+    lies: Lies = NO_LIES,
 ) -> list[str]:
     """A sentence for each result of the audit that no planned fault explains. ``began_at``: the start of the plan's
-    time, in Unix seconds. ``late``: as of ``unexplained_ends``. ``lies``: the number of those that struck.
+    time, in Unix seconds. ``late``: as of ``unexplained_ends``.
     """
-    verdicts = {count.verdict for count in summary.counts}
-    found = _faults(summary, FALSE_CHANGES if lies else frozenset())
-    if lies and not verdicts & {*FALSE_CHANGES, CONTRADICTED}:
-        found.append(f"{lies} lies left no evidence")
+    found = _faults(summary, FALSE_CHANGES if lies.struck else frozenset())
+    found += lies.unexplained([count.verdict for count in summary.counts])
     executed = [fault for fault in plan.faults if fault.kind not in left_out]
     full = [fault for fault in executed if fault.kind == DISK]
     if full and not unknown:
@@ -114,8 +144,9 @@ def unexplained_audit(
     found += [f"unknown ({each.detail}): {each.name} at {each.at:.3f}" for each in strange[:MORE]]
     if len(strange) > MORE:
         found.append(f"{len(strange) - MORE} more deliveries are unknown")
+    apart = {"delivery", "store"} if lies.struck else {"delivery"}  # judged one by one
     found += [f"{count.count} of {count.of} unknown: {count.detail}" for count in summary.counts
-              if count.verdict == "unknown" and count.of != "delivery"]  # fmt: skip
+              if count.verdict == "unknown" and count.of not in apart]  # fmt: skip
     lost_requests = [problem for problem in summary.problems if REQUESTS in problem]
     lost_records = [
         problem for problem in summary.problems if any(each in problem for each in (BEGINS, SUBSCRIPTIONS, HOLES))
@@ -132,7 +163,7 @@ def unexplained_audit(
     found += [
         f"the window of the first record of {each or 'the domain'} is not closed" for each in summary.open_domains
     ]
-    if not found and not unknown and not explicable:
+    if not found and not unknown and not explicable and not any(verdict == "unknown" for _, verdict in lies.absent):
         found.append("evidence is incomplete, and the summary does not name the reason")
     return found
 

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import zmq
 
-from _chaos.messages import LieTask, Message, Ready
+from _chaos.messages import Lied, LieTask, Message, Ready
 from _chaos.plan import FALSE
 from pubsub_lib import Settings, Store, Worker
 from pubsub_lib.core import codec, digest
@@ -93,14 +93,16 @@ def run(task: LieTask, send: Callable[[Message], None], wait: Wait = time.sleep)
         if task.port:
             lie = stack.enter_context(_publishing(task, lies))
         else:
-            lie = partial(_hand_over, stack.enter_context(Worker(settings, store)), lies)
+            lie = partial(_hand_over, stack.enter_context(Worker(settings, store)))
         ready = False
         while True:
             wait(PAUSE)  # the pace of the lies; nothing waits for it
             known = truth(store, task.service, task.topics)
             if known is None:
                 continue
-            lie(known)
+            link = lies.link(known.heads)
+            send(Lied((link.topic, link.point.position, link.point.nonce)))  # first: this process may be killed
+            lie(known, link)
             if not ready:
                 ready = True
                 send(Ready())
@@ -127,18 +129,17 @@ def _opened(url: str, wait: Wait) -> Store:
 
 
 @contextmanager
-def _publishing(task: LieTask, lies: Lies) -> Iterator[Callable[[Truth], None]]:
+def _publishing(task: LieTask, lies: Lies) -> Iterator[Callable[[Truth, Link], None]]:
     """A publisher; the function answers the hello requests, and sends one link."""
     with zmq.Context() as context, context.socket(zmq.XPUB) as socket:
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.XPUB_VERBOSE, 1)
         socket.bind(f"{TCP}127.0.0.1:{task.port}")
 
-        def lie(known: Truth) -> None:
+        def lie(known: Truth, link: Link) -> None:
             for request in _requests(socket):
                 hello = lies.hello(request, known.heads, known.position)
                 _send(socket, Envelope(task.service, known.uuid, ALL, 0, (), hello, known.store_id))
-            link = lies.link(known.heads)
             message = LinkMessage(link)
             _send(socket, Envelope(task.service, known.uuid, link.topic, 1, [message], None, known.store_id))
 
@@ -162,5 +163,5 @@ def _send(socket: "zmq.Socket[bytes]", envelope: Envelope) -> None:
     socket.send_multipart((bucketed(head) if envelope.messages else head, body))
 
 
-def _hand_over(worker: Worker, lies: Lies, known: Truth) -> None:
-    worker.hand_over([lies.link(known.heads)])
+def _hand_over(worker: Worker, _: Truth, link: Link) -> None:
+    worker.hand_over([link])

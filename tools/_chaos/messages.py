@@ -139,6 +139,12 @@ class Finished(msgspec.Struct, frozen=True, tag=True):
     """Table and key of the object that was corrupted."""
 
 
+class Lied(msgspec.Struct, frozen=True, tag=True):
+    """A liar is about to send this link. ``place``: its topic, position and nonce."""
+
+    place: tuple[str, int, int]
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """The process ends with an error; one sentence. ``error``: the type of the exception, or ""."""
 
@@ -147,4 +153,4 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 Order = Stop | Finish
-Message = Ready | Wrote | Followed | Finished | Failed
+Message = Ready | Wrote | Followed | Finished | Lied | Failed

@@ -20,7 +20,15 @@ from _chaos import brokers
 from _chaos.calm import CALM, Calm
 from _chaos.configuration import SOCKET, Configuration
 from _chaos.crew import Crew
-from _chaos.excuses import Unknown, unexplained_audit, unexplained_ends, unexplained_stops
+from _chaos.excuses import (
+    ABSENT,
+    Lies,
+    Place,
+    Unknown,
+    unexplained_audit,
+    unexplained_ends,
+    unexplained_stops,
+)
 from _chaos.plan import KINDS, LIE, Fault, Kind, Plan
 from _chaos.report import FaultRow, ReplicaRow, Report, WorkerRow
 from _chaos.schedule import Schedule
@@ -156,8 +164,9 @@ class Run:
         found = read_summary(folder)
         restarted = [name for name, each in crew.replicas.items() if each.starts > 1]
         unknown = list(unknown_of(folder))
+        lies = Lies(striking.struck[LIE], crew.lies, list(absent_of(folder)))
         sentences = unexplained_audit(
-            found, unknown, self._plan, crew.began_at, striking.latest, self._options.left_out, striking.struck[LIE]
+            found, unknown, self._plan, crew.began_at, striking.latest, self._options.left_out, lies
         )
         return sentences + unexplained_stops(audited.stopped, restarted)
 
@@ -218,6 +227,16 @@ def unknown_of(folder: Path) -> Iterator[Unknown]:
         found = pq.read_table(table, columns=["name", "detail", "p"], filters=[("verdict", "=", "unknown")])
         for row in found.to_pylist():
             yield Unknown(row["name"], row["detail"], row["p"] / 1e6)
+
+
+def absent_of(folder: Path) -> Iterator[tuple[Place, str]]:
+    """The links that the changelog lacks by an audit's tables, each with its verdict. Raises OSError."""
+    table = folder / "store"
+    if table.exists():
+        found = pq.read_table(table, columns=["topic", "position", "nonce", "verdict"])
+        for row in found.to_pylist():
+            if row["verdict"] in ABSENT:
+                yield (row["topic"], row["position"], row["nonce"]), row["verdict"]
 
 
 def fingerprint(faults: Sequence[Fault]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from _chaos.calm import Calm
 from _chaos.crew import Crew
-from _chaos.messages import Followed, Message, Ready, Wrote
+from _chaos.messages import Followed, Lied, Message, Ready, Wrote
 from _chaos.plan import DATABASE, Cast
 from _chaos.replica import Figures, count_messages
 from _patience import longest
@@ -89,6 +89,12 @@ def test_crew_knows_which_process_was_ready() -> None:
     assert crew.was_ready(storm)
     storm.starts = 2
     assert not crew.was_ready(storm)
+
+
+def test_crew_collects_the_links_of_all_liars() -> None:
+    crew = a_crew(("lie-1", 1, Lied(("t", 1, 2))), ("lie-2", 1, Lied(("t", 3, 4))), ("lie-2", 1, Lied(("t", 3, 4))))
+    crew.work(0.0)
+    assert crew.lies == {("t", 1, 2), ("t", 3, 4)}
 
 
 def test_replica_counts_links_of_messages_and_none_that_a_delta_brings(config: Settings, store: Store) -> None:

@@ -1,13 +1,14 @@
 """Which ends of processes and which results of the audit the planned faults of ``tools/chaos`` explain."""
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 from _chaos.__main__ import main
 from _chaos.crew import Ended
-from _chaos.excuses import Unknown, unexplained_audit, unexplained_ends, unexplained_stops
+from _chaos.excuses import Lies, Place, Unknown, unexplained_audit, unexplained_ends, unexplained_stops
 from _chaos.messages import Failed, WorkerTask
 from _chaos.plan import BROKER, DATABASE, Cast, Fault, Kind, Plan
 
@@ -35,6 +36,8 @@ def unexplained(of: Summary, unknown: list[Unknown], *faults: Fault, left_out: t
     return unexplained_audit(of, unknown, plan(*faults), BEGAN, 0.0, left_out)
 
 
+LINK, OTHER = ("topic-1", 7, 99), ("topic-1", 7, 98)
+"""Topic, position and nonce of a link that a liar sent, and of another one."""
 KILL = Fault(300.0, "kill", "replica-1", 2.0)
 KILL_ELSEWHERE = Fault(590.0, "kill", "worker-4", 1.0)
 FULL_DISK = Fault(300.0, "disk", "replica-1", 2.0)
@@ -232,10 +235,15 @@ def test_only_a_replica_that_was_started_again_may_have_stopped() -> None:
     ]
 
 
-def lied(*verdicts: str, exit_code: int = CORRUPT, lies: int = 1) -> list[str]:
-    """What no lie explains of these verdicts."""
-    found = summary(exit_code, counts=[Count("", "delivery", each, "", "", 1) for each in verdicts])
-    return unexplained_audit(found, [], plan(Fault(300.0, "lie", "service-1", 2.0, "worker")), BEGAN, 0.0, (), lies)
+def lied(
+    *verdicts: str, exit_code: int = CORRUPT, lies: int = 1, absent: Sequence[tuple[Place, str]] = ()
+) -> list[str]:
+    """What no lie explains of these verdicts, and of these links of the table of the store."""
+    counts = [Count("", "delivery", each, "", "", 1) for each in verdicts]
+    counts += [Count("", "store", each, "", "", 1) for _, each in absent]
+    fault = Fault(300.0, "lie", "service-1", 2.0, "worker")
+    all_lies = Lies(lies, {LINK} if lies else set(), absent)
+    return unexplained_audit(summary(exit_code, counts=counts), [], plan(fault), BEGAN, 0.0, (), all_lies)
 
 
 def test_lies_explain_what_was_never_committed_and_no_other_fault() -> None:
@@ -250,3 +258,19 @@ def test_lies_without_evidence_fail_the_run() -> None:
     assert lied("ok", exit_code=0) == ["1 lies left no evidence"]
     assert lied("ok", "contradicted", exit_code=0) == []
     assert lied("ok", exit_code=0, lies=0) == []
+
+
+@pytest.mark.parametrize("verdict", ["phantom_publish", "phantom_commit", "unknown"])
+def test_link_that_the_changelog_lacks_must_be_one_of_a_liar(verdict: str) -> None:
+    code = INCOMPLETE if verdict == "unknown" else CORRUPT
+    assert lied("ok", "contradicted", exit_code=code, absent=[(LINK, verdict)]) == []
+    assert lied("ok", "contradicted", exit_code=code, absent=[(LINK, verdict), (OTHER, verdict)]) == [
+        f"{verdict}: no liar sent ('topic-1', 7, 98)"
+    ]
+    assert lied("ok", exit_code=code, absent=[(LINK, verdict)], lies=0) != []
+
+
+def test_many_links_of_no_liar_are_not_named_one_by_one() -> None:
+    found = lied("ok", absent=[((f"topic-{number}", 7, 98), "phantom_publish") for number in range(9)])
+    assert len(found) == 4
+    assert found[-1] == "no liar sent 6 more links"

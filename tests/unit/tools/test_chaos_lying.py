@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from _chaos import lying
 from _chaos.lying import Lies, truth
-from _chaos.messages import LieTask, Message, Ready
+from _chaos.messages import Lied, LieTask, Message, Ready
 from _chaos.plan import FALSE
 from _processes import free_port, poll
 
@@ -91,10 +91,12 @@ def test_liar_at_the_address_of_a_service_is_believed_and_undone(sqlite_url: str
             raise Killed
 
     ready = threading.Event()
+    sent: list[Message] = []
 
     def send(message: Message) -> None:
-        assert isinstance(message, Ready)
-        ready.set()
+        sent.append(message)
+        if isinstance(message, Ready):
+            ready.set()
 
     def run() -> None:
         with pytest.raises(Killed):
@@ -116,3 +118,6 @@ def test_liar_at_the_address_of_a_service_is_believed_and_undone(sqlite_url: str
             ended.set()
             liar.join(LONG)
             assert poll(lambda: not replica.records(FALSE), LONG), "the lie was not undone"
+    assert isinstance(sent[0], Lied), "each link is reported before it is sent"
+    assert {type(each) for each in sent} == {Lied, Ready}
+    assert {each.place[:2] for each in sent if isinstance(each, Lied)} == {("t", 2)}

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from _chaos.configuration import SOCKET
 from _chaos.plan import Cast, Plan
-from _chaos.run import Options, Run, unknown_of
+from _chaos.run import Options, Run, absent_of, unknown_of
 from _databases import Database
 from _routes.progress import Progress
 from rich.console import Console
@@ -59,3 +59,14 @@ def test_unknown_deliveries_are_read_from_the_tables_of_the_audit(tmp_path: Path
     found = [(each.name, each.detail, each.at) for each in unknown_of(tmp_path)]
     assert found == [("replica-1", "gap", 1.5), ("replica-3", "unrecorded", 3.0)]
     assert list(unknown_of(tmp_path / "nothing")) == []
+
+
+def test_links_that_the_changelog_lacks_are_read_from_the_tables_of_the_audit(tmp_path: Path) -> None:
+    verdicts = ["unknown", "unpublished", "phantom_publish", "phantom_commit", "chain_broken", "rot"]
+    rows = {"topic": ["t"] * 6, "position": [*range(6)], "nonce": [9] * 6, "verdict": verdicts}
+    (tmp_path / "store").mkdir()
+    pq.write_table(pa.table(rows), tmp_path / "store" / "part-0.parquet")
+    assert list(absent_of(tmp_path)) == [
+        (("t", 0, 9), "unknown"), (("t", 2, 9), "phantom_publish"), (("t", 3, 9), "phantom_commit"),
+    ]  # fmt: skip
+    assert list(absent_of(tmp_path / "nothing")) == []
