@@ -110,11 +110,11 @@ polling and NOTIFY send none.
 ZeroMQ matches subscriptions by prefix. The closing NUL makes the match exact: a subscriber of `tenant-1` does not get
 `tenant-10`. Names contain no NUL. Every subscriber subscribes to `D` `00`, so that it receives the broadcast hellos of
 publishers that never sent on its topics. A subscriber of all topics subscribes to the single byte `D`, or, in buckets,
-`B`. Hello replies begin with another byte and the nonce of the request, so a replica receives only its own. They are
-not secret: a peer that subscribes to the single byte `H` receives the replies to all replicas, with the heads of the
-topics that each requested. A **hello request** is one frame that a replica's XSUB sends to all publishers: `H` nonce
-`00` and a msgpack array of topics. With keys, and of versions before 1.7, it is a subscription to these bytes. The
-publisher receives it on its XPUB, and replies under `H` nonce `00`, to which the replica subscribed before:
+`B`. Hello replies begin with another byte and the nonce of the request. A replica subscribes to two characters of the
+nonce, with keys to all of it, and drops replies to others. They are not secret: a peer that subscribes to the single
+byte `H` receives the replies to all replicas, with the heads of the topics that each requested. A **hello request** is
+one frame that a replica's XSUB sends to all publishers: `H` nonce `00` and a msgpack array of topics. With keys, and of
+versions before 1.7, it is a subscription to these bytes. The publisher receives it on its XPUB and then replies:
 
 ```text
 {hello_request}

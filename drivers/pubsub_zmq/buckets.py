@@ -22,6 +22,8 @@ SINCE: Final = 4
 EVERY_BUCKET: Final = b"B"
 """Prefix of every message with data: a subscriber of ``ALL`` subscribes to it."""
 _HEADER: Final = 3
+_REPLY_CHARACTERS: Final = 2
+_HEXADECIMAL: Final = frozenset(b"0123456789abcdef")
 _DATA: Final = codec.EVERYTHING[0]
 _BUCKET: Final = EVERY_BUCKET[0]
 _HELLOS: Final = b"\1" + codec.topic_frame(ALL)
@@ -36,6 +38,24 @@ def bucketed(head: bytes) -> bytes:
 def prefix_of(topic: str) -> bytes:
     """The prefix of the topic's bucket; for ``ALL`` that of all buckets."""
     return _prefix(topic.encode()) if topic else EVERY_BUCKET
+
+
+def reply_prefix(nonce: str) -> bytes:
+    """The prefix to which a subscriber without keys subscribes for the replies to a request. It matches those of other
+    nonces, too, which the subscriber drops; so there are few different ones, as nonces are hexadecimal.
+    """
+    return codec.private_frame(nonce[:_REPLY_CHARACTERS])[:-1]
+
+
+def is_few(prefix: bytes) -> bool:
+    """Whether this subscription is one of those that subscribers without keys make, of which there are 1,282: hellos,
+    buckets, and replies.
+    """
+    if prefix[:1] == EVERY_BUCKET:
+        return len(prefix) == 1 or (len(prefix) == _HEADER and prefix[1] >> 2 == 0x40 >> 2)
+    if prefix[:1] == codec.private_frame("")[:1]:
+        return len(prefix) == 1 + _REPLY_CHARACTERS and _HEXADECIMAL.issuperset(prefix[1:])
+    return prefix == codec.topic_frame(ALL)
 
 
 def is_bucketed(head: bytes) -> bool:

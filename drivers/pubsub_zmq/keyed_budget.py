@@ -24,6 +24,9 @@ class KeyedBudget(SubscriptionBudget):
     this, so :meth:`is_wrong` asks for one, but seldom, because every client must connect again.
     """
 
+    AUTOMATIC = 4 * 1024 * 1024
+    """Enough for 26,000 topics with names of 44 bytes."""
+
     def __init__(self, address: str, maximum: int) -> None:
         super().__init__(address, maximum)
         self.progress = ReadingProgress(KEYED_FRAMING)

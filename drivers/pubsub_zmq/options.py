@@ -48,14 +48,15 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = 10_000
     max_subscription_bytes: Annotated[
-        Annotated[int, Meta(ge=100_000, le=2**40)],
+        Annotated[int, Meta(ge=0, le=2**40)],
         option(
-            "Maximum size of all different subscriptions of a publisher's subscribers together; each counts 56 bytes "
-            "more than its topic (with keys 112). ZeroMQ needs up to 40 bytes of memory for each counted one. Above it "
-            "the connections that subscribed to most are ended. Replicas without keys subscribe to at most 1,024 "
-            "buckets of topics; with keys, 4 MiB are enough for 26,000 topics with names of 44 bytes."
+            "Maximum size of all different subscriptions of a publisher's subscribers together, without those to "
+            "buckets of topics, hellos and replies; each counts 56 bytes more than its topic (with keys 112). ZeroMQ "
+            "needs up to 40 bytes of memory for each counted one. Above it the connections that subscribed to most are "
+            "ended. 0: 8 KiB, because replicas without keys need none; with keys 4 MiB, which are enough for 26,000 "
+            "topics with names of 44 bytes. Raise it for replicas of versions before 1.4 of the wire."
         ),
-    ] = 4 * 1024 * 1024
+    ] = 0
     send_queue: Annotated[
         _Count,
         option(

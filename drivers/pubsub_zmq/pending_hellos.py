@@ -10,6 +10,7 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import MAX_HELLO_TOPICS
 from pubsub_lib.core.model import ALL
+from pubsub_zmq.buckets import reply_prefix
 
 MAX_OPEN: Final = 10_000
 """Maximum number of parts that wait for replies; the oldest ends for a newer one."""
@@ -32,7 +33,8 @@ class RequestPart(msgspec.Struct, frozen=True):
     asked: str
     topics: frozenset[str]
     private: bytes
-    """The prefix of the replies. It is subscribed to before the request is sent, which a publisher reads after it."""
+    """The prefix of the replies to this part alone. It, or that of several nonces, is subscribed to before the request
+    is sent, which a publisher reads after it."""
     request: bytes
 
 
@@ -82,7 +84,7 @@ class _Open:
     @property
     def subscriptions(self) -> list[bytes]:
         """The subscriptions that end with it."""
-        return [self.part.private, self.part.request] if self.subscribed else [self.part.private]
+        return [self.part.private, self.part.request] if self.subscribed else [reply_prefix(self.part.nonce)]
 
     def answered_by(self, envelope: Envelope) -> None:
         assert envelope.hello is not None
@@ -118,8 +120,10 @@ class PendingHellos:
             before = self._open.pop(next(iter(self._open)))
         subscribed = self._subscribes or now < self._as_before
         self._open[part.nonce] = _Open(part, now + self._answer_time, connections, subscribed=subscribed)
-        sent = [SUBSCRIBE + part.private, (SUBSCRIBE if subscribed else b"") + part.request]
-        return sent, [] if before is None else before.subscriptions
+        ended = [] if before is None else before.subscriptions
+        if subscribed:
+            return [SUBSCRIBE + part.private, SUBSCRIBE + part.request], ended
+        return [SUBSCRIBE + reply_prefix(part.nonce), part.request], ended
 
     def has(self, nonce: str) -> bool:
         """Whether a part with this nonce waits for replies."""

@@ -279,8 +279,8 @@ class ZmqPublisher(Publisher):
             frame = received.bytes
             if not self._budget.received(received, frame):
                 continue
-            # As a subscription (1) it is that of an older replica. The private prefix alone ends with NUL.
-            if frame[:1] == REQUEST or (frame[:2] == b"\1H" and frame[-1:] != b"\0"):
+            # As a subscription (1) it is that of an older replica; its nonce ends with NUL, and topics follow.
+            if frame[:1] == REQUEST or (frame[:2] == b"\1H" and b"\0" in frame[2:-1]):
                 self._sending["overflow"] += self._asks.put((frame.removeprefix(b"\1"),), descriptor_of(received))
             arrived = self._heads.subscribed(frame) or arrived
         if arrived:

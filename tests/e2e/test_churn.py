@@ -4,8 +4,6 @@ Meanwhile ``/ready`` is true: it is 200 only while changes arrive. A service wit
 they do not.
 """
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -17,7 +15,7 @@ from pubsub_lib import Store
 from tests.e2e.service_host import LONG, Host, Watched, write
 from tests.e2e.silence import HANGS, Excuses, Observer
 from tests.e2e.warm_start import Running
-from tests.unit.drivers.zmq.strangers import GREETING, READY
+from tests.unit.drivers.zmq.strangers import leaving
 from tests.unit.drivers.zmq.test_buckets import random_names
 from tests.unit.drivers.zmq.test_inflow_guard import churn
 from tests.unit.drivers.zmq.world import world
@@ -29,36 +27,6 @@ HANG = 2.0
 """Seconds after which ``/ready`` must be 503 when nothing is sent, see ``max_sending`` of a driver."""
 SLACK = 1.0
 SECONDS = 10.0
-LEAVER = """
-import socket, sys
-port, hello = int(sys.argv[1]), bytes.fromhex(sys.argv[2])
-print("begins", flush=True)
-while True:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as bare:
-            bare.sendall(hello)
-            answer = b""
-            while b"XPUB" not in answer:
-                answer += bare.recv(1000) or b"XPUB"
-            bare.sendall(b"\\0\\4\\1Bxx")
-    except OSError:
-        continue
-"""
-"""Connects, subscribes and leaves. After ``max_connections``, or while the publisher holds, it is dropped."""
-
-
-@contextmanager
-def leaving(address: str) -> Iterator[None]:
-    """A client that connects, subscribes and leaves again and again, until the end of the block."""
-    command = [sys.executable, "-c", LEAVER, address.rpartition(":")[2], (GREETING + READY).hex()]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-        try:
-            assert child.stdout is not None
-            assert child.stdout.readline() == b"begins\n"
-            yield
-            assert child.poll() is None
-        finally:
-            child.kill()
 
 
 @contextmanager
@@ -75,7 +43,7 @@ LIMITS = ("paused", "ended", "unread", "unfinished")
 """Counters of what the service does against a client that sends too much."""
 ATTACKS: dict[str, tuple[Attack, tuple[str, ...], int]] = {
     "hello requests": (churn, LIMITS, 1),
-    "connections": (lambda address: leaving(address), ("connected",), 200),
+    "connections": (leaving, ("connected",), 200),
 }
 """Each with counters of the service, and how much they must grow at least: then the attack works."""
 

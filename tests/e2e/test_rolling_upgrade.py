@@ -181,9 +181,9 @@ def test_begins_with_detects_changes_that_break_an_old_reader() -> None:
 def asked_by(subscriber: Subscriber, xpub: "zmq.Socket[bytes]", *, old: bool) -> None:
     """A replica asks by a message. An old publisher ignores it, and gets the next one in the form that it knows."""
     subscriber.request_hello("abc123", ["a"])
-    assert [xpub.recv() for _ in range(2)] == [b"\1Habc123\0", b"Habc123\0\x91\xa1a"]
+    assert [xpub.recv() for _ in range(2)] == [b"\1Hab", b"Habc123\0\x91\xa1a"]
     if old:
-        assert xpub.recv() == b"\0Habc123\0"
+        assert xpub.recv() == b"\0Hab"
         subscriber.request_hello("abc123", ["a"])
         assert [xpub.recv() for _ in range(2)] == [b"\1Habc123\0", b"\1Habc123\0\x91\xa1a"]  # as of 1.0
 

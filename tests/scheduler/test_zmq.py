@@ -14,7 +14,7 @@ from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Heads
 from pubsub_lib.errors import TransportError
-from pubsub_zmq.buckets import bucketed, is_bucketed, plain, prefix_of
+from pubsub_zmq.buckets import bucketed, is_bucketed, plain, prefix_of, reply_prefix
 from pubsub_zmq.options import ZmqOptions
 from tests.scheduler.explore import DEEP, World, explore
 from tests.scheduler.sockets import ControlledPublisher, ControlledSubscriber, doubled
@@ -93,7 +93,7 @@ def test_receiver_sends_hello_requests_at_once_after_subscribing_to_the_reply() 
         ]
         world.together(*asks, lambda: bench.deliver(envelope(History().one())))
         for nonce in ("n1", "n2"):
-            private, request = codec.private_frame(nonce), codec.hello_request_frame(nonce, ["t"])
+            private, request = reply_prefix(nonce), codec.hello_request_frame(nonce, ["t"])
             world.until(lambda asked=request: asked in bench.sub.sent, f"the hello request {nonce}", SOON)  # type: ignore[misc]
             order = bench.sub.sent.index
             world.check(order(b"\1" + private) < order(request), "the reply may come before its subscription")

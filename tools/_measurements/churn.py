@@ -77,7 +77,7 @@ def measure(options: argparse.Namespace) -> Findings:
             "connections": children.fork(leaver, address, options.seconds),
             "reconnection": children.fork(agents, address, options.agents, names, options.by_names),
         }
-        with closing(Sender(address)) as sender:
+        with closing(Sender(address, by_names=options.by_names)) as sender:
             for ready in (following, listening):
                 ready.receive(PATIENCE)
             yield one(sender, listening, "calm", sender.rest, float("inf"))
@@ -120,8 +120,9 @@ def random_names(count: int) -> list[str]:
 class Sender:
     """The publisher, with a thread that sends a message every ``TICK``, and one that asks how long a call lasts."""
 
-    def __init__(self, address: str) -> None:
-        made = ZmqDriver.publisher(DriverSettings(Limits(), bind_address=address))
+    def __init__(self, address: str, *, by_names: bool) -> None:
+        options = {"max_subscription_bytes": 2**30} if by_names else {}
+        made = ZmqDriver.publisher(DriverSettings(Limits(), bind_address=address, options=options))
         assert isinstance(made, ZmqPublisher)
         self._publisher = made
         self.longest_call = self.longest_send = self.most_work = 0.0

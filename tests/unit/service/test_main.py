@@ -26,7 +26,7 @@ from pubsub_lib.service import main as main_module
 from pubsub_lib.service.main import main, state_of
 from pubsub_zmq.backlog import MAX_UNREAD
 from pubsub_zmq.driver import ZmqDriver
-from pubsub_zmq.options import ZmqOptions
+from pubsub_zmq.keyed_budget import KeyedBudget
 from pubsub_zmq.unfinished import MAX_TOGETHER
 from tests.e2e.warm_start import Running, WarmProcess
 
@@ -494,7 +494,7 @@ def test_unit_bounds_memory_and_tasks_above_the_bounds_of_the_options() -> None:
     limits = Limits()
     transaction = limits.max_transaction_bytes + 200 * limits.max_transaction_changes
     # As docs/security.md has them.
-    needed = 67 * ZmqOptions().max_subscription_bytes + 4 * transaction + 131 * 2**20
+    needed = 67 * KeyedBudget.AUTOMATIC + 4 * transaction + 131 * 2**20
     needed += 32 * MAX_TOGETHER + 25 * MAX_UNREAD
     memory = unit["Service"]["MemoryMax"]
     assert memory.endswith("G")

@@ -73,3 +73,35 @@ def flood(address: str, connections: int, unit: bytes, repeats: int) -> Iterator
     finally:
         child.kill()
         child.communicate()
+
+
+LEAVER = """
+import socket, sys
+port, hello = int(sys.argv[1]), bytes.fromhex(sys.argv[2])
+print("begins", flush=True)
+while True:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as bare:
+            bare.sendall(hello)
+            answer = b""
+            while b"XPUB" not in answer:
+                answer += bare.recv(1000) or b"XPUB"
+            bare.sendall(b"\\0\\4\\1Bxx")
+    except OSError:
+        continue
+"""
+"""Connects, subscribes and leaves. After ``max_connections``, or while the publisher holds, it is dropped."""
+
+
+@contextmanager
+def leaving(address: str) -> Iterator[None]:
+    """A client that connects, subscribes and leaves again and again, until the end of the block."""
+    command = [sys.executable, "-c", LEAVER, address.rpartition(":")[2], (GREETING + READY).hex()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"begins\n"
+            yield
+            assert child.poll() is None
+        finally:
+            child.kill()

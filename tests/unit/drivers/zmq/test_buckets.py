@@ -16,8 +16,23 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.model import ALL, MAX_NAME_BYTES, ZERO
 from pubsub_lib.errors import FrameError
-from pubsub_zmq.buckets import BUCKETS, EVERY_BUCKET, SINCE, Heads, Topics, bucketed, is_bucketed, plain, prefix_of
-from tests.unit.drivers.zmq.test_inflow_guard import round_trip, work_of
+from pubsub_zmq.buckets import (
+    BUCKETS,
+    EVERY_BUCKET,
+    SINCE,
+    Heads,
+    Topics,
+    bucketed,
+    is_bucketed,
+    is_few,
+    plain,
+    prefix_of,
+    reply_prefix,
+)
+from pubsub_zmq.subscription_budget import TABLE, SubscriptionBudget
+from tests.unit.drivers.zmq.strangers import leaving
+from tests.unit.drivers.zmq.test_inflow_guard import MAX_WORK, round_trip, work_of
+from tests.unit.drivers.zmq.test_subscription_budget import stranger_with
 from tests.unit.drivers.zmq.world import PATIENCE, ROOT, RawSocket, Sender, envelope, eventually, world
 
 OLD = SINCE - 1
@@ -74,6 +89,26 @@ def test_message_matches_its_bucket_and_all_buckets_and_no_name(topic: str) -> N
 def test_wire_page_has_the_bytes_of_a_bucket() -> None:
     page = (ROOT / "docs" / "wire-format.md").read_text()
     assert f"begins with `{prefix_of('tenant-1').hex(' ')}`" in page
+
+
+def test_subscriptions_of_replicas_are_few_whatever_the_topics_and_nonces_are() -> None:
+    made = {each for topic in (ALL, *random_names(20_000)) for each in (prefix_of(topic), codec.topic_frame(ALL))}
+    made |= {reply_prefix(random.Random(each).randbytes(8).hex()) for each in range(5000)}
+    assert len(made) == BUCKETS + 2 + 256
+    assert all(map(is_few, made))
+    assert nodes(made) < 1400
+
+
+@pytest.mark.parametrize(
+    "prefix", [b"", b"D", b"Da\0", b"H", b"Ha", b"Habc", b"Hxy", b"Ha\0", b"B@", b"B@@@", b"B?a", b"BDa", b"x"]
+)
+def test_other_subscriptions_are_counted(prefix: bytes) -> None:
+    assert not is_few(prefix)
+
+
+def test_reply_matches_the_prefix_of_its_nonce() -> None:
+    assert codec.private_frame("abc").startswith(reply_prefix("abc"))
+    assert codec.private_frame("a").startswith(reply_prefix("a"))
 
 
 @pytest.mark.parametrize("head", [b"B", b"Bx", b"Bxx", b"Bxxa", b"Bxx\xff\0"])
@@ -304,3 +339,24 @@ def test_connections_that_end_together_do_not_silence_the_others_at_many_topics(
         eventually(lambda: sender.publisher.counters()["disconnected"] == ended + number, "all have ended")
         round_trip(sender, listener)
         assert work_of(sender) - before < number * 0.005
+
+
+def test_client_that_leaves_as_fast_as_it_can_does_not_silence_the_others_beside_one_with_all_that_is_allowed() -> None:
+    """With 5 MB of another client's subscriptions, each end took 0.33 s, and hundreds waited at a time."""
+    with world() as on:
+        sender = on.sender()
+        listener = on.listener("a", to=(sender.address,))
+        listener.wait_for_message(lambda: sender.send("a"), "a")
+        number = SubscriptionBudget.AUTOMATIC // (2000 + TABLE)  # of 2,000 bytes
+        with stranger_with(number, sender.address):
+            eventually(lambda: sender.publisher._budget.total >= 2000 * number, "its subscriptions are there")
+            before = sender.publisher.counters()["disconnected"]
+            costs: list[float] = []
+            with leaving(sender.address):
+                while sender.publisher.counters()["disconnected"] < before + 2000 or len(costs) < 20:
+                    work = work_of(sender)
+                    round_trip(sender, listener)
+                    costs.append(work_of(sender) - work)
+            assert sender.publisher._budget.total >= 2000 * number
+        assert max(costs) < MAX_WORK
+        assert sender.publisher.counters()["ended"] == 0

@@ -97,11 +97,11 @@ def test_unanswered_hello_request_expires() -> None:
 def test_publishers_without_keys_keep_nothing_of_a_hello_request() -> None:
     pending = PendingHellos(5.0, subscribes=False)
     first, second, third = part("n", "a"), part("n", "b"), part("m", "b")
-    assert pending.request(first, 0.0) == ([b"\1" + first.private, first.request], [])
-    assert pending.request(second, 0.0)[1] == [first.private]
+    assert pending.request(first, 0.0) == ([b"\1Hn", first.request], [])
+    assert pending.request(second, 0.0)[1] == [b"Hn"]
     pending.request(third, 0.0)
-    assert pending.answered(hello(UUIDS[0], "n", "b"), 1)[1] == [second.private]
-    assert list(pending.expired(5.0)) == [third.private]
+    assert pending.answered(hello(UUIDS[0], "n", "b"), 1)[1] == [b"Hn"]
+    assert list(pending.expired(5.0)) == [b"Hm"]
 
 
 def is_message(pending: PendingHellos, now: float) -> bool:
@@ -117,7 +117,7 @@ def test_publisher_that_does_not_answer_is_asked_as_older_ones_need() -> None:
     silent = part("n", "a", "b")
     pending.request(silent, 0.0, 1)
     pending.answered(hello(UUIDS[0], "n", "a", "b"), 2)  # one of two
-    assert list(pending.expired(5.0, 1)) == [silent.private]
+    assert list(pending.expired(5.0, 1)) == [b"Hn"]
     old = part("o", "a")
     assert pending.request(old, 5.0, 1) == (begins(old), [])
     assert pending.answered(hello(UUIDS[0], "o", "a"), 1)[1] == ends(old)
