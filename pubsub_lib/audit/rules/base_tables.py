@@ -20,7 +20,7 @@ ID: Final = ["sequence", "topic", "uuid", "domain"]
 """``sequence`` comes first: sorts compare the first column alone where it differs, and numbers are compared fastest."""
 POINT: Final = ["domain", "topic", "position", "nonce"]
 HOSTS: Final = ["domain", "replica_host", "publisher_host"]
-SYNCS: Final = "array<struct<number:bigint,position:bigint,wall:bigint,began:bigint,since:bigint>>"
+SYNCS: Final = "array<struct<number:bigint,position:bigint,wall:bigint,began:bigint,since:bigint,full:boolean>>"
 _EVENTS: Final = (
     "hello", "ask", "interest", "drop", "parent", "sync_begin", "sync_end", "listing", "changelog", "contradicted",
     "rot",
@@ -224,7 +224,8 @@ def _syncs(events: DataFrame, begun: DataFrame) -> DataFrame:
     done = done.join(hashed(started), [*RUN, "topic", "sequence"], "left")
     since = F.when(F.col("outcome") == "delta", F.coalesce("from_position", F.lit(0))).otherwise(F.lit(0))
     inside = _inside(begun, done, F.col("of_interval") == F.col("topic"), "until")
-    each = F.struct("number", "position", "wall", "began", since.cast("bigint").alias("since"))
+    full = (F.col("outcome") == "full").alias("full")
+    each = F.struct("number", "position", "wall", "began", since.cast("bigint").alias("since"), full)
     return inside.groupBy(*RUN, "topic", "begin").agg(F.sort_array(F.collect_list(each)).alias("syncs"))
 
 

@@ -243,6 +243,7 @@ def _continued(intervals: DataFrame, events: DataFrame, rows: DataFrame) -> Data
         F.col("opened").alias("wall"),
         F.lit(None).cast("bigint").alias("began"),
         F.lit(FOREVER).cast("bigint").alias("since"),
+        F.lit(False).alias("full"),
     )
     syncs = F.when(F.col("synced").isNotNull(), F.concat(F.array(base).cast(SYNCS), "syncs")).otherwise(F.col("syncs"))
     return joined.withColumn("syncs", syncs).select(*intervals.columns)

@@ -51,6 +51,15 @@ def sent_points(rows: DataFrame, *, named: bool) -> DataFrame:
     )
 
 
+def with_undone(items: DataFrame, commits: DataFrame) -> DataFrame:
+    """Adds ``undone``: whether a commit of any topic has the item's position and another nonce."""
+    low, high = F.min("nonce").alias("low_nonce"), F.max("nonce").alias("high_nonce")
+    nonces = commits.groupBy("domain", "position").agg(low, high)
+    other = (F.col("low_nonce") != F.col("nonce")) | (F.col("high_nonce") != F.col("nonce"))
+    joined = items.join(hashed(nonces), ["domain", "position"], "left")
+    return joined.withColumn("undone", F.coalesce(other, F.lit(False))).drop("low_nonce", "high_nonce")
+
+
 def only_sent(sent_points: DataFrame, commits: DataFrame) -> DataFrame:
     """The sent points without a recorded commit, as items for polling replicas. ``sent_points``: with names."""
     alone = sent_points.join(hashed(commits.select(*POINT)), POINT, "left_anti")

@@ -91,8 +91,11 @@ def _with_base(bases: Column, sync: Column) -> Column:
     before = F.coalesce(F.try_element_at(bases, F.lit(-1))["wall"], F.lit(FOREVER))
     # The base of a continued part is always in time.
     read = F.when(sync["since"] == FOREVER, -FOREVER).otherwise(F.coalesce(sync["began"], sync["wall"]))
+    # A first delta proves only what the replica knew before.
+    whole = sync["full"] | (sync["since"] == FOREVER)
+    position = F.when(whole, sync["position"]).otherwise(F.least(sync["since"], sync["position"]))
     base = F.struct(
-        sync["wall"].alias("wall"), before.alias("until"), sync["position"].alias("position"),
+        sync["wall"].alias("wall"), before.alias("until"), position.alias("position"),
         sync["number"].alias("number"), read.alias("read"),
     )  # fmt: skip
     return F.when(sync["wall"] < before, F.concat(bases, F.array(base))).otherwise(bases)
@@ -138,8 +141,9 @@ def with_intervals(
     - ``back``: whether the replica came back in time after the interval in question, and read nothing;
     - ``based``: whether any interval has a base; ``ended``: whether all have ended, if neither is there.
 
-    Of the syncs that cover the item, an interval has the least wall (``read``) and the begin of the first one
-    (``began``) until the horizon, and the times of the first one after it (``belated``).
+    An interval has the begin of the first sync that reached the item (``began``), and the least wall of those that
+    prove that the replica has it (``read``), until the horizon; and the same of those after it (``belated``).
+    ``items``: with ``undone``.
     """
     horizon = F.col("p") + settings.reach
     found = together(items.join(lookup(histories), HISTORY)).filter(F.col("opened") <= horizon)
@@ -217,30 +221,40 @@ def _of_key(intervals: DataFrame, name: str) -> DataFrame:
 
 
 def covers(position: Column) -> Callable[[Column], Column]:
-    """Whether a sync read the commit at a position."""
+    """Whether a sync reached a position, and did not begin there."""
     return lambda sync: (sync["position"] >= position) & (sync["since"] < position)
 
 
 def _covering(name: str, settings: AuditSettings) -> Callable[[Column], Column]:
-    """Whether a sync of an interval covers the item."""
+    """Whether a sync of an interval reached the item."""
     lows = F.col(name)["lows"]
     return lambda sync: covers(F.col("position"))(sync) & ~replaced(sync, lows, settings)
 
 
 def _with_times(interval: Column, horizon: Column) -> Column:
-    """The interval with the times of the syncs in ``covering`` in place of its syncs."""
+    """The interval with the times of the syncs in ``covering`` in place of its syncs. What a delta brought is shown by
+    the links that were applied, and not by its end; but it need not bring what a restore had undone.
+    """
     in_time = F.filter("covering", lambda sync: sync["wall"] <= horizon)
     later = F.filter("covering", lambda sync: sync["wall"] > horizon)
     times = F.transform(later, lambda sync: F.struct(sync["wall"].alias("wall"), sync["began"].alias("began")))
+    belated = F.struct(_read(later).alias("wall"), F.array_min(times)["began"].alias("began"))
     kept = ("run", "begin", "end", "until", "opened", "drop_wall", "ended", "succeeded", "continued")
     return F.when(
         interval.isNotNull(),
         F.struct(
             *(interval[name].alias(name) for name in kept),
-            F.array_min(F.transform(in_time, lambda sync: sync["wall"])).alias("read"),
+            _read(in_time).alias("read"),
             F.get(in_time, F.lit(0))["began"].alias("began"),
-            F.array_min(times).alias("belated"),
+            belated.alias("belated"),
         ),
+    )
+
+
+def _read(syncs: Column) -> Column:
+    """The least wall of the syncs that prove that the replica has the item."""
+    return F.array_min(
+        F.transform(F.filter(syncs, lambda sync: sync["full"] | F.col("undone")), lambda sync: sync["wall"])
     )
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.rules import applications, belated, branches, contents, deciding_intervals
 from pubsub_lib.audit.rules.base_tables import ID, POINT, closed, hidden_at_publisher, with_skew
-from pubsub_lib.audit.rules.commit_tables import only_sent, unpublished
+from pubsub_lib.audit.rules.commit_tables import only_sent, unpublished, with_undone
 from pubsub_lib.audit.rules.contents import different
 from pubsub_lib.audit.rules.later_intervals import committed_at
 from pubsub_lib.audit.rules.receipts import neighbours, received
@@ -100,7 +100,7 @@ def delivery(
         again = _with_receipts(some.select(*expected.columns, "came"), received(in_time), skews, stale, settings)
         joined = joined.filter(~too_late).unionByName(checkpointed(again))
     at_once = _judged(joined.filter("plain"), _delivered(settings, F.col("first.settled")))
-    undecided = joined.filter(~F.col("plain"))
+    undecided = with_undone(joined.filter(~F.col("plain")), commits)
     slow = checkpointed(deciding_intervals.with_intervals(undecided, histories, intervals, skews, settings))
     if slow.isEmpty():
         return at_once

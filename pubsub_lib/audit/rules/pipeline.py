@@ -230,7 +230,7 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
     publications = checkpointed(base_tables.publications(rest))
     streams = settled(receipts.sent_streams(publications))
     raw = receipts.raw_receipts(rest, known.runs, known.intervals, settings)
-    raw = receipts.grounded(raw, rows, known.events, known.runs) if known.skips else raw
+    raw = receipts.grounded(raw, rows, known.events, known.runs, known.commits) if known.skips else raw
     received = receipts.looked_up(checkpointed(receipts.receipts(raw, streams)), publications, streams)
     publishers = settled(unexpected_receipts.publishers(known.overview, known.runs))
     unsent = settled(unexpected_receipts.unsent(received, publishers, known.skews, known.domains, settings))

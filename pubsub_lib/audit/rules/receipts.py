@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.rules.base_tables import ID, RUN
+from pubsub_lib.audit.rules.commit_tables import with_undone
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.settled import hashed, lookup, partitioned, settled, together
 
@@ -46,9 +47,9 @@ def raw_receipts(rows: DataFrame, runs: DataFrame, intervals: DataFrame, setting
     return found.withColumn("astray", ~inside).drop("around", "around_all")
 
 
-def grounded(raw: DataFrame, rows: DataFrame, events: DataFrame, runs: DataFrame) -> DataFrame:
+def grounded(raw: DataFrame, rows: DataFrame, events: DataFrame, runs: DataFrame, commits: DataFrame) -> DataFrame:
     """The raw receipts, where ``outcome`` is empty for those that are old, and of which no earlier record of their run
-    shows that the replica was so far.
+    shows that the replica had the change.
     """
     chain = [*RUN, "chain"]
     everything = events.filter((F.col("kind") == "interest") & (F.col("topic") == "")).select(*RUN).distinct()
@@ -58,26 +59,46 @@ def grounded(raw: DataFrame, rows: DataFrame, events: DataFrame, runs: DataFrame
         joined = table.join(lookup(everything), RUN, "left")
         return joined.withColumn("chain", F.when(F.col("everything"), "").otherwise(F.col("topic"))).drop("everything")
 
-    claims = of_chain(raw.filter("outcome = 'old'").select(*RUN, "topic", "number", "position"))
+    about = (*RUN, "topic", "number", "position", "nonce")
+    claims = of_chain(raw.filter("outcome = 'old'").select(*about))
     applied = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("outcome") == "applied")
-    ).select(*RUN, "topic", "number", "position")
+    ).select(*about)
     begins = F.col("kind") == "sync_begin"
     ends = (F.col("kind") == "sync_end") & F.col("outcome").isin("delta", "full")
     reached = F.when(begins, F.col("prev_position")).otherwise(F.col("position"))
     synced = events.filter((F.col("side") == "replica") & (begins | ends))
-    synced = synced.select(*RUN, "topic", "number", reached.alias("position"))
+    synced = synced.select(*RUN, "topic", "number", reached.alias("position"), "nonce")
     shown = of_chain(applied.unionByName(synced)).join(hashed(claims.select(*chain).distinct()), chain, "left_semi")
     every = shown.withColumn("old", F.lit(False)).unionByName(claims.withColumn("old", F.lit(True)))
     before = Window.partitionBy(*chain).orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
     highest = F.max(F.when(~F.col("old"), F.col("position"))).over(before)
-    bare = every.withColumn("highest", highest).filter(
-        F.col("old") & F.coalesce(F.col("highest") < F.col("position"), F.lit(True))
-    )
+    short = F.coalesce(F.col("highest") < F.col("position"), F.lit(True))
+    bare = every.withColumn("highest", highest).filter("old").withColumn("short", short)
+    bare = with_undone(_with_proof(bare, applied, events), commits)
+    bare = bare.filter(F.when(F.col("undone"), F.col("short")).otherwise(~F.col("proved")))
     bare = bare.join(lookup(runs.select(*RUN, "gaps")), RUN)
     bare = bare.filter(~F.exists("gaps", lambda gap: gap["hi"] <= F.col("number")))
     marked = raw.join(hashed(bare.select(*RUN, "number", F.lit(True).alias("bare"))), [*RUN, "number"], "left")
     return marked.withColumn("outcome", F.when(F.col("bare"), "").otherwise(F.col("outcome"))).drop("bare")
+
+
+def _with_proof(claims: DataFrame, applied: DataFrame, events: DataFrame) -> DataFrame:
+    """Adds ``proved``: whether the same run had applied the link before, or a full sync had reached its position."""
+    point = [*RUN, "topic", "position", "nonce"]
+    applied = applied.join(hashed(claims.select(*point).distinct()), point, "left_semi")
+    firsts = applied.groupBy(*point).agg(F.min("number").alias("first_applied"))
+    fulls = events.filter((F.col("kind") == "sync_end") & (F.col("outcome") == "full"))
+    fulls = fulls.groupBy(*RUN, "topic").agg(F.collect_list(F.struct("number", "position")).alias("fulls"))
+    everything = fulls.filter(F.col("topic") == "").select(*RUN, F.col("fulls").alias("fulls_all"))
+    none = F.array().cast("array<struct<number:bigint,position:bigint>>")
+    covered = F.exists(
+        F.concat(F.coalesce("fulls", none), F.coalesce("fulls_all", none)),
+        lambda full: (full["number"] < F.col("number")) & (full["position"] >= F.col("position")),
+    )
+    joined = claims.join(hashed(firsts), point, "left").join(lookup(fulls), [*RUN, "topic"], "left")
+    proved = F.coalesce(F.col("first_applied") < F.col("number"), F.lit(False)) | covered
+    return joined.join(lookup(everything), RUN, "left").withColumn("proved", proved)
 
 
 def receipts(raw: DataFrame, streams: DataFrame) -> DataFrame:

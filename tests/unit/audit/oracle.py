@@ -35,12 +35,6 @@ class Interval(NamedTuple):
     reached: Row | None = None
     """Of a continued part: the record that shows what the replica had at its begin."""
 
-    @property
-    def base(self) -> int | None:
-        if self.reached is not None:
-            return self.reached.position
-        return self.syncs[0].position if self.syncs else None
-
 
 class Item(NamedTuple):
     kind: str
@@ -477,18 +471,27 @@ class Oracle:
         walls += [
             row.wall
             for row in interval.syncs
-            if self._covers(row, item.position)
+            if self._covers(row, item)
             and not self._replaced(item, interval, row.position, row.wall, row.number)
         ]
         return min(walls, default=None)
 
     def _is_taken(self, receipt: Row) -> bool:
-        """Whether the replica applied a received message, or had shown before that it was so far."""
+        """Whether the replica applied a received message, or had shown before that it has the change."""
         if receipt.outcome != "old":
             return receipt.outcome == "applied"
         if any(hi <= receipt.number for _, _, hi, _ in self.gaps(receipt.run)):
             return True
-        return self._reached(receipt.run, receipt.topic, receipt.number) >= receipt.position
+        if self._is_undone(receipt.position, receipt.nonce):
+            return self._reached(receipt.run, receipt.topic, receipt.number) >= receipt.position
+        return any(self._shows(row, receipt) for row in self.runs[receipt.run] if row.number < receipt.number)
+
+    def _shows(self, row: Row, receipt: Row) -> bool:
+        """Whether a record of a replica shows that it has a received change."""
+        if (row.kind, row.outcome) == ("sync_end", "full"):
+            return row.topic in (receipt.topic, "") and row.position >= receipt.position
+        point = (receipt.topic, receipt.position, receipt.nonce)
+        return (row.kind, row.outcome) == ("data", "applied") and (row.topic, row.position, row.nonce) == point
 
     def _reached(self, run: str, topic: str, number: int) -> int:
         """The highest position that a run's records before a number show of a topic."""
@@ -512,17 +515,27 @@ class Oracle:
         back = any(row.number > number and row.position < item.position for row in interval.syncs)
         return position >= item.position and wall < self._committed_at(item) - self.grace and back
 
+    def _base(self, interval: Interval) -> int | None:
+        """What the first sync shows that the replica has. Of a delta that is what it knew before."""
+        if interval.reached is not None:
+            return interval.reached.position
+        if not interval.syncs:
+            return None
+        first = interval.syncs[0]
+        return first.position if first.outcome == "full" else min(self._known_before(first), first.position)
+
     def _base_is_below(self, item: Item, interval: Interval) -> bool:
-        if interval.base is None:
+        base = self._base(interval)
+        if base is None:
             return False
         first = interval.opened if interval.reached is not None else interval.syncs[0]
         number = interval.begin if interval.reached is not None else first.number
-        replaced = self._replaced(item, interval, interval.base, first.wall, number)
-        return interval.base < item.position or replaced or self._is_doubtful(item, interval)
+        replaced = self._replaced(item, interval, base, first.wall, number)
+        return base < item.position or replaced or self._is_doubtful(item, interval)
 
     def _is_doubtful(self, item: Item, interval: Interval) -> bool:
         """Whether the record of an earlier sync than that of the base may be lost, and the item came after it."""
-        if interval.base is None or interval.reached is not None:
+        if self._base(interval) is None or interval.reached is not None:
             return False
         first = interval.syncs[0].number
         lost = any(hi > interval.begin and lo < first for lo, _, hi, _ in self.gaps(interval.run))
@@ -586,11 +599,23 @@ class Oracle:
                 return hop
         return ""
 
-    def _covers(self, end: Row, position: int) -> bool:
-        """Whether a sync read the commit at a position. A delta reads no commits before its begin."""
+    def _covers(self, end: Row, item: Item) -> bool:
+        """Whether a sync read the item. What a delta brought is shown by the links that the replica applied."""
         if end.outcome == "full":
-            return end.position >= position
-        return self._known_before(end) < position <= end.position
+            return end.position >= item.position
+        return self._known_before(end) < item.position <= end.position and self._is_undone(item.position, item.nonce)
+
+    def _is_undone(self, position: int, nonce: int) -> bool:
+        """Whether the position of a point was used again, after a restore."""
+        return any(each != nonce for each in self._nonces().get(position, ()))
+
+    @once
+    def _nonces(self) -> dict[int, set[int]]:
+        """The nonces of the commits of all topics, by position."""
+        found: dict[int, set[int]] = defaultdict(set)
+        for _, position, nonce in self.commits:
+            found[position].add(nonce)
+        return found
 
     def _polled(self, item: Item, interval: Interval) -> int | None:
         """The time when a polling replica recorded the item itself."""
@@ -628,7 +653,7 @@ class Oracle:
         candidates = [each for each in intervals if self._base_is_below(item, each)]
         candidates = [each for each in candidates if self._base_is_timely(item, each)] or candidates
         if not candidates:
-            if any(each.base is not None for each in intervals):
+            if any(self._base(each) is not None for each in intervals):
                 return verdict("excused", "covered")
             ends = [self._end(each) for each in intervals]
             if all(end is not None and end <= self.horizon(item.p) for end in ends):
@@ -656,7 +681,7 @@ class Oracle:
             return verdict("excused", "not stored")
         if self._hidden(item, interval, skew):
             return verdict("unknown", "gap")
-        unproved = self._is_doubtful(item, interval) and (interval.base or 0) >= item.position
+        unproved = self._is_doubtful(item, interval) and (self._base(interval) or 0) >= item.position
         if unproved and not self._applications(item, interval):
             return verdict("unknown", "gap") if self.closed(item.p) else verdict("pending")
         if item.kind == "unpublished" and self._hidden_at_publisher(item):
@@ -689,14 +714,17 @@ class Oracle:
     def _is_covered_later(self, item: Item, broken: Interval, intervals: list[Interval]) -> bool:
         """Whether the first sync of a later interval has the item."""
         later = intervals[intervals.index(broken) + 1 :]
-        firsts = [each.syncs[0] for each in later if each.reached is None and each.syncs]
         since = self._committed_at(item) - self.grace
-        return any(row.position >= item.position and row.wall >= since for row in firsts)
+        return any(
+            (self._base(each) or 0) >= item.position and each.syncs[0].wall >= since
+            for each in later
+            if each.reached is None and each.syncs
+        )
 
     def _is_back_without_a_sync(self, item: Item, stopped: Interval, intervals: list[Interval], skew: int) -> bool:
         """Whether the replica came back in time after this interval, and read nothing."""
         later = intervals[intervals.index(stopped) + 1 :]
-        if any(each.base is not None for each in later):
+        if any(self._base(each) is not None for each in later):
             return False
         p = item.p + skew
         for each in later:
@@ -714,7 +742,7 @@ class Oracle:
         covering = [
             row.wall
             for row in whole.syncs
-            if self._covers(row, item.position) and row.wall > self.horizon(item.p)
+            if self._covers(row, item) and row.wall > self.horizon(item.p)
         ]
         if not applied and not covering:
             return ("late", "", blame, "repair") if self._returned(item, name, interval) else None
@@ -744,9 +772,12 @@ class Oracle:
         """Whether a later interval of the replica began with a sync that has the item."""
         every = self.matching(item.topic, name, polling=item.kind == "polled")
         (place,) = [number for number, each in enumerate(every) if each[:3] == interval[:3]]
-        firsts = [each.syncs[0] for each in every[place + 1 :] if each.reached is None and each.syncs]
         since = self._committed_at(item) - self.grace
-        return any(row.position >= item.position and row.wall >= since for row in firsts)
+        return any(
+            (self._base(each) or 0) >= item.position and each.syncs[0].wall >= since
+            for each in every[place + 1 :]
+            if each.reached is None and each.syncs
+        )
 
     def _end(self, interval: Interval) -> int | None:
         if interval.dropped is not None:

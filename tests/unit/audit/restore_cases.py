@@ -125,6 +125,39 @@ def a_replica_misses_objects_after_a_restore(world: Scenario) -> list[Row]:
     return world.rows()
 
 
+@case(
+    {("repaired", "", "wire"): 2, ("repaired", "", "hop"): 2, ("unpublished", "", ""): 2, ("unknown", "", ""): 2}, 32
+)
+def messages_are_lost_and_undone_before_a_delta_could_bring_them(world: Scenario) -> list[Row]:
+    """The store does not contain them any more, so no delta can bring them."""
+    world.follow()
+    world.deliver(1)
+    world.publish()
+    world.publish()
+    world.time += 10
+    world.restore(1)
+    syncing(world, "history changed", "delta", 1, 1)
+    for _ in range(2):
+        world.hand(world.link())
+    world.sync(world.time + 50, "t", 3, after=1)
+    return world.rows()
+
+
+@case({("reordered", "", ""): 2, ("unknown", "", ""): 2}, 32)
+def messages_of_an_undone_history_arrive_after_the_restore(world: Scenario) -> list[Row]:
+    """They are old there, and no sync ever had them."""
+    world.follow()
+    world.deliver(1)
+    late = [world.publish(), world.publish()]
+    world.time += 10
+    world.restore(1)
+    syncing(world, "history changed", "full", position=1)
+    world.deliver(3)
+    for each in late:
+        world.receive(each, "old", at=world.time + 20)
+    return world.rows()
+
+
 def lose_after_restore(world: Scenario, delta: bool = False) -> None:
     """The store is restored below the replica's base, or below what a delta brought; a message is lost after that."""
     for _ in range(3):

@@ -21,6 +21,8 @@ class Scenario:
         """Added to the nonces of links: another number after each restore."""
         self.time = BEGIN + 1000
         self.heads: dict[str, tuple[int, int]] = {}
+        self.links: list[dict[str, Any]] = []
+        """The store's commits."""
         self.sequences: dict[tuple[str, str], int] = {}
         self.participants: list[Participant] = []
         self.writer = self.begin("writer", "w")
@@ -53,14 +55,29 @@ class Scenario:
         self, at: int, topic: str, position: int, replica: Participant | None = None, outcome: str = "delta",
         count: int = 1, after: int = 0,
     ) -> None:  # fmt: skip
-        """Record a sync. ``after``: the position that the replica knew at its begin."""
+        """Record a sync. ``after``: the position that the replica knew at its begin. A delta brings what the replica
+        has not applied, unless its ``count`` is 0.
+        """
         who = replica or self.replica
         number = len(who.events)
         who.record(at - 5, kind="sync_begin", topic=topic, sequence=number, cause="expired", prev_position=after)
+        for link in self._missing(who, topic, after, position) if outcome == "delta" and count else ():
+            who.record(at, **link, outcome="applied", cause="delta")
         who.record(
             at, kind="sync_end", topic=topic, sequence=number, outcome=outcome, position=position, nonce=position,
             count=count, size=count * 9,
         )  # fmt: skip
+
+    def _missing(self, who: Participant, topic: str, after: int, until: int) -> list[dict[str, Any]]:
+        """The links that a replica has not applied, after a position and up to another one."""
+        events = (event for _, event in who.events)
+        applied = {(event["topic"], event["position"]) for event in events if event.get("outcome") == "applied"}
+        return [
+            each
+            for each in self.links
+            if topic in (each["topic"], "") and (each["topic"], each["position"]) not in applied
+            if after < each["position"] <= until
+        ]
 
     def link(self, topic: str = "t", key: str = "k", action: str = "set") -> dict[str, Any]:
         """The next transaction, committed now."""
@@ -77,12 +94,14 @@ class Scenario:
             "changes": (ChangeRow("t", key, self.position, action, value, 9),),
         }  # fmt: skip
         self.store.record(BEGIN + 90_001, **columns, outcome="committed", cause="s")
+        self.links.append(columns)
         return columns
 
     def restore(self, position: int) -> None:
         """The store loses all commits above a position. Later ones have other nonces."""
         self.history += 100_000
         self.position = position
+        self.links = [each for each in self.links if each["position"] <= position]
         self.store.events = [each for each in self.store.events if each[1].get("position", 0) <= position]
         self.heads = {each["topic"]: (each["position"], each["nonce"]) for _, each in self.store.events[1:]}
 

@@ -458,7 +458,7 @@ def a_commit_missed_by_polling_is_repaired_by_a_sync(world: Scenario) -> list[Ro
     world.follow(polls=True)
     world.poll()
     world.publish()
-    world.sync(world.time + 50, "t", world.position)
+    world.sync(world.time + 50, "t", world.position, outcome="full")
     return world.rows()
 
 
@@ -779,6 +779,20 @@ def one_message_was_old_although_the_replica_was_not_so_far(world: Scenario) -> 
     return world.rows()
 
 
+@case({("lost", "middle", "subscriber"): 1}, 1)
+def old_because_a_delta_claims_its_link(world: Scenario) -> list[Row]:
+    """The delta brings the link behind it, and not this one. Its message arrives after the delta."""
+    world.follow()
+    world.deliver(1)
+    sent = world.publish()
+    after = world.publish()
+    world.receive({**after, "service": "", "uuid": "", "sequence": 0, "cause": "delta"}, at=world.time + 19)
+    world.sync(world.time + 20, "t", 3, count=0, after=1)
+    world.receive(sent, "old", at=world.time + 30)
+    world.receive(after, "old", at=world.time + 31)
+    return world.rows(store=False)
+
+
 @case({("lost", "middle", "subscriber"): 3}, 1)
 def from_the_middle_on_all_messages_were_old(world: Scenario) -> list[Row]:
     world.follow()
@@ -799,13 +813,14 @@ def a_message_was_old_before_a_sync_brought_it(world: Scenario) -> list[Row]:
 
 
 @case({}, 0)
-def messages_were_old_after_a_sync_or_by_another_topic(world: Scenario) -> list[Row]:
+def messages_were_old_after_a_sync_of_the_topic_or_of_everything(world: Scenario) -> list[Row]:
     """A replica of everything has one chain for all topics."""
     other = world.begin("replica", "other")
     world.follow()
     world.follow("", replica=other)
     first = world.publish()
     second = world.publish("u")
+    world.sync(world.time, "", 1, replica=other, outcome="full")
     world.receive(second, replica=other)
     world.receive(first, "old", replica=other, at=world.time + 10)
     world.sync(world.time + 10, "t", 1, outcome="full")
@@ -823,8 +838,8 @@ def a_replica_claims_without_a_store_that_everything_was_old(world: Scenario) ->
     return world.rows(store=False)
 
 
-@case({("repaired", "", "wire"): 1, ("diverged", "", ""): 1}, 4)
-def a_delta_loses_a_link_and_there_is_no_store(world: Scenario) -> list[Row]:
+@case({("lost", "suffix", "wire"): 1, ("diverged", "", ""): 1}, 5)
+def delta_without_a_link_and_there_is_no_store(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(1)
     world.publish()
@@ -856,8 +871,8 @@ def contents_of_which_no_publisher_shows_the_last_link(world: Scenario) -> list[
     return world.rows(store=False)
 
 
-@case({("repaired", "", "wire"): 1, ("diverged", "", ""): 1}, 4)
-def a_delta_loses_a_link(world: Scenario) -> list[Row]:
+@case({("lost", "middle", "wire"): 1, ("diverged", "", ""): 1}, 5)
+def delta_without_a_link(world: Scenario) -> list[Row]:
     """It claims to have read everything up to the head. Later messages do not repair the topic."""
     world.follow()
     world.deliver(1)
@@ -867,6 +882,19 @@ def a_delta_loses_a_link(world: Scenario) -> list[Row]:
     world.deliver(1)
     world.hold(3, 1, 7001)
     return world.rows()
+
+
+@case({("lost", "suffix", "wire"): 1, ("repaired", "", "wire"): 1}, 1)
+def delta_ends_at_the_head_without_one_of_two_links(world: Scenario) -> list[Row]:
+    """Nothing shows what the replica holds: the end of the delta is its only record of the second link."""
+    world.follow()
+    world.deliver(1)
+    sent = world.publish()
+    world.publish()
+    applied = {**sent, "service": "", "uuid": "", "sequence": 0, "cause": "delta"}
+    world.receive(applied, at=world.time + 29)
+    world.sync(world.time + 30, "t", world.position, count=0, after=1)
+    return world.rows(store=False)
 
 
 @case({("diverged", "", ""): 1, ("unknown", "gap", ""): 1}, 36)
