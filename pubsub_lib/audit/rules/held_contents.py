@@ -20,7 +20,7 @@ def findings(rows: DataFrame, events: DataFrame, runs: DataFrame) -> DataFrame:
     held = rows.filter((F.col("kind") == HELD) & (F.col("side") == "replica"))
     held = held.select(*_CHAIN, "name", "number", "position", "nonce", "count", "digest")
     diverged = _by_changelog(held, rows).unionByName(_by_own_word(held, rows, events, runs))
-    diverged = diverged.unionByName(_by_publishers(held, rows, runs))
+    diverged = diverged.unionByName(_by_publishers(held, rows, runs)).unionByName(_by_listing(held, events, runs))
     rotten = events.filter((F.col("kind") == ROT) & (F.col("side") == "replica") & (F.col("cause") == "memory"))
     found = diverged.withColumn("verdict", F.lit(DIVERGED)).unionByName(
         rotten.select("domain", "name", "topic", F.lit(ROT).alias("verdict"))
@@ -97,6 +97,18 @@ def _by_publishers(held: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFra
     between = (F.col("next.after") == last["point"]) & (last["content"] != holds["content"])
     differs = F.when(F.size(here) > 0, refuted).otherwise(F.coalesce(between, F.lit(False)))
     return compared.filter(holds.isNotNull() & differs).select("domain", "name", "topic")
+
+
+def _by_listing(held: DataFrame, events: DataFrame, runs: DataFrame) -> DataFrame:
+    """The topics of which a run lists another number of objects than it had recorded at the same point."""
+    at = [*_CHAIN, "position", "nonce"]
+    ends = events.filter((F.col("kind") == "listing") & (F.col("side") == "replica"))
+    ends = ends.select(*at, F.col("number").alias("end"), F.col("count").alias("listed"))
+    before = together(held.join(hashed(ends), at)).filter(F.col("number") < F.col("end"))
+    last = before.groupBy(*at, "name", "end", "listed").agg(F.max(F.struct("number", "count")).alias("last"))
+    differs = together(last.filter(F.col("last.count") != F.col("listed")).join(lookup(runs.select(*RUN, "gaps")), RUN))
+    between = F.exists("gaps", lambda gap: (gap["lo"] >= F.col("last.number")) & (gap["hi"] <= F.col("end")))
+    return differs.filter(~between).select("domain", "name", "topic")
 
 
 def _by_own_word(held: DataFrame, rows: DataFrame, events: DataFrame, runs: DataFrame) -> DataFrame:

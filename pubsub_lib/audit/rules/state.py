@@ -5,9 +5,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules import held_contents
+from pubsub_lib.audit.rules import held_contents, listings
 from pubsub_lib.audit.rules.base_tables import RUN
 from pubsub_lib.audit.rules.changelog import limits
+from pubsub_lib.audit.rules.listings import LISTING
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.session import compiling
 from pubsub_lib.audit.spark.settled import checkpointed, hashed, lookup, observed, settled, together
@@ -16,7 +17,6 @@ COLUMNS: Final = (
     "domain", "name", "topic", "table", "key", "verdict", "versions_behind", "behind", "version", "stored_version",
 )  # fmt: skip
 _OBJECT: Final = ["domain", "topic", "table", "key"]
-_LISTING: Final = [*RUN, "topic", "sequence"]
 _POINT: Final = ["domain", "position", "nonce"]
 _STORED: Final = ["domain", "stored_run", "topic", "stored_sequence"]
 
@@ -43,13 +43,14 @@ def differences(
     """
     if events.filter("kind = 'listing' and side = 'store'").isEmpty():  # without a store nothing is compared
         return _unknown(rows.limit(0), F.lit("unknown"))
-    objects = objects.select(*_LISTING, F.get("changes", F.lit(0)).alias("object"))
-    objects = objects.select(*_LISTING, "object.table", "object.key", "object.version", "object.hash")
+    objects = objects.select(*LISTING, F.get("changes", F.lit(0)).alias("object"))
+    objects = objects.select(*LISTING, "object.table", "object.key", "object.version", "object.hash")
     with compiling(rows.sparkSession):
         objects = checkpointed(objects)
-        whole = settled(_whole(events, runs, objects))
-    theirs = _last(whole, "store")
-    mine = _last(whole.unionByName(_unlisted(whole, theirs, events, runs)), "replica")
+        every = settled(listings.listings(events, runs, objects))
+    whole = every.filter("complete").drop("complete")
+    theirs = listings.last(whole, "store")
+    mine = listings.last(whole.unionByName(listings.unlisted(every, theirs, events, runs)), "replica")
     with_store = theirs.select("domain").distinct()
     pairs = mine.join(lookup(with_store), "domain", "left_semi").join(
         lookup(
@@ -67,6 +68,8 @@ def differences(
     ahead = (F.col("position") > F.col("head")) & (F.col("stored_wall") > F.col("wall") + settings.grace)
     foreign = F.when(ahead, "foreign_history").otherwise("unknown")
     unknown = _unknown(pairs.filter(unclear), foreign)
+    lacking = listings.lacking(every, mine, rows, events, runs).join(lookup(with_store), "domain", "left_semi")
+    unknown = unknown.unionByName(_unknown(lacking, F.lit("unknown")))
     floors = lookup(limits(events).select("domain", "floor"))
     pairs = _with_undone(pairs.filter(~unclear).join(floors, "domain", "left"), rows)
     # A number for each pair: the objects of large listings are then compared by fewer columns.
@@ -113,48 +116,6 @@ def _without_later_contents(pairs: DataFrame, rows: DataFrame, runs: DataFrame) 
     return pairs.join(lookup(known.select("pair").distinct()), "pair", "left_anti")
 
 
-def _whole(events: DataFrame, runs: DataFrame, objects: DataFrame) -> DataFrame:
-    """The complete listings."""
-    ends = events.filter(F.col("kind") == "listing").select(
-        *_LISTING, "name", "side", "number", "wall", "position", "nonce", F.col("count").alias("listed")
-    )
-    counted = objects.groupBy(*_LISTING).agg(F.count("*").alias("has"))
-    ends = ends.join(hashed(counted), _LISTING, "left").filter(F.coalesce("has", F.lit(0)) == F.col("listed"))
-    return ends.join(lookup(runs.select(*RUN, "first_wall")), RUN)
-
-
-def _unlisted(whole: DataFrame, theirs: DataFrame, events: DataFrame, runs: DataFrame) -> DataFrame:
-    """Empty listings of the topics that a replica of everything does not list, and of which the store has objects."""
-    number = F.col("number")
-    of_run = events.filter(F.col("side") == "replica").groupBy(*RUN)
-    listing = F.col("kind") == "listing"
-    subscribes = F.col("kind").isin("interest", "drop") & (F.col("topic") == "")
-    every = of_run.agg(
-        F.max_by("kind", F.when(subscribes, number)).alias("subscribed"),
-        F.collect_set(F.when(listing, F.col("topic"))).alias("listed_topics"),
-        F.max(F.when(listing, F.struct("number", "name", "side", "wall", "position", "nonce"))).alias("end"),
-    )
-    without_gaps = runs.filter(F.size("gaps") == 0).select(*RUN, "first_wall")
-    every = every.filter((F.col("subscribed") == "interest") & F.col("end").isNotNull())
-    every = every.join(lookup(without_gaps), RUN)
-    stored = theirs.filter(F.col("listed") > 0).select("domain", "topic")
-    absent = every.join(lookup(stored), "domain").filter(~F.array_contains("listed_topics", F.col("topic")))
-    nothing = F.lit(0).cast("bigint")
-    return absent.withColumns({"sequence": F.lit(-1).cast("bigint"), "listed": nothing, "has": nothing}).select(
-        *_LISTING, "end.*", "listed", "has", "first_wall"
-    )
-
-
-def _last(whole: DataFrame, side: str) -> DataFrame:
-    if side == "store":
-        key, order = ["domain", "topic"], F.struct("position", "run", "sequence")
-    else:
-        key, order = ["domain", "name", "topic"], F.struct("first_wall", "run", "number")
-    of_side = whole.filter(F.col("side") == side)
-    values = F.struct("run", "sequence", "position", "nonce", "wall", "listed", "first_wall", "number")
-    return of_side.groupBy(*key).agg(F.max_by(values, order).alias("last")).select(*key, "last.*")
-
-
 def _changes(rows: DataFrame, concerned: DataFrame) -> DataFrame:
     """Committed changes of the ``concerned`` objects: one row per (domain, topic, table, key), with an array of its
     changes by version.
@@ -178,7 +139,7 @@ def _changes(rows: DataFrame, concerned: DataFrame) -> DataFrame:
 
 def _unequal(pairs: DataFrame, objects: DataFrame) -> DataFrame:
     """The objects that only one of two listings has, or that differ in them, with the columns of ``pairs``."""
-    held = together(objects.join(hashed(pairs.select(*_LISTING, "pair")), _LISTING))
+    held = together(objects.join(hashed(pairs.select(*LISTING, "pair")), LISTING))
     stored = objects.withColumnsRenamed({"run": "stored_run", "sequence": "stored_sequence"}).join(
         hashed(pairs.select(*_STORED, "pair")), _STORED
     )

@@ -13,6 +13,7 @@ import msgspec
 
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.oracle_clocks import Clocks
+from tests.unit.audit.oracle_listings import contradicted_by_listings, lacking_listings
 
 INFINITE = float("inf")
 PARTICIPANTS = ("writer", "service", "relay", "replica")
@@ -1154,7 +1155,7 @@ class Oracle:
         if not ends or self.gaps(run) or subscribed[-1:] != ["interest"]:
             return []
         stored = {topic for (_, topic), (_, objects) in self._listings("store").items() if objects}
-        there = {row.topic for row in ends}
+        there = {row.topic for row in rows if row.kind in ("object", "listing")}
         return [msgspec.structs.replace(ends[-1], topic=topic, count=0) for topic in sorted(stored - there)]
 
     @once
@@ -1182,6 +1183,8 @@ class Oracle:
                     link = max(until, key=lambda each: (each.position, each.run, each.number))
                     if (link.count, link.digest) != (row.count, row.digest):
                         found.add(Difference(row.name, row.topic, "", "", "diverged", 0, None))
+            for topic in contradicted_by_listings(rows, self.gaps(run)):
+                found.add(Difference(rows[0].name, topic, "", "", "diverged", 0, None))
             for topic, held in last.items():
                 if self._contradicts(held, rows, [hi for _, _, hi, _ in self.gaps(run)]):
                     found.add(Difference(held.name, topic, "", "", "diverged", 0, None))
@@ -1248,6 +1251,7 @@ class Oracle:
         found: list[Difference] = []
         if not stored:
             return found
+        found += [Difference(*each, "", "", "unknown", 0, None) for each in lacking_listings(self)]
         for (name, topic), (mine, held) in self._listings("replica").items():
             if ("", topic) not in stored and mine.position == 0 and not held:
                 continue

@@ -8,7 +8,9 @@ from _measurements import command
 
 from tests.scale import scaled
 from tests.unit.audit.joined_parts import FAULTS
-from tests.unit.audit.joined_runs import Tally, run
+from tests.unit.audit.joined_runs import SETTINGS, Tally, judged_alike, run
+from tests.unit.audit.oracle import Oracle
+from tests.unit.audit.variants import VARIANTS, findings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,3 +63,19 @@ def test_spark_and_oracle_agree_on_runs_with_real_stores(
     output = capsys.readouterr().out
     assert "12 on postgresql, 12 on sqlite" in output
     assert "tables in which Spark and the oracle differ: 0" in output
+
+
+def judged(name: str) -> Oracle:
+    return Oracle(VARIANTS[name][0](), SETTINGS.window, SETTINGS.grace, SETTINGS.bound, SETTINGS.silence)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variant_of_a_recorded_session(name: str) -> None:
+    _, expected, code = VARIANTS[name]
+    one = judged(name)
+    assert findings(one) == expected
+    assert one.bits() == code
+
+
+def test_spark_and_oracle_agree_on_variants_of_a_recorded_session(spark: "SparkSession", tmp_path: Path) -> None:
+    assert judged_alike(spark, tmp_path / "variants.parquet", {name: judged(name) for name in VARIANTS}) == []
