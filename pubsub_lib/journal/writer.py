@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pubsub_lib.core.envelope import Envelope, Message
-from pubsub_lib.core.model import ZERO, Link, Point, Record
+from pubsub_lib.core.model import NO_STORE, ZERO, Link, Point, Record
 from pubsub_lib.journal.appending import OPEN_SUFFIX, AppendFile
 from pubsub_lib.journal.entries import Entry, Header, beginning, frame_parts
 from pubsub_lib.journal.roller import Roller
@@ -45,6 +45,7 @@ class _Run:
         self.written = 0
         self.lost = 0
         self.error = ""
+        self.store_id = NO_STORE
         self._part = 0
         self._file: AppendFile | None = None
         self._opened = 0.0
@@ -67,23 +68,10 @@ class _Run:
         threading.Thread(target=_keep_time, args=(self, self._stop), name="pubsub-journal", daemon=True).start()
 
     def put(
-        self,
-        kind: Kind,
-        outcomes: Sequence[Outcome] = (),
-        service: str = "",
-        uuid: str = "",
-        topic: str = "",
-        sequence: int = 0,
-        messages: Sequence[Message] = (),
-        objects: Sequence[Record] = (),
-        point: Point = ZERO,
-        prev: Point = ZERO,
-        cause: str = "",
-        peer: str = "",
-        size: int = 0,
-        count: int = 0,
-        digest: int = 0,
-    ) -> None:
+        self, kind: Kind, outcomes: Sequence[Outcome] = (), service: str = "", uuid: str = "", topic: str = "",
+        sequence: int = 0, messages: Sequence[Message] = (), objects: Sequence[Record] = (), point: Point = ZERO,
+        prev: Point = ZERO, cause: str = "", peer: str = "", size: int = 0, count: int = 0, digest: int = 0,
+    ) -> None:  # fmt: skip
         with self.lock:
             if self._closed:
                 return
@@ -153,7 +141,7 @@ class _Run:
     def maintain(self) -> None:
         """Write a mark, finish a full or old file, start the compaction; called by the journal's thread."""
         self._note_rejected()
-        self.put("mark")
+        self.put("mark", peer=self.store_id.hex())
         with self.lock:
             file, settings, now = self._file, self._settings, time.monotonic()
             old = now - self._opened >= settings.roll_seconds
@@ -167,7 +155,7 @@ class _Run:
                 broken = bool(self.error) and not self._closed
                 due, begun = broken and now - self.roller.started >= settings.roll_seconds, False
         if begun:
-            self.put("mark")  # a file without a record looks like one whose records are lost
+            self.put("mark", peer=self.store_id.hex())  # a file without a record looks like one whose records are lost
         if due:
             self.roller.start()
 
@@ -194,7 +182,7 @@ class _Run:
         self._stop.set()
         if not self._closed:
             self._note_rejected()
-        self.put("close")
+        self.put("close", peer=self.store_id.hex())
         with self.lock:
             self._release()
 
@@ -249,9 +237,17 @@ class Journal:
         """The run's id: 32 hex digits, new for every process and journal."""
         return self._run().run
 
+    def of_store(self, store_id: bytes) -> None:
+        """From now on marks and the end of the run have the id of this store. ``store_id``: 16 bytes, or none."""
+        run = self._run()
+        run.store_id = store_id or run.store_id
+
     def messages(self, outcomes: Sequence[Outcome], envelope: Envelope, cause: str = "") -> None:
         """The messages of an envelope, with one outcome for all of them or one for each."""
-        self._run().put(
+        run = self._run()
+        if outcomes[0] == "sent":
+            run.store_id = envelope.store_id or run.store_id
+        run.put(
             "data", outcomes, envelope.service, envelope.uuid, envelope.topic, envelope.sequence, envelope.messages,
             cause=cause,
         )  # fmt: skip

@@ -169,6 +169,7 @@ class Worker:
         if self._trace is not None:
             links = with_trace(links, self._trace)
         if self._journal is not None:
+            self._journal.of_store(self._store.store_id)
             self._journal.links("handed", links)
         try:
             self._hop().push(links, self._store.store_id)

@@ -148,6 +148,7 @@ class ReplicaJournal:
 
     def synced(self, answer: SyncAnswer, number: int, effects: Sequence[Effect], tracker: Tracker) -> None:
         """See :meth:`pubsub_lib.core.replica_state.Witness.synced`."""
+        self._journal.of_store(answer.store_id)
         replaced = {effect.chain for effect in effects if isinstance(effect, Replace)}
         applied: dict[str, list[Link]] = {}
         for link in (link for effect in effects if isinstance(effect, Apply) for link in effect.links):

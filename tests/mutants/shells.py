@@ -474,7 +474,7 @@ ORDER = (
     ),
     WORKER(
         "links_are_handed_over_before_the_journal_has_them",
-        '        if self._journal is not None:\n            self._journal.links("handed", links)\n        try:\n'
+        '            self._journal.links("handed", links)\n        try:\n'
         "            self._hop().push(links, self._store.store_id)\n",
         "        try:\n            self._hop().push(links, self._store.store_id)\n"
         "            if self._journal is not None:\n"

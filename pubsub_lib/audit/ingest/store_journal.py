@@ -57,15 +57,16 @@ def journal_of_store(store: Store, folder: Path) -> bool:
     Blocks while both are read; the objects are held in memory. Raises StoreError, and JournalError when the folder
     cannot be written, because no record may be lost here.
     """
-    return store.inspect.at_once(lambda at: _whole_journal(at, folder))
+    store_id = store.read_heads(()).store_id
+    return store.inspect.at_once(lambda at: _whole_journal(at, folder, store_id))
 
 
-def _whole_journal(store: Inspection, folder: Path) -> bool:
+def _whole_journal(store: Inspection, folder: Path, store_id: bytes) -> bool:
     """Nothing is left in the folder when the store cannot be read: the snapshot may be read again."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with TemporaryDirectory(prefix=".", dir=folder) as scratch:
-            found = _written(store, Path(scratch))
+            found = _written(store, Path(scratch), store_id)
             for file in Path(scratch).iterdir():
                 file.rename(folder / file.name)
     except OSError as error:
@@ -73,8 +74,9 @@ def _whole_journal(store: Inspection, folder: Path) -> bool:
     return found
 
 
-def _written(store: Inspection, folder: Path) -> bool:
+def _written(store: Inspection, folder: Path, store_id: bytes) -> bool:
     journal = Journal(JournalSettings(str(folder), to_parquet=False), "store", "store")
+    journal.of_store(store_id)
     try:
         objects = _objects(store, journal)
         links = _links(store, journal)

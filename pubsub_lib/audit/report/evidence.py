@@ -44,12 +44,16 @@ def evidence(
     folders of each domain were listed, as it was given to the pipeline. Blocks.
     """
     known_until = run_ends.known_until(listed or {})
-    every = {row["domain"]: row for row in participants.of_domains(tables.runs, tables.events, settings).collect()}
+    rows, about = tables.without_objects, (tables.runs, tables.events, settings)
+    every = {row["domain"]: row for row in participants.of_domains(rows, *about).collect()}
     known = {row["domain"]: row for row in _with_requests(tables, settings, known_until)}
     problems = [
         text
         for domain, row in every.items()
-        for text in (_headless(domain, row), _overlaps(domain, row), _no_replica(domain, row), _holed(domain, row))
+        for text in (
+            _headless(domain, row), _overlaps(domain, row), _no_replica(domain, row), _holed(domain, row),
+            _databases(domain, row),
+        )
     ]
     if any(row["replica_holed"] for row in known.values()):
         problems += _unsubscribed(tables, settings)
@@ -149,6 +153,24 @@ def _holed(domain: str, row: Row) -> str:
         f"{row['lost']} records of {row['holed']} writers', services' and relays' runs{_of(domain)} "
         f"{_first(row['first_holed'])} are lost between others, so messages that they sent may be missed; free disk "
         "space, or add the missing files"
+    )
+
+
+def _databases(domain: str, row: Row) -> str:
+    """The problem of journals of several databases, or "". Ids that one run recorded are of one database: it was made
+    again, or got another id, while the run went on.
+    """
+    groups: list[set[str]] = []
+    for ids in row["stores"]:
+        same = [each for each in groups if each & set(ids)]
+        groups = [each for each in groups if each not in same] + [set(ids).union(*same)]
+    if len(groups) < 2:
+        return ""
+    first, second = sorted(min(each) for each in groups)[:2]
+    return (
+        f"{len(groups)} databases have journals{_of(domain)} (ids {first} and {second}), so no verdict is certain: "
+        "positions and topics of one are compared with those of another; give each database a domain of its own "
+        "(net-2=FOLDER), unless it was made again while all programs were stopped"
     )
 
 

@@ -27,12 +27,13 @@ def hidden(settings: AuditSettings) -> Column:
     )
 
 
-def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> DataFrame:
+def of_domains(rows: DataFrame, runs: DataFrame, events: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per domain: the number of its ``replicas`` (runs) and other ``participants``; the number of replicas'
     runs without their begin (``headless``) and of those that began during another (``overlaps``), and that of other
     participants' runs that lost records between others (``holed``), with the first of each; the number of the records
     that these ``lost``; the number of ``names`` of replicas, of the ``listed`` ones, and of others that recorded what
-    they ``held``; whether it has a ``store``, and replicas with parents (``moves``). Not computed.
+    they ``held``; whether it has a ``store``, and replicas with parents (``moves``); the distinct lists of ids of
+    stores that runs recorded (``stores``). Not computed.
     """
     listing = events.filter((F.col("kind") == "listing") & (F.col("side") == "replica")).select("domain", "run")
     listing = listing.distinct().withColumn("listing", F.lit(True))
@@ -47,7 +48,7 @@ def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> D
     each = named.select(
         *about, headless.alias("headless"), overlap.alias("overlap"), holed.alias("holed"), lost.alias("lost")
     )
-    each = each.join(lookup(listing), ["domain", "run"], "left")
+    each = each.join(lookup(listing), ["domain", "run"], "left").join(lookup(_stores(rows)), RUN, "left")
     listed = F.collect_set(F.when(F.col("listing"), F.col("name")))
     held = F.collect_set(F.when(replica & F.col("holds"), F.col("name")))
     return each.groupBy("domain").agg(
@@ -65,7 +66,14 @@ def of_domains(runs: DataFrame, events: DataFrame, settings: AuditSettings) -> D
         F.size(F.array_except(held, listed)).alias("held"),
         F.max(F.col("side") == "store").alias("store"),
         F.max("moves").alias("moves"),
+        F.collect_set("stores").alias("stores"),
     )
+
+
+def _stores(rows: DataFrame) -> DataFrame:
+    """The ids of the stores that each run recorded."""
+    known = F.col("kind").isin("mark", "close") & (F.col("peer") != "")
+    return rows.filter(known).groupBy(*RUN).agg(F.sort_array(F.collect_set("peer")).alias("stores"))
 
 
 def _inside() -> Column:

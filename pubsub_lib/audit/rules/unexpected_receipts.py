@@ -34,8 +34,10 @@ def publishers(overview: DataFrame, runs: DataFrame) -> DataFrame:
 def unsent(
     receipts: DataFrame, publishers: DataFrame, skews: DataFrame, domains: DataFrame, settings: AuditSettings
 ) -> DataFrame:
-    """One row per received id without a publication: the time of its first receipt (``p``), and whether it is provably
-    a ``phantom``: in an open window the publication may be behind the last record that was read.
+    """One row per received id without a publication: the time of its first receipt (``p``), whether its window is
+    ``closed``, whether it is provably a ``phantom``: in an open window the publication may be behind the last record
+    that was read; and the ``names`` of the replicas that received it, and of those that did while they did not follow
+    its topic (``strangers``).
     """
     strange = receipts.filter(~F.col("published"))
     strange = strange.join(lookup(publishers), ["domain", "uuid"], "left")
@@ -48,13 +50,17 @@ def unsent(
     proved = F.first("publisher_host").isNotNull() & ~holed & is_closed
     return strange.groupBy(*ID).agg(
         F.collect_set("name").alias("names"),
+        F.collect_set(F.when(F.col("astray"), F.col("name"))).alias("strangers"),
         F.min("wall").alias("p"),
+        is_closed.alias("closed"),
         (proved & (F.first("publisher_last") >= F.min(at))).alias("provable"),
     ).withColumn("phantom", F.coalesce("provable", F.lit(False))).drop("provable")  # fmt: skip
 
 
-def strays(receipts: DataFrame, runs: DataFrame, unsent: DataFrame) -> DataFrame:
-    """Phantoms and misrouted messages, one row per id and replica."""
+def strays(
+    receipts: DataFrame, runs: DataFrame, unsent: DataFrame, histories: DataFrame, settings: AuditSettings
+) -> DataFrame:
+    """Phantoms, misrouted messages, and those of unknown publishers and topics, one row per id and replica."""
     phantoms = unsent.filter("phantom").select(*ID, F.explode("names").alias("name"), F.lit("phantom").alias("verdict"))
     first_gap = runs.select(*RUN, F.get("gaps", F.lit(0))["lo"].alias("first_gap"))
     lost_way = (
@@ -64,7 +70,11 @@ def strays(receipts: DataFrame, runs: DataFrame, unsent: DataFrame) -> DataFrame
         .select(*ID, "name")
         .distinct()
     )
-    return phantoms.select(*COLUMNS).unionByName(lost_way.withColumn("verdict", F.lit("misrouted")).select(*COLUMNS))
+    found = phantoms.select(*COLUMNS).unionByName(lost_way.withColumn("verdict", F.lit("misrouted")).select(*COLUMNS))
+    foreign = unsent.filter(F.col("closed") & ~F.col("phantom")).select(*ID, "p", F.explode("strangers").alias("name"))
+    listening = _listening(foreign.drop("name"), histories, settings).select(*ID, "name")
+    foreign = foreign.join(hashed(listening), [*ID, "name"], "left_anti")
+    return found.unionByName(foreign.withColumn("verdict", F.lit("unknown")).select(*COLUMNS))
 
 
 def none(rows: DataFrame) -> DataFrame:

@@ -129,6 +129,7 @@ class Modelled:
     def journal(self, folder: Path) -> None:
         """See :class:`Database`."""
         journal = Journal(JournalSettings(str(folder), to_parquet=False), "store", "store")
+        journal.of_store(self.store_id)
         point = self._history.point
         for number, (topic, objects) in enumerate(self._history.objects.items(), 1):
             journal.listing(number, topic, point, list(objects.values()))

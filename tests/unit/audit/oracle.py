@@ -985,9 +985,17 @@ class Oracle:
             if (row.uuid, row.topic, row.sequence) not in self.publications:
                 if self._is_phantom(row.uuid, row.topic, row.sequence):
                     found.add(Stray(row.name, row.uuid, row.topic, row.sequence, "phantom"))
+                elif self._is_foreign(row):
+                    found.add(Stray(row.name, row.uuid, row.topic, row.sequence, "unknown"))
             elif self.astray(row) and not any(lo < row.number for lo, _, _, _ in self.gaps(row.run)):
                 found.add(Stray(row.name, row.uuid, row.topic, row.sequence, "misrouted"))
         return found
+
+    def _is_foreign(self, row: Row) -> bool:
+        """Whether a receipt is of an unrecorded message of which the replica expects nothing."""
+        p = self.unrecorded_p(row.uuid, row.topic, row.sequence)
+        listening = self.until(self.matching(row.topic, row.name, polling=False), self.horizon(p))
+        return self.astray(row) and self.closed(p) and not listening
 
     def timed(self) -> list[tuple[Verdict | Stray, int]]:
         """The rows of delivery and strays, each with the time that decides its window."""
@@ -1427,14 +1435,25 @@ class Oracle:
         known = {peer: wall for peer, wall in answered.items() if peer not in recorded and wall <= until}
         return {peer: wall for peer, wall in known.items() if self.closed(wall)}
 
+    def databases(self) -> list[set[str]]:
+        """The ids of stores; together those that one run recorded. Not of runs without any."""
+        found: list[set[str]] = []
+        for rows in self.runs.values():
+            ids = {row.peer for row in rows if row.kind in ("mark", "close") and row.peer}
+            same = [each for each in found if each & ids]
+            if ids:
+                found = [each for each in found if each not in same] + [ids.union(*same)]
+        return found
+
     def without_replica(self) -> bool:
         sides = {self.runs[run][0].side for run in self.participants()}
         return bool(sides) and "replica" not in sides
 
     def missing(self) -> bool:
         """Whether participants or parts of their journals are missing, or two replicas share a name."""
-        strange = self.headless() or self.overlaps() or self._unrecorded_requests() or self.unknown_parents()
-        return bool(strange or self.unsubscribed() or self.holed_publishers()) or self.without_replica()
+        strange = bool(self.headless() or self.overlaps() or self._unrecorded_requests() or self.unknown_parents())
+        strange = strange or bool(self.unsubscribed() or self.holed_publishers()) or len(self.databases()) > 1
+        return strange or self.without_replica()
 
     def unknown_parents(self) -> list[str]:
         """Services that a child names as its parent, and that have no journal."""

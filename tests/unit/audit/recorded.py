@@ -16,7 +16,7 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.joined import BOUND, GRACE, WINDOW, Replica, Sender, World
-from tests.unit.audit.joined_parts import Modelled
+from tests.unit.audit.joined_parts import Clock, Modelled
 
 Rows = list[Row]
 COMMITS = 30
@@ -45,11 +45,17 @@ class Session(World):
         self.database.journal(self.folder)
 
 
+def _database(seed: int, clock: Clock) -> Modelled:
+    database = Modelled(seed, clock)
+    database._history.store_id = bytes([seed]) * 16
+    return database
+
+
 @functools.cache
 def session(seed: int = 1) -> tuple[Row, ...]:
     """The records of a session; each seed is another database."""
     with tempfile.TemporaryDirectory(prefix="recorded-") as folder:
-        world = Session(seed, Path(folder), lambda clock: Modelled(seed, clock))
+        world = Session(seed, Path(folder), lambda clock: _database(seed, clock))
         world.run(COMMITS)
         return tuple(row for path in find([Path(folder)]).append for row in read(path))
 

@@ -7,6 +7,8 @@ finding of the store; verdict; detail and blame, or topic and key) with its numb
 from collections import Counter
 from collections.abc import Callable
 
+import msgspec
+
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.oracle import Oracle
 from tests.unit.audit.recorded import Rows, changed, lost, session, without
@@ -129,3 +131,88 @@ def listing_and_held_contents_are_short_and_there_is_no_store() -> Rows:
     rows = shorter(no_store(list(session())))
     last = max(row.number for row in rows if of("named", ("held",))(row))
     return changed(rows, lambda row: row.name == "named" and row.number == last, count=1, digest=5)
+
+
+def without_everything(rows: Rows) -> Rows:
+    """The journals without the replica of everything, and without the replies to its requests."""
+    asked = {row.peer for row in rows if row.name == "every" and row.kind == "ask"}
+    return without([row for row in rows if row.name != "every"], lambda row: row.kind == "hello" and row.peer in asked)
+
+
+GHOST = {"topic": "ghost", "uuid": "f" * 32, "service": "ghost"}
+RECEIPT = of("named", ("data",), position=10)
+
+
+@variant({("named", "lost", "middle", "wire"): 1, ("named", "phantom", "ghost", ""): 1}, 3)
+def a_message_arrives_with_a_topic_that_nothing_names() -> Rows:
+    return changed(session(), RECEIPT, topic="ghost")
+
+
+@variant({("named", "lost", "middle", "wire"): 1, ("named", "unknown", "ghost", ""): 1}, 33)
+def a_message_of_an_unknown_publisher_arrives_with_a_topic_that_nothing_names() -> Rows:
+    """No replica follows the topic, so nothing is expected."""
+    return changed(without_everything(list(session())), RECEIPT, **GHOST)
+
+
+@variant({("every", "lost", "middle", "wire"): 1, ("every", "unknown", "unrecorded", ""): 1}, 33)
+def a_replica_of_everything_receives_a_topic_that_nothing_names() -> Rows:
+    return changed(session(), of("every", ("data",), position=10), **GHOST)
+
+
+@variant({("polls", "lost", "", "polling"): 30, ("t0", "chain_broken"): 28, ("t1", "chain_broken"): 16}, 37)
+def journals_of_two_databases_are_in_one_folder() -> Rows:
+    """A sentence reports it: the findings need not be faults."""
+    return [*session(), *session(2)]
+
+
+SENT = of("s0", ("data",), position=10, outcome="sent")
+
+
+@variant({("named", "unknown", "gap of a publisher", ""): 1, ("every", "unknown", "gap of a publisher", ""): 1}, 32)
+def the_record_of_a_sending_is_lost() -> Rows:
+    return lost(session(), SENT)
+
+
+@variant(
+    {
+        ("named", "repaired", "", "service"): 1, ("every", "repaired", "", "service"): 1,
+        ("named", "phantom", "t0", ""): 1, ("every", "phantom", "t0", ""): 1, ("t0", "unpublished"): 1,
+    },
+    2,
+)  # fmt: skip
+def a_service_sends_without_a_record() -> Rows:
+    """The numbers of its records show that none is lost: it never sent what two replicas received."""
+    return without(session(), SENT)
+
+
+@variant({("named", "unknown", "gap of a publisher", ""): 20, ("every", "unknown", "gap of a publisher", ""): 30}, 32)
+def the_service_has_no_journal() -> Rows:
+    return [row for row in session() if row.side != "service"]
+
+
+@variant({("named", "unknown", "unrecorded", ""): 20, ("every", "unknown", "unrecorded", ""): 30}, 32)
+def neither_the_service_nor_the_store_has_a_journal() -> Rows:
+    return [row for row in session() if row.side not in ("service", "store")]
+
+
+@variant({}, 32)
+def a_replica_has_no_record_of_its_end() -> Rows:
+    """It may have been killed: it wrote nothing for longer than the silence."""
+    return without(session(), of("named", ("close",)))
+
+
+@variant({}, 32)
+def a_service_has_no_record_of_its_end() -> Rows:
+    return without(session(), of("s0", ("close",)))
+
+
+@variant({("named", "wrong_value", "t0", "k0"): 1}, 4)
+def the_hash_of_a_value_in_a_listing_is_another_one() -> Rows:
+    return with_other_value(list(session()), first(of("named", ("object",))))
+
+
+def with_other_value(rows: Rows, which: Which) -> Rows:
+    """Other hashes of the values, and the same hash of the message."""
+    (row,) = [each for each in rows if which(each)]
+    changes = tuple(msgspec.structs.replace(each, hash=each.hash ^ 1) for each in row.changes)
+    return changed(rows, which, changes=changes)

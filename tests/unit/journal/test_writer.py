@@ -156,6 +156,23 @@ def test_file_of_an_idle_participant_begins_with_a_record(tmp_path: Path) -> Non
     journal.close()
 
 
+def test_marks_and_end_have_the_id_of_the_store_that_was_sent_or_read(tmp_path: Path) -> None:
+    """Received messages do not count: a replica also receives those of other stores."""
+    journal = Journal(settings(tmp_path), "service", "s")
+    sent = msgspec.structs.replace(envelope(7), store_id=b"s" * 16)
+    journal.messages(("applied",), msgspec.structs.replace(sent, store_id=b"o" * 16))
+    run_of(journal).maintain()
+    journal.messages(("sent",), sent)
+    run_of(journal).maintain()
+    journal.of_store(b"")
+    run_of(journal).maintain()
+    journal.of_store(b"n" * 16)
+    journal.close()
+    found = [(row.kind, row.peer) for row in rows(tmp_path) if row.kind in ("mark", "close")]
+    ids = ["", "73" * 16, "73" * 16, "6e" * 16]
+    assert found == list(zip(["mark", "mark", "mark", "close"], ids, strict=True))
+
+
 def test_rejected_messages_are_recorded_once_with_the_marks(tmp_path: Path) -> None:
     journal, counted = Journal(settings(tmp_path), "replica", "r"), {"foreign": 0, "version": 2}
     journal.watch(lambda: counted)

@@ -109,6 +109,9 @@ def test_a_correct_run_has_no_anomaly(sqlite_url: str, tmp_path: Path) -> None:
     assert verdicts["ok"] + verdicts["duplicate_dropped"] >= 15
     assert verdicts.keys() <= {"ok", "excused", "repaired", "reordered"}
     assert one.state() == []
+    assert [len(each) for each in one.databases()] == [1], "every participant names the same store"
+    sides = {row.side for row in one.rows if row.kind == "close" and row.peer}
+    assert sides == {row.side for row in one.rows if row.kind == "close"}
 
 
 def test_a_correct_run_of_everything_has_no_anomaly(sqlite_url: str, tmp_path: Path) -> None:

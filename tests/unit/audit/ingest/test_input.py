@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -110,6 +111,22 @@ def test_copy_under_another_name_is_reported_and_ignored(tmp_path: Path, rolled:
     assert gathered.problems == [problem, problem]
 
 
+@pytest.mark.parametrize("rolled", [False, True])
+def test_renamed_file_is_read_as_before(tmp_path: Path, rolled: bool) -> None:
+    """Records name their run themselves."""
+    folder = tmp_path / "journals"
+    journal(folder)
+    if rolled:
+        compact(folder)
+    (path,) = folder.iterdir()
+    before = sorted(read(path), key=lambda row: row.number)
+    renamed = path.rename(folder / f"host-2 {path.name}")
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert gathered.problems == []
+    assert [found.stem for found in gathered.files[""]] == [renamed.stem]
+    assert sorted(read(gathered.files[""][0]), key=lambda row: row.number) == before
+
+
 def test_longer_one_of_a_file_and_its_older_copy_counts(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     one = Journal(settings(folder), "replica", "r")
@@ -188,6 +205,25 @@ def test_file_that_does_not_match_its_checksum_is_not_read(tmp_path: Path) -> No
     assert gathered.files[""] == [good]
     problem = f"{bad} is damaged (its checksum does not match its content); remove it or copy it again"
     assert gathered.problems == [problem]
+
+
+def test_file_with_another_hash_of_a_value_does_not_match_its_checksum(tmp_path: Path) -> None:
+    """The hash of the message is as before, so no verdict would show it. The file keeps its metadata."""
+    folder = tmp_path / "journals"
+    journal(folder)
+    compact(folder)
+    (path,) = folder.iterdir()
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    for row in rows:
+        for change in row["changes"]:
+            change["hash"] ^= 1
+    kept = {key: value for key, value in pq.read_metadata(path).metadata.items() if key != b"ARROW:schema"}
+    pq.write_table(pa.Table.from_pylist(rows, table.schema).replace_schema_metadata(kept), path)
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    problem = f"{path} is damaged (its checksum does not match its content); remove it or copy it again"
+    assert gathered.problems[0] == problem
+    assert not gathered.files.get("")
 
 
 def test_damaged_files_without_a_checksum_are_found_when_they_are_read_whole(tmp_path: Path) -> None:

@@ -157,6 +157,31 @@ def a_polling_replica_lost_the_begin_of_its_journal(world: Scenario) -> list[Row
     return [row for row in world.rows() if row.run != world.replica.run or row.number > 2]
 
 
+def with_ids(world: Scenario, of_replica: str, of_service: str, *, again: bool) -> list[Row]:
+    """The store's id in the marks and ends of two runs. ``again``: a run has both, because the database was made again
+    while it went on.
+    """
+    world.follow()
+    world.deliver(3)
+    rows = []
+    for row in world.rows():
+        peer = {world.replica.run: of_replica, world.service.run: of_service}.get(row.run, "")
+        if row.run == world.writer.run and again:
+            peer = of_replica if row.kind == "mark" else of_service
+        rows.append(msgspec.structs.replace(row, peer=peer) if row.kind in ("mark", "close") else row)
+    return rows
+
+
+@case({}, 32)
+def journals_of_two_databases_in_one_folder(world: Scenario) -> list[Row]:
+    return with_ids(world, "aa", "bb", again=False)
+
+
+@case({}, 0)
+def the_database_got_another_id_while_a_program_ran(world: Scenario) -> list[Row]:
+    return with_ids(world, "aa", "bb", again=True)
+
+
 @case({}, 32)
 def no_replica_has_a_journal(world: Scenario) -> list[Row]:
     """Nothing is expected, so nothing is lost."""
@@ -1640,6 +1665,7 @@ PROBLEMS: dict[str, Callable[[Oracle], list[Any]]] = {
     "began while another run of the same name still wrote": Oracle.overlaps,
     "are in no replica's journal": Oracle.unknown_requests,
     "came while records of replicas were lost": Oracle.hidden_requests,
+    "databases have journals": lambda one: [0] if len(one.databases()) > 1 else [],
     "there is no journal of a replica": lambda one: [0] if one.without_replica() else [],
 }
 """A part of each sentence on missing evidence, and its causes by the oracle."""
@@ -1649,7 +1675,7 @@ def missing_participants_are_reported(summary: Summary, oracles: Mapping[str, Or
     for part, causes in PROBLEMS.items():
         reported = {}
         for sentence in summary.problems:
-            domain = re.search(r" of (\S+?)(?: \(first: |, so no delivery| began while)", sentence)
+            domain = re.search(r" of (\S+?)(?: \(first: | \(ids |, so no delivery| began while)", sentence)
             assert domain is not None, sentence
             if part in sentence:
                 reported[domain[1]] = sentence
