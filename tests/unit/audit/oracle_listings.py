@@ -49,8 +49,15 @@ def _unlisted(one: "Oracle", run: str, rows: list[Row]) -> set[str]:
     behind = any(lo >= held[-1].number and hi <= last for lo, _, hi, _ in one.gaps(run))
     if not behind and not any(row.kind in ("object", "listing") for row in rows):
         return set()
+    changed = max((row.number for row in rows if row.kind in ("data", "sync_end")), default=0)
+    ends = {row.topic: row for row in held}
     states = {row.topic: row.kind for row in rows if row.kind in ("interest", "drop")}
-    return {row.topic for row in held if "interest" in (states.get(row.topic), states.get(""))}
+    return {
+        topic
+        for topic, end in ends.items()
+        if end.number > changed
+        if states.get(topic) == "interest" or (states.get("") == "interest" and end.count > 0)
+    }
 
 
 def contradicted_by_listings(rows: list[Row], gaps: Sequence[tuple[int, float, float, float]]) -> set[str]:

@@ -978,6 +978,33 @@ def a_replica_of_everything_lacks_a_whole_topic(world: Scenario) -> list[Row]:
     return world.rows()
 
 
+def emptied(world: Scenario) -> None:
+    """A replica of everything held a topic, whose last object was deleted before a full sync."""
+    world.follow("")
+    world.deliver(1, "u")
+    world.hold(1, 1, 7001, topic="u")
+    world.deliver(1)
+    world.send(world.link("u", action="delete"))
+    world.sync(world.time + 60, "", 3, outcome="full")
+    world.stored({"k": (2, 1002)})
+    world.held({"k": (2, 1002)}, BEGIN + 50_000, 3)
+
+
+@case({("repaired", "", "wire"): 1}, 0)
+def a_replica_of_everything_does_not_list_a_topic_that_a_full_sync_did_not_have(world: Scenario) -> list[Row]:
+    emptied(world)
+    return world.rows()
+
+
+@case({("repaired", "", "wire"): 1}, 0)
+def a_replica_of_everything_does_not_list_a_topic_without_objects(world: Scenario) -> list[Row]:
+    """It records the topic as empty, after a message that came late."""
+    emptied(world)
+    world.time += 100
+    world.hold(3, 0, 0, nonce=77, topic="u")
+    return world.rows()
+
+
 @case({("missing", "", ""): 2}, 4)
 def a_replica_of_everything_had_a_topic_before_it_was_started_again(world: Scenario) -> list[Row]:
     """The listing of the run before does not count."""
