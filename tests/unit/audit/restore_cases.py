@@ -125,11 +125,8 @@ def a_replica_misses_objects_after_a_restore(world: Scenario) -> list[Row]:
     return world.rows()
 
 
-@case(
-    {("repaired", "", "wire"): 2, ("repaired", "", "hop"): 2, ("unpublished", "", ""): 2, ("unknown", "", ""): 2}, 32
-)
-def messages_are_lost_and_undone_before_a_delta_could_bring_them(world: Scenario) -> list[Row]:
-    """The store does not contain them any more, so no delta can bring them."""
+def undone_before_a_delta(world: Scenario) -> None:
+    """Two messages are lost. The store does not contain them any more, so no delta can bring them."""
     world.follow()
     world.deliver(1)
     world.publish()
@@ -140,7 +137,24 @@ def messages_are_lost_and_undone_before_a_delta_could_bring_them(world: Scenario
     for _ in range(2):
         world.hand(world.link())
     world.sync(world.time + 50, "t", 3, after=1)
+
+
+@case(
+    {
+        ("excused", "not stored", ""): 2, ("repaired", "", "hop"): 2, ("unpublished", "", ""): 2,
+        ("unknown", "", ""): 2,
+    },
+    32,
+)  # fmt: skip
+def messages_are_lost_and_undone_before_a_delta_could_bring_them(world: Scenario) -> list[Row]:
+    undone_before_a_delta(world)
     return world.rows()
+
+
+@case({("repaired", "", "wire"): 2, ("repaired", "", "hop"): 2}, 0)
+def messages_are_lost_and_undone_before_a_delta_and_there_is_no_store(world: Scenario) -> list[Row]:
+    undone_before_a_delta(world)
+    return world.rows(store=False)
 
 
 @case({("reordered", "", ""): 2, ("unknown", "", ""): 2}, 32)
