@@ -62,8 +62,8 @@ def lacking(every: DataFrame, mine: DataFrame, rows: DataFrame, events: DataFram
     held = held.groupBy(*RUN, "topic").agg(F.max(F.struct("number", "count")).alias("last_held"))
     of_last = {"held": F.col("last_held.number"), "objects": F.col("last_held.count")}
     held = held.withColumns(of_last).drop("last_held")
-    changed = rows.filter(of_replica & F.col("kind").isin("data", "sync_end")).groupBy(*RUN)
-    changed = changed.agg(F.max("number").alias("changed"))
+    changes = rows.filter(of_replica & F.col("kind").isin("data", "sync_end"))
+    changed = changes.groupBy(*RUN).agg(F.max("number").alias("changed"))
     latest = held.groupBy(*RUN).agg(F.max("held").alias("latest"))
     behind = F.exists("gaps", lambda gap: (gap["lo"] >= F.col("latest")) & (gap["hi"] <= F.col("last_number")))
     about = runs.select(*RUN, "name", "first_wall", "gaps", "last_number").join(lookup(latest), RUN)

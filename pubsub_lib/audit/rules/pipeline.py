@@ -260,9 +260,7 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
     )
     unknown = unexpected_receipts.as_delivery(unrecorded.items, known.domains, settings)
     delivered = judged.select(*delivery.COLUMNS).unionByName(unknown)
-    return delivered, unexpected_receipts.strays(
-        received, known.runs, unsent, known.histories, settings
-    )
+    return delivered, unexpected_receipts.strays(received, known.runs, unsent, known.histories, settings)
 
 
 def _all_skews(
