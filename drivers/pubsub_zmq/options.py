@@ -53,7 +53,7 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "Maximum size of all different subscriptions of a publisher's subscribers together, without those to "
             "buckets of topics, hellos and replies; each counts 56 bytes more than its topic (with keys 112). ZeroMQ "
             "needs up to 40 bytes of memory for each counted one. Above it the connections that subscribed to most are "
-            "ended. 0: 8 KiB, because replicas without keys need none; with keys 4 MiB, which are enough for 26,000 "
+            "ended. 0: 4 KiB, because replicas without keys need none; with keys 4 MiB, which are enough for 26,000 "
             "topics with names of 44 bytes. Raise it for replicas of versions before 1.4 of the wire."
         ),
     ] = 0

@@ -56,9 +56,9 @@ def descriptor_of(frame: "zmq.Frame") -> int | None:
 class SubscriptionBudget:
     """The shares of the connections. One thread. ``maximum`` 0: ``AUTOMATIC``."""
 
-    AUTOMATIC = 8 * 1024
+    AUTOMATIC = 4 * 1024
     """No replica of this version needs any. libzmq walks through its tree for each connection that ends, and this keeps
-    it at 1.3 ms. Some hundred connections may end before the guard can drop new ones."""
+    it below 1 ms. Some hundred connections may end before the guard can drop new ones."""
 
     def __init__(self, address: str, maximum: int) -> None:
         self.address = address

@@ -106,7 +106,7 @@ def test_each_command_has_its_module_and_all_are_in_the_help(capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["nothing"], "tools/bench: there is no command 'nothing'; the commands are audit, "),
+        (["nothing"], "tools/bench: there is no command 'nothing'; the commands are anchor-cost, audit, "),
         (["settle", "--replicas", "0"], "tools/bench settle: argument --replicas: '0' is not a whole number from 1 on"),
         (["lake", "--latencies", "9999"], "tools/bench lake: --latencies 9999 is more than 4500, the number of "),
         (["rot", "--fast"], "tools/bench rot: unrecognized arguments: --fast; see tools/bench --help"),
