@@ -103,7 +103,7 @@ def _publish(index: int, link: dict[str, Any], at: int, writer: _Run, service: _
         replica.skip()
     if index in (15, 20):
         if index == 20:  # lost, and repaired by a sync
-            _sync(replica, at + SECOND, link["topic"], "delta", link["position"])
+            _sync(replica, at + SECOND, link["topic"], "full", link["position"])
         return
     replica.record(at + 400, "data", **sent, outcome="applied")
     if index == 25:

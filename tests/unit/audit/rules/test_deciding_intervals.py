@@ -25,7 +25,7 @@ INTERVALS = (
 FIRST = "struct<run:string,number:bigint>"
 ASKED = (
     f"item bigint, domain string, topic string, polls boolean, name string, p bigint, position bigint, first {FIRST},"
-    "publisher_host string, skew bigint, written bigint"
+    "publisher_host string, skew bigint, written bigint, undone boolean"
 )
 SKEWS = "domain string, replica_host string, publisher_host string, since bigint, until bigint, skew bigint"
 Fields = dict[str, Any]
@@ -45,11 +45,12 @@ def some_intervals(rng: random.Random, name: str) -> list[Fields]:
                     "wall": rng.randrange(TIMES),
                     "began": rng.randrange(TIMES),
                     "since": rng.choice((0, 0, rng.randrange(POSITIONS))),
+                    "full": rng.random() < 0.5,
                 }
                 for place in range(rng.randrange(5))
             ]
             if rng.random() < 0.2:  # as that of a continued part
-                base = {"number": begin, "position": begin, "wall": opened, "began": None, "since": FOREVER}
+                base = {"number": begin, "position": begin, "wall": opened, "began": None, "since": FOREVER, "full": False}
                 syncs.insert(0, base)
             lo = rng.randrange(20)
             gaps = [{"lo": lo, "lo_wall": 0, "hi": lo + 2, "hi_wall": 0}] if rng.random() < 0.2 else []
@@ -71,6 +72,7 @@ def some_items(rng: random.Random, name: str, intervals: Sequence[Fields]) -> li
             "p": rng.randrange(-SETTINGS.reach, TIMES), "position": rng.randrange(1, POSITIONS),
             "first": {"run": rng.choice(intervals)["run"], "number": rng.randrange(25)} if rng.random() < 0.5 else None,
             "publisher_host": "", "skew": 0, "written": rng.choice((0, rng.randrange(TIMES))),
+            "undone": rng.random() < 0.3,
         }
         for number in range(ITEMS)
     ]  # fmt: skip
@@ -92,7 +94,7 @@ def expected(item: Fields, intervals: Sequence[Fields]) -> Fields | None:
     below = [
         each
         for each in based
-        if each["in_time"][0]["position"] < position
+        if proved(each["in_time"][0]) < position
         or replaced(item, each["in_time"][0], each["syncs"])
         or doubtful(item, each)
     ]
@@ -114,10 +116,16 @@ def expected(item: Fields, intervals: Sequence[Fields]) -> Fields | None:
         "returned": returned(item, [each for each in every if order(each) > order(asked[-1])]) if asked else None,
         "covered_later": bool(asked) and covered_later(item, asked[-1], based),
         "back": is_back(item, there, asked[-1]) if asked else False,
-        "doubtful": bool(asked) and doubtful(item, asked[-1]) and asked[-1]["in_time"][0]["position"] >= position,
+        "doubtful": bool(asked) and doubtful(item, asked[-1]) and proved(asked[-1]["in_time"][0]) >= position,
         "based": bool(based),
         "ended": None if based else all(end <= horizon for end in ends),
     }
+
+
+def proved(sync: Fields) -> int:
+    """Up to where a first sync shows that the replica has the commits: a delta only as far as it knew them before."""
+    whole = sync["full"] or sync["since"] == FOREVER
+    return int(sync["position"] if whole else min(sync["since"], sync["position"]))
 
 
 def order(interval: Fields) -> tuple[int, str, int]:
@@ -128,7 +136,7 @@ def returned(item: Fields, later: Sequence[Fields]) -> tuple[int, int] | None:
     """Wall and begin of the earliest first sync, at any time, of those that have the item."""
     since = min(item["p"], item["written"] or item["p"]) - SETTINGS.grace
     firsts = [each["syncs"][0] for each in later if each["syncs"] and each["syncs"][0]["since"] != FOREVER]
-    having = [sync for sync in firsts if sync["position"] >= item["position"] and sync["wall"] >= since]
+    having = [sync for sync in firsts if proved(sync) >= item["position"] and sync["wall"] >= since]
     return min(((sync["wall"], sync["began"]) for sync in having), default=None)
 
 
@@ -137,7 +145,7 @@ def covered_later(item: Fields, asked: Fields, based: Sequence[Fields]) -> bool:
     later = [each for each in based if order(each) > order(asked)]
     since = min(item["p"], item["written"] or item["p"]) - SETTINGS.grace
     firsts = [each["in_time"][0] for each in later if each["in_time"][0]["since"] != FOREVER]
-    return any(sync["position"] >= item["position"] and sync["wall"] >= since for sync in firsts)
+    return any(proved(sync) >= item["position"] and sync["wall"] >= since for sync in firsts)
 
 
 def doubtful(item: Fields, interval: Fields) -> bool:
@@ -178,13 +186,14 @@ def seen(interval: Fields, item: Fields) -> Fields:
     covering = [each for each in covering if not replaced(item, each, syncs)]
     in_time = [each for each in covering if each["wall"] <= horizon]
     later = sorted((each["wall"], each["began"]) for each in covering if each["wall"] > horizon)
+    having = [each["wall"] for each in covering if each["wall"] > horizon and (each["full"] or item["undone"])]
     return {
         **{name: interval[name] for name in ("run", "begin", "end", "until", "opened", "drop_wall")},
         "succeeded": interval["succeeded"] if interval["drop_wall"] is None else None,
         "continued": bool(interval["syncs"]) and interval["syncs"][0]["since"] == FOREVER,
-        "read": min((each["wall"] for each in in_time), default=None),
+        "read": min((each["wall"] for each in in_time if each["full"] or item["undone"]), default=None),
         "began": in_time[0]["began"] if in_time else None,
-        "belated": later[0] if later else None,
+        "belated": (min(having, default=None), later[0][1]) if later else None,
     }
 
 
@@ -227,6 +236,6 @@ def plain(value: Any) -> Any:
         return value
     if set(value) == {"wall", "began"}:
         return value["wall"], value["began"]
-    belated = value["belated"]
+    times = value["belated"]["wall"], value["belated"]["began"]
     shown = {name: each for name, each in value.items() if name != "ended"}
-    return {**shown, "belated": belated and (belated["wall"], belated["began"])}
+    return {**shown, "belated": None if times == (None, None) else times}
