@@ -50,8 +50,8 @@ def some_intervals(rng: random.Random, name: str) -> list[Fields]:
                 for place in range(rng.randrange(5))
             ]
             if rng.random() < 0.2:  # as that of a continued part
-                base = {"number": begin, "position": begin, "wall": opened, "began": None, "since": FOREVER, "full": False}
-                syncs.insert(0, base)
+                base = {"number": begin, "position": begin, "wall": opened, "began": None, "since": FOREVER}
+                syncs.insert(0, {**base, "full": False})
             lo = rng.randrange(20)
             gaps = [{"lo": lo, "lo_wall": 0, "hi": lo + 2, "hi_wall": 0}] if rng.random() < 0.2 else []
             over, dropped = rng.random() < 0.5, rng.random() < 0.3
