@@ -299,6 +299,9 @@ class JournalDouble:
     def watch(self, rejected: Callable[[], Mapping[str, int]]) -> None:
         pass
 
+    def of_store(self, store_id: bytes) -> None:
+        pass
+
     def counters(self) -> Mapping[str, int]:
         return {"written": len(self.entries), "lost": 0}
 

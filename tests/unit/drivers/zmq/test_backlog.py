@@ -141,7 +141,9 @@ def faster_than_read(unit: bytes = TOGGLE) -> None:
         listener.wait_for_message(lambda: sender.send("a"), "a")
         before = resident()
         with flood(sender.address, 10, unit, 10**9):
-            eventually(lambda: sender.publisher._budget.progress.total > READ, "much was read")
+            # On a busy machine the connections may be ended before.
+            read, counters = sender.publisher._budget.progress, sender.publisher.counters
+            eventually(lambda: read.total > READ or counters()["unread"] == 10, "much was read, or all are ended")
             grown = resident(peak=True) - before
             assert grown < MEMORY, grown
             assert sender.publisher.counters()["paused"] > 0

@@ -122,7 +122,7 @@ def test_publisher_closes_the_connection_to_a_stopped_subscriber() -> None:
         sender = on.sender(**ALERT)
         process = subprocess.Popen([sys.executable, "-c", SUBSCRIBER, sender.address])
         try:
-            eventually(lambda: sender.publisher.counters()["connected"] == 1, "it connected")
+            eventually(lambda: sender.publisher._budget.total == TABLE, "it connected and subscribed")
             assert pause(process.pid)
 
             def given_up() -> bool:
