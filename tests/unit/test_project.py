@@ -74,6 +74,7 @@ OF_THE_PROJECT = {
     Path("tests/unit/test_plain_words.py"),
     Path("tests/unit/test_project.py"),
     Path("tests/unit/test_protocol.py"),
+    Path("tests/unit/test_random_numbers.py"),
 }
 
 # Folders of tests/unit that do not mirror pubsub_lib.
