@@ -50,8 +50,8 @@ class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     receive_buffer: Annotated[
         Positive,
         option(
-            "Maximum number of messages of each worker that the service buffers. After that, the worker's own buffer "
-            "fills."
+            "Maximum number of messages of each worker that the service buffers, each of at most max_frame_bytes; the "
+            "sum of their bytes has no other bound. After that, the worker's own buffer fills."
         ),
     ] = 10_000
 
