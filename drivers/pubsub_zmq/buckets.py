@@ -23,6 +23,7 @@ EVERY_BUCKET: Final = b"B"
 """Prefix of every message with data: a subscriber of ``ALL`` subscribes to it."""
 _HEADER: Final = 3
 _REPLY_CHARACTERS: Final = 2
+_PRIVATE: Final = codec.private_frame("")[:1]
 _HEXADECIMAL: Final = frozenset(b"0123456789abcdef")
 _DATA: Final = codec.EVERYTHING[0]
 _BUCKET: Final = EVERY_BUCKET[0]
@@ -53,7 +54,7 @@ def is_few(prefix: bytes) -> bool:
     """
     if prefix[:1] == EVERY_BUCKET:
         return len(prefix) == 1 or (len(prefix) == _HEADER and prefix[1] >> 2 == 0x40 >> 2)
-    if prefix[:1] == codec.private_frame("")[:1]:
+    if prefix[:1] == _PRIVATE:
         return len(prefix) == 1 + _REPLY_CHARACTERS and _HEXADECIMAL.issuperset(prefix[1:])
     return prefix == codec.topic_frame(ALL)
 

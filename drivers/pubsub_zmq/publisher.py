@@ -26,7 +26,7 @@ from pubsub_zmq.contexts import make_context
 from pubsub_zmq.inflow_guard import InflowGuard
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.sockets import Bound, InUse, Monitor, Waker, bind, has_work, in_use, make_xpub, translated
-from pubsub_zmq.subscription_budget import REQUEST, SubscriptionBudget, descriptor_of
+from pubsub_zmq.subscription_budget import SubscriptionBudget, descriptor_of, request_in
 from pubsub_zmq.watching import guard_of
 
 _log = logger(__name__)
@@ -279,9 +279,9 @@ class ZmqPublisher(Publisher):
             frame = received.bytes
             if not self._budget.received(received, frame):
                 continue
-            # As a subscription (1) it is that of an older replica; its nonce ends with NUL, and topics follow.
-            if frame[:1] == REQUEST or (frame[:2] == b"\1H" and b"\0" in frame[2:-1]):
-                self._sending["overflow"] += self._asks.put((frame.removeprefix(b"\1"),), descriptor_of(received))
+            request = request_in(frame)
+            if request:
+                self._sending["overflow"] += self._asks.put((request,), descriptor_of(received))
             arrived = self._heads.subscribed(frame) or arrived
         if arrived:
             self._asks.connected()

@@ -53,6 +53,15 @@ def descriptor_of(frame: "zmq.Frame") -> int | None:
         return None
 
 
+def request_in(message: bytes) -> bytes:
+    """The hello request that a publisher's socket received; b"" when the message is none. Since 1.7 of the wire it is
+    the message. Before, and with keys, it is a subscription: its nonce ends with NUL, and topics follow.
+    """
+    if message[:1] == REQUEST:
+        return message
+    return message[1:] if message[:2] == b"\1" + REQUEST and b"\0" in message[2:-1] else b""
+
+
 class SubscriptionBudget:
     """The shares of the connections. One thread. ``maximum`` 0: ``AUTOMATIC``."""
 

@@ -16,6 +16,7 @@ from pubsub_lib.core import codec, digest
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.model import ALL, Change, Head, Link, Point
 from pubsub_zmq.buckets import Heads
+from pubsub_zmq.subscription_budget import request_in
 from tests.e2e.service_host import LONG, Host, Watched, write
 
 TOPIC = "t0"
@@ -68,15 +69,12 @@ class Squatter:
                 self._send(Envelope("api-1", self._uuid, TOPIC, 1, [Message(self._link)], None, self._store_id))
                 self.sent += 1
                 continue
-            frame = self._socket.recv()
-            if frame[:1] == b"H" or frame[:2] == b"\1H":
-                self._reply(frame.removeprefix(b"\1"))
+            request = request_in(self._socket.recv())
+            if request:
+                self._reply(request)
 
     def _reply(self, frame: bytes) -> None:
-        try:
-            request = codec.read_hello_request(frame)
-        except Exception:  # noqa: BLE001 - a subscription to the replies, which begins with the same byte
-            return
+        request = codec.read_hello_request(frame)
         link = self._link
         heads = {TOPIC: Head(link.point, link.count, link.digest)}
         hello = Hello({TOPIC: 1}, heads, link.point, 0.0, request.nonce)

@@ -19,6 +19,7 @@ from pubsub_lib.core.model import ALL, Head, Point
 from pubsub_lib.core.quarantine import CONTRADICTIONS, SECONDS, Quarantine
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_zmq.buckets import Heads
+from pubsub_zmq.subscription_budget import request_in
 from tests.e2e.service_host import LONG, Host, Watched, write
 from tests.e2e.test_forged_changes import TOPIC, forged
 
@@ -68,11 +69,9 @@ class Liar:
             if not self._socket.poll(50):
                 self._send(Envelope("api-2", self.uuid, TOPIC, 1, [Message(self._link)], None, self._store_id))
                 continue
-            frame = self._socket.recv()
-            # The subscription to the replies begins with the same bytes, and ends with NUL.
-            asks = frame[:1] == b"H" or (frame[:2] == b"\1H" and frame[-1:] != b"\0")
-            if asks and self._lie == "nonce":
-                self._reply(codec.read_hello_request(frame.removeprefix(b"\1")).nonce)
+            request = request_in(self._socket.recv())
+            if request and self._lie == "nonce":
+                self._reply(codec.read_hello_request(request).nonce)
 
     def _reply(self, nonce: str) -> None:
         link = self._link

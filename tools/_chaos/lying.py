@@ -27,6 +27,7 @@ from pubsub_lib.errors import FrameError, PubSubError
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.testing.stream_proxy import TCP
 from pubsub_zmq.buckets import bucketed
+from pubsub_zmq.subscription_budget import request_in
 
 PAUSE: Final = 0.05
 """Seconds between two lies."""
@@ -149,12 +150,12 @@ def _publishing(task: LieTask, lies: Lies) -> Iterator[Callable[[Truth, Link], N
 def _requests(socket: "zmq.Socket[bytes]") -> list[HelloRequest]:
     found = []
     while socket.poll(0):
-        frame = socket.recv()
-        if frame[:1] == b"H" or frame[:2] == b"\1H":  # the second: a subscription, as of older replicas
+        request = request_in(socket.recv())
+        if request:
             try:
-                found.append(codec.read_hello_request(frame.removeprefix(b"\1")))
+                found.append(codec.read_hello_request(request))
             except FrameError:
-                pass  # the subscription to the replies, which begins with the same byte
+                pass  # garbage of another hostile process
     return found
 
 

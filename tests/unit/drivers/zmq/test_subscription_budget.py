@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from pubsub_zmq.reading_progress import LEAST_FRAMING
-from pubsub_zmq.subscription_budget import PAUSE, TABLE, WORTH, SubscriptionBudget
+from pubsub_zmq.subscription_budget import PAUSE, TABLE, WORTH, SubscriptionBudget, request_in
 from tests.unit.drivers.zmq.alone import must_pass_alone
 from tests.unit.drivers.zmq.world import Sender, eventually, world
 
@@ -99,6 +99,23 @@ def test_memory_is_returned_once_when_half_of_the_subscriptions_have_ended(monke
         made.grow(size)
         made.enforce(0.0, connections)  # type: ignore[arg-type]
     assert returned == [WORTH]
+
+
+@pytest.mark.parametrize(
+    ("message", "request_frame"),
+    [
+        (b"Hn\0\x90", b"Hn\0\x90"),
+        (b"\1Hn\0\x90", b"Hn\0\x90"),
+        (b"\1Hn\0", b""),
+        (b"\1Hab", b""),
+        (b"\1H", b""),
+        (b"\0Hn\0\x90", b""),
+        (b"\1Da\0", b""),
+        (b"", b""),
+    ],
+)
+def test_hello_request_is_a_message_or_a_subscription_with_topics(message: bytes, request_frame: bytes) -> None:
+    assert request_in(message) == request_frame
 
 
 def resident(peak: bool = False) -> int:
