@@ -11,12 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import Row
-from tests.unit.audit.joined import BOUND, GRACE, WINDOW, Replica, Sender, World
+from tests.unit.audit.joined import BOUND, GRACE, WINDOW, World
 from tests.unit.audit.joined_parts import Clock, Modelled
+from tests.unit.audit.restored import with_three_replicas
 
 Rows = list[Row]
 COMMITS = 30
@@ -26,13 +25,8 @@ class Session(World):
     """A service and three replicas: of one topic, of everything, and one that polls two topics."""
 
     def _run(self, steps: int) -> None:
-        self.topics, self.limits = ["t0", "t1"], Limits()
         self.keys = [("t0", "k0"), ("t0", "k1"), ("t1", "k2")]
-        self.replicas = []
-        self.senders = [Sender(self, "s0")]
-        self.replicas.append(Replica(self, "named", ["t0"], polls=False))
-        self.replicas.append(Replica(self, "every", [ALL], polls=False))
-        self.replicas.append(Replica(self, "polls", self.topics, polls=True))
+        with_three_replicas(self)
         self._heal()
         for number in range(steps):
             self._write(self.senders[0], self.keys[number % 3])

@@ -19,6 +19,16 @@ HOW: Final = (RUNNING, AWAY, STOPPED, AGAIN)
 stopped; and the database is made again, empty, while all programs run."""
 
 
+def with_three_replicas(world: World) -> None:
+    """Begin a service, and replicas of one topic and of everything, and one that polls both topics."""
+    world.topics, world.limits = ["t0", "t1"], Limits()
+    world.replicas = []
+    world.senders = [Sender(world, "s0")]
+    world.replicas.append(Replica(world, "named", ["t0"], polls=False))
+    world.replicas.append(Replica(world, "every", [ALL], polls=False))
+    world.replicas.append(Replica(world, "polls", world.topics, polls=True))
+
+
 class Restored(World):
     """A run in which the store loses its newest commits, and later ones pass its old position. No message is lost."""
 
@@ -34,13 +44,8 @@ class Restored(World):
         return self.model
 
     def _run(self, steps: int) -> None:
-        self.topics, self.limits = ["t0", "t1"], Limits()
         self.keys = [("t0", "k0"), ("t1", "k1"), ("t0", "k2")]
-        self.replicas = []
-        self.senders = [Sender(self, "s0")]
-        self.replicas.append(Replica(self, "named", ["t0"], polls=False))
-        self.replicas.append(Replica(self, "every", [ALL], polls=False))
-        self.replicas.append(Replica(self, "polls", self.topics, polls=True))
+        with_three_replicas(self)
         self._heal()
         self._go_on(steps)
         self.backup = 0 if self.how == AGAIN else self.position
