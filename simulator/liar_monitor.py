@@ -79,13 +79,12 @@ class LiarMonitor(Monitor):
 
     def _may_exclude(self, replica: "Replica", uuid: str) -> None:
         """An honest publisher is excluded only if its UUID is stolen, or restores and workers contradict it as often.
-        A worker is excluded after its first contradiction, unless faults delay that.
+        A worker is excluded after its first contradiction, unless faults delay or prevent that.
         """
         lies = self._world.lies
-        workers = self._workers.liars()
-        if workers and SLOW.intersection(self._world.plan.faults):
+        if lies.rolled_back and SLOW.intersection(self._world.plan.faults):
             return
-        contradictions = self._history.restores + workers
+        contradictions = self._history.restores + self._workers.liars()
         if uuid not in lies.liars and uuid not in lies.stolen and contradictions < CONTRADICTIONS:
             raise Violation("honest excluded", f"{replica.name}: {uuid[:4]} was excluded, and sent no lie")
 
@@ -153,17 +152,21 @@ class LiarMonitor(Monitor):
         """Readings that false digests cause stay within a budget."""
         in_time = super().sync_answered(replica, start, answer)
         lies = self._world.lies
-        compared: list[bool] = []
+        compared, wrong = False, False
         for name, part in answer.chains.items() if in_time else ():
             known = replica.replica_state.tracker.chain(name).known if name in replica.topics else None
             if isinstance(part, Full) and known is not None and known not in lies.forged:
-                compared += [
-                    topic.buckets == frozenset() for topic in part.topics.values() if topic.buckets is not None
-                ]
+                compared |= any(each.buckets is not None for each in part.topics.values())
+                wrong |= part.contains_known is False or (part.head == known and self._is_wrong(replica, part))
         if compared:
             publishers = len(lies.liars) + len(lies.stolen) + self._changing(replica)
-            self._budget.compared(replica, publishers, replica.clock.now(), equal=all(compared))
+            self._budget.compared(replica, publishers, replica.clock.now(), wrong=wrong)
         return in_time
+
+    def _is_wrong(self, replica: "Replica", read: Full) -> bool:
+        """Whether a replica differs from the store, at the store's head."""
+        cache = replica.replica_state.cache
+        return any(cache.head(topic) != (each.head.count, each.head.digest) for topic, each in read.topics.items())
 
     def sync_failed(self, replica: "Replica", number: int) -> None:
         """The store did not answer."""

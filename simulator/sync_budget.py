@@ -24,7 +24,7 @@ class SyncBudget:
         self._provoked: dict[tuple[Replica, str], dict[int, float]] = {}
         self._useless: dict[Replica, list[float]] = {}
         self._differed: dict[Replica, int] = {}
-        """How many syncs found a difference."""
+        """How many syncs found that the replica was wrong."""
 
     def provoked(
         self, replica: "Replica", number: int, uuid: str, name: str, want: Want, now: float, *, follows: bool
@@ -48,10 +48,10 @@ class SyncBudget:
             if owner is replica:
                 times.pop(number, None)
 
-    def compared(self, replica: "Replica", publishers: int, now: float, *, equal: bool) -> None:
-        """A sync compared buckets. ``publishers``: how many lied. ``equal``: none differed, so the sync was useless."""
-        if not equal:
-            # The digests may have been right, or the store went on: the pauses begin again.
+    def compared(self, replica: "Replica", publishers: int, now: float, *, wrong: bool) -> None:
+        """A sync compared buckets. ``publishers``: how many lied. ``wrong``: the replica was, without a later commit."""
+        if wrong:
+            # The digests may have been right: the pauses begin again.
             self._differed[replica] = self._differed.get(replica, 0) + 1
             return
         times = self._useless.setdefault(replica, [])
@@ -60,5 +60,5 @@ class SyncBudget:
         begun = publishers + provoked + self._differed.get(replica, 0)
         maximum = begun * (2 + log2(1 + (now - times[0]) / FIRST_PAUSE))
         if len(times) > maximum:
-            wrong = f"{len(times)} readings because of false digests, at most {maximum:.1f}"
-            raise Violation("budget", f"{replica.name}: {wrong}")
+            found = f"{len(times)} readings because of false digests, at most {maximum:.1f}"
+            raise Violation("budget", f"{replica.name}: {found}")

@@ -22,7 +22,7 @@ from pubsub_lib.core.tracker_counters import Counters
 FIRST_PAUSE: Final = 1.0
 MAX_PAUSE: Final = 60.0
 """Pauses in seconds after which the hellos of a publisher are compared again: doubled with each reading, and ended by
-one that finds a difference and does not contradict the publisher."""
+one that shows that the replica had altered objects, or another history, and does not contradict the publisher."""
 FORGET: Final = 600.0
 """Seconds without a further reading after which a publisher's next pause is the first one again."""
 MAX_KEPT: Final = 1000
@@ -133,11 +133,12 @@ class ProvokedReads:
             return []
         false, topics = cause.is_false(read.answer), read.answer.topics
         self._counters.contradicted += false
-        if read.answer.contains_known is False or any(
-            each.buckets or differs(topic, each.head) for topic, each in topics.items()
-        ):
+        # Elsewhere than at the store's head, the chain differs without a fault. A liar would end its pauses while others
+        # commit.
+        altered = read.before == read.answer.head and any(differs(topic, each.head) for topic, each in topics.items())
+        if altered or read.answer.contains_known is False:
             if not (false or cause.waited):
                 self._pauses.pop(cause.publisher[1], None)  # it was right
-        elif all(each.buckets is not None for each in topics.values()):  # else all objects were read, and none compared
+        elif all(each.buckets is not None and not each.buckets for each in topics.values()):
             self._counters.useless += 1
         return [cause.publisher] if false and quarantine.contradicted(cause.publisher, cause.at, now) else []

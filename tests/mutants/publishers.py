@@ -199,8 +199,8 @@ MUTANTS = (
     Mutant(
         name="replica_that_was_wrong_accuses_a_publisher",
         path="pubsub_lib/core/provoked_reads.py",
-        before="each.buckets or differs(topic, each.head)",
-        after="each.buckets",
+        before="if altered or read.answer.contains_known is False:",
+        after="if read.answer.contains_known is False:",
         tests=(f"{PROVOKED}::test_digest_that_shows_a_true_difference_accuses_no_publisher",),
         wrong="hellos of a publisher whose digests are right are compared less often, because the replica was wrong",
     ),
@@ -211,6 +211,14 @@ MUTANTS = (
         after="        elif self._pauses.pop(cause.publisher[1], None) or all(each.buckets is not None",
         tests=(f"{PROVOKED}::test_rule_14_resync_that_reads_all_objects_does_not_end_the_pause_of_a_liar",),
         wrong="with each resync a liar's next false hellos cost the database a reading each",
+    ),
+    Mutant(
+        name="commit_ends_the_pause_of_a_liar",
+        path="pubsub_lib/core/provoked_reads.py",
+        before="altered = read.before == read.answer.head and any(",
+        after="altered = any(",
+        tests=(f"{PROVOKED}::test_rule_14_commits_during_a_reading_do_not_end_the_pause_of_a_liar",),
+        wrong="while others commit, each false hello costs the database a reading",
     ),
     Mutant(
         name="false_digests_are_compared_without_pause",

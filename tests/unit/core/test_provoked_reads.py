@@ -131,6 +131,29 @@ def test_rule_14_resync_that_reads_all_objects_does_not_end_the_pause_of_a_liar(
     assert len(replica.read) <= 5, "10 s with pauses of 1, 2, 4 … s"
 
 
+@pytest.mark.parametrize("sent", ["before the answer", "after it"])
+def test_rule_14_commits_during_a_reading_do_not_end_the_pause_of_a_liar(sent: str) -> None:
+    """The answer differs from the replica, which was right where it was. Found by the simulator's seed 130001281 with
+    liars.
+    """
+    replica = Misled()
+    replica.answering = False
+    for _ in range(200):
+        [request] = replica.state.tick(replica.now + CALM.max_idle_time).hello_requests
+        head = replica.history.heads["t"]
+        false = Heads(replica.history.point, {"t": Head(head.point, head.count, head.digest ^ 1)}, STORE)
+        link = replica.history.one("t", "a")
+        replica.take(replica.state.feed(hello(false, nonce=request.nonce), replica.now))
+        replica.pass_time(0.05)
+        if sent == "before the answer":
+            replica.send(link, OTHER)
+        replica.answer()
+        replica.send(link, OTHER)
+        replica.now += CALM.max_idle_time
+    assert 3 <= len(replica.read) <= 2 + 200 * CALM.max_idle_time / MAX_PAUSE + 6
+    assert replica.state.tracker.counters.useless <= len(replica.read)
+
+
 def test_rule_14_links_with_false_digests_lead_to_the_quarantine() -> None:
     replica = Misled()
     for _ in range(3):
