@@ -92,6 +92,18 @@ _ADVICE: Final[dict[type[PubSubError], str]] = {
     ConfigError: "the database refuses this URL; see its user, password, rights and database name",
     StoreError: "see the database's log",
 }
+_TLS_WORDS: Final = (
+    "certificate verify failed",
+    "server certificate for",  # it does not match the host's name
+    "does not support SSL",
+    "SSL is required",
+    "root certificate file",  # it does not exist
+)
+"""Parts of the texts with which libpq and pymysql report that TLS does not begin."""
+_TLS_ADVICE: Final = (
+    "the server is not verified; see the TLS options of the URL, the name in the server's certificate and "
+    "docs/security.md"
+)
 _FILE_ADVICE: Final = "the file cannot be opened; see its path, and the rights on it and on its folder"
 # For a file the advice "see whether it runs" makes no sense. Keys are primary result codes.
 _SQLITE_ADVICE: Final[dict[int, str]] = {
@@ -169,6 +181,8 @@ def _advice(kind: type[PubSubError], original: BaseException) -> str:
         return _SQLITE_ADVICE.get(_primary_code(original), advice)
     if isinstance(original, OSError) and original.filename is not None:
         return _FILE_ADVICE
+    if any(each in str(original) for each in _TLS_WORDS):
+        return _TLS_ADVICE
     return advice
 
 

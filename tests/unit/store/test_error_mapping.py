@@ -130,6 +130,21 @@ def test_file_error_has_no_advice_about_a_server(code: int, kind: type[PubSubErr
     assert str(got).endswith(" (SQLite's own text)")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SSL error: certificate verify failed",
+        'server certificate for "db" does not match host name "db2"',
+        "server does not support SSL, but SSL was required",
+        'root certificate file "/no/such" does not exist',
+    ],
+)
+def test_refused_certificate_has_no_advice_about_a_server_that_does_not_run(text: str) -> None:
+    got = error_mapping.translate(exc.OperationalError("", None, psycopg.OperationalError(text)), "opening it")
+    assert str(got).startswith("opening it failed: the server is not verified; see the TLS options of the URL")
+    assert str(got).endswith(f" ({text})")
+
+
 def test_file_error_names_the_missing_rights() -> None:
     got = error_mapping.translate(PermissionError(errno.EACCES, "Permission denied", "/var/lib/net.db"), "opening it")
     assert type(got) is StoreUnavailable
