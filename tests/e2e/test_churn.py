@@ -15,7 +15,7 @@ from pubsub_lib import Store
 from tests.e2e.service_host import LONG, Host, Watched, write
 from tests.e2e.silence import HANGS, Excuses, Observer
 from tests.e2e.warm_start import Running
-from tests.unit.drivers.zmq.strangers import leaving
+from tests.unit.drivers.zmq.strangers import crowd, leaving
 from tests.unit.drivers.zmq.test_buckets import random_names
 from tests.unit.drivers.zmq.test_inflow_guard import churn
 from tests.unit.drivers.zmq.world import world
@@ -44,6 +44,7 @@ LIMITS = ("paused", "ended", "unread", "unfinished")
 ATTACKS: dict[str, tuple[Attack, tuple[str, ...], int]] = {
     "hello requests": (churn, LIMITS, 1),
     "connections": (leaving, ("connected",), 200),
+    "1000 clients": (crowd, ("disconnected",), 2000),
 }
 """Each with counters of the service, and how much they must grow at least: then the attack works."""
 

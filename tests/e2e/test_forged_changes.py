@@ -32,11 +32,15 @@ class Squatter:
     proves it by hello replies. Its UUID is ``uuid``, or "": another one for each message.
     """
 
-    def __init__(self, address: str, head: Head, store_id: bytes, uuid: str = "") -> None:
+    def __init__(
+        self, address: str, head: Head, store_id: bytes, uuid: str = "", position: int = 0, link: Link | None = None
+    ) -> None:
+        """``position``: of the store in its replies, if not the link's. ``link``: instead of :func:`forged`."""
         self.sent = 0
         self._store_id = store_id
         self._fixed = uuid
-        self._link = forged(head)
+        self._link = link or forged(head)
+        self._store = Point(position, 5) if position else self._link.point
         self._stop = threading.Event()
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.XPUB)
@@ -77,7 +81,7 @@ class Squatter:
         request = codec.read_hello_request(frame)
         link = self._link
         heads = {TOPIC: Head(link.point, link.count, link.digest)}
-        hello = Hello({TOPIC: 1}, heads, link.point, 0.0, request.nonce)
+        hello = Hello({TOPIC: 1}, heads, self._store, 0.0, request.nonce)
         self._send(Envelope("api-1", self._uuid, ALL, 0, (), hello, self._store_id))
 
     def _send(self, envelope: Envelope) -> None:

@@ -105,3 +105,40 @@ def leaving(address: str) -> Iterator[None]:
             assert child.poll() is None
         finally:
             child.kill()
+
+
+_CROWD = """
+import socket, sys
+port, hello, number = int(sys.argv[1]), bytes.fromhex(sys.argv[2]), int(sys.argv[3])
+print("begins", flush=True)
+while True:
+    crowd = []
+    for connection in range(number):
+        try:
+            each = socket.create_connection(("127.0.0.1", port), timeout=5.0)
+            each.sendall(hello)
+            answer = b""
+            while b"XPUB" not in answer:
+                answer += each.recv(1000) or b"XPUB"
+            each.sendall(b"\\0\\4\\1B%02x" % (connection % 256))
+        except OSError:
+            continue
+        crowd.append(each)
+    for each in crowd:
+        each.close()
+"""
+"""All connect and subscribe, then all leave at once, and connect again."""
+
+
+@contextmanager
+def crowd(address: str, number: int = 1000) -> Iterator[None]:
+    """This number of clients that connect, leave together and connect again, until the end of the block."""
+    command = [sys.executable, "-c", _CROWD, address.rpartition(":")[2], (GREETING + READY).hex(), str(number)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"begins\n"
+            yield
+            assert child.poll() is None
+        finally:
+            child.kill()
