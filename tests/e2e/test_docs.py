@@ -145,3 +145,11 @@ def test_upgrading_page_names_the_schema_and_what_migrations_do() -> None:
     used = {each for path in files for each in re.findall(r"\bop\.(\w+)", path.read_text())}
     assert used == {"create_table", "create_index", "add_column", "get_bind", "execute"}
     assert not any("def downgrade" in path.read_text() for path in files), "see: no migration can be undone"
+
+
+def test_each_attack_names_a_test_that_exists() -> None:
+    page = (ROOT / "docs/contributing/attacks.md").read_text()
+    named = re.findall(r"\.\n  `(tests/[\w/]+\.py)`\n  `(test_\w+)`$", page, re.MULTILINE)
+    assert len(named) == len(re.findall("^- ", page, re.MULTILINE)) >= 50
+    for path, function in named:
+        assert f"def {function}(" in (ROOT / path).read_text(), function
