@@ -1,6 +1,6 @@
 """Facts about a journal file that its Parquet form keeps in its metadata (docs/audit.md, "Files")."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pubsub_lib.journal.entries import Contents
@@ -9,6 +9,8 @@ SCHEMA_KEY: Final = b"pubsub_lib.journal.schema"
 TORN_KEY: Final = b"pubsub_lib.journal.torn"
 RECORDS_KEY: Final = b"pubsub_lib.journal.records"
 """A file with this key is sealed (:mod:`pubsub_lib.journal.seal`)."""
+_SEALED: Final = 2
+"""Files with this schema version, or a later one, were always sealed."""
 _CUT, _DAMAGED = "cut", "damaged"
 
 
@@ -18,6 +20,26 @@ def metadata_of(contents: Contents) -> dict[bytes, bytes]:
     if contents.torn:
         found[TORN_KEY] = f"{_DAMAGED if contents.damaged else _CUT} {contents.torn}".encode()
     return found
+
+
+def is_sealed(metadata: Mapping[bytes, bytes] | None) -> bool:
+    """Whether the file was written with a checksum."""
+    return RECORDS_KEY in (metadata or {})
+
+
+def lacks_seal(metadata: Mapping[bytes, bytes]) -> bool:
+    """Whether the file has no checksum, although its schema version is younger than checksums."""
+    return not is_sealed(metadata) and int(metadata[SCHEMA_KEY]) >= _SEALED
+
+
+def unsealed_problem(names: Sequence[object]) -> str:
+    """The sentence about files without a checksum; "" without any."""
+    if not names:
+        return ""
+    return (
+        f"{len(names)} files have no checksum (first: {names[0]}), as those from before 2026-11-26, so it is not known "
+        "whether their records were altered; remove them, or copy the original files again"
+    )
 
 
 def is_torn(metadata: Mapping[bytes, bytes] | None) -> bool:

@@ -11,12 +11,13 @@ from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX
 from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX
 from pubsub_lib.journal.entries import parse, rows
-from pubsub_lib.journal.parquet_metadata import RECORDS_KEY, SCHEMA_KEY
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY, is_sealed, lacks_seal
 from pubsub_lib.journal.rows import COLUMNS, SCHEMA, Row, arrow_schema, from_dict
 from pubsub_lib.journal.seal import check_seal
 
 _BATCH: Final = 4096
 """Number of records of a Parquet file that are rows at once."""
+_NO_CHECKSUM: Final = "its checksum is missing"
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -78,11 +79,12 @@ def unreadable(path: Path, error: OSError) -> str:
 
 
 def check_parquet(path: Path) -> None:
-    """Raises JournalError when a Parquet file is not a journal that this program can read, or does not match its
-    checksum, and OSError when the system cannot read the file, or it was deleted: then it may be a valid one. Blocks
-    while it reads the file.
+    """Raises JournalError when a Parquet file is not a journal that this program can read, does not match its checksum,
+    or has none although its version should have one, and OSError when the system cannot read the file, or it was
+    deleted: then it may be a valid one. Blocks while it reads the file.
     """
-    _opened(path)
+    if lacks_seal(_opened(path).metadata.metadata):
+        raise _damaged(path, _NO_CHECKSUM)
 
 
 def _opened(path: Path) -> Any:
@@ -102,8 +104,8 @@ def _opened(path: Path) -> Any:
     except (pa.ArrowException, ValueError) as error:
         raise JournalError(f"{path} is not a complete Parquet file; remove it or copy it again") from error
     version = (file.metadata.metadata or {}).get(SCHEMA_KEY, b"")
-    if sealed == "none" and RECORDS_KEY in (file.metadata.metadata or {}):
-        raise _damaged(path, "its checksum is missing")
+    if sealed == "none" and is_sealed(file.metadata.metadata):
+        raise _damaged(path, _NO_CHECKSUM)
     if not version.isdigit():
         raise JournalError(f"{path} is not a journal; remove it from the journals' folder")
     if int(version) > SCHEMA:

@@ -22,6 +22,7 @@ from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.audit.spark.settled import together
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX
+from pubsub_lib.journal.parquet_metadata import unsealed_problem
 from pubsub_lib.journal.reading import find, unreadable
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ def gather(
         gone = [path for path in into.gone if path.stem not in found]
         problems += not_by_retention(gone, (each.path for each in found.values()))
         problems += [each.torn for each in found.values() if each.torn]
+        unsealed = unsealed_problem([found[name].path for name in sorted(found) if not found[name].sealed])
+        problems += [unsealed] if unsealed else []
         torn |= {domain: ends} if (ends := into.torn) else {}
         files[domain] = _once([found[name] for name in sorted(found)], scratch / str(index) / "once", problems)
         if not found:

@@ -13,7 +13,14 @@ from pubsub_lib.audit.ingest.overlaps import Ranges, ranges_of
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import being_written
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
-from pubsub_lib.journal.parquet_metadata import as_damaged, empty_problem, is_cut, is_torn, torn_problem
+from pubsub_lib.journal.parquet_metadata import (
+    as_damaged,
+    empty_problem,
+    is_cut,
+    is_sealed,
+    is_torn,
+    torn_problem,
+)
 from pubsub_lib.journal.reading import check_parquet
 
 _BEGINS: Final = 60.0
@@ -22,7 +29,7 @@ _BEGINS: Final = 60.0
 
 class SourceFile(msgspec.Struct, frozen=True):
     """A file and its Parquet form, the numbers of its records, and how many it has. ``torn``: the problem of records
-    that are missing at its end.
+    that are missing at its end. ``sealed``: whether a checksum shows that its records were not altered.
     """
 
     path: Path
@@ -30,6 +37,7 @@ class SourceFile(msgspec.Struct, frozen=True):
     ranges: Ranges
     records: int
     torn: str
+    sealed: bool = True
 
     @property
     def first(self) -> tuple[str, int] | None:
@@ -115,4 +123,4 @@ def _begin(path: Path, readable: Path, end: End) -> SourceFile:
     torn = "" if end == "written" else torn_problem(str(path), metadata, about.num_rows)
     if end != "written" and not about.num_rows:
         torn = torn or empty_problem(path, begun=True)
-    return SourceFile(path, readable, ranges, about.num_rows, torn)
+    return SourceFile(path, readable, ranges, about.num_rows, torn, is_sealed(about.metadata))

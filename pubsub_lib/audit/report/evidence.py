@@ -1,6 +1,6 @@
 """What is missing from the journals, as problems (audit-verdicts.md, "Participants"), and what is not finished."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -8,9 +8,9 @@ from pyspark.sql import Column, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.ingest.expected import absent
-from pubsub_lib.audit.report.summary import Coverage
+from pubsub_lib.audit.report.summary import Coverage, Problem
 from pubsub_lib.audit.rules import participants, run_ends
-from pubsub_lib.audit.rules.base_tables import closed
+from pubsub_lib.audit.rules.base_tables import FOREVER, closed
 from pubsub_lib.audit.rules.pipeline import Tables
 from pubsub_lib.audit.settings import AuditSettings, Listing
 from pubsub_lib.audit.spark.settled import hashed, lookup, together
@@ -34,6 +34,15 @@ class Evidence(msgspec.Struct, frozen=True):
     run_count: int
 
 
+class Followed(msgspec.Struct, frozen=True):
+    """What a follower knows of a domain. ``until``: the end of its closed windows; ``begun``: side and name of each
+    participant of which a file is there that was not read yet.
+    """
+
+    until: int
+    begun: Collection[tuple[str, str]] = ()
+
+
 def evidence(
     tables: Tables,
     settings: AuditSettings,
@@ -43,41 +52,71 @@ def evidence(
     """Run the jobs. ``expected``: side and name of each participant that must have a journal. ``listed``: when the
     folders of each domain were listed, as it was given to the pipeline. Blocks.
     """
-    known_until = run_ends.known_until(listed or {})
-    rows, about = tables.without_objects, (tables.runs, tables.events, settings)
-    every = {row["domain"]: row for row in participants.of_domains(rows, *about).collect()}
-    known = {row["domain"]: row for row in _with_requests(tables, settings, known_until)}
-    problems = [
-        text
-        for domain, row in every.items()
-        for text in (
-            _headless(domain, row), _overlaps(domain, row), _no_replica(domain, row), _holed(domain, row),
-            _databases(domain, row),
-        )
-    ]
-    if any(row["replica_holed"] for row in known.values()):
-        problems += _unsubscribed(tables, settings)
-    for domain, row in known.items():
-        problems += [_unknown_requests(domain, row), _hidden_requests(domain, row)]
-    problems += _unknown_parents(tables) if any(row["moves"] for row in every.values()) else []
-    problems += _absent(tables, list(expected))
+    every, known = _rows(tables, settings, listed or {}, {})
+    sentences = [each.sentence for each in _problems(tables, settings, every, known, {})]
+    sentences += _absent(tables, list(expected))
     begun = {domain for domain, row in known.items() if row["closed"]}
-    problems = [each for each in problems if each]
     coverage = [
         Coverage(domain, row["store"], row["names"], row["listed"], row["held"])
         for domain, row in sorted(every.items())
     ]
     silent, runs, run_count = _ends(tables)
-    return Evidence(problems, silent, sorted(every.keys() - begun), bool(every), coverage, runs, run_count)
+    return Evidence(sentences, silent, sorted(every.keys() - begun), bool(every), coverage, runs, run_count)
 
 
-def _with_requests(tables: Tables, settings: AuditSettings, known_until: Column) -> list[Row]:
+def problems(tables: Tables, settings: AuditSettings, followed: Mapping[str, Followed]) -> list[Problem]:
+    """The problems of the closed windows of a follower, by domain. Blocks until the jobs are done."""
+    return _problems(tables, settings, *_rows(tables, settings, {}, followed), followed)
+
+
+def _rows(
+    tables: Tables, settings: AuditSettings, listed: Mapping[str, Listing], followed: Mapping[str, Followed]
+) -> tuple[dict[str, Row], dict[str, Row]]:
+    """By domain what the journals show of participants, and of requests."""
+    until = F.lit(FOREVER)
+    for domain, each in sorted(followed.items()):
+        until = F.when(F.col("domain") == domain, F.lit(each.until)).otherwise(until)
+    rows, about = tables.without_objects, (tables.runs, tables.events, settings)
+    every = {row["domain"]: row for row in participants.of_domains(rows, *about, until).collect()}
+    requests = _with_requests(tables, settings, run_ends.known_until(listed), until)
+    return every, {row["domain"]: row for row in requests}
+
+
+def _problems(
+    tables: Tables, settings: AuditSettings, every: Mapping[str, Row], known: Mapping[str, Row],
+    followed: Mapping[str, Followed],
+) -> list[Problem]:  # fmt: skip
+    begun = {domain: each.begun for domain, each in followed.items()}
+    found = []
+    for domain, row in every.items():
+        later = any(side == "replica" for side, _ in begun.get(domain, ()))
+        found += [
+            Problem(domain, "begin", _headless(domain, row)),
+            Problem(domain, "overlap", _overlaps(domain, row)),
+            Problem(domain, "no replica", "" if later else _no_replica(domain, row)),
+            Problem(domain, "records", _holed(domain, row)),
+            Problem(domain, "databases", _databases(domain, row)),
+            Problem(domain, "state", _stateless(domain, row)),
+        ]
+    if any(row["replica_holed"] for row in known.values()):
+        found += _unsubscribed(tables, settings)
+    for domain, row in known.items():
+        found += [
+            Problem(domain, "requests", _unknown_requests(domain, row)),
+            Problem(domain, "hidden requests", _hidden_requests(domain, row)),
+        ]
+    found += _unknown_parents(tables, begun) if any(row["moves"] for row in every.values()) else []
+    return [each for each in found if each.sentence]
+
+
+def _with_requests(tables: Tables, settings: AuditSettings, known_until: Column, until: Column) -> list[Row]:
     """The domains with participants: whether the first window is closed, and a replica lost records; the unknown
-    requests, and those of them that a gap may hide.
+    requests, and those of them that a gap may hide. ``until``: windows with a later end are not closed.
     """
-    about = (F.col("domain"), F.col("closed_until"), F.col("replica_gaps"))
-    until = tables.domains.select(*about, (known_until - settings.grace).alias("known_until"))
-    unknown = together(participants.requests(tables.events).join(lookup(until), "domain"))
+    closed_until = F.least("closed_until", until).alias("closed_until")
+    about = (F.col("domain"), closed_until, F.col("replica_gaps"))
+    domains = tables.domains.select(*about, (known_until - settings.grace).alias("known_until"))
+    unknown = together(participants.requests(tables.events).join(lookup(domains), "domain"))
     ended = closed(F.col("answered"), F.col("closed_until"), settings)
     unknown = unknown.filter(ended & (F.col("answered") <= F.col("known_until")))
     hidden = participants.hidden(settings)
@@ -90,8 +129,9 @@ def _with_requests(tables: Tables, settings: AuditSettings, known_until: Column)
     )
     begun = closed(F.col("begin"), F.col("closed_until"), settings)
     holed = (F.size("replica_gaps") > 0).alias("replica_holed")
-    domains = tables.domains.select("domain", begun.alias("closed"), holed)
-    return domains.join(hashed(counted), "domain", "left").collect()
+    return (
+        tables.domains.select("domain", begun.alias("closed"), holed).join(hashed(counted), "domain", "left").collect()
+    )
 
 
 def _ends(tables: Tables) -> tuple[list[str], list[dict[str, Any]], int]:
@@ -137,11 +177,15 @@ def _first(run: Row) -> str:
     return f"(first: {run['run']} of {run['name']})"
 
 
-def _unsubscribed(tables: Tables, settings: AuditSettings) -> list[str]:
+def _unsubscribed(tables: Tables, settings: AuditSettings) -> list[Problem]:
     return [
-        f"{row['number']} replicas' runs{_of(row['domain'])} {_first(row['first'])} "
-        "lack the record of a subscription: after lost records they read or hold a topic without one, so its losses "
-        "are missed; free disk space, or add the missing files"
+        Problem(
+            row["domain"],
+            "subscription",
+            f"{row['number']} replicas' runs{_of(row['domain'])} {_first(row['first'])} "
+            "lack the record of a subscription: after lost records they read or hold a topic without one, so its "
+            "losses are missed; free disk space, or add the missing files",
+        )
         for row in participants.unsubscribed(tables.without_objects, tables.runs, settings).collect()
     ]
 
@@ -164,6 +208,8 @@ def _databases(domain: str, row: Row) -> str:
     for ids in row["stores"]:
         same = [each for each in groups if each & set(ids)]
         groups = [each for each in groups if each not in same] + [set(ids).union(*same)]
+    early = {each for ids in row["early"] for each in ids}
+    groups = [each for each in groups if each & early]
     if len(groups) < 2:
         return ""
     first, second = sorted(min(each) for each in groups)[:2]
@@ -171,6 +217,16 @@ def _databases(domain: str, row: Row) -> str:
         f"{len(groups)} databases have journals{_of(domain)} (ids {first} and {second}), so no verdict is certain: "
         "positions and topics of one are compared with those of another; give each database a domain of its own "
         "(net-2=FOLDER), unless it was made again while all programs were stopped"
+    )
+
+
+def _stateless(domain: str, row: Row) -> str:
+    names = row["stateless"]
+    if not names:
+        return ""
+    return (
+        f"{len(names)} replicas{_of(domain)} (first: {names[0]}) read objects, and no record shows what they held, so "
+        "their state was not compared with the store; add the missing files, or update these replicas"
     )
 
 
@@ -210,11 +266,15 @@ def _hidden_requests(domain: str, row: Row) -> str:
     )
 
 
-def _unknown_parents(tables: Tables) -> list[str]:
+def _unknown_parents(tables: Tables, begun: Mapping[str, Collection[tuple[str, str]]]) -> list[Problem]:
     return [
-        f"{row['number']} parents of replicas{_of(row['domain'])} (first: {row['first']}) have no journal, so what "
-        "they sent is not known; add the relays' journals"
-        for row in participants.unknown_parents(tables.runs, tables.events).collect()
+        Problem(
+            row["domain"],
+            "parents",
+            f"{row['number']} parents of replicas{_of(row['domain'])} (first: {row['first']}) have no journal, so what "
+            "they sent is not known; add the relays' journals",
+        )
+        for row in participants.unknown_parents(tables.runs, tables.events, begun).collect()
     ]
 
 

@@ -94,6 +94,14 @@ class Coverage(msgspec.Struct, frozen=True):
     held: int = 0
 
 
+class Problem(msgspec.Struct, frozen=True):
+    """Missing evidence (audit-verdicts.md, "Participants"). A domain has one problem of a ``kind`` at most."""
+
+    domain: str
+    kind: str
+    sentence: str
+
+
 class Detector(msgspec.Struct, frozen=True):
     """The detection of losses: the number of failed deliveries (``holes``), the number of those that were lost
     (``missed``), and the cost of repairing the others.

@@ -1,5 +1,7 @@
 """Participants whose journals are missing, and replicas that share a name (audit-verdicts.md, "Participants")."""
 
+from collections.abc import Collection, Mapping
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -27,16 +29,20 @@ def hidden(settings: AuditSettings) -> Column:
     )
 
 
-def of_domains(rows: DataFrame, runs: DataFrame, events: DataFrame, settings: AuditSettings) -> DataFrame:
+def of_domains(
+    rows: DataFrame, runs: DataFrame, events: DataFrame, settings: AuditSettings, until: Column
+) -> DataFrame:  # fmt: skip
     """One row per domain: the number of its ``replicas`` (runs) and other ``participants``; the number of replicas'
     runs without their begin (``headless``) and of those that began during another (``overlaps``), and that of other
     participants' runs that lost records between others (``holed``), with the first of each; the number of the records
     that these ``lost``; the number of ``names`` of replicas, of the ``listed`` ones, and of others that recorded what
     they ``held``; whether it has a ``store``, and replicas with parents (``moves``); the distinct lists of ids of
-    stores that runs recorded (``stores``). Not computed.
+    stores that runs recorded (``stores``), and those of runs that did so before ``until`` (``early``). And, when the
+    store lists objects, the replicas that read some, and recorded nothing of what they hold (``stateless``, by name).
+    Not computed.
     """
-    listing = events.filter((F.col("kind") == "listing") & (F.col("side") == "replica")).select("domain", "run")
-    listing = listing.distinct().withColumn("listing", F.lit(True))
+    listing = _shown(events, F.col("kind") == "listing", "listing")
+    synced = _shown(events, (F.col("kind") == "sync_end") & F.col("outcome").isin("delta", "full"), "synced")
     replica, publishes = F.col("side") == "replica", F.col("side").isin("writer", "service", "relay")
     headless = F.when(replica & _beheaded(), F.struct("run", "name"))
     lost = F.aggregate(_inside(), F.lit(0).cast("bigint"), lambda so_far, gap: so_far + gap["hi"] - gap["lo"] - 1)
@@ -48,8 +54,11 @@ def of_domains(rows: DataFrame, runs: DataFrame, events: DataFrame, settings: Au
     each = named.select(
         *about, headless.alias("headless"), overlap.alias("overlap"), holed.alias("holed"), lost.alias("lost")
     )
-    each = each.join(lookup(listing), ["domain", "run"], "left").join(lookup(_stores(rows)), RUN, "left")
-    listed = F.collect_set(F.when(F.col("listing"), F.col("name")))
+    for shown in (listing, synced, _stores(rows)):
+        each = each.join(lookup(shown), RUN, "left")
+    listed = F.collect_set(F.when(replica & F.col("listing"), F.col("name")))
+    stored = F.max((F.col("side") == "store") & F.col("listing"))
+    read = F.when(stored, F.collect_set(F.when(F.col("synced"), F.col("name"))))
     held = F.collect_set(F.when(replica & F.col("holds"), F.col("name")))
     return each.groupBy("domain").agg(
         F.count(F.when(replica, 1)).alias("replicas"),
@@ -64,16 +73,24 @@ def of_domains(rows: DataFrame, runs: DataFrame, events: DataFrame, settings: Au
         F.size(F.collect_set(F.when(replica, F.col("name")))).alias("names"),
         F.size(listed).alias("listed"),
         F.size(F.array_except(held, listed)).alias("held"),
+        F.sort_array(F.array_except(F.array_except(read, listed), held)).alias("stateless"),
         F.max(F.col("side") == "store").alias("store"),
         F.max("moves").alias("moves"),
         F.collect_set("stores").alias("stores"),
+        F.collect_set(F.when(F.col("since") < until, F.col("stores"))).alias("early"),
     )
 
 
+def _shown(events: DataFrame, which: Column, name: str) -> DataFrame:
+    """The runs that have such records, with a true column of this name."""
+    return events.filter(which).select(*RUN).distinct().withColumn(name, F.lit(True))
+
+
 def _stores(rows: DataFrame) -> DataFrame:
-    """The ids of the stores that each run recorded."""
+    """The ids of the stores that each run recorded, and the time of the first such record (``since``)."""
     known = F.col("kind").isin("mark", "close") & (F.col("peer") != "")
-    return rows.filter(known).groupBy(*RUN).agg(F.sort_array(F.collect_set("peer")).alias("stores"))
+    ids = F.sort_array(F.collect_set("peer")).alias("stores")
+    return rows.filter(known).groupBy(*RUN).agg(ids, F.min("wall").alias("since"))
 
 
 def _inside() -> Column:
@@ -108,12 +125,18 @@ def unsubscribed(rows: DataFrame, runs: DataFrame, settings: AuditSettings) -> D
     return lost.groupBy("domain").agg(F.count("*").alias("number"), F.min(F.struct("run", "name")).alias("first"))
 
 
-def unknown_parents(runs: DataFrame, events: DataFrame) -> DataFrame:
-    """One row per domain in which a replica named a parent without a journal: their number and the ``first``."""
+def unknown_parents(
+    runs: DataFrame, events: DataFrame, begun: Mapping[str, Collection[tuple[str, str]]]
+) -> DataFrame:  # fmt: skip
+    """One row per domain in which a replica named a parent without a journal: their number and the ``first``.
+    ``begun``: per domain side and name of participants of which no record was read yet.
+    """
     named = events.filter((F.col("kind") == "parent") & (F.col("uuid") != "")).select("domain", "service").distinct()
-    there = runs.filter(F.col("side").isin("relay", "service", "writer")).select(
-        "domain", F.col("name").alias("service")
-    )
+    publishes = ("relay", "service", "writer")
+    for domain, who in begun.items():
+        names = sorted({name for side, name in who if side in publishes})
+        named = named.filter(~((F.col("domain") == domain) & F.col("service").isin(names))) if names else named
+    there = runs.filter(F.col("side").isin(*publishes)).select("domain", F.col("name").alias("service"))
     missing = named.join(lookup(there.distinct()), ["domain", "service"], "left_anti")
     return missing.groupBy("domain").agg(F.count("*").alias("number"), F.min("service").alias("first"))
 

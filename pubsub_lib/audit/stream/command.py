@@ -26,7 +26,8 @@ from pubsub_lib.audit.spark.session import first_line, session, tuning
 from pubsub_lib.audit.stream import windows
 from pubsub_lib.audit.stream.feed import Feed
 from pubsub_lib.audit.stream.intake import Intake
-from pubsub_lib.audit.stream.loop import AuditLoop, Round, spark_judge
+from pubsub_lib.audit.stream.judge import spark_judge
+from pubsub_lib.audit.stream.loop import AuditLoop, Round
 from pubsub_lib.audit.stream.tables import Stream
 from pubsub_lib.audit.stream.windows import Closed
 from pubsub_lib.command import streams

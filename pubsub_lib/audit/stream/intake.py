@@ -16,12 +16,12 @@ from pubsub_lib.audit.ingest.run_ends import run_and_part
 from pubsub_lib.audit.ingest.source_file import check_name, may_begin
 from pubsub_lib.audit.stream.growth import Growth, State, keep_only, state_of
 from pubsub_lib.audit.stream.missing_parts import MissingParts
-from pubsub_lib.audit.stream.spool import WHOLE, Spool
+from pubsub_lib.audit.stream.spool import WHOLE, Spool, has_seal
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
 from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX
 from pubsub_lib.journal.entries import parse
-from pubsub_lib.journal.parquet_metadata import empty_problem
+from pubsub_lib.journal.parquet_metadata import empty_problem, unsealed_problem
 from pubsub_lib.journal.reading import unreadable
 
 _HEAD: Final = 1 << 16
@@ -91,11 +91,13 @@ class Intake:
         """The last reported permission or I/O error of a file, which is retried at each look: it need not change."""
         self._young: list[Path] = []
         """Those of the present look: see :class:`Look`."""
+        self._unsealed: list[Path] = []
+        """The files without a checksum that were taken in the present look."""
 
     def look(self) -> Look:
         """List every folder and take in the new files. Blocks while it reads them. Unreadable files become problems."""
         problems: list[str] = []
-        self._young = []
+        self._young, self._unsealed = [], []
         coming: dict[str, dict[str, Coming]] = {}
         given_up: dict[str, frozenset[tuple[str, int]]] = {}
         arrived = 0
@@ -110,6 +112,7 @@ class Intake:
             coming[domain] = of_domain
             opened = {run: each.open for run, each in of_domain.items()}
             given_up[domain] = frozenset(lost | self._missing.overdue(domain, there, opened, lost, problems))
+        problems += [unsealed_problem(self._unsealed)] if self._unsealed else []
         # The name of a file may hold any bytes; a problem must be valid text.
         sentences = [each.encode(errors="backslashreplace").decode() for each in problems]
         return Look(arrived, coming, given_up, sentences, tuple(self._young))
@@ -208,6 +211,8 @@ class Intake:
                     if not quiet and not seen.ended and seen.reach[0] >= 0:
                         return "growing"
             there[path.stem] = self._spool.put(path, domain, there.get(path.stem))
+            if not has_seal(path):
+                self._unsealed.append(path)
         except JournalError as error:
             if not quiet:
                 self._young.append(path)

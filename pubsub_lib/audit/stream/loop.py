@@ -8,17 +8,15 @@ written, with what was known then, and again when they are closed.
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from pubsub_lib.audit.durable import write_whole
-from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.ingest.expected import Expected
 from pubsub_lib.audit.settings import SECOND, AuditSettings
-from pubsub_lib.audit.spark.session import adapt
-from pubsub_lib.audit.stream import windows
-from pubsub_lib.audit.stream.intake import Intake, Look
+from pubsub_lib.audit.stream.intake import Coming, Intake, Look
+from pubsub_lib.audit.stream.judge import Judge, Judged
 from pubsub_lib.audit.stream.part_clocks import every_part, with_right_times
 from pubsub_lib.audit.stream.runs import (
     JournalPart,
@@ -38,12 +36,7 @@ from pubsub_lib.audit.stream.windows import Closed, Span
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal.appending import claim
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _STATE: Final = "state.json"
-Judge = Callable[[Mapping[str, Sequence[Path]], Mapping[str, Span]], list[Closed]]
-"""Computes the verdicts of windows of domains from these files, writes them, and returns the new windows."""
 
 
 class State(msgspec.Struct):
@@ -61,6 +54,8 @@ class State(msgspec.Struct):
     closing: dict[str, int] = {}
     unreported: list[str] = []
     """Problems that no finished round has returned."""
+    missing: dict[str, dict[str, str]] = {}
+    """Per domain and kind the problems of the last closing (:class:`~pubsub_lib.audit.report.summary.Problem`)."""
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -123,10 +118,11 @@ class AuditLoop:
 
     @property
     def problems(self) -> Sequence[str]:
-        """All reported problems, also those of earlier followers with the same checkpoint; of expected participants
-        only those that have no journal now.
+        """All reported problems, also those of earlier followers with the same checkpoint; of missing evidence, and of
+        expected participants, only those that are true by the journals of the last closing, or of the last round.
         """
-        return [*self._state.problems, *self._expected.absent]
+        missing = [sentence for of_domain in self._state.missing.values() for sentence in of_domain.values()]
+        return [*self._state.problems, *missing, *self._expected.absent]
 
     @property
     def parts(self) -> Mapping[str, Sequence[JournalPart]]:
@@ -167,14 +163,14 @@ class AuditLoop:
                 waiting[domain] = held
             begin = self._state.closed.get(domain)
             if end is not None and (begin is None or end > begin):
-                spans[domain] = Span(begin, end)
+                spans[domain] = Span(begin, end, _begun(look.coming.get(domain, {})))
                 without[domain] = set(gone)
                 files[domain], found = self._stream.files(domain, whole)
                 problems += found
         self._begin(spans, without, parts.good, problems)
-        closed = self._judge(files, spans) if spans else []
-        new = [*self._finish(spans), *(self._expected.unreported() if spans or last else ())]
-        return Round(closed, new, waiting, self._stream.noted(), look.young)
+        judged = self._judge(files, spans) if spans else Judged(())
+        new = [*self._finish(spans, judged), *(self._expected.unreported() if spans or last else ())]
+        return Round(judged.closed, new, waiting, self._stream.noted(), look.young)
 
     def _take_in(self) -> Look:
         """Take in new files, and read them. When that fails, the next round reads them."""
@@ -252,13 +248,21 @@ class AuditLoop:
             )
         self._found.clear()
 
-    def _finish(self, spans: Mapping[str, Span]) -> Sequence[str]:
-        """Save that the windows are written. Returns the new problems."""
+    def _finish(self, spans: Mapping[str, Span], judged: Judged) -> Sequence[str]:
+        """Save that the windows are written. Returns the new problems; of missing evidence those of a new kind, because
+        their numbers grow with the journals.
+        """
         new = self._state.unreported
+        missing: dict[str, dict[str, str]] = {domain: {} for domain in spans}
+        for each in judged.problems:
+            missing[each.domain][each.kind] = each.sentence
+        before = self._state.missing
+        kinds = [each for each in judged.problems if each.kind not in before.get(each.domain, {})]
         if spans or new:
             problems = [*self._state.problems, *new]
-            self._save(problems=problems, unreported=[], closed={of: span.end for of, span in spans.items()})
-        return new
+            closed = {of: span.end for of, span in spans.items()}
+            self._save(problems=problems, unreported=[], closed=closed, missing=missing)
+        return [*new, *(each.sentence for each in kinds)]
 
     def _save(self, **changes: Any) -> None:
         """Replace the state, on the disk and then here. Of a change by domain the other domains stay."""
@@ -270,31 +274,13 @@ class AuditLoop:
         self._state = state
 
 
+def _begun(coming: Mapping[str, Coming]) -> frozenset[tuple[str, str]]:
+    """Side and name of each participant with an unfinished file."""
+    return frozenset((each.begun.side, each.begun.name) for each in coming.values() if each.begun is not None)
+
+
 def _locked(checkpoint: Path) -> int:
     fd = claim(checkpoint)
     if fd is None:
         raise ConfigError(f"{checkpoint} is used by another follower; stop that one, or name another --checkpoint")
     return fd
-
-
-def spark_judge(spark: "SparkSession", settings: AuditSettings, out: Path, stream: Stream) -> Judge:
-    """A judge that runs the pipeline of ``run`` over all files and keeps the closed windows."""
-
-    def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> list[Closed]:
-        from pubsub_lib.audit.rules.pipeline import audit
-
-        spool = journals.Input(files, (), stream.torn)
-        adapt(spark, spool.size)
-        rows = journals.load(spark, spool)
-        if spool.cacheable:
-            rows = rows.persist()
-        try:
-            tables = audit(rows, settings, torn=journals.torn_ends(spark, spool))
-            try:
-                return windows.write(tables, spans, settings, out)
-            finally:
-                tables.unpersist()
-        finally:
-            rows.unpersist()
-
-    return judge

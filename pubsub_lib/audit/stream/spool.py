@@ -19,7 +19,7 @@ from pubsub_lib.audit.durable import make, rename
 from pubsub_lib.audit.ingest.overlaps import ranges_of
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
-from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY, TORN_KEY
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY, TORN_KEY, is_sealed
 from pubsub_lib.journal.reading import check_parquet
 
 WHOLE: Final = math.inf
@@ -88,6 +88,13 @@ class Spool:
             rename(rest, target)
             beside.unlink()
         return until
+
+
+def has_seal(path: Path) -> bool:
+    """Whether a checksum shows that the records of a journal file that was taken were not altered: of an append file
+    those of its frames. Blocks while it reads the end of the file. Raises OSError.
+    """
+    return path.suffix != PARQUET_SUFFIX or is_sealed(pq.read_metadata(path).metadata)
 
 
 def _check_copy(copy: Path, path: Path) -> None:

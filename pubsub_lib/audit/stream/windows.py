@@ -5,7 +5,7 @@ its own. Existing folders are never changed.
 """
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,10 +36,13 @@ _BLAMELESS: Final = frozenset({"ok", "excused", "pending"})
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Windows from ``begin`` (of the first window; null: no limit) to ``end`` (of the last), in microseconds."""
+    """Windows from ``begin`` (of the first window; null: no limit) to ``end`` (of the last), in microseconds.
+    ``begun``: side and name of each participant with an unfinished file.
+    """
 
     begin: int | None
     end: int
+    begun: Collection[tuple[str, str]] = ()
 
 
 class Closed(msgspec.Struct, frozen=True):

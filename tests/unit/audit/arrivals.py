@@ -9,8 +9,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY, TORN_KEY
+from pubsub_lib.journal.parquet_metadata import RECORDS_KEY, SCHEMA_KEY, TORN_KEY
 from pubsub_lib.journal.rows import SCHEMA, Row, arrow_schema, as_dict
+from pubsub_lib.journal.seal import CHECKSUM_KEY, UNSEALED, seal
 from tests.unit.audit.generator import MONO, TORN
 
 
@@ -54,12 +55,13 @@ def cut(domain: str, rows: Sequence[Row], rng: random.Random, moments: Sequence[
 
 def write_part(folder: Path, file: File) -> Path:
     """Write a part as the roller of a journal does."""
-    metadata = {SCHEMA_KEY: str(SCHEMA).encode()}
+    metadata = {SCHEMA_KEY: str(SCHEMA).encode(), RECORDS_KEY: str(len(file.rows)).encode(), CHECKSUM_KEY: UNSEALED}
     if (file.rows[-1].run, file.rows[-1].number) in TORN:
         metadata[TORN_KEY] = b"damaged 7"
     schema = arrow_schema().with_metadata(metadata)
     path, beside = folder / f"{file.stem}.parquet", folder / f".{file.stem}.parquet.1"
     pq.write_table(pa.Table.from_pylist([as_dict(row) for row in file.rows], schema=schema), beside)
+    seal(beside)
     beside.rename(path)
     (folder / f"{file.stem}.journal").unlink(missing_ok=True)
     return path

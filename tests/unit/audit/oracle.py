@@ -1453,7 +1453,16 @@ class Oracle:
         """Whether participants or parts of their journals are missing, or two replicas share a name."""
         strange = bool(self.headless() or self.overlaps() or self._unrecorded_requests() or self.unknown_parents())
         strange = strange or bool(self.unsubscribed() or self.holed_publishers()) or len(self.databases()) > 1
+        strange = strange or bool(self.stateless())
         return strange or self.without_replica()
+
+    def stateless(self) -> list[str]:
+        """Replicas that read objects, and recorded nothing of what they hold, although the store lists objects."""
+        if not any(row.side == "store" and row.kind == "listing" for row in self.rows):
+            return []
+        of_replicas = [row for row in self.rows if row.side == "replica"]
+        read = {row.name for row in of_replicas if row.kind == "sync_end" and row.outcome in ("delta", "full")}
+        return sorted(read - {row.name for row in of_replicas if row.kind in ("held", "listing")})
 
     def unknown_parents(self) -> list[str]:
         """Services that a child names as its parent, and that have no journal."""

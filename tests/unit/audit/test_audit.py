@@ -9,8 +9,9 @@ from _measurements import command
 from tests.scale import scaled
 from tests.unit.audit.joined_parts import FAULTS
 from tests.unit.audit.joined_runs import SETTINGS, Tally, judged_alike, run
+from tests.unit.audit.message_variants import VARIANTS
 from tests.unit.audit.oracle import Oracle
-from tests.unit.audit.variants import VARIANTS, findings
+from tests.unit.audit.variants import findings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

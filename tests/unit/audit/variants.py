@@ -111,6 +111,17 @@ def a_replica_of_everything_lost_one_of_two_listings() -> Rows:
     return lost(session(), of("every", LISTING, "t1"))
 
 
+@variant({}, 0)
+def a_replica_has_no_listing_and_recorded_what_it_held() -> Rows:
+    """As of a program that ends without closing its replica: number and digest are compared."""
+    return without(session(), of("named", LISTING))
+
+
+@variant({}, 32)
+def a_replica_recorded_nothing_of_what_it_held() -> Rows:
+    return without(session(), of("named", (*LISTING, "held")))
+
+
 def shorter(rows: Rows) -> Rows:
     return changed(without(rows, first(of("named", ("object",)))), of("named", ("listing",)), count=1)
 

@@ -226,6 +226,39 @@ def test_file_with_another_hash_of_a_value_does_not_match_its_checksum(tmp_path:
     assert not gathered.files.get("")
 
 
+UNSEALED = (
+    "{} files have no checksum (first: {}), as those from before 2026-11-26, so it is not known whether their records "
+    "were altered; remove them, or copy the original files again"
+)
+
+
+def test_files_without_a_checksum_are_read_and_named(tmp_path: Path) -> None:
+    """An altered record in one of them cannot be noticed, so the evidence is incomplete."""
+    folder = tmp_path / "journals"
+    for _ in range(3):
+        journal(folder)
+    compact(folder)
+    first, second, _ = sorted(folder.iterdir())
+    unsealed(first, first)
+    unsealed(second, second)
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert gathered.files[""] == sorted(folder.iterdir())
+    assert gathered.problems == [UNSEALED.format(2, first)]
+
+
+def test_file_of_a_version_with_checksums_that_has_none_is_missing_evidence(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    journal(folder)
+    compact(folder)
+    (path,) = folder.iterdir()
+    unsealed(path, path)
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({SCHEMA_KEY: b"2"}), path)
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert gathered.problems[0] == f"{path} is damaged (its checksum is missing); remove it or copy it again"
+    assert not gathered.files.get("")
+
+
 def test_damaged_files_without_a_checksum_are_found_when_they_are_read_whole(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     journal(folder)
@@ -235,11 +268,11 @@ def test_damaged_files_without_a_checksum_are_found_when_they_are_read_whole(tmp
     unsealed(bad, bad)
     damage(bad)
     gathered = gather({"": [folder]}, tmp_path / "scratch")
-    assert gathered.problems == [], "the ends of both are right"
+    assert gathered.problems == [UNSEALED.format(1, bad)], "the ends of both are right"
     readable = without_damaged(gathered)
     assert readable is not None
     assert readable.files[""] == [good]
-    (problem,) = readable.problems
+    _, problem = readable.problems
     assert problem.startswith(f"{bad} is damaged (")
     assert without_damaged(readable) is None
     good.unlink()

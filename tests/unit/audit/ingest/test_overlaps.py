@@ -19,6 +19,9 @@ from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import SCHEMA, ChangeRow, Row, arrow_schema, as_dict, from_dict
 from pubsub_lib.journal.seal import CHECKSUM_KEY, UNSEALED, seal
 
+ABOUT = {SCHEMA_KEY: b"1"}
+"""Of a file from before there were checksums."""
+
 
 def row(number: int, run: str = "a", wall: int = 0, before: int | None = None) -> Row:
     change = ChangeRow("t", "k", number, "set", 1, 1, before)
@@ -30,10 +33,11 @@ def row(number: int, run: str = "a", wall: int = 0, before: int | None = None) -
 
 def write(folder: Path, files: Mapping[str, Sequence[Row]], group: int = 1 << 20) -> list[Path]:
     folder.mkdir(exist_ok=True)
-    schema = arrow_schema().with_metadata({SCHEMA_KEY: str(SCHEMA).encode()})
     for name, rows in files.items():
-        table = pa.Table.from_pylist([as_dict(each) for each in rows], schema=schema)
+        about = {SCHEMA_KEY: str(SCHEMA).encode(), RECORDS_KEY: str(len(rows)).encode(), CHECKSUM_KEY: UNSEALED}
+        table = pa.Table.from_pylist([as_dict(each) for each in rows], schema=arrow_schema().with_metadata(about))
         pq.write_table(table, folder / f"{name}.parquet", row_group_size=group)
+        seal(folder / f"{name}.parquet")
     return sorted(folder.iterdir())
 
 
@@ -127,12 +131,7 @@ def test_file_that_another_program_joined_is_gathered_once(tmp_path: Path) -> No
 
 def test_joined_file_of_sealed_ones_is_whole(tmp_path: Path) -> None:
     """The checksum of its source is not its own: after a failure of Spark, each file is checked again."""
-    paths = write(tmp_path / "in", {"1": [row(1), row(2)], "2": [row(2), row(3)]})
-    for path in paths:
-        table = pq.ParquetFile(path).read()
-        about = {SCHEMA_KEY: str(SCHEMA).encode(), RECORDS_KEY: b"2", CHECKSUM_KEY: UNSEALED}
-        pq.write_table(table.replace_schema_metadata(about), path)
-        seal(path)
+    write(tmp_path / "in", {"1": [row(1), row(2)], "2": [row(2), row(3)]})
     gathered = gather({"": [tmp_path / "in"]}, tmp_path / "scratch")
     assert gathered.problems == []
     assert [path.parent.name for path in gathered.files[""]] == ["in", "once"]
@@ -164,7 +163,7 @@ def test_record_without_a_run_is_a_problem(tmp_path: Path) -> None:
     table = pq.ParquetFile(paths[1]).read()
     place = table.schema.get_field_index("run")
     runs = pa.array([None, "a"], pa.string())
-    pq.write_table(table.set_column(place, pa.field("run", pa.string()), runs), paths[1])
+    pq.write_table(table.set_column(place, pa.field("run", pa.string()), runs).replace_schema_metadata(ABOUT), paths[1])
     gathered = gather({"": [tmp_path / "in"]}, tmp_path / "scratch")
     assert [path.name for path in gathered.files[""]] == ["1.parquet"]
     assert "2.parquet is damaged (a record has no run or no number)" in gathered.problems[0]

@@ -5,12 +5,13 @@ import re
 
 import pytest
 
-from pubsub_lib.audit.report.evidence import evidence
+from pubsub_lib.audit.report.evidence import Followed, evidence, problems
 from pubsub_lib.audit.settings import Listing
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.conftest import LITTLE, SETTINGS, Audit
 from tests.unit.audit.generator import BEGIN, BOUND, GRACE, SILENCE, WINDOW, Generator
 from tests.unit.audit.oracle import Oracle
+from tests.unit.audit.rules.test_pipeline import CASES
 from tests.unit.audit.scenario import Scenario
 
 HOUR = 3_600_000_000
@@ -80,3 +81,26 @@ def test_pipeline_and_oracle_agree_about_the_listing(audit: Audit) -> None:
         assert reported == {domain: len(of) for domain, one in oracles.items() if (of := count(one))}
     without = {domain: judged(rows, None) for domain, rows in journals.items()}
     assert sum(len(one.silent()) for one in oracles.values()) < sum(len(one.silent()) for one in without.values())
+
+
+@pytest.mark.long
+def test_follower_counts_what_is_missing_in_its_closed_windows_only(audit: Audit) -> None:
+    """And not what a file that it has not read yet may have."""
+    names = (
+        "one_of_two_replicas_has_no_journal", "journals_of_two_databases_in_one_folder", "no_replica_has_a_journal",
+        "only_the_sending_half_of_a_relay_has_a_journal", "two_replicas_share_a_name",
+    )  # fmt: skip
+    tables = audit({name: CASES[name][0](Scenario(name)) for name in names}, LITTLE)
+    end = BEGIN + 10 * HOUR
+
+    def kinds(until: int, *begun: tuple[str, str]) -> set[tuple[str, str]]:
+        found = problems(tables, SETTINGS, {name: Followed(until, begun) for name in names})
+        assert all(f" of {each.domain}" in each.sentence for each in found)
+        return {(each.domain, each.kind) for each in found}
+
+    requests = {(names[0], "requests"), (names[3], "requests")}
+    of_all = requests | {*zip(names[1:], ("databases", "no replica", "no replica", "overlap"), strict=True)}
+    assert kinds(end) == of_all
+    assert kinds(BEGIN) == of_all - requests - {(names[1], "databases")}
+    assert kinds(end, ("service", "r")) == of_all
+    assert kinds(end, ("replica", "r")) == of_all - {(names[2], "no replica"), (names[3], "no replica")}

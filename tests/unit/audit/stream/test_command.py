@@ -31,8 +31,9 @@ from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal import writer
 from pubsub_lib.journal.compaction import compact, write_parquet
 from pubsub_lib.journal.entries import beginning
-from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
+from pubsub_lib.journal.parquet_metadata import RECORDS_KEY, SCHEMA_KEY
 from pubsub_lib.journal.reading import read
+from pubsub_lib.journal.seal import CHECKSUM_KEY, UNSEALED, seal
 from pubsub_lib.journal.writer import Journal
 from tests.unit.audit.denied import deny
 from tests.unit.audit.test_main import lossy_journals
@@ -479,7 +480,10 @@ def test_record_in_two_files_counts_once(
     rows = pq.read_table(path)
     middle = rows.num_rows // 2
     for name, part in (("000001", rows.slice(0, middle)), ("000002", rows.slice(2))):
-        pq.write_table(part.replace_schema_metadata({SCHEMA_KEY: b"1"}), folder / f"{path.stem[:-6]}{name}.parquet")
+        about = {SCHEMA_KEY: b"1", RECORDS_KEY: str(part.num_rows).encode(), CHECKSUM_KEY: UNSEALED}
+        target = folder / f"{path.stem[:-6]}{name}.parquet"
+        pq.write_table(part.replace_schema_metadata(about), target)
+        seal(target)
     command = ["follow", str(folder), "--out", str(out), "--once", *BOUND]
     assert main(command) == 1
     assert {each.balance.lost: each.anomalies for each in written(out)}[1] == 1, "no message was applied twice"

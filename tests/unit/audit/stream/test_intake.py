@@ -14,8 +14,10 @@ from pubsub_lib.audit.ingest.run_ends import run_and_part
 from pubsub_lib.audit.stream.intake import Intake, Look
 from pubsub_lib.audit.stream.spool import folder_of, taken_of
 from pubsub_lib.journal.compaction import compact, write_parquet
+from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
 from pubsub_lib.journal.writer import Journal
 from tests.unit.journal.builders import envelope, files_that_end_at, settings
+from tests.unit.journal.test_seal import unsealed
 
 
 class Place:
@@ -87,6 +89,36 @@ def test_intake_waits_for_a_journal_that_is_being_written(tmp_path: Path) -> Non
     one.close()
     look = place.look()
     assert (look.arrived, place.taken(), look.coming["net 1/ä"]) == (1, [f"{one.run}-000001"], {})
+
+
+def test_files_without_a_checksum_are_taken_and_named_once(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    for _ in range(3):
+        place.journal().close()
+    compact(place.folder)
+    first, second, _ = sorted(place.folder.iterdir())
+    unsealed(first, first)
+    unsealed(second, second)
+    for path in (first, second):
+        old(path)
+    look = place.look()
+    assert len(place.taken()) == 3
+    (problem,) = look.problems
+    assert problem.startswith(f"2 files have no checksum (first: {first}), as those from before 2026-11-26, so it is ")
+    assert place.look().problems == []
+
+
+def test_file_of_a_version_with_checksums_that_has_none_is_not_taken(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    one = place.journal()
+    one.close()
+    compact(place.folder)
+    (path,) = place.folder.iterdir()
+    pq.write_table(pq.read_table(path).replace_schema_metadata({SCHEMA_KEY: b"2"}), path)
+    old(path)
+    look = place.look()
+    assert look.problems == [f"{path} is damaged (its checksum is missing); remove it or copy it again"]
+    assert look.given_up == {"net 1/ä": frozenset({(one.run, 1)})}
 
 
 def test_intake_takes_a_file_once_in_either_form(tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ from pyspark.errors import StreamingQueryException
 from pubsub_lib import failpoints
 from pubsub_lib.audit.ingest.run_ends import run_and_part
 from pubsub_lib.audit.main import main
-from pubsub_lib.audit.report.summary import Balance, Count
+from pubsub_lib.audit.report.summary import Balance, Count, Problem
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.stream.intake import Begun, Coming, Intake, Look
-from pubsub_lib.audit.stream.loop import AuditLoop, Judge, State
+from pubsub_lib.audit.stream.judge import Judge, Judged
+from pubsub_lib.audit.stream.loop import AuditLoop, State
 from pubsub_lib.audit.stream.part_clocks import COLUMNS, clocks_in
 from pubsub_lib.audit.stream.runs import JournalPart
 from pubsub_lib.audit.stream.tables import Stream, WindowRows
@@ -287,7 +288,7 @@ def as_by_run(folders: Sequence[str], out: Path, cases: Mapping[str, Sequence[Ro
 def oracle_judge(out: Path) -> Judge:
     """A cheap replacement of the pipeline's judge: windows have one row for each count of the oracle."""
 
-    def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> list[Closed]:
+    def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> Judged:
         found = []
         for domain, span in spans.items():
             rows = [row for path in files[domain] for row in read(path)]
@@ -306,7 +307,7 @@ def oracle_judge(out: Path) -> Judge:
                     (beside / "summary.json").write_bytes(msgspec.json.encode(closed))
                     beside.rename(target)
                     found.append(closed)
-        return found
+        return Judged(found)
 
     return judge
 
@@ -402,7 +403,7 @@ def test_follower_names_an_expected_participant_once_until_its_journal_arrives(t
 
     def start() -> AuditLoop:
         return AuditLoop(
-            given, given, lambda *_: [], SETTINGS, tmp_path, lambda: 2**50, expected  # type: ignore[arg-type]
+            given, given, lambda *_: Judged([]), SETTINGS, tmp_path, lambda: 2**50, expected  # type: ignore[arg-type]
         )  # fmt: skip
 
     def named(problems: Sequence[str]) -> list[str]:
@@ -426,13 +427,48 @@ def test_follower_names_an_expected_participant_once_until_its_journal_arrives(t
     loop.close()
 
 
+def test_follower_names_missing_evidence_of_a_kind_once_while_it_is_missing(tmp_path: Path) -> None:
+    given = Given()
+    missing: list[Problem] = []
+    begun: list[object] = []
+
+    def judge(_: object, spans: Mapping[str, Span]) -> Judged:
+        begun.append(spans[""].begun)
+        return Judged([], missing)
+
+    def start() -> AuditLoop:
+        return AuditLoop(given, given, judge, SETTINGS, tmp_path, lambda: 2**50)  # type: ignore[arg-type]
+
+    def closing(number: int) -> Sequence[str]:
+        """The new problems of a round that closes windows."""
+        given.arrive("a", "there", BEGIN + 5 * number * WINDOW, number=number, begin=BEGIN + 5 * (number - 1) * WINDOW)
+        return loop.round().problems
+
+    loop = start()
+    missing[:] = [Problem("", "requests", "2 requests"), Problem("", "databases", "2 databases")]
+    assert closing(1) == ["2 requests", "2 databases"]
+    assert loop.round().problems == []
+    missing[:] = [Problem("", "requests", "3 requests"), Problem("", "begin", "1 begin")]
+    assert closing(2) == ["1 begin"]
+    assert loop.problems == ["3 requests", "1 begin"]
+    loop.close()
+    loop = start()
+    assert loop.problems == ["3 requests", "1 begin"]
+    given.coming = {"b": Coming({1}, Begun("relay", "r1", "h", BEGIN + 90 * WINDOW))}
+    missing[:] = []
+    assert closing(3) == []
+    assert begun == [frozenset(), frozenset(), {("relay", "r1")}]
+    assert loop.problems == []
+    loop.close()
+
+
 def test_follower_names_a_run_that_expired_and_one_that_comes_back(tmp_path: Path) -> None:
     given = Given()
     spans: list[Mapping[str, Span]] = []
 
-    def judge(_: object, closed: Mapping[str, Span]) -> list[Closed]:
+    def judge(_: object, closed: Mapping[str, Span]) -> Judged:
         spans.append(closed)
-        return []
+        return Judged([])
 
     def start() -> AuditLoop:
         return AuditLoop(given, given, judge, SETTINGS, tmp_path, lambda: 2**50)  # type: ignore[arg-type]
@@ -493,10 +529,10 @@ class Failing(Given):
         self.fail("parts")
         return super().parts(given_up)
 
-    def judge(self, _: object, spans: Mapping[str, Span]) -> list[Closed]:
+    def judge(self, _: object, spans: Mapping[str, Span]) -> Judged:
         self.judged += [(each.begin, each.end) for each in spans.values()]
         self.fail("judge")
-        return []
+        return Judged([])
 
     def fail(self, step: str) -> None:
         if self.fails == step:
@@ -612,14 +648,14 @@ def test_windows_that_close_in_any_order_of_files_are_as_in_the_batch(tmp_path: 
         found: Kept = Counter()
         moment = BEGIN
 
-        def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> list[Closed]:
+        def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> Judged:
             there = [row for path in files[""] for row in given.arrived[str(path)].rows]  # noqa: B023
             torn = {(run, last) for run, last in TORN if any((row.run, row.number) == (run, last) for row in there)}
             for verdict, time in Oracle(there, WINDOW, GRACE, BOUND, SILENCE, torn).timed():
                 window, span = time // WINDOW * WINDOW, spans[""]
                 if (span.begin is None or window >= span.begin) and window + WINDOW <= span.end:
                     found["", window, verdict] += 1  # noqa: B023
-            return []
+            return Judged([])
 
         (tmp_path / name).mkdir()
         loop = AuditLoop(given, given, judge, SETTINGS, tmp_path / name, lambda: moment - WINDOW)  # type: ignore[arg-type] # noqa: B023
